@@ -24,7 +24,7 @@ class StragglerRefused(DelayqError):
 
 
 class JobCommittedBefore(DelayqError):
-    """A job with the option ``on_committed=fail`` was committed before."""
+    """A job was committed by an earlier run, and the option ``on_committed`` is not ``skip``."""
 
 
 class FarTierUnavailable(DelayqError):

@@ -187,15 +187,16 @@ class WriteOptions(BrokerOptions):
         None,
         text,
         "",
-        "Name of a batch job. A job that runs again under the same name sends what is missing, and nothing once it is "
-        "committed. Default: each write is a new job. Streams name their jobs by query and batch.",
+        "Name of a batch job. A job that was killed and runs again under the same name sends what is missing. Default: "
+        "each write is a new job. Streams name their jobs by query and batch.",
     )
     on_committed: str = _option(
-        "skip",
-        choice("skip", "fail"),
+        "fail",
+        choice("fail", "skip"),
         "",
-        "What to do when the job with this `job_id` was committed before. `skip`: send nothing, and log a warning. "
-        "`fail`: fail with `JobCommittedBefore`, before any Spark task starts.",
+        "What to do when the job with this `job_id` was committed by an earlier run. `fail`: fail with "
+        "`JobCommittedBefore`, before any Spark task starts. `skip`: send nothing, log a warning, and succeed. A "
+        "stream that repeats a micro-batch always skips it.",
     )
     delivery: str = _option(
         "direct",

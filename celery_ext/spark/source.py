@@ -1,6 +1,7 @@
 """The data source ``celery``, as Spark knows it."""
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 from uuid import uuid4
 
@@ -84,10 +85,11 @@ class CeleryDataSource(DataSource):
         options = self._parsed(WriteOptions)
         if options.job_id is not None:
             raise InvalidSparkOption("job_id is for batch jobs; a stream names its jobs by query and batch")
-        if options.on_committed == "fail":
+        if "on_committed" in map(str.lower, self.options) and options.on_committed == "fail":
             raise InvalidSparkOption(
                 "on_committed=fail is for batch jobs; a stream repeats its last batch after a restart"
             )
+        options = replace(options, on_committed="skip")
         return StreamWriter(prepare(options, schema, overwrite), self.options.get("checkpointlocation", ""))
 
     def _parsed(self, kind: type[T]) -> T:

@@ -223,6 +223,8 @@ def _fields(job: Job, now_ms: float) -> dict[str, Any]:
         "sent": job.sent,
         "staged": job.staged,
         "repeated": job.repeated,
+        "sent_before": job.sent_before,
+        "twice": job.twice,
         "bad": job.bad,
         "dead_lettered": job.dead_lettered,
         "cancelled": job.cancelled,
@@ -242,6 +244,13 @@ def _parts(job: Job) -> list[dict[str, Any]]:
     return [asdict(part) for part in job.parts]
 
 
+def _not_sent(job: Job) -> str:
+    """Returns in words why the run that was committed has left messages out, if it has."""
+    if not (job.sent_before or job.twice):
+        return ""
+    return f"; of the run that was committed {job.sent_before or 0:,} sent before, {job.twice or 0:,} twice in the data"
+
+
 def _text(job: Job, now_ms: float) -> list[str]:
     _, _, tier = (job.tier or "").partition(" ")
     taken_over = f", of which {job.superseded:,} had not ended when a later one began" if job.superseded else ""
@@ -255,7 +264,7 @@ def _text(job: Job, now_ms: float) -> list[str]:
         "rows": None if job.rows is None else f"{job.rows:,}",
         "sent": f"{job.sent:,}",
         "staged": f"{job.staged:,}" if job.staged else None,
-        "repeated": f"{job.repeated:,}",
+        "repeated": f"{job.repeated:,}{_not_sent(job)}",
         "bad": None if job.bad is None else f"{job.bad:,}, {job.dead_lettered or 0:,} of them dead letters",
         "cancelled": f"{job.cancelled:,}",
         "far": f"{job.late:,} in {escaped(tier)}" if job.late else None,

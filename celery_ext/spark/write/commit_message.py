@@ -1,11 +1,11 @@
 """What a Spark task of a job reports to the driver."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from celery_ext.spark.far.manifest import DataFile
+from kombu_delayq.store.bulk_jobs import Job
 
 #: Most bad rows that a Spark task logs, and reports to the driver.
 MOST_NAMED = 10
@@ -21,7 +21,7 @@ class CommitMessage(WriterCommitMessage):
         rows: Number of rows.
         enqueued: Number of messages sent or staged, with the dead letters.
         repeated: Number of messages that the job had before, from another attempt or from a row with the same id.
-        cancelled: Number of waiting tasks that were cancelled.
+        to_cancel: Number of rows that cancel a task.
         bad: Number of rows that make no task.
         dead_lettered: Number of bad rows that became dead letters.
         errors: What is wrong with the first bad rows.
@@ -34,37 +34,38 @@ class CommitMessage(WriterCommitMessage):
     rows: int = 0
     enqueued: int = 0
     repeated: int = 0
-    cancelled: int = 0
+    to_cancel: int = 0
     bad: int = 0
     dead_lettered: int = 0
     errors: list[str] = field(default_factory=list)
     files: list[DataFile] = field(default_factory=list)
     cancels: list[str] = field(default_factory=list)
 
-    @property
-    def far(self) -> int:
-        """Number of rows in the files."""
-        return sum(file.rows for file in self.files)
+
+def has_cancelled_nothing(job: Job, to_cancel: int) -> bool:
+    """Whether a job should have cancelled tasks, and has neither cancelled one nor kept one of its own rows back."""
+    return to_cancel > 0 and not job.cancelled and not job.twice
 
 
-def summary(name: str, sent: int, messages: Sequence[CommitMessage], cancelled: int = 0) -> str:
-    """Returns the line that the driver logs when a job is committed.
+def summary(job: Job, to_cancel: int) -> str:
+    """Returns the line that the driver logs when its run has committed a job.
 
     Args:
-        name: Name of the job.
-        sent: Number of messages that all runs and attempts of the job have sent.
-        messages: Reports of the tasks of the last run.
-        cancelled: Number of tasks that were cancelled in the far tier.
+        job: What Redis remembers of the job.
+        to_cancel: Number of rows that cancel a task.
     """
-    labels = {
-        "far": "in the far tier",
-        "repeated": "sent before",
-        "cancelled": "cancelled",
-        "bad": "bad",
-        "dead_lettered": "dead letters",
+    counts = {
+        "in the far tier": job.late,
+        "sent before": job.sent_before,
+        "twice in the data": job.twice,
+        "cancelled": job.cancelled,
+        "bad": job.bad,
+        "dead letters": job.dead_lettered,
     }
-    counts = {label: sum(getattr(message, name) for message in messages) for name, label in labels.items()}
-    counts["cancelled"] += cancelled
     details = "".join(f", {count:,} {label}" for label, count in counts.items() if count)
-    rows = sum(message.rows for message in messages)
-    return f"job {name} is committed: {rows:,} rows, {sent:,} messages in all{details}"
+    if has_cancelled_nothing(job, to_cancel):
+        details += (
+            f", nothing cancelled by {to_cancel:,} rows with op=cancel: no task with their ids waits. Are task and "
+            "id_columns those of the job that has sent them?"
+        )
+    return f"job {job.name} is committed: {job.rows or 0:,} rows, {job.enqueued:,} messages in all{details}"

@@ -16,7 +16,7 @@ from celery_ext.spark.python_workers import log, no_garbage_collection
 from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
-from celery_ext.spark.write.commit_message import MOST_NAMED, CommitMessage, summary
+from celery_ext.spark.write.commit_message import MOST_NAMED, CommitMessage, has_cancelled_nothing, summary
 from celery_ext.spark.write.far_job import FarJob, FarTask
 from celery_ext.spark.write.messages.builder import MessageBuilder
 from celery_ext.spark.write.messages.schedule import Schedule
@@ -121,6 +121,8 @@ class JobWriter:
                 dead_lettered=sum(report.dead_lettered for report in reports),
                 late=0 if self.far is None else self.far.rows(name),
                 far_cancelled=cancelled,
+                offered=sum(report.enqueued + report.repeated for report in reports),
+                fresh=sum(report.enqueued for report in reports),
             )
             state = retry.until_done(lambda: store.jobs.finish(job, "committed", counts))
             if state not in ("committed", "publishing"):
@@ -131,9 +133,19 @@ class JobWriter:
             found = retry.until_done(lambda: store.jobs.find(name))
         finally:
             store.close()
-        if self.options.on_committed == "fail" and found is not None and found.run != run and state == "committed":
-            raise committed_before(found)
-        log(logging.INFO, summary(name, found.enqueued if found else 0, reports, cancelled))
+        if found is not None:
+            self._tell_end(found, run, state, sum(report.to_cancel for report in reports))
+
+    def _tell_end(self, job: Job, run: int, state: str, to_cancel: int) -> None:
+        """Logs what a run that has ended has done. Fails, as ``commit`` says, if another run has committed the job."""
+        if job.run == run:
+            level = logging.WARNING if has_cancelled_nothing(job, to_cancel) else logging.INFO
+            log(level, summary(job, to_cancel))
+            return
+        if self.options.on_committed == "fail" and state == "committed":
+            raise committed_before(job)
+        sent = "what was still staged" if state == "publishing" else "nothing"
+        log(logging.WARNING, f"{in_words(job)}; this run has sent {sent}")
 
     def abort(self, name: str, run: int) -> None:
         """Aborts a job, so that none of its Spark tasks can write any more."""
@@ -180,6 +192,7 @@ class JobWriter:
                         sender.add(to, offers)
                     if part.cancelled:
                         sender.cancel(queue, part.cancelled)
+                        report.to_cancel += len(part.cancelled)
                         report.cancels += part.cancelled if far is not None else ()
             sender.flush()
         if far is not None:
@@ -187,7 +200,7 @@ class JobWriter:
         if report.dead_lettered and self.options.dead_letter_queue:
             with suppress(RedisError):  # the letters are there all the same
                 store.queues.note_dead_letters(self.options.dead_letter_queue)
-        report.enqueued, report.repeated, report.cancelled = sender.enqueued, sender.repeated, sender.cancelled
+        report.enqueued, report.repeated = sender.enqueued, sender.repeated
 
     def _take_late(
         self, builder: MessageBuilder, batch: "RecordBatch", far: FarTask, sender: Sender, report: CommitMessage
@@ -220,11 +233,16 @@ class JobWriter:
 
 def committed_before(job: Job) -> JobCommittedBefore:
     """Returns the error of a run of a job that another run has committed."""
-    when = "" if job.ended is None else f" at {job.ended.isoformat(timespec='seconds')}"
     return JobCommittedBefore(
-        f"job {job.name} was committed{when}, with {job.enqueued:,} tasks, and on_committed=fail; nothing is sent. To "
-        "send its rows again, take another job_id, or remove what Redis remembers of the job: delayq jobs drop"
+        f"{in_words(job)}; nothing is sent. To send its rows again, or others, take another job_id, or remove what "
+        "Redis remembers of the job: delayq jobs drop. If the same run is repeated, give on_committed=skip"
     )
+
+
+def in_words(job: Job) -> str:
+    """Says of a job that an earlier run has committed when that was."""
+    when = "" if job.ended is None else f" at {job.ended.isoformat(timespec='seconds')}"
+    return f"job {job.name} was committed{when}, with {job.enqueued:,} tasks"
 
 
 def publish(store: SparkStore, job: JobRun, retry: Retry) -> None:

@@ -11,7 +11,7 @@ from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.far_job import FarJob
-from celery_ext.spark.write.job import JobWriter, committed_before
+from celery_ext.spark.write.job import JobWriter, committed_before, in_words
 from celery_ext.spark.write.messages.templates import TemplateKey, Templates
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.message.times import moment_of
@@ -92,12 +92,10 @@ def _look_back(store: SparkStore, job: str, options: WriteOptions, far: FarJob |
     if found is None and is_strict and far is not None and (manifest := far.manifest(job)) is not None:
         raise JobCommittedBefore(
             f"job {job}, which began at {moment_of(manifest.base_ms).isoformat(timespec='seconds')}, is committed in "
-            "the far tier, and on_committed=fail; nothing is sent. To send its rows again, take another job_id"
+            "the far tier; nothing is sent. To send its rows again, take another job_id. If this is the same run once "
+            "more, give on_committed=skip"
         )
     if found is not None and found.state == "committed":
         if is_strict:
             raise committed_before(found)
-        log(
-            logging.WARNING,
-            f"job {job} was committed before, with {found.enqueued:,} tasks; nothing of it is sent again",
-        )
+        log(logging.WARNING, f"{in_words(found)}; nothing of it is sent again")

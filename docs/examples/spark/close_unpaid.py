@@ -22,6 +22,7 @@ def send(tasks: DataFrame, broker: str, job_id: str) -> None:
         tasks.write.format("celery")
         .options(broker_url=broker, **session.TASK)
         .option("job_id", job_id)
+        .option("on_committed", "skip")  # a schedule may run this a second time for the same orders
         .mode("append")
         .save()
     )

@@ -45,13 +45,15 @@ def job_of(name: str, whole: Mapping[str, str], staged: int, parts: Sequence[Par
     if state == "publishing" and not staged:  # who sent the last message of a part did not note it yet
         state = "committed"
     queues = _parts_of(whole, state) if parts is None else _parts_in_slots(parts, int(whole["run"]), state)
+    enqueued = sum(int(fields.get("enqueued", 0)) for fields in counted)
+    sent_before, twice = _not_sent(whole, enqueued)
     wrote = [float(fields["wrote"]) for fields in counted if "wrote" in fields]
     return Job(
         name=name,
         state=state,
         run=int(whole["run"]),
         base_ms=float(whole["base"]),
-        enqueued=sum(int(fields.get("enqueued", 0)) for fields in counted),
+        enqueued=enqueued,
         staged=staged,
         tier=whole.get("far"),
         repeated=sum(part.repeated for part in queues),
@@ -60,12 +62,26 @@ def job_of(name: str, whole: Mapping[str, str], staged: int, parts: Sequence[Par
         bad=_number(whole, "bad"),
         dead_lettered=_number(whole, "dead_lettered"),
         late=_number(whole, "late"),
+        sent_before=sent_before,
+        twice=twice,
         runs=int(whole.get("runs", 1)),
         superseded=int(whole.get("superseded", 0)),
         wrote_ms=max(wrote, default=None),
         ended_ms=float(whole["ended"]) if "ended" in whole else None,
         parts=queues,
     )
+
+
+def _not_sent(whole: Mapping[str, str], enqueued: int) -> tuple[int | None, int | None]:
+    """Returns how many messages of the committed run were sent before, and how many came twice in its data.
+
+    By the commit all ids of its data are sent. So what it had more than there are ids, came twice in the data.
+    """
+    offered, fresh = _number(whole, "offered"), _number(whole, "fresh")
+    if offered is None or fresh is None:
+        return None, None
+    twice = min(max(offered - enqueued, 0), offered - fresh)
+    return offered - fresh - twice, twice
 
 
 def _parts_of(fields: Mapping[str, str], state: JobState) -> tuple[JobPart, ...]:

@@ -92,6 +92,8 @@ class JobCounts(NamedTuple):
         dead_lettered: Number of bad rows that became dead letters.
         late: Number of rows in the files of the far tier.
         far_cancelled: Number of tasks that were cancelled in the far tier.
+        offered: Number of messages that its Spark tasks had for Redis, dead letters among them.
+        fresh: How many of these they sent or staged.
     """
 
     rows: int = 0
@@ -99,6 +101,8 @@ class JobCounts(NamedTuple):
     dead_lettered: int = 0
     late: int = 0
     far_cancelled: int = 0
+    offered: int = 0
+    fresh: int = 0
 
 
 #: State of a job, or of its part in one queue. ``running``: it has not ended, though its writer may have died.
@@ -132,7 +136,7 @@ class Job:
     """A bulk job as Redis remembers it.
 
     The counts of messages hold at any time, each counted in the step of Redis that sends or removes it. ``rows``,
-    ``bad`` and ``dead_lettered`` are those of the run that was committed, and None before.
+    ``bad``, ``dead_lettered``, ``sent_before`` and ``twice`` are those of the run that was committed, and None before.
 
     Attributes:
         name: Name of the job: its ``job_id``, or that of a query and its micro-batch.
@@ -148,6 +152,10 @@ class Job:
         bad: Number of rows that make no task.
         dead_lettered: Number of bad rows that became dead letters.
         late: Number of rows in the files of the far tier.
+        sent_before: Number of messages that were not sent because another run, or another attempt of a Spark task, had
+            sent them.
+        twice: Number of messages that were not sent because another row of the same data has the same id. If an earlier
+            run had rows that the committed one has not, as many of these may count as ``sent_before``.
         runs: How many runs it has had.
         superseded: How many of them had not ended when a later one began.
         wrote_ms: When a Spark task last wrote, ms since the epoch; None if none did.
@@ -168,6 +176,8 @@ class Job:
     bad: int | None = None
     dead_lettered: int | None = None
     late: int | None = None
+    sent_before: int | None = None
+    twice: int | None = None
     runs: int = 1
     superseded: int = 0
     wrote_ms: float | None = None

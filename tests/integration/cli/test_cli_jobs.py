@@ -24,7 +24,7 @@ def committed(store: DelayStore, name: str) -> JobRun:
     job = begun(store, name)
     store.jobs.enqueue("a", job, several(2))
     store.jobs.enqueue("b", job, [*several(1, "z"), *several(1, "z")])
-    store.jobs.finish(job, "committed", JobCounts(rows=5, bad=1))
+    store.jobs.finish(job, "committed", JobCounts(rows=5, bad=1, offered=5, fresh=2))
     return job
 
 
@@ -73,13 +73,15 @@ def test_a_job_is_shown_queue_by_queue(redis_server: PrivateRedis, store: DelayS
     assert result.stderr == "Redis remembers no job 'nope'\n"
     head, parts = result.stdout.split("\n\n")
     shown = dict(line.split(maxsplit=1) for line in head.splitlines())
-    assert (shown["id"], shown["rows"], shown["sent"], shown["repeated"]) == ("nightly", "5", "3", "1")
+    assert (shown["id"], shown["rows"], shown["sent"]) == ("nightly", "5", "3")
+    assert shown["repeated"] == "1; of the run that was committed 1 sent before, 2 twice in the data"
     assert [line.split() for line in parts.splitlines()] == [
         ["QUEUE", "STATE", "SENT", "REPEATED", "CANCELLED"],
         ["a", "committed", "2", "0", "0"],
         ["b", "committed", "1", "1", "0"],
     ]
     [fields] = lines(redis_server, "jobs", "show", "nightly")
+    assert (fields["sent_before"], fields["twice"]) == (1, 2)
     assert [(part["queue"], part["sent"], part["repeated"]) for part in fields["parts"]] == [("a", 2, 0), ("b", 1, 1)]
 
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,6 +63,20 @@ def test_a_job_can_be_asked_for_without_spark(redis_server: PrivateRedis, client
     code = f"from celery_ext.spark import job; print(job({redis_server.url!r}, 'nightly').sent)"
     done = run_without(("pyspark", "pyarrow"), code)
     assert done.stdout.strip() == "3", done.stderr
+
+
+def test_a_query_names_the_job_of_its_last_micro_batch(redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """A streaming query, or one of its progresses, stands for a job; before its first micro-batch for none."""
+    progress: Any = SimpleNamespace(id="a-b", batchId=7)
+    query: Any = SimpleNamespace(id="a-b", lastProgress=progress)
+    store = DelayStore(client)
+    store.jobs.enqueue("q", begun(store, "a-b/7"), several(3))
+    for of in (query, progress):
+        found = job(redis_server.url, of)
+        assert found is not None
+        assert found.sent == 3
+    query.lastProgress = None
+    assert job(redis_server.url, query) is None
 
 
 def of_url(url: str) -> tuple[Any, dict[str, Any]]:

@@ -5,6 +5,7 @@ import redis
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark import job
 from tests.support.conditions import until
 from tests.support.spark.jobs import numbers
 from tests.support.spark.session import SparkLog
@@ -30,10 +31,14 @@ def forget_commit(directory: Path, batch: int) -> None:
 def test_each_micro_batch_is_a_job(
     spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog, tmp_path: Path
 ) -> None:
-    """Each row of each micro-batch becomes one task, and nothing but the state of the jobs stays in Redis."""
+    """Each row of each micro-batch becomes one task, and Redis keeps the job, which a progress of the query names."""
     for n in range(3):
         write_rows(tmp_path / "in", rows(*range(10 * n, 10 * n + 10)))
-    run_stream(spark, redis_server, tmp_path)
+    query = run_stream(spark, redis_server, tmp_path)
+    for of, number in ((query, 2), (query.recentProgress[1], 1)):
+        found = job(redis_server.url, of)
+        assert found is not None
+        assert (found.name, found.rows, found.sent, found.twice) == (f"{query.id}/{number}", 10, 10, 0)
     assert numbers(client) == list(range(30))
     assert jobs(client) == {"0": "committed", "1": "committed", "2": "committed"}
     assert not client.keys("delayq:guard:*")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from celery_ext.demo.private_redis import PrivateRedis
 
@@ -23,8 +24,12 @@ def write_rows(directory: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def run_stream(
     spark: SparkSession, server: PrivateRedis, directory: Path, schema: str = "id long", **options: Any
-) -> None:
-    """Runs a stream over all files in ``in`` that it has not seen yet, with its checkpoint in ``checkpoint``."""
+) -> StreamingQuery:
+    """Runs a stream over all files in ``in`` that it has not seen yet, with its checkpoint in ``checkpoint``.
+
+    Returns:
+        The query, which has ended.
+    """
     given = {"broker_url": server.url, "task": "t", "queue": "q", "checkpointLocation": directory / "checkpoint"}
     files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(directory / "in"))
     query = (
@@ -37,3 +42,4 @@ def run_stream(
         query.awaitTermination()
     finally:
         query.stop()
+    return query

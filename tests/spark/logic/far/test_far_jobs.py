@@ -91,7 +91,7 @@ def test_a_driver_that_was_killed(
     aborted: bool,
 ) -> None:
     """Wherever a driver stopped, or failed and aborted, the job has each row once over both tiers when it ran again."""
-    options = {"delivery": delivery}
+    options = {"delivery": delivery, "on_committed": "skip"}
     first = Run(redis_server, tmp_path, **options)
     with monkeypatch.context() as patched:
         if where is not None:
@@ -113,23 +113,23 @@ def test_a_driver_that_was_killed(
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
-def test_a_committed_job_is_refused_where_that_is_wanted(
+def test_a_committed_job_is_refused(
     redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path, is_forgotten: bool
 ) -> None:
-    """With ``on_committed=fail`` a job of the tier is refused, also once Redis has forgotten it."""
+    """A committed job of the tier is refused, also once Redis has forgotten it."""
     Run(redis_server, tmp_path).whole()
     if is_forgotten:
         client.delete("delayq:job:j")
     with pytest.raises(JobCommittedBefore, match=r"job j\b.* committed"):
-        Run(redis_server, tmp_path, on_committed="fail")
+        Run(redis_server, tmp_path)
     assert everywhere(client, tmp_path) == Counter(IDS)
 
 
 def test_a_run_that_another_has_committed_meanwhile(
     redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path
 ) -> None:
-    """Two drivers begin a job before either has committed it: with ``on_committed=fail`` the slower one fails."""
-    slower = Run(redis_server, tmp_path, far=None, on_committed="fail")
+    """Two drivers begin a job before either has committed it: the slower one fails."""
+    slower = Run(redis_server, tmp_path, far=None)
     Run(redis_server, tmp_path, far=None).whole()
     with pytest.raises(JobCommittedBefore, match=rf"job j was committed at .*, with {len(IDS)} tasks"):
         slower.whole()
@@ -138,8 +138,8 @@ def test_a_run_that_another_has_committed_meanwhile(
 def test_a_job_that_still_publishes_is_completed(
     redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver that died while it sent staged messages leaves them to the next run, also with ``on_committed=fail``."""
-    options = {"far": None, "delivery": "staged", "on_committed": "fail"}
+    """A driver that died while it sent staged messages leaves them to the next run, which is not refused."""
+    options = {"far": None, "delivery": "staged"}
     with monkeypatch.context() as patched:
         patched.setattr(BulkJobs, "publish", _killed_at(BulkJobs, "publish", 1))
         with pytest.raises(Killed):
@@ -200,7 +200,7 @@ def test_a_job_of_the_past(redis_server: PrivateRedis, client: redis.Redis, tmp_
     """Months later, when Redis has forgotten a job, its manifest still keeps a run from writing anything."""
     Run(redis_server, tmp_path).whole()
     client.flushall()
-    Run(redis_server, tmp_path).whole()
+    Run(redis_server, tmp_path, on_committed="skip").whole()
     assert everywhere(client, tmp_path) == Counter(waiting_ids(tmp_path))
     assert len(waiting_ids(tmp_path)) == 4
 
