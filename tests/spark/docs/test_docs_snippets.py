@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -86,8 +87,10 @@ def test_sql_and_a_first_look_write_their_rows(
     code = code.replace("broker_url_env 'SHOP_BROKER_URL'", f"broker_url '{redis_server.url}'")
     made, inserted = [part for part in code.split(";") if part.strip()]
     try:
-        for statement in (made, inserted, inserted):
+        for statement in (made, inserted):
             names["spark"].sql(statement)
+        with pytest.raises(AnalysisException, match="JobCommittedBefore"):
+            names["spark"].sql(inserted)
     finally:
         names["spark"].catalog.dropTempView("orders")  # a test of tables has one of this name
     due_ms = (ORDERED_AT + timedelta(minutes=30)).timestamp() * 1000

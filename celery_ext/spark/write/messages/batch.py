@@ -1,7 +1,7 @@
 """Makes the messages of one batch, a column at a time."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, repeat
 from operator import attrgetter
@@ -15,11 +15,12 @@ from celery_ext.spark.write.column_types import meant_by
 from celery_ext.spark.write.messages.arguments import Arguments
 from celery_ext.spark.write.messages.far_rows import far_rows
 from celery_ext.spark.write.messages.row_errors import RowErrors
+from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.task_fields import TaskFields
 from celery_ext.spark.write.messages.types import NOTHING_KNOWN, BatchMessages, FarMessages, Known, MessageSettings
-from celery_ext.spark.write.messages.values import Values
+from celery_ext.spark.write.messages.values import Values, iso_texts
 from kombu_delayq.message.fields import text_to_json
-from kombu_delayq.message.times import iso_json, ms_text
+from kombu_delayq.message.times import ms_text
 from kombu_delayq.store.types import Offer
 
 _DUE = attrgetter("due")
@@ -174,9 +175,9 @@ class BatchBuilder:
         return Slots(
             body=self._bodies(arguments, templates),
             task_id=ids,
-            eta=_json_column(iso_json, self._due_us),
-            expires=_json_column(iso_json, expiries_us),
-            expiration=_json_column(self._settings.schedule.expiration, expiries_us),
+            eta=_iso_column(self._due_us),
+            expires=_iso_column(expiries_us),
+            expiration=_expirations(self._settings.schedule, expiries_us),
             group_id=self._fields.json("group_id"),
             root_id=roots,
             parent_id=self._fields.json("parent_id"),
@@ -225,6 +226,16 @@ class BatchBuilder:
         return bad
 
 
-def _json_column(write: Callable[[int], str], times_us: Sequence[int | None] | None) -> Iterable[str]:
+def _iso_column(times_us: Sequence[int | None] | None) -> Iterable[str]:
     """Returns times as JSON texts, ``null`` for each that is missing."""
-    return repeat("null") if times_us is None else ["null" if us is None else write(us) for us in times_us]
+    if times_us is None:
+        return repeat("null")
+    texts = iso_texts(pa.array(times_us, pa.int64())).to_pylist()
+    return ["null" if text is None else f'"{text}"' for text in texts]
+
+
+def _expirations(schedule: Schedule, expiries_us: Sequence[int | None] | None) -> Iterable[str]:
+    """Returns the message property of each expiry as JSON text, ``null`` for each that is missing."""
+    if expiries_us is None:
+        return repeat("null")
+    return ["null" if us is None else schedule.expiration(us) for us in expiries_us]

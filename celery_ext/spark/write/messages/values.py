@@ -1,20 +1,50 @@
 """Columns of a record batch as messages need them: Python values, and their JSON and repr as text."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from celery_ext.bulk.argsrepr import texts_of
 from kombu_delayq.message.fields import text_to_json, to_json
-from kombu_delayq.message.times import EPOCH
+from kombu_delayq.message.times import EPOCH, us_of
 
 #: Raised for values that Python does not have: times before the year 1 or after 9999, maps with a key twice, and texts
 #: that are not UUIDs.
 _NO_PYTHON_VALUE = (OverflowError, KeyError, ValueError)
+
+#: Days and µs since the epoch that a date and a datetime can have.
+_DAYS = (date.min - EPOCH.date()).days, (date.max - EPOCH.date()).days
+_MICROSECONDS = us_of(datetime.min), us_of(datetime.max)
+#: Dates and times in ISO 8601, with a group for each number.
+_DATE, _TIME = r"0*(\d+)-0?(\d+)-0?(\d+)", r"0?(\d+):0?(\d+):0?(\d+)(?:\.0*(\d+))?"
+#: JSON of values whose ``repr`` is another text.
+_JSON_OF_REPR = {
+    "None": "null",
+    "True": "true",
+    "False": "false",
+    "nan": "NaN",
+    "inf": "Infinity",
+    "-inf": "-Infinity",
+}
+
+
+def _json_around(value: Any, text: str) -> tuple[str, str]:
+    """Returns what JSON has before and after the text of values. text: That of this value."""
+    before, _, after = to_json(value).partition(text)
+    return before, after
+
+
+_NUMBER = ("", "")
+_DECIMAL = _json_around(Decimal("1.5"), "1.5")
+_DAY = _json_around(EPOCH.date(), "1970-01-01")
+_LOCAL = _json_around(EPOCH.replace(tzinfo=None), "1970-01-01T00:00:00")
+_INSTANT = _json_around(EPOCH, "1970-01-01T00:00:00+00:00")
 
 
 class Values:
@@ -50,14 +80,23 @@ class Values:
         """JSON texts, as Celery's serializer ``json`` writes the Python values."""
         if self.is_text:
             return ["null" if text is None else text_to_json(text) for text in self.python]
-        if pa.types.is_integer(self._type):
-            return ["null" if number is None else str(number) for number in self.python]
-        return list(map(to_json, self.python))
+        if pa.types.is_floating(self._type):
+            return [_JSON_OF_REPR.get(text, text) for text in self.reprs or ()]
+        if pa.types.is_boolean(self._type):
+            return [_JSON_OF_REPR[text] for text in self.reprs or ()]
+        if self._written is None:
+            return list(map(to_json, self.python))
+        before, after = _around(self._type)
+        texts = self._written.to_pylist()
+        return ["null" if text is None else f"{before}{text}{after}" for text in texts]
 
     @cached_property
     def reprs(self) -> list[str] | None:
         """Texts as in ``argsrepr`` and ``kwargsrepr``; None for values of which Celery may cut off parts."""
-        return texts_of(self.python)
+        if self._written is None:
+            return texts_of(self.python)
+        texts: list[str] = _reprs(self._written, self._type).fill_null("None").to_pylist()
+        return texts
 
     @property
     def nulls(self) -> set[int]:
@@ -70,6 +109,23 @@ class Values:
     def is_text(self) -> bool:
         """Whether the values are texts."""
         return not self._as_uuid and (pa.types.is_string(self._type) or pa.types.is_large_string(self._type))
+
+    @cached_property
+    def _written(self) -> pa.Array | None:
+        """Numbers, dates and times as texts, as ``str`` or ``isoformat`` writes them; None where Python has to.
+
+        Arrow takes a fraction of the time of Python. It writes doubles in another way, which would change ids.
+        """
+        kind, array = self._type, self._array
+        if self._as_uuid:
+            return None
+        if pa.types.is_integer(kind) or pa.types.is_decimal128(kind):
+            return array.cast(pa.string())
+        if pa.types.is_date32(kind) and _is_within(array.cast(pa.int32()), _DAYS):
+            return array.cast(pa.string())
+        if _is_timestamp_us(kind) and _is_within(array.cast(pa.int64()), _MICROSECONDS):
+            return iso_texts(array.cast(pa.int64()), has_zone=kind.tz is not None)
+        return None
 
     def _convert_row(self, row: int, on_error: Callable[[int, Any, object], None]) -> Any:
         array = self._array.slice(row, 1)
@@ -93,6 +149,18 @@ class Values:
         return _in_utc(values) if pa.types.is_nested(self._type) and _has_times(self._type) else values
 
 
+def iso_texts(us: pa.Array, *, has_zone: bool = True) -> pa.Array:
+    """Returns times in ISO 8601, as ``datetime.isoformat`` writes them.
+
+    Args:
+        us: Times that a datetime can have, in µs since the epoch.
+        has_zone: Whether they are in UTC; otherwise they have no zone.
+    """
+    texts = pc.replace_substring(us.cast(pa.timestamp("us")).cast(pa.string()), " ", "T", max_replacements=1)
+    texts = pc.replace_substring(texts, ".000000", "")
+    return pc.binary_join_element_wise(texts, "+00:00", "") if has_zone else texts
+
+
 def microseconds(array: pa.Array) -> list[int | None]:
     """Returns times as µs since the epoch. Times without a zone count as UTC."""
     if pa.types.is_null(array.type):
@@ -100,6 +168,41 @@ def microseconds(array: pa.Array) -> list[int | None]:
     unit = pa.timestamp("us", tz=array.type.tz)
     times_us: list[int | None] = array.cast(unit).cast(pa.int64()).to_pylist()
     return times_us
+
+
+def _is_timestamp_us(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind)) and kind.unit == "us"
+
+
+def _is_within(numbers: pa.Array, bounds: tuple[int, int]) -> bool:
+    found = pc.min_max(numbers).as_py()
+    return found["min"] is None or (bounds[0] <= found["min"] and found["max"] <= bounds[1])
+
+
+def _around(kind: pa.DataType) -> tuple[str, str]:
+    """Returns what JSON has before and after the text of a value."""
+    if pa.types.is_integer(kind):
+        return _NUMBER
+    if pa.types.is_decimal(kind):
+        return _DECIMAL
+    if pa.types.is_date(kind):
+        return _DAY
+    return _LOCAL if kind.tz is None else _INSTANT
+
+
+def _reprs(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Returns what ``repr`` makes of values. texts: As in ``Values._written``."""
+    if pa.types.is_integer(kind):
+        return texts
+    if pa.types.is_decimal(kind):
+        return pc.binary_join_element_wise("Decimal('", texts, "')", "")
+    if pa.types.is_date(kind):
+        return pc.replace_substring_regex(texts, rf"^{_DATE}$", r"datetime.date(\1, \2, \3)")
+    end = ")" if kind.tz is None else ", tzinfo=datetime.timezone.utc)"
+    fields = rf"datetime.datetime(\1, \2, \3, \4, \5, \6, \7{end}"
+    found = pc.replace_substring_regex(texts, rf"^{_DATE}T{_TIME}(?:\+00:00)?$", fields)
+    # A missing fraction is left out, and so are seconds that are 0 before it.
+    return pc.replace_substring(pc.replace_substring(found, f", {end}", end), f", 0{end}", end)
 
 
 def _uuid(value: str | bytes) -> UUID:

@@ -15,8 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kombu.utils.json import dumps, loads
 
+from celery_ext.bulk.argsrepr import texts_of
 from celery_ext.spark.write.messages.arguments import REPR_LENGTH
 from celery_ext.spark.write.messages.values import Values
+from kombu_delayq.message.fields import to_json
 from tests.support.spark.making import arguments_in, batch_of, made_of, sole
 
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -81,6 +83,79 @@ def test_columns_are_keyword_arguments(columns: dict[str, list[Any]]) -> None:
     batch = batch_of(**{name: pa.array(each, SCALARS[name][1]) for name, each in columns.items()})
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     check(batch, [()] * 2, rows)
+
+
+@MANY
+@given(COLUMNS)
+def test_the_texts_of_values_are_those_of_python(columns: dict[str, list[Any]]) -> None:
+    """Byte for byte, whoever writes them: task ids are made from the JSON of values, and are never to change."""
+    for name, values in columns.items():
+        found = Values(pa.array(values, SCALARS[name][1]))
+        assert found.json == [to_json(value) for value in found.python]
+        assert found.reprs == texts_of(found.python)
+
+
+INSTANT = pa.timestamp("us", tz="Europe/Berlin")
+#: Arrow arrays of one value, its JSON, and its repr.
+WRITTEN: dict[str, tuple[pa.Array, str, str]] = {
+    "whole": (pa.array([-7], pa.int16()), "-7", "-7"),
+    "boolean": (pa.array([True]), "true", "True"),
+    "null": (pa.array([None], pa.decimal128(5, 2)), "null", "None"),
+    "no boolean": (pa.array([None], pa.bool_()), "null", "None"),
+    "double": (pa.array([1e16]), "1e+16", "1e+16"),
+    "whole double": (pa.array([3.0]), "3.0", "3.0"),
+    "negative zero": (pa.array([-0.0]), "-0.0", "-0.0"),
+    "small double": (pa.array([4.1e-05]), "4.1e-05", "4.1e-05"),
+    "no number": (pa.array([math.nan]), "NaN", "nan"),
+    "infinity": (pa.array([-math.inf]), "-Infinity", "-inf"),
+    "small decimal": (
+        pa.array([Decimal("1E-9")], pa.decimal128(12, 9)),
+        '{"__type__": "decimal", "__value__": "1E-9"}',
+        "Decimal('1E-9')",
+    ),
+    "decimal": (
+        pa.array([Decimal("-1.50")], pa.decimal128(12, 2)),
+        '{"__type__": "decimal", "__value__": "-1.50"}',
+        "Decimal('-1.50')",
+    ),
+    "date": (
+        pa.array([date(33, 10, 2)]),
+        '{"__type__": "date", "__value__": "0033-10-02"}',
+        "datetime.date(33, 10, 2)",
+    ),
+    "whole minute": (
+        pa.array([datetime(2026, 1, 2, 0, 0, tzinfo=UTC)], INSTANT),
+        '{"__type__": "datetime", "__value__": "2026-01-02T00:00:00+00:00"}',
+        "datetime.datetime(2026, 1, 2, 0, 0, tzinfo=datetime.timezone.utc)",
+    ),
+    "whole second": (
+        pa.array([datetime(2026, 11, 22, 10, 0, 5)], pa.timestamp("us")),
+        '{"__type__": "datetime", "__value__": "2026-11-22T10:00:05"}',
+        "datetime.datetime(2026, 11, 22, 10, 0, 5)",
+    ),
+    "whole hour without a zone": (
+        pa.array([datetime(2026, 11, 22, 20, 0)], pa.timestamp("us")),
+        '{"__type__": "datetime", "__value__": "2026-11-22T20:00:00"}',
+        "datetime.datetime(2026, 11, 22, 20, 0)",
+    ),
+    "fraction": (
+        pa.array([datetime(2026, 11, 22, 0, 30, 0, 90, tzinfo=UTC)], INSTANT),
+        '{"__type__": "datetime", "__value__": "2026-11-22T00:30:00.000090+00:00"}',
+        "datetime.datetime(2026, 11, 22, 0, 30, 0, 90, tzinfo=datetime.timezone.utc)",
+    ),
+    "round fraction": (
+        pa.array([datetime(1969, 12, 31, 23, 59, 59, 500_000, tzinfo=UTC)], INSTANT),
+        '{"__type__": "datetime", "__value__": "1969-12-31T23:59:59.500000+00:00"}',
+        "datetime.datetime(1969, 12, 31, 23, 59, 59, 500000, tzinfo=datetime.timezone.utc)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("array", "as_json", "as_repr"), WRITTEN.values(), ids=WRITTEN)
+def test_the_texts_of_a_value_never_change(array: pa.Array, as_json: str, as_repr: str) -> None:
+    """The JSON of a value, of which ids are made, and the repr that Celery shows."""
+    assert Values(array).json == [as_json]
+    assert Values(array).reprs == [as_repr]
 
 
 @MANY
