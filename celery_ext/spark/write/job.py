@@ -156,7 +156,8 @@ class JobWriter:
             state = retry.until_done(lambda: store.jobs.finish(job, "aborted"))
         finally:
             store.close()
-        log(logging.WARNING, f"job {name} is {state}; a run with the same name sends what is missing")
+        then = "a run with the same name sends what is missing" if state == "aborted" else "this run does not end it"
+        log(logging.WARNING, f"job {name} is {state}; {then}")
 
     def abort_stream(self, stream: str, batch: int) -> None:
         """Aborts the job of a stream's batch if it has begun. Spark passes neither query nor run on here."""

@@ -127,6 +127,8 @@ def test_a_committed_job_is_refused_unless_the_same_run_is_repeated(
     before = run.commit()
     run.write()
     assert run.commit() == before
+    run.writer.abort("j", run.writer.run)
+    assert lines.messages[-1] == "job j is committed; this run does not end it"
     with pytest.raises(JobCommittedBefore, match=r"job j was committed at .*, with 3 tasks; nothing is sent"):
         Run(redis_server, [4])
     skipping = Run(redis_server, [4], on_committed="skip")
