@@ -2,6 +2,7 @@
 
 from time import monotonic
 
+import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
@@ -10,6 +11,7 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import QueueForm
 from kombu_delayq.store.wake import Wake, WakeListener
 from tests.support.conditions import until
+from tests.support.servers.refusing import busy
 from tests.support.slots import usable
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, kept_ms, waiting
@@ -74,6 +76,15 @@ def test_other_databases_and_prefixes_are_not_heard(store: DelayStore, make_stor
             other.delivery.offer("other", waiting("i"))
         store.delivery.offer("q", waiting("i"))
         assert heard(listener, 1) == [Wake(QueueForm("q", store.backup), FUTURE_MS)]
+
+
+def test_a_busy_redis_refuses_no_channel(make_store: MakeStore, own_server: PrivateRedis) -> None:
+    """A subscription that Redis cannot take now ends with Redis's own error, after which there is another one."""
+    store = make_store(own_server)
+    with busy(own_server), store.delivery.listen() as listener, pytest.raises(redis.ResponseError, match="BUSY"):
+        heard(listener, 1)
+    with store.delivery.listen() as listener:
+        assert heard(listener, 1) == [RESUBSCRIBED]
 
 
 def test_a_cut_connection_does_not_pass_unnoticed(make_store: MakeStore, own_server: PrivateRedis) -> None:

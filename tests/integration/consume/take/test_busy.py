@@ -1,18 +1,16 @@
 """A Redis that refuses all commands while somebody's script runs, or writes while it cannot keep its data."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from threading import Thread
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
 import pytest
-import redis
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.looped import Looped, publish, queue_of
+from tests.support.servers.refusing import busy, unsaved
 from tests.support.slots import in_hand
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
@@ -21,52 +19,7 @@ def _connection(server: PrivateRedis) -> Connection:
     return Connection(server.url, transport=TRANSPORT, transport_options={"transfer": False})
 
 
-def _refusal(server: PrivateRedis) -> str:
-    with server.client() as client:
-        try:
-            client.ping()
-        except redis.RedisError as error:
-            return str(error)
-    return ""
-
-
-@contextmanager
-def _busy(server: PrivateRedis) -> Iterator[None]:
-    """Lets a script run, so that Redis answers all others that it is busy."""
-    client = server.client()
-    client.config_set("lua-time-limit", 10)
-
-    def run() -> None:
-        with suppress(redis.RedisError), server.client() as own:  # killed
-            own.eval("while true do end", 0)
-
-    script = Thread(target=run)
-    script.start()
-    try:
-        until(lambda: _refusal(server).startswith("BUSY"))
-        yield
-    finally:
-        client.script_kill()
-        script.join()
-
-
-@contextmanager
-def _unsaved(server: PrivateRedis) -> Iterator[None]:
-    """Lets Redis fail to write a snapshot, so that it refuses writes."""
-    client, snapshot = server.client(), server.directory / "dump.rdb"
-    snapshot.mkdir()
-    (snapshot / "in the way").touch()
-    client.config_set("save", "3600 1")
-    client.set("unsaved", 1)
-    client.bgsave()
-    try:
-        until(lambda: _refusal(server).startswith("MISCONF"))
-        yield
-    finally:
-        client.config_set("stop-writes-on-bgsave-error", "no")
-
-
-REFUSALS = pytest.mark.parametrize("refusing", [_busy, _unsaved])
+REFUSALS = pytest.mark.parametrize("refusing", [busy, unsaved])
 
 
 def _turn_for(looped: Looped, time_s: float) -> None:
@@ -115,6 +68,24 @@ def test_requests_and_acknowledgements_are_sent_again(
     assert caplog.text.count("asked again each second") <= 1
 
 
+def test_nothing_is_concluded_for_good(own_server: PrivateRedis, caplog: pytest.LogCaptureFixture) -> None:
+    """A wait that cannot be ended, or begun, meanwhile says nothing of what Redis lets a consumer do."""
+    with _connection(own_server) as sender, Looped(_connection(own_server), "a", "b") as looped:
+        looped.until(looped.waits_for("a", "b"))
+        with busy(own_server):
+            looped.channel.taker.pause()
+            _turn_for(looped, 0.5)
+        publish(sender, "a", 1)
+        looped.until(lambda: looped.received == [1])
+        with busy(own_server):
+            looped.channel.taker.drop()
+            _turn_for(looped, 1.5)
+        looped.until(looped.waits_for("a", "b"))
+        publish(sender, "b", 2)
+        looped.until(lambda: looped.received == [1, 2])
+    assert "refuses" not in caplog.text
+
+
 @REFUSALS
 def test_without_an_event_loop_nothing_comes_meanwhile(own_server: PrivateRedis, refusing: Any) -> None:
     """``drain_events`` ends by its timeout, an acknowledgement waits, and both go on afterwards."""
@@ -145,7 +116,7 @@ def test_workers_live_while_a_script_runs(make_proj: MakeProj, own_server: Priva
     proj = make_proj(own_server)
     idle = proj.worker("--without-heartbeat", pool="solo", gossip=True)  # Celery waits in the sending of one
     proj.await_answers()  # it has subscribed
-    with _busy(own_server):
+    with busy(own_server):
         new = proj.worker("-Q", "new", pool="solo", wait=False)
         until(lambda: "Cannot connect" in new.log)
         stays(idle.alive, 2)
