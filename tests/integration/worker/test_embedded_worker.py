@@ -59,6 +59,12 @@ def test_a_worker_in_a_test_inspects_and_revokes_what_waits(proj: Proj) -> None:
     assert found.get("stock") == (None if SLOTS else {"host": True, "sender": False})
 
 
+def test_an_idle_worker_in_a_test_ends_at_once(proj: Proj) -> None:
+    """It notices within a second that it is to stop, although nothing comes to its loop."""
+    found = told(proj, "embedded.py", "ended_idle")
+    assert min(found["ended_s"]) < 3  # of three, because a machine that is busy makes any of them late
+
+
 @pytest.mark.long
 def test_the_pool_of_an_embedded_worker_knows_delay_chains(proj: Proj) -> None:
     """Children that such a worker forks retry by the task's chain."""

@@ -8,6 +8,7 @@ import os
 import sys
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
+from time import monotonic
 from typing import Any
 
 from celery import Celery
@@ -78,6 +79,22 @@ def forked() -> dict[str, Any]:
     inspect = app.control.inspect([worker.hostname], timeout=10)
     report = {"retry": until(lambda: (inspect.scheduled() or {}).get(worker.hostname))}
     worker.terminate()
+    return report
+
+
+def ended_idle() -> dict[str, Any]:
+    """Runs a worker until it waits for messages, three times. Tells how long it took to end, in s."""
+    redis = app.connection_for_read().default_channel.client
+
+    def waits() -> bool:
+        return any(each["cmd"] == "blmove" and "b" in each["flags"] for each in redis.client_list())
+
+    report: dict[str, Any] = {"ended_s": []}
+    for _ in range(3):
+        with start_worker(app, perform_ping_check=False):
+            until(waits)
+            begun = monotonic()
+        report["ended_s"].append(monotonic() - begun)
     return report
 
 
