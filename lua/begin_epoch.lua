@@ -24,6 +24,6 @@ if term ~= seen then
   return { 'superseded' }
 end
 local taken = new_term(term, now)
-redis.call('HSET', journal, 'id', id, 'term', taken, 'epoch', epoch, 'beat', beat)
+redis.call('HSET', journal, 'id', id, 'term', taken, 'epoch', epoch, 'beat', beat, 'server', server_id())
 own_guard(journal, journal_guard, guard)
 return { 'taken', taken, string.format('%.17g', now) }

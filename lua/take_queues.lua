@@ -28,7 +28,7 @@ if of and of ~= id then
 elseif of and tonumber(its_term) > tonumber(term) then
   return 'superseded'
 elseif is_anew == '1' then
-  redis.call('HSET', journal, 'id', id, 'term', term, 'epoch', epoch, 'beat', beat)
+  redis.call('HSET', journal, 'id', id, 'term', term, 'epoch', epoch, 'beat', beat, 'server', server_id())
   own_guard(journal, journal_guard, guard)
   return 'taken'
 elseif not of then

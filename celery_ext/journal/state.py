@@ -79,10 +79,12 @@ def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
             losses = [
                 Loss(epoch.ended_ms, journal.count_lost(epoch.epoch) if counted else None) for epoch in stats.unrestored
             ]
+            if noted_ms := journal.missing_ms():
+                losses.append(Loss(noted_ms, journal.count_missing() if counted else None))
     except DATABASE_ERRORS as error:
         away = error_in_words(error)
         return JournalState(journal.url, away, promoter, {}, {}, None, 0.0, None, [], None, 0, 0, None)
-    fault, now_ms = _fault(store, stats.beat), store.now_ms()  # behind the table, whose beat comes first
+    fault, now_ms = fault_of(store, stats.beat), store.now_ms()  # behind the table, whose beat comes first
     lead_ms, first_ms = store.options.journal_lead * 1000, stats.next_due_ms
     return JournalState(
         journal.url,
@@ -101,8 +103,18 @@ def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
     )
 
 
-def _fault(store: "JournaledStore", beat: int) -> str | None:
+def fault_of(store: "JournaledStore", beat: int | None = None) -> str | None:
+    """Returns what is wrong with Redis that no promoter has noted yet; see ``JournalState.fault``.
+
+    Args:
+        store: The store.
+        beat: The journal's beat, if the caller has read it.
+
+    Raises:
+        SQLAlchemyError: The database does not answer.
+    """
     journal, promotion = store.journal, store.promotion
+    beat = journal.beat() if beat is None else beat  # before the markers
     if beat == 0:
         return None  # nobody has promoted yet, so nobody has written a marker
     queues: list[str | None] = [*sorted(journal.marked())] if promotion.by_queue else []

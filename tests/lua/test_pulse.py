@@ -1,8 +1,11 @@
 """``pulse.lua``: the beat of a journal's marker, which tells whether Redis has lost data."""
 
+from unittest.mock import ANY
+
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.connection.text import as_text
 from kombu_delayq.store import DelayStore
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
@@ -48,6 +51,18 @@ def test_an_empty_redis_is_lost(store: DelayStore) -> None:
     """Without a marker the data are lost."""
     assert store.promotion.pulse(JOURNAL_ID, 7, 1)[:2] == ("lost", 0)
     assert contents(store.client) == {}
+
+
+def test_another_server_is_to_be_compared(store: DelayStore) -> None:
+    """After a restart or a failover the marker is another server's, until the caller has compared this one."""
+    term = in_office(store, beat=5)
+    own = as_text(store.client.hget(MARKER, "server"))
+    assert (bool(own), store.promotion.pulse(JOURNAL_ID, term, 6).server) == (True, "")
+    store.client.hset(MARKER, "server", "one that failed")
+    for compared in ("", "one that failed"):
+        assert store.promotion.pulse(JOURNAL_ID, term, 6, compared) == ("sound", term, ANY, own)
+    assert store.promotion.pulse(JOURNAL_ID, term, 6, own).server == ""
+    assert as_text(store.client.hget(MARKER, "server")) == own
 
 
 def test_a_full_redis_is_sound(make_store: MakeStore, own_server: PrivateRedis) -> None:

@@ -1,6 +1,6 @@
 """The office of a promoter at single queues, where Redis has hash slots, and each queue can lose its data by itself."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kombu.log import get_logger
 
@@ -25,10 +25,12 @@ class AtQueues:
 
     Args:
         store: The store, with connections of its own.
+        level: At which a loss is logged.
     """
 
-    def __init__(self, store: JournaledStore) -> None:
+    def __init__(self, store: JournaledStore, level: int) -> None:
         self._store = store
+        self._level = level
         self.taken: set[str] = set()
 
     def take(self, term: int, epoch: int, beat: int, *, suspect: bool = False) -> int:
@@ -62,7 +64,8 @@ class AtQueues:
             _check(promotion.take_queues(journal.id, term, epoch + 1, beat, lost, journal.guard, anew=True).values())
             if journal.end_epoch(self._store.now_ms(), epoch, lost) != epoch + 1:
                 raise OutOfOffice("superseded")
-            logger.error(
+            logger.log(
+                self._level,
                 "Redis has lost its data: those of %d queues, such as %r. The journal has what was due later: `delayq "
                 "journal restore` puts it back",
                 *(len(lost), lost[0]),
@@ -89,16 +92,19 @@ class AtQueues:
         journal.note_marked([queue])  # before anything is pushed, so that its loss is noticed
         self.taken.add(queue)
 
-    def keep(self, term: int, beat: int) -> None:
-        """Beats at all queues.
+    def keep(self, term: int, beat: int, compared: Mapping[str, str]) -> dict[str, str]:
+        """Beats at all queues. Returns by queue the ``server`` of its pulse.
 
         Raises:
             OutOfOffice: Another promoter has taken office, or a queue has lost its data.
         """
-        words = self._store.promotion.pulse_queues(self._store.journal.id, term, beat, sorted(self.taken))
-        _check(words.values())
-        if any(word in LOST for word in words.values()):
+        promotion = self._store.promotion
+        pulses = promotion.pulse_queues(self._store.journal.id, term, beat, sorted(self.taken), compared)
+        words = {pulse.word for pulse in pulses.values()}
+        _check(words)
+        if words.intersection(LOST):
             raise OutOfOffice("lost")
+        return {queue: pulse.server for queue, pulse in pulses.items()}
 
 
 def _check(words: Iterable[str]) -> None:

@@ -1,5 +1,7 @@
 """The office of a promoter: taken for a term, kept by beats, and the place where a loss of Redis is noticed."""
 
+import logging
+from collections.abc import Mapping
 from time import monotonic
 
 from kombu.log import get_logger
@@ -13,6 +15,8 @@ logger = get_logger(__name__)
 
 #: About how often the promoter beats and notes the watermark, in s. It is less if ``lease_ttl`` is short.
 BEAT_S = 1.0
+#: Stands for all queues, where Redis has no hash slots.
+ALL = ""
 #: How often the log says that a loss is still to be restored, in s.
 REMIND_S = 300.0
 
@@ -29,17 +33,22 @@ class Office:
 
     Args:
         store: The store, with connections of its own.
+        level: At which a loss is logged.
 
     Attributes:
         term: Number of the term, as Redis knows it.
         epoch: Number of the epoch.
         moved_to_ms: The watermark that was noted last, ms since the epoch; 0 before the first beat.
+        unsure: By queue, where Redis has hash slots, else for ``ALL``: the server that has started, or become the
+            primary, since its data were compared with the journal.
+        written_until: Number of the last row when this was noticed.
         at_queues: The office at single queues, where Redis has hash slots; else None.
     """
 
-    def __init__(self, store: JournaledStore) -> None:
+    def __init__(self, store: JournaledStore, level: int = logging.ERROR) -> None:
         self._store = store
-        self.at_queues = AtQueues(store) if store.keys.slots else None
+        self._level = level
+        self.at_queues = AtQueues(store, level) if store.keys.slots else None
         self._beat = 0
         self._next_beat = 0.0
         self._remind_at = 0.0
@@ -47,6 +56,9 @@ class Office:
         self.term = 0
         self.epoch = 0
         self.moved_to_ms = 0.0
+        self.unsure: Mapping[str, str] = {}
+        self.written_until = 0
+        self._compared: dict[str, str] = {}
 
     @property
     def wait_s(self) -> float:
@@ -95,11 +107,13 @@ class Office:
         # The heads are read before the marker: if the marker is sound then, they were those of a sound Redis.
         names = [as_text(name) for name in store.client.smembers(store.keys.queues)]
         heads = store.delivery.heads(names)
-        pulse = store.promotion.pulse(journal.id, self.term, self._beat)
+        pulse = store.promotion.pulse(journal.id, self.term, self._beat, self._compared.get(ALL, ""))
         if pulse.word != "sound":
             raise OutOfOffice(pulse.word)
+        servers = {ALL: pulse.server}
         if self.at_queues is not None:
-            self.at_queues.keep(self.term, self._beat)
+            servers = self.at_queues.keep(self.term, self._beat, self._compared)
+        self._note({queue: server for queue, server in servers.items() if server})
         lagging: dict[str, float] = {}
         for form, due_ms in heads.due_ms.items():
             if due_ms <= heads.now_ms:
@@ -107,13 +121,27 @@ class Office:
         beat = journal.next_beat(self._beat)
         if beat is None:
             raise OutOfOffice("superseded")
-        journal.set_watermarks(heads.now_ms, lagging)
+        journal.set_watermarks(heads.now_ms, lagging, sound=not self.unsure)
         self._beat, self.moved_to_ms = beat, heads.now_ms
         self._next_beat = monotonic() + self.beat_s
         self._remind()
         if store.options.journal == "all":
             for name in names:  # publishers give Redis messages that no promoter brings
                 self.enter(name)
+
+    def compared(self, queues: Mapping[str, str]) -> None:
+        """Notes queues of ``unsure`` whose messages were all compared with the journal, for the next beat to confirm.
+
+        Args:
+            queues: As ``unsure`` was when it began.
+        """
+        self._compared |= queues
+        self._next_beat = 0.0
+
+    def _note(self, unsure: Mapping[str, str]) -> None:
+        if unsure and unsure != self.unsure:
+            self.written_until = self._store.journal.last_number()
+        self.unsure = unsure
 
     def enter(self, queue: str) -> bool:
         """Takes office at a queue, where that is needed. Returns whether its rows have to be read again.
@@ -162,7 +190,8 @@ class Office:
         self._store.journal.end_epoch(now_ms, epoch)
         if self._store.options.journal_restore != "auto":
             self._remind_at = monotonic() + REMIND_S
-        logger.error(
+        logger.log(
+            self._level,
             "Redis has lost its data: it %s. The journal has what was due later: `delayq journal restore` puts it back",
             how,
         )
@@ -171,9 +200,15 @@ class Office:
         if monotonic() < self._remind_at:
             return
         self._remind_at = monotonic() + REMIND_S
-        lost = self._store.journal.unrestored()
-        if lost:
-            logger.warning(
-                "what Redis lost in epoch %s is not restored yet: run `delayq journal restore`",
-                ", ".join(str(one.epoch) for one in lost),
-            )
+        journal = self._store.journal
+        if journal.unrestored() or journal.missing_ms():
+            logger.warning("what Redis has lost is not restored yet: run `delayq journal restore`")
+
+
+def notice(store: JournaledStore) -> None:
+    """Notes that Redis has lost its data, before a promoter does, which takes office again then.
+
+    Raises:
+        OutOfOffice: Redis belongs to another journal, or promoters are faster.
+    """
+    Office(store, logging.WARNING).take()  # the caller restores it

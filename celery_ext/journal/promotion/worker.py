@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from threading import Event, Thread
 from time import monotonic
@@ -17,7 +17,7 @@ from celery_ext.journal.promotion.office import Office
 from celery_ext.journal.promotion.outage import AWAY, Outage
 from celery_ext.journal.promotion.rounds import Round, Rounds
 from celery_ext.journal.store import JournaledStore
-from celery_ext.journal.upkeep import restore, trim
+from celery_ext.journal.upkeep import Looked, look, restore, trim
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.transfer.worker import REFUSED_S, is_pool_child
 
@@ -156,14 +156,16 @@ class JournalWorker:
     def _work(self, store: JournaledStore, lease: Lock, office: Office) -> None:
         rounds = Rounds(store, office, lambda: self._may_go_on(lease))
         rounds.recover()
-        next_trim = 0.0
+        next_trim, looking = 0.0, Looking(store, office)
         while self._may_go_on(lease):
             office.keep()
             done = rounds.run()
             self._outage.succeeded()
             if self._on_round is not None and done.found:
                 self._on_round(done)
-            if store.options.journal_restore == "auto" and store.journal.unrestored():
+            if looking.go_on(SLICE_S):
+                continue
+            if store.options.journal_restore == "auto" and (store.journal.unrestored() or store.journal.missing_ms()):
                 self._restore(store, lease, office)
             elif monotonic() >= next_trim:
                 until = monotonic() + SLICE_S
@@ -202,6 +204,42 @@ class JournalWorker:
 
     def _end(self) -> None:
         self._leading = False
+
+
+class Looking:
+    """Compares Redis with the journal, a slice at a time, once its server has restarted or failed over.
+
+    Args:
+        store: The store.
+        office: The office, which is taken, and says when.
+    """
+
+    def __init__(self, store: JournaledStore, office: Office) -> None:
+        self._store, self._office = store, office
+        self._queues: dict[str, str] = {}
+        self._pages: Iterator[Looked] | None = None
+
+    def go_on(self, for_s: float) -> bool:
+        """Compares for a while. Returns whether there is more to compare."""
+        if self._pages is None:
+            if not self._office.unsure:
+                return False
+            self._queues = dict(self._office.unsure)
+            # All queues: one that is new has no marker yet which would say that its server is another.
+            self._pages = look(self._store, (), self._office.written_until)
+        until = monotonic() + for_s
+        for page in self._pages:
+            if page.missing:
+                logger.error(
+                    "Redis has lost data: %d messages are missing since it started, or failed over. `delayq journal "
+                    "restore` puts them back",
+                    page.missing,
+                )
+            if monotonic() >= until:
+                return True
+        self._pages = None
+        self._office.compared(self._queues)
+        return False
 
 
 def _give_back(lease: Lock) -> None:

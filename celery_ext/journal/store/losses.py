@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from math import inf
 
+from redis.exceptions import NoPermissionError
+
 from celery_ext.journal.table import Journal, Row
 from celery_ext.journal.table.epochs import loss_of
+from celery_ext.journal.table.rows import MISSING
 from kombu_delayq.store.upkeep.promotion import Promotion
 
 
@@ -25,8 +28,13 @@ class Losses:
         if not rows:
             return []
         ended = {one.epoch: one for one in self._journal.epochs()}
-        found, unnoticed = [], dict[str, float]()
+        found, unnoticed, current = [], dict[str, float](), self._journal.epoch()
         for row in rows:
+            if row.state == MISSING:
+                found.append(row)
+                continue
+            if row.state > current:  # Redis was given it after a loss that nobody has noted yet
+                continue
             loss = loss_of(ended, row.state, row.queue)
             if loss is not None:
                 limit_ms = inf if loss.restored_ms is not None else loss.watermarks.of(row.queue)
@@ -37,6 +45,23 @@ class Losses:
             if row.due_ms >= limit_ms:
                 found.append(row)
         return found
+
+    def next_epoch(self, queue: str) -> int:
+        """Returns the epoch that begins once somebody notices that a queue has lost its data; 0 if it has not.
+
+        Messages that Redis is given by then belong to it, and are not lost.
+        """
+        try:
+            if self._promotion.marker(queue) is not None:
+                return 0
+            journal = self._journal
+            if not journal.beat() or (self._promotion.by_queue and queue not in journal.marked()):
+                return 0  # nobody has written a marker yet
+            epoch = journal.epoch()
+            # Whoever notices the loss writes the marker first. So without one this epoch has not ended.
+            return 0 if self._promotion.marker(queue) is not None else epoch + 1
+        except NoPermissionError:  # a publisher without this right is told nothing
+            return 0
 
     def _unnoticed(self, queue: str) -> float:
         """Returns the watermark of a queue whose loss nobody has noticed yet; infinity without a loss."""

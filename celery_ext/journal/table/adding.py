@@ -22,13 +22,13 @@ _facts = schema.facts
 _DIALECT = sqlite.dialect(paramstyle="qmark")
 
 
-def add_to_sqlite(engine: Engine, additions: Sequence[Addition], *, offered: bool) -> list[int | None]:
+def add_to_sqlite(engine: Engine, additions: Sequence[Addition], *, offered: bool, epoch: int) -> list[int | None]:
     """Adds messages in one transaction; arguments and result are those of ``Messages.add``."""
     insert, columns = _insert()
     made: list[int | None] = []
     changes = Counter[HourKey]()
     with _writing(engine, durable=not offered) as run:
-        state = int(run(*_epoch()).fetchone()[0]) if offered else WAITING
+        state = max(int(run(*_epoch()).fetchone()[0]), epoch) if offered else WAITING
         for one in additions:
             values = {**one._asdict(), "state": state, "digest": one.digest}
             values["queue"], values["id"] = storable(one.queue), storable(one.id)

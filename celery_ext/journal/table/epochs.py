@@ -4,14 +4,31 @@ from collections.abc import Collection, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 
-from celery_ext.journal.table.access import between, delete_where, of_epoch, renumber, rows_where, set_epoch, some_of
+from celery_ext.journal.table.access import (
+    between,
+    delete_where,
+    epochs_to,
+    of_epoch,
+    renumber,
+    rows_where,
+    set_epoch,
+    some_of,
+)
 from celery_ext.journal.table.counting import queues_where
 from celery_ext.journal.table.database import Database, schema
 from celery_ext.journal.table.database.statements import among
-from celery_ext.journal.table.facts import Watermarks, epoch_in, lock_epoch, raise_fact, watermarks_in
-from celery_ext.journal.table.rows import Row
+from celery_ext.journal.table.facts import (
+    Watermarks,
+    epoch_in,
+    facts_in,
+    lock_epoch,
+    raise_fact,
+    set_fact,
+    watermarks_in,
+)
+from celery_ext.journal.table.rows import MISSING, Row
 
 _messages = schema.messages
 _epochs = schema.epochs
@@ -82,7 +99,7 @@ class Epochs:
             ended, current = {one.epoch: one for one in _ended(connection)}, epoch_in(connection)
             found = {
                 queue
-                for epoch in range(1, current + 1)
+                for epoch in epochs_to(current)
                 for queue in queues_where(connection, of_epoch(epoch))
                 if loss_of(ended, epoch, queue) is None
             }
@@ -138,6 +155,46 @@ class Epochs:
                 for queue, given in _lost_in(connection, epoch)
             )
 
+    def note_missing(self, seqs: Collection[int], now_ms: float) -> None:
+        """Notes rows whose messages Redis was given and has not any more, until a restore lets them wait again."""
+
+        def work(connection: Connection) -> None:
+            where = among(connection, _messages.c.seq, seqs), schema.is_offered
+            if set_epoch(connection, MISSING, *where, were_waiting=False):
+                set_fact(connection, "missing_ms", repr(now_ms))
+
+        self._database.write(work)
+
+    def missing(
+        self, queue: str, from_ms: float = -inf, after: tuple[float, int] | None = None, count: int = 500
+    ) -> list[Row]:
+        """Returns rows of ``note_missing`` of a queue, the next due first; see ``lost``."""
+        with self._database.reading() as connection:
+            where = [schema.is_missing, _messages.c.queue == queue, *between(from_ms, inf, after)]
+            return rows_where(connection, where, count)
+
+    def queues_missing(self) -> list[str]:
+        """Returns the names of the queues with rows of ``note_missing``, sorted."""
+        with self._database.reading() as connection:
+            return sorted(queues_where(connection, schema.is_missing))
+
+    def count_missing(self) -> int:
+        """Counts the rows of ``note_missing``."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(func.count()).where(schema.is_missing)) or 0
+
+    def missing_ms(self) -> float:
+        """Returns when rows were noted as missing last, ms since the epoch; 0 if none is missing."""
+        with self._database.reading() as connection:
+            has_some = connection.scalar(select(_messages.c.seq).where(schema.is_missing).limit(1)) is not None
+            return float(facts_in(connection)["missing_ms"]) if has_some else 0.0
+
+    def written(self, after: int, until: int, before_ms: float) -> list[Row]:
+        """Returns rows that Redis was given, of the numbers behind one to another, and that are due before a time."""
+        with self._database.reading() as connection:
+            numbers = _messages.c.seq > after, _messages.c.seq <= until
+            return rows_where(connection, [*numbers, schema.is_offered, *between(-inf, before_ms)])
+
     def wait_again(self, seqs: Collection[int]) -> list[Row]:
         """Lets rows wait that Redis was given in an epoch that has ended: under new numbers, as Redis knows the old.
 
@@ -188,7 +245,7 @@ class Epochs:
         with self._database.reading() as connection:
             where = [_messages.c.queue == queue, *between(from_ms, to_ms, after)]
             ended, current = {one.epoch: one for one in _ended(connection)}, epoch_in(connection)
-            kept = [epoch for epoch in range(1, current + 1) if loss_of(ended, epoch, queue) is None]
+            kept = [epoch for epoch in epochs_to(current) if loss_of(ended, epoch, queue) is None]
             found = [row for epoch in kept for row in rows_where(connection, [of_epoch(epoch), *where], count)]
         return sorted(found, key=lambda row: (row.due_ms, row.seq))[:count]
 
@@ -227,7 +284,7 @@ def _left(connection: Connection, retention_ms: float) -> Iterator[ColumnElement
     """Yields for each epoch and queue which rows have left Redis, and by a time more."""
     now, current = watermarks_in(connection), epoch_in(connection)
     ended = {one.epoch: one for one in _ended(connection)}
-    for epoch in range(1, current + 1):
+    for epoch in epochs_to(current):
         for queue in queues_where(connection, of_epoch(epoch)):
             loss = loss_of(ended, epoch, queue)
             kept_ms = inf if loss is None or loss.restored_ms is not None else loss.watermarks.of(queue)
@@ -264,4 +321,4 @@ def _ended(connection: Connection) -> list[Epoch]:
 
 
 def _before(epoch: int) -> ColumnElement[bool]:
-    return and_(schema.is_offered, _messages.c.state < epoch)
+    return or_(schema.is_missing, and_(schema.is_offered, _messages.c.state < epoch))

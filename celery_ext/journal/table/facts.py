@@ -9,7 +9,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Integer, Text, cast, delete, insert, select, update
 
 from celery_ext.journal.table.database import Database, schema
-from celery_ext.journal.table.database.statements import GAP, next_numbers, number_from
+from celery_ext.journal.table.database.statements import GAP, last_number, next_numbers, number_from
 
 #: The queue in the table of watermarks, and in those of an epoch, that stands for all that have none of their own.
 OTHERS = ""
@@ -110,8 +110,17 @@ class Facts:
         self._database.write(work)
 
     def last_number(self) -> int:
-        """Returns a number that no row exceeds, nor any number that was given out."""
-        return self._database.write(lambda connection: next_numbers(connection, 1)[0], durable=False)
+        """Returns the greatest number that a row was given, 0 before the first."""
+        with self._database.reading() as connection:
+            return last_number(connection)
+
+    def written_before(self) -> int:
+        """Returns up to which number Redis had the messages of rows for sure, at the latest beat.
+
+        It is that of the beat before, so that whoever had written a row then has given Redis its message since.
+        """
+        with self._database.reading() as connection:
+            return int(facts_in(connection)["written"].split()[0])
 
     def marked(self) -> set[str]:
         """Returns the queues that have markers of their own, where Redis has hash slots."""
@@ -136,16 +145,22 @@ class Facts:
         with self._database.reading() as connection:
             return watermarks_in(connection)
 
-    def set_watermarks(self, moved_to_ms: float, lagging: Mapping[str, float]) -> None:
-        """Replaces all watermarks.
+    def set_watermarks(self, moved_to_ms: float, lagging: Mapping[str, float], *, sound: bool = True) -> None:
+        """Replaces all watermarks, and notes which numbers rows have by now.
 
         Args:
             moved_to_ms: That of all queues that ``lagging`` does not have, ms since the epoch.
             lagging: By queue, the due time of its first message, where that is overdue.
+            sound: Whether Redis has what it was given; otherwise the numbers of before stay.
         """
-        self._database.write(
-            lambda connection: _replace_watermarks(connection, Watermarks(moved_to_ms, lagging)), durable=False
-        )
+
+        def work(connection: Connection) -> None:
+            _replace_watermarks(connection, Watermarks(moved_to_ms, lagging))
+            if sound:
+                before = facts_in(connection)["written"].split()[1]
+                set_fact(connection, "written", f"{before} {last_number(connection)}")
+
+        self._database.write(work, durable=False)
 
     def lower_watermarks(self, dues: Mapping[str, float]) -> None:
         """Lowers the watermarks of queues that are given messages which are due before them.

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from celery_ext.journal.table.access import (
     between,
     delete_where,
+    epochs_to,
     fitting,
     in_state,
     insert_new,
@@ -53,12 +54,13 @@ class Messages:
 
     # Messages come.
 
-    def add(self, additions: Sequence[Addition], *, offered: bool = False) -> list[int | None]:
+    def add(self, additions: Sequence[Addition], *, offered: bool = False, epoch: int = 0) -> list[int | None]:
         """Adds messages in one transaction. The same message again changes nothing.
 
         Args:
             additions: The messages.
             offered: Whether Redis is given them, too; then their state is the current epoch, else ``WAITING``.
+            epoch: Least epoch then: the next one, where Redis has lost its data and nobody has ended the current one.
 
         Returns:
             For each message the number of its new row, or None if the journal has the message already.
@@ -68,11 +70,11 @@ class Messages:
         engine = self._database.engine
         if engine.dialect.name == "sqlite":
             with asking():
-                return add_to_sqlite(engine, additions, offered=offered)
+                return add_to_sqlite(engine, additions, offered=offered, epoch=epoch)
         wanted = [(one.id, one.digest) for one in additions]
 
         def work(connection: Connection) -> list[int | None]:
-            state = lock_epoch(connection) if offered else WAITING
+            state = max(lock_epoch(connection), epoch) if offered else WAITING
             made = insert_new(connection, [values_of(one, state) for one in additions])
             return [made.pop(key, None) for key in wanted]  # of the same message twice, one row is made
 
@@ -191,9 +193,10 @@ class Messages:
             waiting = some_of(schema.is_waiting, of_queue, count=count)
             gone = delete_where(connection, _messages.c.seq.in_(waiting), bodies=False)
             offered = 0
-            for epoch in range(1, epoch_in(connection) + 1):
+            given = [schema.is_missing, *map(of_epoch, epochs_to(epoch_in(connection)))]
+            for condition in given:
                 left = count - len(gone) - offered
-                some = some_of(of_epoch(epoch), of_queue, count=left)
+                some = some_of(condition, of_queue, count=left)
                 offered += len(delete_where(connection, _messages.c.seq.in_(some), bodies=False)) if left else 0
             return Purged([row.seq for row in gone], offered)
 

@@ -9,6 +9,8 @@ from kombu_delayq.store.upkeep import promotion_types
 
 #: State of a row whose message is in the journal only. Any other state is the epoch in which Redis was given it.
 WAITING = 0
+#: State of a row whose message Redis was given, and has not any more, though it was neither delivered nor cancelled.
+MISSING = -1
 
 
 class Addition(NamedTuple):
@@ -57,7 +59,7 @@ class Row(NamedTuple):
         due_ms: As in ``Addition``.
         priority: As in ``Addition``.
         expire_ms: As in ``Addition``.
-        state: ``WAITING``, or the epoch in which Redis was given it.
+        state: ``WAITING``, ``MISSING``, or the epoch in which Redis was given it.
         body: As in ``Addition``.
     """
 

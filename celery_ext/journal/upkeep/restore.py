@@ -47,6 +47,8 @@ def restore(
 ) -> Iterator[Restored]:
     """Lets messages wait again that Redis has lost: those due after the watermark of then, and not in Redis now.
 
+    So do those that ``look`` has noted as missing.
+
     Killed anywhere, it finds what is left when it runs again. A loss counts as restored after the last page, if neither
     queues nor times narrowed the restore.
 
@@ -78,6 +80,13 @@ def restore(
                 after = rows[-1].due_ms, rows[-1].seq
         if not queues and from_ms == -inf and not dry_run:
             journal.finish_restore(lost.epoch, store.now_ms())
+    for queue in journal.queues_missing():
+        if queues and queue not in queues:
+            continue
+        after = None
+        while rows := journal.missing(queue, from_ms, after, PAGE):
+            yield _restore_page(store, queue, rows, overdue, letters, dry_run)
+            after = rows[-1].due_ms, rows[-1].seq
 
 
 def _restore_page(

@@ -1,6 +1,6 @@
 """The store's operations for a journal: rows of its table come into the store, each once, and a loss is noticed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from redis.lock import Lock
@@ -113,15 +113,27 @@ class Promotion(StorePart):
         calls = [self._marked(self._keys.share(queue)) for queue in queues]
         return self._at_queues("take_queues", queues, calls, [journal, term, epoch, beat, int(anew), guard])
 
-    def pulse_queues(self, journal: str, term: int, beat: int, queues: Sequence[str]) -> dict[str, str]:
-        """Sets the beats of queues' markers, where Redis has hash slots. Returns a word of ``Pulse`` by queue."""
-        calls = [[self._keys.journal(self._keys.share(queue))] for queue in queues]
-        return self._at_queues("pulse", queues, calls, [journal, term, beat])
+    def pulse_queues(
+        self, journal: str, term: int, beat: int, queues: Sequence[str], compared: Mapping[str, str]
+    ) -> dict[str, Pulse]:
+        """Sets the beats of queues' markers, where Redis has hash slots; see ``pulse``. ``compared`` is by queue."""
+        calls = [
+            ([self._keys.journal(self._keys.share(queue))], [journal, term, beat, compared.get(queue, "")], "hash")
+            for queue in queues
+        ]
+        replies = checked(self._client.run_each("pulse", calls)[0]) if calls else []
+        return {queue: _pulse(reply) for queue, reply in zip(queues, replies, strict=True)}
 
-    def pulse(self, journal: str, term: int, beat: int) -> Pulse:
-        """Sets the marker's beat to that of the journal, and tells whether Redis's data are those of this term."""
-        word, latest, now = self._client.run("pulse", [self._keys.journal()], [journal, term, beat])
-        return Pulse(as_text(word), int(latest or 0), float(now))
+    def pulse(self, journal: str, term: int, beat: int, compared: str = "") -> Pulse:
+        """Sets the marker's beat to that of the journal, and tells whether Redis's data are those of this term.
+
+        Args:
+            journal: Id of the journal.
+            term: The caller's term.
+            beat: The journal's beat.
+            compared: The ``server`` of an earlier pulse whose data the caller has compared with the journal by now.
+        """
+        return _pulse(self._client.run("pulse", [self._keys.journal()], [journal, term, beat, compared]))
 
     def promote(self, journal: str, term: int, rows: Iterable[Row], hold: str = "") -> Promoted:
         """Puts rows into the store, each once, under the ids of their messages.
@@ -289,8 +301,7 @@ class Promotion(StorePart):
     ) -> dict[str, str]:
         calls = [(each, args, self._client.backup) for each in keys]
         replies = checked(self._client.run_each(operation, calls)[0]) if calls else []
-        words = (reply[0] if isinstance(reply, list) else reply for reply in replies)
-        return dict(zip(queues, map(as_text, words), strict=True))
+        return dict(zip(queues, map(as_text, replies), strict=True))
 
     def _promote_call(
         self, journal: str, term: int, queue: str, page: list[Row], hold: str
@@ -302,6 +313,11 @@ class Promotion(StorePart):
         for row in page:
             args += (row.seq, row.id, repr(row.due_ms), row.priority, row.body)
         return keys, args
+
+
+def _pulse(reply: Sequence[Any]) -> Pulse:
+    word, latest, now, server = reply
+    return Pulse(as_text(word), int(latest or 0), float(now), as_text(server))
 
 
 def _office(reply: Sequence[Any]) -> Office:

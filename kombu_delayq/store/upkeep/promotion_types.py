@@ -81,11 +81,14 @@ class Pulse(NamedTuple):
         word: ``sound``, ``lost``, ``other``, ``superseded`` or ``behind``; as in ``Office``.
         term: The marker's term, 0 without a marker.
         now_ms: Redis's clock, ms since the epoch.
+        server: What tells the server from others, if its data are to be compared with the journal, because it has
+            started, or become the primary, since they were; else empty.
     """
 
     word: str
     term: int
     now_ms: float
+    server: str = ""
 
 
 class Promoted(NamedTuple):

@@ -164,6 +164,17 @@ def test_check_names_what_is_missing(store: JournaledStore, delayq: Delayq) -> N
     assert json.loads(found)["missing_ids"] == ["near"]
 
 
+@pytest.mark.parametrize("lost", [("delayq:{q}:due", "delayq:{q}:backup"), ()], ids=["a part", "all"])
+def test_restore_looks_for_itself(store: JournaledStore, delayq: Delayq, lost: tuple[str, ...]) -> None:
+    """What a check finds missing comes back, and what a Redis had that is empty, before any promoter has noted it."""
+    store.client.delete(*(lost or store.client.keys("*")))
+    delayq("journal", "check", code=1)
+    assert "1 would wait again" in delayq("journal", "restore", "--dry-run").stdout
+    assert json.loads(delayq("journal", "restore", "--yes", "--json").stdout)["restored"] == 1
+    assert [row.id for row in store.journal.browse("q")] == ["near", "far"]
+    assert delayq("journal", "restore", "--yes").stdout == "nothing is to be restored\n"
+
+
 def test_trim_deletes_what_has_left(store: JournaledStore, delayq: Delayq) -> None:
     """Rows behind the watermark and older than the retention go; what waits stays."""
     store.journal.set_watermarks(clock_ms(store.client) + 2 * DAY_MS, {})

@@ -15,7 +15,7 @@ _OF_TYPE = {
     "LIST": "LINDEX LLEN LMOVE LPOS LPUSH LRANGE LREM LTRIM RPOP RPUSH",
     "SET": "SADD SMEMBERS SMISMEMBER SREM",
     "STRING": "GET INCR SET",
-    "": "DEL EXISTS PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",
+    "": "DEL EXISTS INFO PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",
 }
 #: Keys that are arguments, see ``lua/include/shared/tally.lua``: their users may lack the right for them, or have none.
 _AS_ARGUMENTS = {"counts": "HASH", "counting": "HASH"}

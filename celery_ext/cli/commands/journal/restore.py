@@ -58,15 +58,18 @@ def restore(
     in the journal again, from where the promoter gives them to Redis. Messages that Redis still has are left alone. It
     may be ended at any time, and run again.
 
+    First it looks for itself, as `delayq journal check` does: what that finds missing comes back, too.
+
     With --queue or --due-from, the loss stays noted until a restore of everything.
     """
     with opened(broker) as (connection, store):
         refuse_other(connection, store)
-        losses = store.journal.unrestored()
-        if not losses:
+        unnoted = _unnoted(store, queues) if dry_run else _look(store, queues)
+        count = sum(store.journal.count_lost(loss.epoch) for loss in store.journal.unrestored())
+        count += store.journal.count_missing() + unnoted
+        if not count and not store.journal.unrestored():
             click.echo(json_line({"restored": 0}) if as_json else "nothing is to be restored")
             return
-        count = sum(store.journal.count_lost(loss.epoch) for loss in losses)
         if not dry_run:
             confirm(f"Restore about {number_of(count, 'message')} for {broker_in_words(connection)}?", yes=yes)
         given = {
@@ -76,7 +79,7 @@ def restore(
             "dead_letters": dead_letters,
             "dry_run": dry_run,
         }
-        done = Counter(looked=0, restored=0, skipped=0, dead_letters=0, in_redis=0)
+        done = Counter(looked=unnoted, restored=unnoted, skipped=0, dead_letters=0, in_redis=0)
         if dry_run:
             _restore(store, given, count, done)
         else:
@@ -94,6 +97,30 @@ def restore(
             print_stderr(
                 "nobody promotes: what was restored waits in the journal until a worker, or `delayq journal run`, runs"
             )
+
+
+def _look(store: "JournaledStore", queues: tuple[str, ...]) -> int:
+    """Notes what Redis has lost, as far as no promoter has. Returns how much is left that nobody has noted: nothing."""
+    from celery_ext.journal.promotion import OutOfOffice, notice
+    from celery_ext.journal.state import fault_of
+    from celery_ext.journal.upkeep import look
+
+    try:
+        if fault_of(store) in ("lost", "behind"):
+            notice(store)
+    except OutOfOffice as error:
+        raise click.ClickException(f"Redis cannot be looked at: {error}; try again") from error
+    total = sum(size.offered for size in store.journal.sizes().values())
+    for _ in with_progress(by_row(look(store, queues)), "comparing", total):
+        pass
+    return 0
+
+
+def _unnoted(store: "JournaledStore", queues: tuple[str, ...]) -> int:
+    """Returns how many messages are missing that nobody has noted."""
+    from celery_ext.journal.upkeep import check
+
+    return sum(page.missing for page in check(store, queues=queues))
 
 
 def _restore(store: "JournaledStore", given: dict[str, Any], total: int, done: Counter[str]) -> None:

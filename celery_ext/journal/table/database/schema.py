@@ -82,6 +82,7 @@ messages = Table(
 #: Written into statements as they are, because a database uses a partial index only where it reads its condition.
 is_waiting = messages.c.state == literal_column("0")
 is_offered = messages.c.state > literal_column("0")
+is_missing = messages.c.state < literal_column("0")
 
 
 def _index(name: str, *columns: str, where: Any) -> Index:
@@ -93,6 +94,7 @@ indexes = [
     _index("delayq_waiting_due", "due_ms", "seq", where=is_waiting),
     _index("delayq_waiting_queue", "queue", "due_ms", "seq", where=is_waiting),
     _index("delayq_offered", "state", "queue", "due_ms", "seq", where=is_offered),
+    _index("delayq_missing", "queue", "due_ms", "seq", where=is_missing),
 ]
 
 #: How many rows of a queue are due in an hour (number of hours since the epoch), apart by whether Redis was given them.

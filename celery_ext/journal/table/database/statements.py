@@ -76,6 +76,15 @@ def next_numbers(connection: Connection, count: int) -> list[int]:
     return list(range(last - count + 1, last + 1))
 
 
+def last_number(connection: Connection) -> int:
+    """Returns the greatest number that was given out, 0 before the first."""
+    if is_postgres(connection):
+        sequence = func.pg_get_serial_sequence(messages.name, "seq").op("::")(raw("regclass"))
+        return connection.scalar(select(func.pg_sequence_last_value(sequence))) or 0
+    numbers = table("sqlite_sequence", column("name"), column("seq"))
+    return connection.scalar(select(numbers.c.seq).where(numbers.c.name == messages.name)) or 0
+
+
 def number_from(connection: Connection, number: int) -> None:
     """Lets the next rows have numbers from this one on, if they would have lesser ones."""
     if is_postgres(connection):

@@ -41,7 +41,7 @@ def prepare(engine: Engine) -> None:
         if found is None:
             schema.metadata.create_all(connection)
             given = {"id": uuid4().hex, "guard": uuid4().hex, "version": schema.VERSION, "epoch": 1}
-            totals = {"beat": 0, "promoted": 0, "restored": 0}
+            totals = {"beat": 0, "promoted": 0, "restored": 0, "written": "0 0", "missing_ms": 0}
             rows = [{"name": name, "value": str(value)} for name, value in {**given, **totals}.items()]
             connection.execute(insert(_facts), rows)
             return
@@ -80,8 +80,8 @@ def _from_1(connection: Connection) -> None:
     keys = [messages.queue, schema.is_offered, hour]
     found = select(*keys, func.count()).group_by(*keys)
     connection.execute(insert(schema.counts).from_select(["queue", "offered", "hour", "rows"], found))
-    totals = [{"name": name, "value": "0"} for name in ("promoted", "restored")]
-    connection.execute(insert(_facts), [*totals, {"name": "guard", "value": uuid4().hex}])
+    given = {"promoted": "0", "restored": "0", "written": "0 0", "missing_ms": "0", "guard": uuid4().hex}
+    connection.execute(insert(_facts), [{"name": name, "value": value} for name, value in given.items()])
 
 
 #: By version: what makes the next one of its tables.

@@ -111,7 +111,7 @@ class Values:
         return not self._as_uuid and (pa.types.is_string(self._type) or pa.types.is_large_string(self._type))
 
     @cached_property
-    def _written(self) -> pa.Array | None:
+    def _written(self) -> "pa.Array | None":
         """Numbers, dates and times as texts, as ``str`` or ``isoformat`` writes them; None where Python has to.
 
         Arrow takes a fraction of the time of Python. It writes doubles in another way, which would change ids.

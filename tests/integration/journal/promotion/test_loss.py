@@ -1,14 +1,18 @@
 """A Redis that has lost its data: noticed, and nothing else is taken for it."""
 
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.promotion import JournalWorker
 from celery_ext.journal.promotion.office import OutOfOffice
 from celery_ext.journal.promotion.rounds import Rounds
+from celery_ext.journal.promotion.worker import Looking
+from celery_ext.journal.state import state_of
 from celery_ext.journal.store import JournaledStore
 from celery_ext.waiting import by_id
 from tests.support.conditions import until
@@ -21,6 +25,7 @@ from tests.support.journal.stores import (
     delivered,
     in_redis,
     offer,
+    restored,
 )
 from tests.support.slots import plain_only
 from tests.support.store.keyspace import clock_ms
@@ -261,3 +266,64 @@ def test_a_lease_that_is_gone_is_not_anothers(make_journaled: MakeJournaled) -> 
         until(store.journal.unrestored, timeout_s=60.0)
     finally:
         worker.stop()
+
+
+def compared(promoter: Promoter) -> Promoter:
+    """Compares until the promoter is sure what Redis has, as a worker does."""
+    looking = Looking(promoter.store, promoter.office)
+    while promoter.beat().office.unsure:
+        while looking.go_on(1.0):
+            pass
+    return promoter
+
+
+def restart(server: PrivateRedis) -> None:
+    """Ends a Redis, which comes back with what it had saved last."""
+    server.stop(signal.SIGKILL)
+    server.start()
+
+
+@pytest.fixture
+def restarted(make_journaled: MakeJournaled, own_server: PrivateRedis) -> JournaledStore:
+    """A store with a journal of all messages, over a Redis that the test may restart."""
+    return make_journaled(own_server, journal="all")
+
+
+def test_a_loss_that_is_shorter_than_a_beat_is_noticed(
+    restarted: JournaledStore, own_server: PrivateRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that lost the last writes, and no beat, is compared with the journal, also by the next in office."""
+    store = restarted
+    store.delivery.offer("q", offer("kept", store.now_ms() + DAY_MS / 4), offer("due", store.now_ms() + 1))
+    promoter = Promoter(store).beat().beat()
+    while delivered(store) != ["due"]:
+        pass
+    promoter.beat()
+    store.client.save()
+    lost = [offer(name, store.now_ms() + 60_000) for name in "abc"]
+    store.delivery.offer("q", *lost, offer("soon", store.now_ms() + 1))
+    restart(own_server)
+    compared(promoter)
+    assert "Redis has lost data: 4 messages are missing" in caplog.text
+    [loss] = state_of(store).losses
+    assert (loss.messages, store.journal.epoch()) == (4, 1)
+    assert {row.id for row in store.journal.missing("q")} == {"a", "b", "c", "soon"}
+    assert restored(store)[:2] == (4, 4)
+    Promoter(store).beat().round()
+    assert delivered(store) == ["due", "soon"]
+    assert in_redis(store) == ["a", "b", "c", "kept"]
+    assert state_of(store).losses == []
+
+
+def test_a_restart_that_lost_nothing_is_no_loss(restarted: JournaledStore, own_server: PrivateRedis) -> None:
+    """What is not due yet is all there, so what was delivered meanwhile is not taken for lost."""
+    store = restarted
+    store.delivery.offer("q", offer("a", store.now_ms() + DAY_MS), offer("due", store.now_ms() + 1))
+    promoter = Promoter(store).beat()
+    while delivered(store) != ["due"]:
+        pass
+    store.client.save()
+    restart(own_server)
+    assert promoter.beat().office.unsure
+    compared(promoter)
+    assert (state_of(store).losses, store.journal.epochs(), promoter.beat().office.unsure) == ([], [], {})

@@ -55,6 +55,38 @@ def test_a_restore_can_begin_anew(journal: Journal) -> None:
     assert _lost_ids(journal, 2) == ["id-1", "id-2"]
 
 
+def test_rows_of_messages_that_are_missing_wait_for_a_restore(journal: Journal) -> None:
+    """They are no longer compared with Redis, are told and counted, and leave by a restore, a cancel or a purge."""
+    first, second, third, _ = journal.add([addition(number) for number in range(4)], offered=True)
+    journal.set_watermarks(DUE_MS, {})
+    journal.set_watermarks(DUE_MS, {})
+    assert first and second and third  # noqa: PT018
+    assert (journal.written_before(), journal.last_number(), journal.missing_ms()) == (third + 1, third + 1, 0.0)
+    assert [row.seq for row in journal.written(first, third, DUE_MS + 1500)] == [second]
+    [waiting] = journal.add([addition(5)])
+    assert waiting is not None
+    journal.note_missing([first, second, third, waiting], 7000.0)
+    assert [row.id for row in journal.offered("orders")] == ["id-3"]
+    assert [row.id for row in journal.missing("orders")] == ["id-0", "id-1", "id-2"]
+    assert (journal.queues_missing(), journal.count_missing(), journal.missing_ms()) == (["orders"], 3, 7000.0)
+    assert journal.trim(0.0) == 0
+    assert journal.keep([second]) == {second}
+    assert [row.id for row in journal.wait_again([first])] == ["id-0"]
+    assert journal.sizes() == {"orders": (2, 3)}
+    assert journal.purge("orders").offered == 3
+    assert journal.missing_ms() == 0.0
+
+
+def test_rows_of_the_epoch_to_come_are_not_lost(journal: Journal) -> None:
+    """What Redis is given after a loss that nobody has noted yet belongs to the next epoch."""
+    journal.add([addition(1)], offered=True)
+    [number] = journal.add([addition(2)], offered=True, epoch=journal.epoch() + 1)
+    assert [row.id for row in journal.offered("orders")] == ["id-1", "id-2"]
+    journal.end_epoch(DUE_MS)
+    assert _lost_ids(journal, 1) == ["id-1"]
+    assert [row.seq for row in journal.offered("orders")] == [number]
+
+
 def test_rows_of_the_current_epoch_are_not_taken_for_lost(journal: Journal) -> None:
     """A restore changes no row that Redis was given after the loss."""
     [number] = journal.add([addition(1)], offered=True)

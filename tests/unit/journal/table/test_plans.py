@@ -42,6 +42,14 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "offered": lambda journal: journal.offered("queue-7"),
     "trim": lambda journal: journal.trim(0.0, 10),
     "lost": lambda journal: (journal.end_epoch(0.0), journal.lost(1, "queue-7"), journal.count_lost(1)),
+    "written": lambda journal: journal.written(ROWS - 300, ROWS, inf),
+    "missing": lambda journal: (
+        journal.note_missing([ROWS - 4], 0.0),
+        journal.queues_missing(),
+        journal.missing("queue-7"),
+        journal.count_missing(),
+        journal.missing_ms(),
+    ),
     "wait_again": lambda journal: journal.wait_again([ROWS, ROWS - 1]),
     "keep": lambda journal: journal.keep([ROWS - 2, ROWS - 3]),
 }
