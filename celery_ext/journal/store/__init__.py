@@ -8,6 +8,7 @@ from celery_ext.journal.store.chains import JournaledChains
 from celery_ext.journal.store.delivery import JournaledDelivery
 from celery_ext.journal.store.jobs import JournaledJobs
 from celery_ext.journal.store.lookup import JournaledLookup
+from celery_ext.journal.store.losses import Losses
 from celery_ext.journal.store.moving import JournaledMoving
 from celery_ext.journal.store.queues import JournaledFigures, JournaledQueues
 from celery_ext.journal.store.scan import JournaledScan
@@ -33,7 +34,7 @@ class JournaledStore(DelayStore):
         super().__init__(*args)
         self.redis_alone = DelayStore(*args)
         self.journal = Journal(self.options.journal_url or "")
-        tiers = Tiers(self._shared, self.journal)
+        tiers = Tiers(self._shared, self.journal, Losses(self.journal, self.promotion).next_epoch)
         self.delivery = JournaledDelivery(self._shared, self._registry, tiers)
         self.chains = JournaledChains(self._shared, self._registry, self.journal, tiers)
         self.jobs = JournaledJobs(self._shared, self._registry, tiers)

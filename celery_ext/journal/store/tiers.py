@@ -66,14 +66,16 @@ class Tiers:
     Args:
         client: The client of the store.
         journal: The tables.
+        next_epoch: Returns the epoch that is about to begin, as a queue has lost its data; else 0.
 
     Attributes:
         takes_all: Whether messages that wait in Redis have rows, too.
     """
 
-    def __init__(self, client: StoreClient, journal: Journal) -> None:
+    def __init__(self, client: StoreClient, journal: Journal, next_epoch: Callable[[str], int]) -> None:
         self._client = client
         self._journal = journal
+        self._next_epoch = next_epoch
         self._horizon_ms = client.options.journal_horizon * 1000
         self.takes_all = client.options.journal == "all"
 
@@ -111,7 +113,8 @@ class Tiers:
             rows = stored
             if self.takes_all:
                 kept = [one for one in near if one.due and one.body]
-                rows += self._note(self.additions(queue, kept, expire_ms, key_of), offered=True)
+                epoch = self._next_epoch(queue) if kept else 0  # before the rows, which come before the messages
+                rows += self._note(self.additions(queue, kept, expire_ms, key_of), offered=True, epoch=epoch)
         except Exception as error:
             _attempts.remember([page] if page else _keys_of(offers), cutoff_ms)
             if _is_outage(error):
@@ -179,8 +182,8 @@ class Tiers:
             return float(offer.due[1:]) > self._horizon_ms
         return float(offer.due) > cutoff_ms
 
-    def _note(self, additions: Sequence[Addition], *, offered: bool = False) -> tuple[int, ...]:
-        made = self._journal.add(additions, offered=offered) if additions else []
+    def _note(self, additions: Sequence[Addition], *, offered: bool = False, epoch: int = 0) -> tuple[int, ...]:
+        made = self._journal.add(additions, offered=offered, epoch=epoch) if additions else []
         return tuple(seq for seq in made if seq is not None)
 
     def _now_ms(self) -> float:

@@ -327,3 +327,20 @@ def test_a_restart_that_lost_nothing_is_no_loss(restarted: JournaledStore, own_s
     assert promoter.beat().office.unsure
     compared(promoter)
     assert (state_of(store).losses, store.journal.epochs(), promoter.beat().office.unsure) == ([], [], {})
+
+
+def test_what_is_published_and_delivered_after_a_loss_comes_once(journaled_store: JournaledStore) -> None:
+    """Publishers see that the marker is gone: those messages belong to the epoch after the loss."""
+    store = journaled_store
+    store.delivery.offer("q", offer("lost", store.now_ms() + 60_000))
+    promoter = Promoter(store).beat().beat()
+    store.client.flushall()
+    store.delivery.offer("q", offer("since", store.now_ms() + 1), offer("waits", store.now_ms() + 60_000))
+    while delivered(store) != ["since"]:
+        pass
+    with pytest.raises(OutOfOffice, match="lost"):
+        promoter.beat()
+    promoter = Promoter(store).beat()
+    assert restored(store)[:2] == (1, 1)
+    promoter.round()
+    assert (delivered(store), in_redis(store)) == (["since"], ["lost", "waits"])
