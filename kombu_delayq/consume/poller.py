@@ -43,6 +43,7 @@ class DelayedPoller(_Poller):
     """
 
     refused = False
+    poller: Any  # kombu's
 
     def __init__(self) -> None:
         super().__init__()
