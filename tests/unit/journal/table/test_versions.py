@@ -8,10 +8,12 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import ProgrammingError
 
 from celery_ext.journal.table import Journal
+from celery_ext.journal.table.database import schema
 from celery_ext.journal.table.database.engines import engine_of, parse_url
 from celery_ext.journal.table.database.schema import VERSION
 from kombu_delayq.errors import UnsupportedJournal
 from tests.support.journal.additions import DUE_MS, addition
+from tests.support.pages import ROOT, blocks
 from tests.support.servers.postgres import PrivatePostgres
 
 #: The tables of version 1, as that release made them; by dialect, the types that differ.
@@ -56,6 +58,32 @@ def may_not_create(postgres_server: PrivatePostgres) -> Iterator[tuple[str, str]
     yield url, limited
     for each in (url, limited):
         engine_of(parse_url(each)).dispose()
+
+
+def test_the_rights_of_the_page_are_enough(postgres_server: PrivatePostgres) -> None:
+    """Who was given them by the owner of the tables, and no more, adds, promotes, cancels and trims."""
+    url = postgres_server.make_schema()
+    name = url.rpartition("%3D")[2]
+    assert Journal(url).epoch() == 1
+    postgres_server.execute(f"CREATE ROLE app_{name} LOGIN")
+    [rights] = blocks(ROOT / "docs/how-to/journal-database.md", "sql")
+    assert {found for found in schema.metadata.tables if found not in rights} == set()
+    rights = rights.replace("SCHEMA public", f"SCHEMA {name}").replace("TO app", f"TO app_{name}")
+    postgres_server.execute(f"SET search_path = {name}; {rights}")
+    limited = Journal(url.replace("//postgres@", f"//app_{name}@"))
+    limited.add([addition(number) for number in range(3)])
+    limited.add([addition(9)], offered=True)
+    waiting = limited.promotable(DUE_MS * 2, 10)
+    assert limited.mark([waiting[0].seq]) == {waiting[0].seq}
+    assert limited.replace([(waiting[1].seq, addition(7))]) != [None]
+    limited.reserve(2)
+    limited.set_watermarks(DUE_MS, {})
+    assert limited.next_beat() == 1
+    assert len(limited.delete(["id-2"])) == 1
+    limited.end_epoch(DUE_MS)
+    limited.trim(0.0)
+    engine_of(parse_url(url)).dispose()
+    limited.engine.dispose()
 
 
 def test_the_tables_are_made_once(journal_url: str) -> None:
