@@ -159,7 +159,8 @@ def journal(subject: Subject) -> Findings:
         yield Finding(
             Level.ERROR,
             "Redis belongs to another journal" if state.fault == "other" else "Redis has lost data",
-            "`celery -A app delayq journal restore` brings it back",
+            "`celery -A app delayq journal restore` brings back what the journal had given to it"
+            + " and, as journal is 'all', whatever has waited" * (state.option == "all"),
             "troubleshooting.md#redis-has-lost-its-data",
         )
     if state.promoter is None:

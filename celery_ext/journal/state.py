@@ -40,6 +40,7 @@ class JournalState(NamedTuple):
         promoted: How many messages were promoted.
         restored: How many messages were restored.
         size_bytes: Size of the tables; None where the database does not tell.
+        option: The option ``journal``. With ``far`` it has no rows of messages that were published into Redis.
     """
 
     url: str
@@ -55,6 +56,7 @@ class JournalState(NamedTuple):
     promoted: int
     restored: int
     size_bytes: int | None
+    option: str = "all"
 
     @property
     def has_lost(self) -> bool:
@@ -83,7 +85,9 @@ def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
                 losses.append(Loss(noted_ms, journal.count_missing() if counted else None))
     except DATABASE_ERRORS as error:
         away = error_in_words(error)
-        return JournalState(journal.url, away, promoter, {}, {}, None, 0.0, None, [], None, 0, 0, None)
+        return JournalState(
+            journal.url, away, promoter, {}, {}, None, 0.0, None, [], None, 0, 0, None, store.options.journal
+        )
     fault, now_ms = fault_of(store, stats.beat), store.now_ms()  # behind the table, whose beat comes first
     lead_ms, first_ms = store.options.journal_lead * 1000, stats.next_due_ms
     return JournalState(
@@ -100,6 +104,7 @@ def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
         stats.promoted,
         stats.restored,
         stats.bytes,
+        store.options.journal,
     )
 
 

@@ -33,6 +33,7 @@ def values_of(state: "JournalState", now_ms: float, lead_s: float) -> dict[str, 
     next_ms = state.next_promotion_ms
     return {
         "url": state.url,
+        "journal": state.option,
         "error": state.error,
         "promoter": state.promoter,
         "waiting": None if state.error else sum(state.waiting.values()),
@@ -74,6 +75,8 @@ def losses(journal: Mapping[str, Any]) -> Iterator[str]:
         )
     if journal["fault"]:
         yield _FAULTS[journal["fault"]]
+    if journal["journal"] == "far" and (journal["lost"] or journal["fault"] in ("lost", "behind")):
+        yield "what was published into Redis alone does not come back: journal is 'far'"
 
 
 def _promoter(journal: Mapping[str, Any]) -> str:

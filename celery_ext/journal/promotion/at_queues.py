@@ -66,9 +66,8 @@ class AtQueues:
                 raise OutOfOffice("superseded")
             logger.log(
                 self._level,
-                "Redis has lost its data: those of %d queues, such as %r. The journal has what was due later: `delayq "
-                "journal restore` puts it back",
-                *(len(lost), lost[0]),
+                "Redis has lost its data: those of %d queues, such as %r. `delayq journal restore` puts back %s",
+                *(len(lost), lost[0], restorable(self._store)),
             )
             epoch += 1
         for queue in words:  # the slot with their names may have been lost as well
@@ -105,6 +104,13 @@ class AtQueues:
         if words.intersection(LOST):
             raise OutOfOffice("lost")
         return {queue: pulse.server for queue, pulse in pulses.items()}
+
+
+def restorable(store: JournaledStore) -> str:
+    """Returns in words what of a lost Redis the journal has."""
+    if store.options.journal == "all":
+        return "what was due later"
+    return "what it had from the journal; as journal is 'far', what was published into Redis alone is lost"
 
 
 def _check(words: Iterable[str]) -> None:

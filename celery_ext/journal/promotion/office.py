@@ -6,7 +6,7 @@ from time import monotonic
 
 from kombu.log import get_logger
 
-from celery_ext.journal.promotion.at_queues import AtQueues, OutOfOffice
+from celery_ext.journal.promotion.at_queues import AtQueues, OutOfOffice, restorable
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.store.upkeep.promotion_types import Office as Answer
@@ -192,8 +192,8 @@ class Office:
             self._remind_at = monotonic() + REMIND_S
         logger.log(
             self._level,
-            "Redis has lost its data: it %s. The journal has what was due later: `delayq journal restore` puts it back",
-            how,
+            "Redis has lost its data: it %s. `delayq journal restore` puts back %s",
+            *(how, restorable(self._store)),
         )
 
     def _remind(self) -> None:

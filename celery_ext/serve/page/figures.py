@@ -267,12 +267,13 @@ def _faults(journal: "JournalState | None") -> Iterator[tuple[str, str]]:
 
 
 def _lost(journal: "JournalState") -> str:
+    rest = " What was published into Redis alone does not come back: `journal` is 'far'." * (journal.option == "far")
     if not journal.losses:
-        return "Redis has lost data, and no promoter has noted it yet: start one, then run `delayq journal restore`."
+        start = "start one, then run `delayq journal restore`"
+        return f"Redis has lost data, and no promoter has noted it yet: {start}.{rest}"
     found = sum(loss.messages or 0 for loss in journal.losses)
-    return (
-        f"Redis has lost data, and about {number(found)} {_tasks(found)} to be restored: run `delayq journal restore`."
-    )
+    about = f"about {number(found)} {_tasks(found)} to be restored"
+    return f"Redis has lost data, and {about}: run `delayq journal restore`.{rest}"
 
 
 def _calm(rows: Sequence[QueueRow], delayed: int) -> str:

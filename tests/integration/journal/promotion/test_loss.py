@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from celery_ext.cli.status.journal import losses, values_of
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.promotion import JournalWorker
 from celery_ext.journal.promotion.office import OutOfOffice
@@ -97,6 +98,24 @@ def test_a_cancel_after_a_loss_that_nobody_has_noticed_says_so(journaled_store: 
     store.client.hset(key, mapping=state)
     assert set(store.lookup.cancel(["q"], ["before", "since", "delivered"])) == {"before", "since"}
     assert store.journal.get(["before", "since", "delivered"], None) == []
+
+
+@pytest.mark.parametrize("kind", ["far", "all"])
+def test_a_loss_promises_what_a_restore_does(
+    make_journaled: MakeJournaled, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With ``far``, log and status say that messages are lost which were published into Redis."""
+    store = make_journaled(journal=kind)
+    Promoter(store).beat()
+    store.delivery.offer("q", offer("near", clock_ms(store.client) + HOUR_MS))
+    store.client.flushall()
+    Promoter(store).beat()
+    status = list(losses(values_of(state_of(store), 0.0, 0.0)))
+    lost = "what was published into Redis alone"
+    assert (lost in caplog.text, any(lost in line for line in status)) == (
+        (True, True) if kind == "far" else (False,) * 2
+    )
+    assert restored(store).restored == (0 if kind == "far" else 1)
 
 
 def test_a_promoter_that_died_between_both_beats_is_no_loss(journaled_store: JournaledStore) -> None:

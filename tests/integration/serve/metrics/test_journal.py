@@ -56,6 +56,7 @@ def test_metrics_tell_what_the_journal_has_and_what_redis_has_lost(
     page = client.get("/").text
     assert "<h1>Redis has lost data" in page
     assert "about 1 task is to be restored: run <code>delayq journal restore</code>" in page
+    assert "What was published into Redis alone does not come back: <code>journal</code> is" in page
 
 
 def test_a_queue_counts_what_only_the_journal_has(client: TestClient) -> None:
