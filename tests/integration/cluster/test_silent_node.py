@@ -1,7 +1,7 @@
 """A node that hangs, without a replica to take its place, delays no queue of the other nodes."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -15,8 +15,8 @@ from tests.support.conditions import until
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.servers.cluster_node import Node
 
-#: How long what concerns healthy nodes may take on a busy machine, in s: less than a connection waits for a reply.
-SOON_S = 4.0
+#: How long a connection waits for a reply, and how long what concerns healthy nodes may take on a busy machine, in s.
+TIMEOUT_S, SOON_S = 30.0, 15.0
 #: For how long messages come due one after the other while a node hangs: longer than until it is asked again.
 HANGS_S = 3.0
 
@@ -51,19 +51,17 @@ def hanging(cluster: PrivateCluster, node: Node) -> Iterator[None]:
         cluster.continue_process(node)
 
 
-@contextmanager
-def connected(cluster: PrivateCluster) -> Iterator[Callable[[], DelayStore]]:
-    """Makes stores as those of transfer workers."""
-    with Connection(cluster.url) as connection:
-        channel = connection.default_channel
-        yield lambda: connect_store(channel, channel.separate_pool())
+def connect(cluster: PrivateCluster) -> Connection:
+    """Returns a connection that waits for replies for ``TIMEOUT_S``."""
+    return Connection(cluster.url, transport_options={"redis_timeout": TIMEOUT_S})
 
 
 @contextmanager
 def running(cluster: PrivateCluster, *queues: str) -> Iterator[TransferWorker]:
     """Runs a transfer worker in a thread, which consumes some queues, as it were."""
-    with connected(cluster) as connect:
-        worker = TransferWorker(connect, queues=lambda: queues)
+    with connect(cluster) as connection:
+        channel = connection.default_channel
+        worker = TransferWorker(lambda: connect_store(channel, channel.separate_pool()), queues=lambda: queues)
         worker.start()
         try:
             yield worker
@@ -85,7 +83,7 @@ def test_delayed_messages_of_other_nodes_come_in_time(
 ) -> None:
     """Also if the node hangs that knows who leads and which queues there are, and also for a queue that is new."""
     known, new = [queue for queue in queues if queue != queues[silent]]
-    with Connection(bare_cluster.url) as connection, running(bare_cluster) as worker:
+    with connect(bare_cluster) as connection, running(bare_cluster) as worker:
         store = connection.default_channel.store
         until(lambda: worker.leading)
         for queue in (queues[silent], known):
@@ -106,7 +104,7 @@ def test_a_worker_that_starts_meanwhile_delivers(bare_cluster: PrivateCluster, q
     node = names_node(bare_cluster)
     with (
         hanging(bare_cluster, node),
-        Connection(bare_cluster.url) as connection,
+        connect(bare_cluster) as connection,
         running(bare_cluster, queues[1]) as worker,
     ):
         deliver(connection.default_channel.store, queues[1], "meanwhile")
@@ -118,7 +116,7 @@ def test_a_worker_that_starts_meanwhile_delivers(bare_cluster: PrivateCluster, q
 def test_publishing_needs_no_node_but_that_of_the_queue(bare_cluster: PrivateCluster, queues: list[str]) -> None:
     """With the names' node away, messages are stored at once, one by one and as a page; names are added afterwards."""
     _, one, other = queues
-    with Connection(bare_cluster.url) as connection:
+    with connect(bare_cluster) as connection:
         store = connection.default_channel.store
         with hanging(bare_cluster, names_node(bare_cluster)):
             began = time.monotonic()
