@@ -125,7 +125,8 @@ export class DueChart {
            grid: { stroke: () => this.tone("grid"), width: 1 },
           splits: this.log ? (_, __, ___, most) => logSplits(most) : undefined,
           incrs: [1, 2, 5].flatMap((n) => [1, 10, 100, 1e3, 1e4, 1e5, 1e6].map((m) => n * m)).sort((a, b) => a - b),
-          values: (_, splits) => splits.map((n) => number(n)),
+          // On a log scale uPlot puts null in place of lines that are too close to the next to have a label.
+          values: (_, splits) => splits.map((n) => (n === null ? "" : number(n))),
         },
       ],
       series: [

@@ -137,3 +137,33 @@ def test_bulk_run_and_reschedule(app: Celery, store: DelayStore, visit: Visit) -
     page.get_by_role("button", name="Reschedule 3 tasks").click()
     page.get_by_role("heading", name="Done").wait_for()
     assert store.scan.count("mail", store.now_ms() + 10_000_000) == 3
+
+
+def test_the_log_scale_draws_any_counts(app: Celery, visit: Visit) -> None:
+    """On the log scale the chart has bars and labels, however many tasks are due, from one to a million."""
+    fill(app, 5)
+    page = visit().see()
+    page.get_by_role("button", name="Log scale").click()
+    page.locator(".u-over").wait_for()
+    blank = page.evaluate(
+        """async () => {
+            const { DueChart } = await import(new URL("static/chart.js", document.baseURI));
+            const place = document.querySelector("[data-chart]"), blank = [];
+            const due = JSON.parse(place.dataset.due), button = document.querySelector("[data-log] button, [data-log]");
+            for (const most of [1, 3, 7, 20, 60, 99, 150, 199, 250, 700, 1e3, 5e3, 2e4, 1e5, 3e5, 1e6]) {
+                place.querySelector(".uplot")?.remove();
+                const chart = new DueChart(place);
+                const all = due.all.map((_, at) => (at === 5 ? most : at % 7 === 1 ? 2 : 0));
+                try {
+                    chart.show(JSON.stringify({ ...due, all, parts: {} }));
+                    chart.toggleLog(button);
+                    await new Promise((done) => setTimeout(done, 0));
+                    const canvas = place.querySelector("canvas");
+                    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+                    if (!pixels.some((value) => value)) blank.push(most);
+                } catch (error) { blank.push(`${most}: ${error.message}`); }
+            }
+            return blank;
+        }"""
+    )
+    assert blank == []
