@@ -131,6 +131,24 @@ def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Seq
     return queues
 
 
+class LatestLetters:
+    """The dead letters that Redis knows, by their ids; read when the first is asked for.
+
+    Args:
+        store: The broker's store.
+    """
+
+    def __init__(self, store: OperatorStore) -> None:
+        self._store = store
+        self._found: dict[str, DeadLetter] | None = None
+
+    def get(self, task_id: str) -> DeadLetter | None:
+        """Returns the dead letter of an id; None if there is none among the latest."""
+        if self._found is None:
+            self._found = {letter.id: letter for letter in letters_of.latest(self._store)}
+        return self._found.get(task_id)
+
+
 def _count(store: OperatorStore, queue: str) -> int | None:
     try:
         return sum(store.letters.lists(queue).values())

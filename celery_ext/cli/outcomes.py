@@ -18,10 +18,11 @@ WORDS: Mapping[Outcome, str] = {
     "rescheduled": "rescheduled",
     "transferred": "sent to be run",
     "not_delayed": "not waiting",
+    "dead_letter": "not waiting, but a dead letter: drop it there, or a replay runs it with all its retries",
     "unreadable": "not changed, because the message cannot be rewritten",
 }
 #: Outcomes of tasks that are as they were.
-NOT_DONE: tuple[Outcome, ...] = ("not_delayed", "unreadable")
+NOT_DONE: tuple[Outcome, ...] = ("not_delayed", "dead_letter", "unreadable")
 
 
 def report(

@@ -1,7 +1,8 @@
 """Browses, replays and drops dead letters. Knows the store, and no app."""
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -12,6 +13,9 @@ from kombu_delayq.store.upkeep.dead_letters import Letter
 
 #: Most dead letters in one call, and about the most bytes.
 PAGE, PAGE_BYTES = 100, 1_000_000
+
+#: How many of the latest letters of a list are searched for an id.
+MOST_SEARCHED = 2_000
 
 #: Decides where a dead letter goes.
 Decide = Callable[[DeadLetter], Letter]
@@ -42,6 +46,26 @@ def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
             page = store.letters.page(key, skip, min(count, length - skip))
             if not page:
                 break
+            yield from (DeadLetter(queue, message) for message in page)
+            skip, count = skip + len(page), _next_count(page)
+
+
+def latest(store: OperatorStore, more: Iterable[str] = ()) -> Iterator[DeadLetter]:
+    """Yields the latest ``MOST_SEARCHED`` dead letters of each queue and priority; nothing has an index of their ids.
+
+    Args:
+        store: The broker's store.
+        more: Names of queues of dead letters, beside those that Redis knows. One that cannot be read is left out.
+    """
+    for queue in sorted({*store.figures.dead_letter_queues(), *more}):
+        with suppress(*store.nodes.errors):
+            yield from _latest(store, queue)
+
+
+def _latest(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
+    for key, length in store.letters.lists(queue).items():
+        skip, count = max(length - MOST_SEARCHED, 0), PAGE
+        while skip < length and (page := store.letters.page(key, skip, min(count, length - skip))):
             yield from (DeadLetter(queue, message) for message in page)
             skip, count = skip + len(page), _next_count(page)
 

@@ -21,8 +21,9 @@ from kombu_delayq.store.types import Waiting
 #: What became of a task: ``cancelled`` (it will never run), ``chain_ended`` (no step of its delay chain waits, and none
 #: will; a step that runs now is the last), ``rescheduled``, ``transferred`` (it is in its queue now), ``not_delayed``
 #: (it does not wait: it is unknown, was transferred before, or has run), ``unreadable`` (its message cannot be
-#: rewritten, so it stays as it is).
-Outcome = Literal["cancelled", "chain_ended", "rescheduled", "transferred", "not_delayed", "unreadable"]
+#: rewritten, so it stays as it is); and, where somebody looks for it, ``dead_letter`` (it does not wait: it has failed
+#: for good, and a replay would run it with all steps of its chain).
+Outcome = Literal["cancelled", "chain_ended", "rescheduled", "transferred", "not_delayed", "unreadable", "dead_letter"]
 
 #: How many ids go into one call, so that Redis stays responsive.
 IDS_A_CALL = 200

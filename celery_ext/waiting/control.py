@@ -47,6 +47,7 @@ def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | 
 
         - ``cancelled``: the task will never run.
         - ``chain_ended``: the task did not wait, but Redis knows its delay chain. If a step runs now, it is the last.
+          A dead letter that is replayed begins its chain anew.
         - ``not_delayed``: the task did not wait. It runs, has run, or was never sent. Redis may also be unable to
           search its queue; that is logged.
 

@@ -1,5 +1,6 @@
 """``delayq cancel``."""
 
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 
 import click
@@ -7,6 +8,7 @@ import click
 from celery_ext.cli.audited import audited, ids_in_words
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.criteria import Criteria
+from celery_ext.cli.letter_options import LatestLetters
 from celery_ext.cli.options import STDIN, confirm, json_option, read_ids, yes_option
 from celery_ext.cli.outcomes import NOT_DONE, exit_code, report
 from celery_ext.cli.output import escaped, number_of
@@ -14,6 +16,7 @@ from celery_ext.cli.selecting import are_selected, change, ids_or_criteria
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting import revoke
 from celery_ext.waiting.bulk import Action
+from celery_ext.waiting.by_id import Cancelled, Outcome
 
 
 @click.command()
@@ -43,8 +46,13 @@ def cancel(
         confirm(question, yes=yes, stdin_is_read=in_stdin)
         with audited(store.audit, "cancel", ids_in_words(ids), NOT_DONE) as counts:
             done = revoke.cancel(lambda: nullcontext(store), read_ids(ids), broker.app)
-            outcomes = ((cancelled.id, cancelled.outcome) for cancelled in done)
-            report(outcomes, "cancelling", ids, counts, as_json=as_json)
+            report(_outcomes(done, LatestLetters(store)), "cancelling", ids, counts, as_json=as_json)
         if counts["cancelled"] and broker.app is None:
             print_stderr("results stay as they are: only `celery -A app delayq cancel` knows the result backend")
     raise SystemExit(exit_code(counts))
+
+
+def _outcomes(done: Iterable[Cancelled], letters: LatestLetters) -> Iterator[tuple[str, Outcome]]:
+    for cancelled in done:
+        is_letter = not cancelled.messages and letters.get(cancelled.id) is not None
+        yield cancelled.id, "dead_letter" if is_letter else cancelled.outcome

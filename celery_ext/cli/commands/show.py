@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.letter_options import LatestLetters
 from celery_ext.cli.options import count_of_ids, ids_argument, json_option, read_ids
 from celery_ext.cli.output import chain_of, escaped, json_line, number_of, summary, task_name, when_due
 from celery_ext.cli.progress import with_progress
@@ -36,12 +37,15 @@ def show(broker: CliBroker, ids: tuple[str, ...], raw: bool, as_json: bool) -> N
     with broker.store() as (_, store):
         now_ms = store.now_ms()
         asked = found = 0
+        letters = LatestLetters(store)
         for identity, messages in with_progress(
             by_id.get(store, read_ids(ids)), "searching", count_of_ids(ids), printing=True
         ):
             asked += 1
             if not messages:
-                print_stderr(f"{identity}: not waiting")
+                letter = letters.get(identity)
+                lies = "" if letter is None else f", but a dead letter in queue {letter.buried_in!r}"
+                print_stderr(f"{identity}: not waiting{lies}")
             for task in map(DelayedTask, messages):
                 found += 1
                 if raw:

@@ -89,6 +89,10 @@ class Caller:
 
         return may
 
+    def may_read(self, queue: str, task: str) -> bool:
+        """Whether the caller may see a task of a queue."""
+        return self.may(Action.READ, queue=queue, task=task)
+
     def may_return(self, letter: DeadLetter) -> bool:
         """Whether the caller may send a dead letter back: it may act on the queue from which the letter came."""
         to = letter.routing_key if not letter.exchange else None

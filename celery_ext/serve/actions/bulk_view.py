@@ -106,7 +106,7 @@ def tell(store: OperatorStore, view: RunView, word: Word) -> RunView:
     while (reply := store.shared_runs.reply_to(view.id, word_id)) is None:
         if monotonic() > until:
             detail = "the process of the server that has this bulk action does not answer; look at it again"
-            raise Problem(503, detail, headers={"Retry-After": "5"}, outcome="unknown")
+            raise Problem(503, detail, "answer-lost", headers={"Retry-After": "5"}, outcome="unknown")
         sleep(LOOK_S)
     found = msgspec.msgpack.decode(reply, type=_Reply)
     if found.status != 200:

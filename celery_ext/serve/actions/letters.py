@@ -21,6 +21,21 @@ def check(store: OperatorStore, queue: str, more: tuple[str, ...] = ()) -> None:
         raise Problem(404, f"no dead letters were put into {queue!r}: it is no queue of dead letters", "unknown-queue")
 
 
+def find(
+    store: OperatorStore, may_see: Callable[[str, str], bool], task_id: str, more: tuple[str, ...] = ()
+) -> DeadLetter | None:
+    """Returns the dead letter of an id; None if there is none among the latest that the caller may see.
+
+    Args:
+        store: The broker's store.
+        may_see: Whether the caller may see a task: its queue, and its name.
+        task_id: The id.
+        more: Names of queues of dead letters, beside those that Redis knows.
+    """
+    found = (letter for letter in letters_of.latest(store, more) if letter.id == task_id)
+    return next((letter for letter in found if may_see(letter.buried_in, letter.name or "")), None)
+
+
 def queues(store: OperatorStore, more: tuple[str, ...] = ()) -> dict[str, int]:
     """Returns the queues of dead letters with their lengths: those that Redis knows, and ``more``."""
     names = sorted({*store.figures.dead_letter_queues(), *more})

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from celery_ext.serve.api.models.fields import PATTERNS_IN_WORDS
 from celery_ext.serve.problems import Problem, bad_request
 from kombu_delayq.message.times import moment_of
 
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 #: Where an error of msgspec says in which part of a request it is.
 _PATH = re.compile(r"^(?P<what>.*) - at (?P<where>.*)$", re.DOTALL)
+#: How msgspec says that a text does not match a pattern.
+_OF_PATTERN = re.compile(r"matching regex '(?P<pattern>.*)'$", re.DOTALL)
 _JSON = re.compile(r"application/(json|[\w.-]+\+json)\s*(;.*)?", re.IGNORECASE)
 #: A time in a query begins with a year: msgspec would take a number for seconds since the epoch.
 _YEAR = re.compile(r"\d{4}-")
@@ -79,6 +82,8 @@ def invalid(error: msgspec.ValidationError, at: str = "$") -> Problem:
     """Returns the problem of a request that is not of its type."""
     found = _PATH.match(str(error))
     what, where = (found["what"], found["where"].replace("`", "")) if found else (str(error), "$")
+    if pattern := _OF_PATTERN.search(what):
+        what = PATTERNS_IN_WORDS.get(pattern["pattern"].replace(r"\\", "\\"), "it has not the form that it has to have")
     return invalid_field(where.replace("$", at, 1), what.replace("`", ""))
 
 

@@ -77,7 +77,7 @@ def show_queue(request: Request) -> Response:
     store = serve_of(request).store
     [found] = _figures(store, {queue: spreads_of(request).members(queue)}, store.nodes.overview())
     if not (found.delayed or found.ready or found.unacked or found.error) and queue not in _names(request):
-        raise Problem(404, "nobody has delayed a task for this queue, and it holds none", "unknown-queue", queue=queue)
+        raise _unknown(queue)
     return answer(found)
 
 
@@ -97,6 +97,8 @@ def histogram(request: Request) -> Response:
     length_ms = to_ms - from_ms
     bounds = [from_ms + length_ms * at / wanted.buckets for at in range(wanted.buckets)] + [to_ms]
     counts = by_row(shown, store.figures.due_counts(members_of(shown), [-inf, *bounds, inf]), due_together)
+    if queue != EVERY and not any(map(sum, counts.values())) and queue not in _names(request):
+        raise _unknown(queue)
     return answer(
         Histogram(
             bounds=list(map(iso, bounds)),
@@ -107,6 +109,10 @@ def histogram(request: Request) -> Response:
             to=iso(to_ms),
         )
     )
+
+
+def _unknown(queue: str) -> Problem:
+    return Problem(404, "nobody has delayed a task for this queue, and it holds none", "unknown-queue", queue=queue)
 
 
 def _names(request: Request) -> list[str]:

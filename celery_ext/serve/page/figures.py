@@ -1,9 +1,10 @@
 """Numbers, durations and times as the page shows them, and what it says of queues with them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from math import isfinite
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from celery_ext.delays.durations import in_words
@@ -201,8 +202,21 @@ def health(
     memory: Memory,
     journal: "JournalState | None" = None,
     cluster: Cluster | None = None,
+    letters: Mapping[str, int] = MappingProxyType({}),
+    without_disk: Sequence[str] = (),
 ) -> Health:
-    """Judges whether all is well: the worst that was found is the title, and everything found is a reason."""
+    """Judges whether all is well: the worst that was found is the title, and everything found is a reason.
+
+    Args:
+        rows: The queues.
+        leader: Name of the leading transfer worker; None if nobody leads.
+        standby: Names of those that lead next.
+        memory: Redis's memory.
+        journal: The journal; None without one.
+        cluster: The nodes; None on a server without hash slots.
+        letters: How many dead letters each queue of them has.
+        without_disk: Addresses of the servers that keep nothing on disk.
+    """
     bad = [*_uncovered(cluster), *_faults(journal)]
     warn = list(_down(cluster))
     delayed = sum(row.delayed for row in rows)
@@ -214,7 +228,7 @@ def health(
         overdue = sum(row.overdue for row in late_rows)
         text = f"{number(overdue)} {_tasks(overdue)} overdue in {_named(late_rows)}, the oldest by {worst.overdue_by}."
         (bad if worst.overdue_by_s >= 60 else warn).append(("Tasks are overdue", text))
-    if idle := [row for row in rows if row.ready and row.consumers == 0]:
+    if idle := [row for row in rows if row.ready and row.consumers == 0 and row.queue not in letters]:
         ready = sum(row.ready for row in idle)
         text = f"{number(ready)} ready {_tasks(ready)} without a consumer in {_named(idle)}."
         warn.append(("Nobody consumes", text))
@@ -224,6 +238,7 @@ def health(
     if journal is not None and journal.lag_s >= LAG_S:
         text = f"What should be in Redis by now waits in the journal, for {in_words(journal.lag_s, plain=True)} so far."
         warn.append(("Promotion is behind", text))
+    warn += [*_dead(letters), *_without_disk(without_disk)]
     if broken := [row for row in rows if row.error]:
         warn.append(("A queue cannot be read", f"Redis refuses to count {_named(broken)}: {broken[0].error}"))
     found_all = bad + warn
@@ -243,6 +258,21 @@ def _uncovered(cluster: Cluster | None) -> Iterator[tuple[str, str]]:
     if cluster is not None and cluster.uncovered:
         text = f"No node serves {number(cluster.uncovered)} of the hash slots: queues in them stand still."
         yield "A part of the cluster is away", text
+
+
+def _dead(letters: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    held = {queue: count for queue, count in letters.items() if count}
+    if count := sum(held.values()):
+        letter = "dead letter waits" if count == 1 else "dead letters wait"
+        where = f"“{next(iter(held))}”" if len(held) == 1 else f"{len(held)} queues"
+        text = f"{number(count)} {letter} in {where}: tasks that failed for good, to be replayed or dropped."
+        yield "Tasks have failed for good", text
+
+
+def _without_disk(servers: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if servers:
+        which = "Redis keeps" if len(servers) == 1 else f"{len(servers)} nodes of Redis keep"
+        yield "Redis keeps nothing on disk", f"{which} nothing on disk: a restart loses all that waits."
 
 
 def _down(cluster: Cluster | None) -> Iterator[tuple[str, str]]:

@@ -1,9 +1,13 @@
 """Reads the figures that the page shows, in a few round trips, however many queues there are."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
+from time import monotonic
 
+from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.page.chart import bounds, small_bars
 from celery_ext.serve.page.figures import QueueRow, late, moment, number
 from celery_ext.spreading.figures import by_row, counts_together, due_together, stats_together
@@ -12,6 +16,9 @@ from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.viewing.counts import QueueCounts
 from kombu_delayq.store.viewing.nodes import Cluster
+
+#: How often the servers are asked whether they keep anything on disk, in s.
+DISK_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,42 @@ def gather(store: OperatorStore, shown: Mapping[str, Sequence[str]], span: str) 
 
     rows = [row_of(name, members) for name, members in shown.items()]
     return Gathered(now_ms, rows, by_row(shown, due, due_together), cluster)
+
+
+class Disk:
+    """Which servers keep nothing on disk. A setting seldom changes, so the servers are not asked each time.
+
+    Args:
+        broker: The broker of the server.
+    """
+
+    def __init__(self, broker: ServeBroker) -> None:
+        self._broker = broker
+        self._asked_s = -inf
+        self._missing: list[str] = []
+
+    def missing(self) -> list[str]:
+        """Returns the addresses of servers that have neither an append-only file nor snapshots, as far as they tell."""
+        if monotonic() - self._asked_s > DISK_S:
+            self._asked_s = monotonic()
+            with suppress(*self._broker.store.nodes.errors):
+                self._missing = self._look()
+        return self._missing
+
+    def _look(self) -> list[str]:
+        servers = self._broker.store.servers
+        without_log = [name for name, info in servers.info().items() if info.get("aof_enabled") == 0]
+        saves = servers.setting("save") if without_log else {}
+        return [name for name in without_log if saves.get(name) == ""]
+
+
+def letters_of(store: OperatorStore, queues: Iterable[str]) -> dict[str, int]:
+    """Returns how many dead letters some queues hold; none of those that cannot be read."""
+    found: dict[str, int] = {}
+    for queue in queues:
+        with suppress(*store.nodes.errors):
+            found[queue] = sum(store.letters.lists(queue).values())
+    return found
 
 
 def _row(

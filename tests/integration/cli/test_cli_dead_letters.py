@@ -183,6 +183,18 @@ def test_tasks_of_an_ordinary_queue_are_no_dead_letters(broker: PrivateRedis, ra
     assert raw_client.llen("orders") == 5
 
 
+def test_show_and_cancel_know_a_dead_letter(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """Of a dead letter neither command says that its chain has ended: both say what it is, with exit code 1."""
+    bury(raw_client, letter("a"))
+    raw_client.zadd("delayq:chains", {"a": 1, "": "inf"})
+    assert f"a: not waiting, but a dead letter in queue '{DEAD}'" in run(broker, "show", "a", code=1).stderr
+    assert "a: not waiting, but a dead letter" in run(broker, "cancel", "a", "--yes", code=1).stderr
+    assert lines(broker, "cancel", "a", "b", "--yes", code=1) == [
+        {"id": "a", "outcome": "dead_letter"},
+        {"id": "b", "outcome": "not_delayed"},
+    ]
+
+
 def test_a_queue_that_the_app_names_may_be_empty(proj: Proj) -> None:
     """Nothing is wrong with a queue of dead letters that has none, where the app knows of it: exit code 0."""
     assert "0 dead letters" in proj.celery("delayq", "dead-letters", "list", "celery")

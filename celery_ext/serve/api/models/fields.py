@@ -15,6 +15,12 @@ MAX_NAME, MAX_ID = 1_000, 500
 #: Names of headers of a message: those of W3C's trace context, and names with a hyphen. Celery's own have none, so a
 #: request cannot change what Celery or kombu-delayq read.
 HEADER_NAME = r"^(traceparent|tracestate|baggage|[A-Za-z0-9_]+(-[A-Za-z0-9_]+)+)$"
+_NOT_BLANK = r"\S"
+#: What a text has to be that one of these patterns is for.
+PATTERNS_IN_WORDS = {
+    HEADER_NAME: "a header of a message is traceparent, tracestate or baggage, or has a hyphen in its name",
+    _NOT_BLANK: "Expected a text that is not blank",
+}
 #: Delay chains as the document shows them; ``DelayChain.parse`` reads more.
 _CHAIN = r"^[1-9][0-9]{0,2}(s|m|h)(\*[1-9])?(,[1-9][0-9]{0,2}(s|m|h)(\*[1-9])?){0,9}$"
 
@@ -41,7 +47,7 @@ ChainText = Annotated[
 ]
 
 #: A text to search for.
-Sought = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"\S")]
+Sought = Annotated[str, Meta(min_length=1, max_length=500, pattern=_NOT_BLANK)]
 
 #: A time in an answer.
 Iso = Annotated[

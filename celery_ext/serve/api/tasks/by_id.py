@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.actions import letters
 from celery_ext.serve.api.exchange import answer, invalid_field, iso, with_body
 from celery_ext.serve.api.idempotency import Attempt, once
 from celery_ext.serve.api.models.answers import Outcome, Task
@@ -43,7 +44,7 @@ def show_task(request: Request) -> Response:
     serve = serve_of(request)
     found = _found(request, Action.READ)
     if not found:
-        raise not_delayed(request.path_params["id"])
+        raise _not_waiting(request)
     return answer(task_of(found[0], serve.store.now_ms(), hidden=serve.settings.hide_arguments))
 
 
@@ -51,9 +52,11 @@ def cancel_task(request: Request) -> Response:
     """Cancels a task, and ends its delay chain."""
     serve, caller, task_id = serve_of(request), caller_of(request), request.path_params["id"]
     if not _found(request, Action.CANCEL) and not caller.unlimited:
-        raise not_delayed(task_id)  # a chain whose step runs now belongs to nobody knows which queue
+        raise _not_waiting(request)  # a chain whose step runs now belongs to nobody knows which queue
     only = None if caller.unlimited else caller.mine(Action.CANCEL)
     [cancelled] = revoke.cancel(lambda: nullcontext(serve.store), [task_id], serve.broker.app, only=only)
+    if not cancelled.messages and letters.find(serve.store, caller.may_read, task_id, serve.settings.dead_letters):
+        raise _not_waiting(request)
     return _done(request, "cancel", cancelled.outcome, max(len(cancelled.messages), 1))
 
 
@@ -92,6 +95,17 @@ def not_delayed(task_id: str) -> Problem:
     return Problem(404, detail, "not-delayed", id=task_id, outcome="not_delayed")
 
 
+def _not_waiting(request: Request) -> Problem:
+    """No such task waits: 404. A dead letter is told from a task that runs or has run, to a caller that may see it."""
+    serve, task_id = serve_of(request), request.path_params["id"]
+    letter = letters.find(serve.store, caller_of(request).may_read, task_id, serve.settings.dead_letters)
+    if letter is None:
+        return not_delayed(task_id)
+    queue = letter.buried_in
+    detail = f"this task has failed for good, and is a dead letter in queue {queue!r}: replay it, or drop it"
+    return Problem(404, detail, "dead-letter", id=task_id, outcome="not_delayed", queue=queue)
+
+
 def _found(request: Request, action: Action) -> list[DelayedTask]:
     """Returns the waiting tasks of an id to which the caller may do this, the next due first.
 
@@ -113,8 +127,8 @@ def _found(request: Request, action: Action) -> list[DelayedTask]:
 def _done(request: Request, action: str, word: by_id.Outcome, count: int = 1, due_ms: float | None = None) -> Response:
     """Answers with what became of a task, and notes it."""
     task_id = request.path_params["id"]
-    if word == "not_delayed":
-        raise not_delayed(task_id)
+    if word == "not_delayed" or word == "dead_letter":
+        raise _not_waiting(request)
     if word == "unreadable":
         detail = "the message of this task cannot be rewritten, so nothing changed"
         raise Problem(409, detail, "unreadable", id=task_id, outcome=word)

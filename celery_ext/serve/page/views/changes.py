@@ -8,6 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from celery_ext.delays import durations
 from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.actions import letters
 from celery_ext.serve.page.links import Links
 from celery_ext.serve.page.rendering import Note, path_of
 from celery_ext.serve.page.views.forms import form_of
@@ -33,7 +34,12 @@ def cancel(request: Request) -> Response:
     app, caller = serve_of(request).broker.app, caller_of(request)
     only = None if caller.unlimited else caller.mine(Action.CANCEL)
     [cancelled] = revoke.cancel(lambda: nullcontext(store), [task_id], app, only=only)
-    return _end(request, "cancel", task_id, cancelled.outcome)
+    outcome: str = cancelled.outcome
+    if not cancelled.messages and letters.find(
+        store, caller.may_read, task_id, serve_of(request).settings.dead_letters
+    ):
+        outcome = "dead_letter"
+    return _end(request, "cancel", task_id, outcome)
 
 
 def reschedule(request: Request) -> Response:
@@ -83,7 +89,7 @@ def _begin(request: Request, action: Action) -> tuple[OperatorStore, str, dict[s
 
 
 def _end(request: Request, action: str, task_id: str, outcome: str) -> Response:
-    if outcome != "not_delayed":
+    if outcome not in ("not_delayed", "dead_letter"):
         serve_of(request).store.audit.note(caller_of(request).name, action, {"id": task_id}, 1)
     links = Links(path_of(request))
     return RedirectResponse(links.task(task_id, done=outcome), 303)

@@ -12,7 +12,7 @@ from celery_ext.connection import look_at_journal
 from celery_ext.serve.access.identity import caller_of, spreads_of
 from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import QueueRow, health
-from celery_ext.serve.page.gather import gather
+from celery_ext.serve.page.gather import Disk, gather, letters_of
 from celery_ext.serve.page.nodes import nodes_of
 from celery_ext.serve.page.rendering import Page, render
 from celery_ext.serve.service import serve_of
@@ -62,10 +62,22 @@ def overview(request: Request) -> Response:
     page.now_ms = found.now_ms
     order = request.query_params.get("sort", "")
     links = {name: page.links.to("", span=name, sort=order) for name in SPANS}
+    buried = caller.queues_of(sorted({*store.figures.dead_letter_queues(), *serve.settings.dead_letters}))
+    has_all = journal is not None and store.options.journal == "all"
+    verdict = health(
+        found.rows,
+        store.leases.leader(),
+        _deputies(request),
+        store.memory(),
+        journal,
+        found.cluster,
+        letters_of(store, buried),
+        [] if has_all else serve.broker.part(Disk).missing(),
+    )
     return render(
         "overview.html",
         page,
-        health=health(found.rows, store.leases.leader(), _deputies(request), store.memory(), journal, found.cluster),
+        health=verdict,
         chart=chart("*", span, found.now_ms, found.due, links),
         queues=_sorted(found.rows, order),
         columns=_heads(page, span, order),

@@ -17,6 +17,7 @@ from celery_ext.serve.page.gather import gather
 from celery_ext.serve.page.links import Links
 from celery_ext.serve.page.rendering import Note, Page, render
 from celery_ext.serve.page.views.overview import span_of
+from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import TaskPage
@@ -142,10 +143,14 @@ def queue(request: Request) -> Response:
     page, span = Page(request, "overview"), span_of(request)
     store = serve_of(request).store
     found = gather(store, {name: spreads_of(request).members(name)}, span)
+    [row] = found.rows
+    is_live = "x-live" in request.headers
+    if not (is_live or row.delayed or row.ready or row.unacked or row.error or _is_known(request, name)):
+        raise Problem(404, "nobody has delayed a task for this queue, and it holds none", "unknown-queue")
     page.now_ms = found.now_ms
     wanted = Filter(name)
     tasks, search = list[TaskRow](), Search()
-    if "x-live" not in request.headers:
+    if not is_live:
         try:
             wanted = filter_of(request.query_params, name)
             tasks, search = _tasks(request, page.links, wanted, span, found.now_ms)
@@ -155,11 +160,18 @@ def queue(request: Request) -> Response:
     return render(
         "queue.html",
         page,
-        row=found.rows[0],
+        row=row,
         chart=chart(name, span, found.now_ms, found.due, links),
         filter=wanted,
         tasks=tasks,
         search=search,
+    )
+
+
+def _is_known(request: Request, name: str) -> bool:
+    serve = serve_of(request)
+    return name in serve.broker.app.amqp.queues or not {name, *spreads_of(request).members(name)}.isdisjoint(
+        serve.store.queues.names()
     )
 
 

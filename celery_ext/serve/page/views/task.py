@@ -11,6 +11,7 @@ from starlette.responses import Response
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
 from celery_ext.serve.access.identity import Action, Caller, caller_of
+from celery_ext.serve.actions import letters
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.rendering import Note, Page, render
 from celery_ext.serve.service import serve_of
@@ -25,6 +26,7 @@ DONE = {
     "rescheduled": Note("ok", "Rescheduled."),
     "cancelled": Note("ok", "Cancelled: it will never run."),
     "chain_ended": Note("ok", "It did not wait just now. Its delay chain has ended: a step that runs now is the last."),
+    "dead_letter": Note("warn", "Nothing changed: it has failed for good, and is a dead letter."),
     "not_delayed": Note("warn", "Nothing changed: it does not wait any more."),
     "unreadable": Note("bad", "Nothing changed: its message cannot be rewritten."),
 }
@@ -100,7 +102,13 @@ def task_page(request: Request, task_id: str, notes: list[Note], status: int = 2
     page.now_ms = serve.store.now_ms()
     found = find(serve.store, caller_of(request), task_id)
     if not found:
-        return render("gone.html", page, status if notes else 404, id=task_id)
+        letter = (
+            letters.find(serve.store, caller_of(request).may_read, task_id, serve.settings.dead_letters)
+            if task_id
+            else None
+        )
+        queue = letter.buried_in if letter else ""
+        return render("gone.html", page, status if notes else 404, id=task_id, letters=queue)
     view = _view(found, page.now_ms, hidden=serve.settings.hide_arguments)
     return render("task.html", page, status, task=view)
 

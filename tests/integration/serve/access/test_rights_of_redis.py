@@ -18,6 +18,7 @@ __all__ = ["users"]
 
 RIGHTS = (
     "~_kombu.binding*",
+    "+config|get",
     "+exec",
     "+exists",
     "+hset",
@@ -73,10 +74,10 @@ def test_a_server_needs_few_rights(users: PrivateRedis, client: TestClient) -> N
 
 
 def test_a_server_that_only_reads_needs_the_rights_of_status(users: PrivateRedis) -> None:
-    """With the rights of the user ``status`` and two more, all pages and figures are shown."""
-    users.client().execute_command("ACL", "SETUSER", "status", "+info", "+mget", "+xrevrange")
+    """With the rights of the user ``status`` and four more, all pages and figures are shown."""
+    users.client().execute_command("ACL", "SETUSER", "status", "+config|get", "+info", "+mget", "+xrevrange")
     users.client().execute_command("ACL", "LOG", "RESET")
-    assert "rights of `status`, and `+info +mget +xrevrange`" in PAGE.read_text(encoding="utf-8")
+    assert "rights of `status`, and `+config|get +info +mget +xrevrange`" in PAGE.read_text(encoding="utf-8")
     app = Celery("shop", broker=url_of(users, "status"), set_as_current=False)
     app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True, task_default_queue="celery.mails")
     reader = TestClient(asgi(app, anonymous=True), base_url="http://localhost")

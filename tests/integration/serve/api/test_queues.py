@@ -13,6 +13,7 @@ from celery_ext.serve.access.identity import Action, Caller
 from kombu_delayq.message.letters import Reason
 from tests.integration.serve.api.conftest import MakeApi, shop
 
+DEAD = "dead/letters"
 REMIND = {"task": "shop.remind", "args": [1]}
 
 
@@ -172,3 +173,33 @@ def test_a_page_replays_letters_to_queues_of_the_caller_only(make_api: MakeApi, 
     answer = api.post("/do/replay", data=form, follow_redirects=False)
     client = redis_server.client()
     assert (answer.status_code, client.llen("mine"), client.llen("other")) == (303, 1, 0)
+
+
+def test_a_dead_letter_is_called_one(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """Whoever asks for a dead letter by its id reads where it lies, on the page too, and no cancel says to end it."""
+    api = make_api()
+    bury_some(redis_server, "failed")
+    redis_server.client().zadd("delayq:chains", {"failed": 1, "": "inf"})
+    for method in ("GET", "DELETE"):
+        answer = api.request(method, "/v1/tasks/failed")
+        found = answer.json()
+        assert (answer.status_code, found["type"], found["queue"]) == (404, "urn:delayq:problem:dead-letter", DEAD)
+        assert (found["outcome"], "is a dead letter in queue" in found["detail"]) == ("not_delayed", True)
+    page = api.get("/tasks?id=failed", headers={"Accept": "text/html"})
+    assert (page.status_code, "This task is a dead letter" in page.text, "runs, has run" in page.text) == (
+        404,
+        True,
+        False,
+    )
+    cancelled = api.post("/do/cancel", data={"id": "failed"}).text
+    assert ("Nothing changed" in cancelled, "chain has ended" in cancelled) == (True, False)
+    other = make_api(caller=Caller("other", frozenset(Action), ("mine",)))
+    assert "runs, has run" in other.get("/v1/tasks/failed").json()["detail"]
+
+
+def test_a_queue_that_nobody_knows_is_not_found(make_api: MakeApi) -> None:
+    """A queue that nobody knows has no page, no figures and no histogram."""
+    api = make_api()
+    for path in ("/queues/nosuch", "/v1/queues/nosuch", "/v1/queues/nosuch/histogram"):
+        assert api.get(path).status_code == 404, path
+    assert api.get("/queues/celery").status_code == 200

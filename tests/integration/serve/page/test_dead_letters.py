@@ -63,3 +63,18 @@ def test_all_letters_need_the_number(store: DelayStore, visit: Visit, bury) -> N
     page.get_by_role("button", name="Replay all 101").click()
     page.get_by_text("101 sent back to their queues").wait_for()
     assert store.queues.stats("mail").ready == 101
+
+
+def test_the_overview_says_what_is_not_well(store: DelayStore, visit: Visit, bury) -> None:
+    """Dead letters and a Redis that keeps nothing on disk are said; with an append-only file the second is not."""
+    bury(3)
+    page = visit().see()
+    page.get_by_text("3 dead letters wait in “dead”").wait_for()
+    page.get_by_text("Redis keeps nothing on disk: a restart loses all that waits").wait_for()
+    store.client.config_set("appendonly", "yes")
+    try:
+        fresh = visit().see()
+        fresh.get_by_text("3 dead letters wait in “dead”").wait_for()
+        assert fresh.get_by_text("keeps nothing on disk").count() == 0
+    finally:
+        store.client.config_set("appendonly", "no")

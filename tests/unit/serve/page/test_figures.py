@@ -95,6 +95,18 @@ def test_the_verdict(rows: list[QueueRow], leader: str | None, memory: Memory, s
     assert found.reasons
 
 
+def test_dead_letters_and_an_empty_disk_are_not_well() -> None:
+    """Dead letters that wait are said, with a Redis that keeps nothing; a queue of them needs no consumer."""
+    found = health([row()], "one", [], ROOM, letters={"failed": 94, "other": 0})
+    assert (found.state, found.title) == ("warn", "Tasks have failed for good")
+    assert found.reasons[0].startswith("94 dead letters wait in “failed”")
+    assert health([row()], "one", [], ROOM, letters={"failed": 0}).state == "ok"
+    idle = health([row(queue="failed", ready=2, consumers=0)], "one", [], ROOM, letters={"failed": 2})
+    assert idle.title == "Tasks have failed for good"
+    found = health([row()], "one", [], ROOM, without_disk=["a:1"])
+    assert (found.state, found.reasons) == ("warn", ["Redis keeps nothing on disk: a restart loses all that waits."])
+
+
 SOUND = JournalState("sqlite://", None, "one", {}, {}, None, 0.0, None, [], None, 0, 0, None)
 
 
