@@ -1,5 +1,8 @@
 """Columns of a record batch as messages need them: Python values, and their JSON and repr as text."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -111,7 +114,7 @@ class Values:
         return not self._as_uuid and (pa.types.is_string(self._type) or pa.types.is_large_string(self._type))
 
     @cached_property
-    def _written(self) -> "pa.Array | None":
+    def _written(self) -> pa.Array | None:
         """Numbers, dates and times as texts, as ``str`` or ``isoformat`` writes them; None where Python has to.
 
         Arrow takes a fraction of the time of Python. It writes doubles in another way, which would change ids.
