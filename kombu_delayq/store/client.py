@@ -157,7 +157,8 @@ class StoreClient(RedisCommands):
 
     def due(self, queue: str, backup: str | None = None) -> str:
         """Returns the ZSET of a queue's due times, by default in the store's own form."""
-        return self.stored(queue, backup)[0]
+        # As in ``Keys.stored``, without its other names: transfer workers ask for all queues all the time.
+        return self.keys.timeout(queue) if (backup or self.backup) == "list" else self.keys.due(queue)
 
     def ready(self, queue: str) -> list[str]:
         """Returns the lists from which kombu consumes a queue, one for each priority step."""

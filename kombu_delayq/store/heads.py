@@ -67,5 +67,5 @@ class Heads(StorePart):
                 }
         if not now_ms:
             now_ms = time_ms(self._client.redis.time())
-        self._had_heads = frozenset(form.queue for form in due_ms)
+        self._had_heads = self._had_heads.difference(queues).union(form.queue for form in due_ms)
         return QueueHeads(now_ms, due_ms)

@@ -9,6 +9,7 @@ from redis.exceptions import RedisError, ResponseError
 from kombu_delayq.connection.demotion import NotPrimary
 from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.connection.text import readable
+from kombu_delayq.message.pages import pages
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import QueueForm, Transferred
 from kombu_delayq.transfer.due_times import DueTimes
@@ -18,6 +19,9 @@ logger = get_logger(__name__)
 
 #: After how long a queue is tried again whose node is away, in s.
 AWAY_S = 0.25
+#: Number of queues whose heads are read at once.
+PAGE = 2000
+
 #: Called after each transfer that moved messages, with the name of the queue and the result.
 OnTransfer = Callable[[str, Transferred], None]
 
@@ -45,20 +49,30 @@ class DueMessages:
         self._left: set[QueueForm] = set()
         self._limits = Limits()
 
-    def look(self, store: TransportStore, registered: Iterable[str]) -> None:
+    def look(self, store: TransportStore, registered: Iterable[str], meanwhile: Callable[[], object] = bool) -> None:
         """Reads from Redis when the head of each queue is due, and registers queues that nobody has registered.
 
         Args:
             store: The store of the broker.
             registered: Names of the registered queues.
+            meanwhile: Called now and then while there are many queues, to transfer what is due.
         """
         self._limits.report(store)
-        heads = store.delivery.heads(self.due_times.queues)
-        self.due_times.update(heads)
-        listed = {form for form in heads.due_ms if form.backup == "list"}
+        listed = set[QueueForm]()
+        # Without any queue, Redis is asked for its clock.
+        for number, page in enumerate(list(pages(self.due_times.queues, PAGE)) or [[]]):
+            if number:
+                meanwhile()
+            heads = store.delivery.heads(page)
+            self.due_times.update(heads, page)
+            listed.update(form for form in heads.due_ms if form.backup == "list")
+            self._notice(store, heads.due_ms, registered)
         self._left = (self._left | self._listed) - listed
         self._listed = listed
-        for form in heads.due_ms:
+
+    def _notice(self, store: TransportStore, forms: Iterable[QueueForm], registered: Iterable[str]) -> None:
+        """Notices queues in the other form, and queues that nobody has registered."""
+        for form in forms:
             if form.backup != store.backup and form not in self._in_other_form:
                 self._in_other_form.add(form)
                 _warn_of_other_form(store, form)
@@ -81,9 +95,10 @@ class DueMessages:
 
     def in_list_form(self, store: TransportStore) -> Iterable[str]:
         """Returns the names of the queues that may have messages in Redisson's form."""
-        queues = self.due_times.queues
+        if store.backup == "list":
+            return self.due_times.queues
         others = {form.queue for form in self._in_other_form}
-        return queues if store.backup == "list" else others.intersection(queues)
+        return others and others.intersection(self.due_times.queues)
 
     def transfer(self, store: TransportStore) -> None:
         """Transfers one batch of each queue that has messages due."""

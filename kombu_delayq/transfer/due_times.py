@@ -38,6 +38,7 @@ class DueTimes:
 
     def __init__(self) -> None:
         self._due_ms: dict[QueueForm, float] = {}
+        self._names: list[str] = []
         #: When Redis returned this head, and the beginning of its index member; nothing of announced heads.
         self._read_ms: dict[QueueForm, float] = {}
         self._entries: dict[QueueForm, bytes] = {}
@@ -50,15 +51,27 @@ class DueTimes:
         """Names of the queues to look after."""
         return list(dict.fromkeys(form.queue for form in self._due_ms))
 
-    def look_after(self, queues: Iterable[str]) -> None:
-        """Starts again with these queues, whose due times are unknown, and forgets all others."""
-        self._due_ms = dict.fromkeys((QueueForm(queue, backup) for queue in queues for backup in BACKUPS), inf)
+    def look_after(self, queues: Iterable[str], *, goes_on: bool = False) -> None:
+        """Looks after these queues, and forgets all others.
+
+        Args:
+            queues: Their names.
+            goes_on: Whether what is known of them still counts. Otherwise their due times are unknown.
+        """
+        names = list(dict.fromkeys(queues))
+        if goes_on and names == self._names and len(self._due_ms) == len(names) * len(BACKUPS):
+            return
+        self._names = names
+        known = self._due_ms if goes_on else {}
+        forms = (QueueForm(queue, backup) for queue in names for backup in BACKUPS)
+        self._due_ms = {form: known.get(form, inf) for form in forms}
         self._read_ms, self._entries = {}, {}
 
-    def update(self, heads: QueueHeads) -> None:
-        """Takes over the due times that Redis has returned for all queues."""
+    def update(self, heads: QueueHeads, queues: Iterable[str] | None = None) -> None:
+        """Takes over the due times that Redis has returned for some queues, or for all."""
         self._set_clock(heads.now_ms)
-        for form in self._due_ms:
+        asked = None if queues is None else [QueueForm(queue, backup) for queue in queues for backup in BACKUPS]
+        for form in self._due_ms if asked is None else asked:
             due_ms = heads.due_ms.get(form)
             held_ms = 0.0 if due_ms is None else self._held_ms.get(form, 0.0)
             self._set(form, due_ms if held_ms <= heads.now_ms else max(due_ms or 0.0, held_ms), heads.now_ms)
@@ -92,6 +105,8 @@ class DueTimes:
 
     def due(self) -> list[QueueForm]:
         """Returns the queues and forms whose head is due."""
+        if self.next_s() > 0:
+            return []
         now_ms = self._now_ms()
         return [form for form, due_ms in self._due_ms.items() if due_ms <= now_ms]
 

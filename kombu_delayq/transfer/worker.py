@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from threading import Event, Thread
 from time import monotonic
 from uuid import uuid4
@@ -157,11 +158,13 @@ class TransferWorker:
 
     def _work(self, store: TransportStore) -> None:
         """Does the work of one poll interval: looks at Redis, then delivers until the next look."""
-        begun = monotonic()
-        self._messages.due_times.look_after(self._leadership.renew(store))
+        begun, led = monotonic(), self.leading
+        queues = self._leadership.renew(store)
+        self._messages.due_times.look_after(queues, goes_on=led and self.leading)
         until = begun + self._leadership.look_s(store)
         self._announcements.open(store, wanted=self._leadership.holds_lease)
-        self._messages.look(store, self._leadership.registered)
+        meanwhile = partial(self._messages.transfer, store) if self.leading else bool
+        self._messages.look(store, self._leadership.registered, meanwhile)
         self._announcements.follow(self._messages.in_list_form(store))
         for chore in (self._tidy, self._reclaim):
             try:

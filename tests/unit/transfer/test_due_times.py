@@ -145,3 +145,16 @@ def test_a_queue_that_was_held_back_may_be_empty(due_times: DueTimes) -> None:
     due_times.note_look([A], Overseen(NOW_MS, False, {A: Head(NOW_MS + 100, b"e", held_back=True)}))
     due_times.update(QueueHeads(NOW_MS, {}))
     assert due_times.next_s() == inf
+
+
+def test_a_worker_that_goes_on_knows_what_it_knew(due_times: DueTimes) -> None:
+    """From one look to the next heads are known, those of queues that are gone are not; another start knows none."""
+    for queues in (["a", "b", "c"], ["new", "a"]):
+        due_times.look_after(queues, goes_on=True)
+        assert due_times.queues == queues
+        assert due_times.due() == [A]
+    due_times.note_head(B, NOW_MS - 1)
+    due_times.look_after(["new", "a"], goes_on=True)
+    assert due_times.queues == ["new", "a"]
+    due_times.look_after(["new", "a"])
+    assert due_times.due() == []
