@@ -1,4 +1,4 @@
-"""Messages as the store keeps them: JSON text with the same bytes every time the same task message is sent."""
+"""Messages as the store keeps them: JSON text with the same delivery tag every time the same task message is sent."""
 
 from collections.abc import Callable
 from hashlib import sha1
@@ -8,6 +8,10 @@ from kombu_delayq.message.fields import Message, to_json
 #: Stands for the delivery tag while a message is sealed; as long as a UUID.
 _NO_TAG = "delayq-delivery-tag-not-yet-known-00"
 
+#: What stands before and behind the texts that ``unsigned`` leaves out.
+_ORIGIN, _AFTER_ORIGIN = b'"origin": "', b'", "ignore_result": '
+_CORRELATION_ID, _REPLY_TO = b'"properties": {"correlation_id": "', b'", "reply_to": "'
+
 #: Maps a hex digit to a valid variant digit of a UUID of version 4.
 _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
@@ -16,7 +20,7 @@ def seal(message: Message, task_id: str | None) -> tuple[str, str]:
     """Serializes a message for the store.
 
     kombu gives each attempt to publish a new delivery tag. ``seal`` makes the tag of a task from the content of its
-    message, so that a second attempt after a lost reply has the same bytes, by which the store recognizes it.
+    message, so that the store recognizes a second attempt after a lost reply, from whichever thread or process.
 
     Args:
         message: The message. Its delivery tag is replaced by the one that ``seal`` makes.
@@ -47,6 +51,24 @@ def seal_text(write: Callable[[str], str]) -> str:
     return _sealed(write)[1]
 
 
+def unsigned(raw: bytes) -> bytes:
+    """Returns a message without ``origin`` and ``reply_to``, as far as it has them where Celery writes them.
+
+    Celery fills in the name of the process and an id of the thread, so that they differ where a call is made again. Two
+    messages of one id of which the rest is equal are the same message.
+    """
+    end = raw.find(_AFTER_ORIGIN)
+    start = raw.rfind(b'"', 0, max(end, 0)) + 1
+    if raw.endswith(_ORIGIN, 0, start):
+        raw = raw[:start] + raw[end:]
+    at = raw.rfind(_CORRELATION_ID)
+    end = raw.find(b'"', at + len(_CORRELATION_ID))
+    if at >= 0 and raw.startswith(_REPLY_TO, end):
+        start = end + len(_REPLY_TO)
+        raw = raw[:start] + raw[max(raw.find(b'"', start), start) :]
+    return raw
+
+
 def uuid_of(digits: str) -> str:
     """Returns the first 32 of some hex digits in the form of a UUID, the form of kombu's delivery tags."""
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:32]}"
@@ -59,6 +81,6 @@ def version_4(digits: str) -> str:
 
 def _sealed(write: Callable[[str], str]) -> tuple[str, str]:
     text = write(_NO_TAG)
-    tag = uuid_of(sha1(text.encode(), usedforsecurity=False).hexdigest())
+    tag = uuid_of(sha1(unsigned(text.encode()), usedforsecurity=False).hexdigest())
     # The text that stands for the tag may also be part of an argument, which keeps it.
     return tag, text.replace(_NO_TAG, tag) if text.count(_NO_TAG) == 1 else write(tag)

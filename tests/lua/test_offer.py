@@ -159,6 +159,28 @@ def test_other_bytes_under_a_waiting_id_keep_both(store: DelayStore) -> None:
     assert popped(store.client, "q") == [b"one", b"two", b"three"]
 
 
+def signed(content: str, sender: str) -> str:
+    """The message of a task, of which only the names of the sender differ from call to call."""
+    return f'{{"a": "{content}", "origin": "{sender}", "b": 1, "reply_to": "of {sender}", "c": "x"}}'
+
+
+@pytest.mark.parametrize("priority", [0, 6])
+def test_a_second_attempt_of_another_process_is_the_same_message(store: DelayStore, priority: int) -> None:
+    """Who repeats a call elsewhere has other names in it; the first message stays, also beside others of its id."""
+
+    def offer(content: str, sender: str) -> tuple[int, ...]:
+        return store.delivery.offer("q", waiting("i", PAST_MS, signed(content, sender), priority))[1:]
+
+    assert [offer("one", "me"), offer("one", "you"), offer("two", "me"), offer("two", "you"), offer("one", "me")] == [
+        *((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+        *((0, 1, 0), (0, 1, 0)),
+    ]
+    store.delivery.transfer("q")
+    assert offer("two", "") == (1, 0, 0)
+    [ready] = [key for key in store.keys.ready("q", (0, 3, 6, 9)) if store.client.exists(key)]
+    assert popped(store.client, ready) == [signed(content, "me").encode() for content in ("one", "two")]
+
+
 @pytest.mark.parametrize("leave", ["transfer", "run_now"])
 def test_a_second_message_of_an_id_is_known_again_when_the_first_has_left(store: DelayStore, leave: str) -> None:
     """A publisher that repeats after a lost reply stores nothing twice, also when the first of the id left meanwhile.

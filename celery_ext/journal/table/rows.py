@@ -4,6 +4,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from kombu_delayq.connection.text import as_bytes
+from kombu_delayq.message.seal import unsigned
 from kombu_delayq.store.types import Waiting, hidden
 from kombu_delayq.store.upkeep import promotion_types
 
@@ -39,13 +40,13 @@ class Addition(NamedTuple):
 
     @property
     def digest(self) -> bytes:
-        """What makes it the same message: 16 bytes from its key, else from queue, priority and body."""
+        """What makes it the same message: 16 bytes from its key, else from queue, priority and ``unsigned`` body."""
         if self.key:
             return blake2b(self.key, digest_size=16, person=b"key").digest()
         queue = as_bytes(self.queue)
         found = blake2b(b"%d %d " % (self.priority, len(queue)), digest_size=16)
         found.update(queue)
-        found.update(self.body)
+        found.update(unsigned(self.body))
         return found.digest()
 
 

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Literal
 
 from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.message.seal import unsigned
 from kombu_delayq.store.types import Offer, Waiting
 
 #: What became of an offered message.
@@ -70,15 +71,16 @@ class Shelf:
         return found[0].due_ms if found else None
 
     def put(self, queue: str, offer: Offer, due_ms: float) -> State:
-        """Adds a message, unless it is there already, byte for byte."""
+        """Adds a message, unless it is there already."""
         own_id, body = as_text(offer.id), as_bytes(offer.body)
-        content = f"{offer.priority}".encode() + body
+        content = f"{offer.priority}".encode() + unsigned(body)
         twin_id = f"{own_id}~{sha1(content, usedforsecurity=False).hexdigest()[:16]}"
         with self.lock:
             self.queues.add(queue)
             stored = {kept.message.id: kept.message for kept in self._kept[queue]}
             first = stored.get(own_id)
-            if twin_id in stored or (first and (first.priority, first.body) == (offer.priority, body)):
+            is_first = first and f"{first.priority}".encode() + unsigned(as_bytes(first.body or b"")) == content
+            if twin_id in stored or is_first:
                 return "repeated"
             stored_id = own_id if first is None else twin_id
             self.changes += 1

@@ -12,8 +12,8 @@ local function waits_as_twin(keys, id, priority, body)
   return has_twins and redis.call('HGET', keys.bodies, twin_of(id, priority, body))
 end
 
--- Stores a message under its id. Equal bytes are stored once; other bytes under a taken id get the id of a twin.
--- again: true to store equal bytes as one more message. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
+-- Stores a message under its id. The same message is stored once; another one under a taken id gets the id of a twin.
+-- again: true to store the same message as one more. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
 local function put(keys, id, due_ms, priority, body, again)
   local mark, value, state = '', body, 'offered'
   if not again and waits_as_twin(keys, id, priority, body) then
@@ -26,7 +26,7 @@ local function put(keys, id, due_ms, priority, body, again)
   if redis.call('HSETNX', keys.bodies, id, value) == 0 then
     local kept_priority, kept = opened(redis.call('HGET', keys.bodies, id))
     local twin = twin_of(id, priority, body)
-    if kept == body and kept_priority == priority or redis.call('HGET', keys.bodies, twin) then
+    if unsigned(kept) == unsigned(body) and kept_priority == priority or redis.call('HGET', keys.bodies, twin) then
       if not again then
         return 'repeated'
       end

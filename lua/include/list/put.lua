@@ -1,4 +1,4 @@
--- @include entry index_watermark large records zset
+-- @include entry index_watermark large records twins zset
 
 -- With how many messages of its id a new one is compared.
 local COMPARED = 100
@@ -31,15 +31,16 @@ local function add(keys, id, due_ms, priority, body, before, behind)
   added.entries[entry], added.count, added.tail = true, added.count + 1, mark_of(entry)
 end
 
--- Stores a message. Equal messages of an id are stored once if fewer than COMPARED others came between; with `again`
+-- Stores a message. The same messages of an id are stored once if fewer than COMPARED others came between; with `again`
 -- they are stored every time. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
 local function put(keys, id, due_ms, priority, body, again)
   local records = redis.call('HGET', keys.ids, field_of(id)) or ''
   if not again and records ~= '' then
     local latest = string.sub(records, -COMPARED * RECORD)
     local kept = { string.sub(records, 1, #records - #latest) }
+    local content = unsigned(body)
     for i, message in ipairs(waiting_of(keys, id, latest, COMPARED)) do
-      if message.body == body and message.priority == priority then
+      if message.priority == priority and unsigned(message.body) == content then
         return 'repeated'
       end
       kept[i + 1] = message.record

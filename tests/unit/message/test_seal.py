@@ -32,6 +32,30 @@ def test_a_repeated_publish_has_the_same_bytes(protocol: int) -> None:
     assert seal(again(message), "some id") == (identity, body)
 
 
+def test_another_process_makes_the_same_tag() -> None:
+    """``origin`` and ``reply_to``, which differ with process and thread, are kept and do not change the tag."""
+    one = task_message(eta=ETA_AT, task_id="some id")
+    other = again(one)
+    other["headers"]["origin"], other["properties"]["reply_to"] = "gen2@elsewhere", str(uuid4())
+    bodies = [loads(seal(message, "some id")[1]) for message in (one, other)]
+    assert len({body["properties"]["delivery_tag"] for body in bodies}) == 1
+    assert [body["headers"]["origin"] for body in bodies] == [one["headers"]["origin"], "gen2@elsewhere"]
+    assert [body["properties"]["reply_to"] for body in bodies] == [
+        message["properties"]["reply_to"] for message in (one, other)
+    ]
+
+
+@pytest.mark.parametrize("where", ["headers", "properties"])
+def test_names_of_senders_that_are_no_names_of_celery_count(where: str) -> None:
+    """What an app itself calls ``origin`` or ``reply_to``, within a header or a property, tells two tasks apart."""
+    tags = set()
+    for name in ("a", "b"):
+        message = task_message(eta=ETA_AT, task_id="some id")
+        message[where]["own"] = {"origin": name, "ignore_result": 1, "reply_to": name}
+        tags.add(loads(seal(message, "some id")[1])["properties"]["delivery_tag"])
+    assert len(tags) == 2
+
+
 @pytest.mark.parametrize("changed", ["body", "headers", "priority"])
 def test_other_content_has_another_delivery_tag(changed: str) -> None:
     """Two tasks of one custom id that differ in anything get delivery tags of their own."""

@@ -29,6 +29,14 @@ def test_the_same_message_is_added_once(journal: Journal) -> None:
     assert journal.count("orders") == 2
 
 
+def test_the_same_message_of_another_sender_is_added_once(journal: Journal) -> None:
+    """The names of process and thread, which a second attempt from elsewhere changes, make no other message."""
+    body = '{"origin": "%s", "ignore_result": false, "properties": {"correlation_id": "i", "reply_to": "%s", "x": 1}}'
+    sent = [addition(1, body=(body % names).encode()) for names in (("me", "1"), ("you", "2"), ("", ""))]
+    assert [number is None for number in journal.add(sent)] == [False, True, True]
+    assert journal.add(sent) == [None] * 3
+
+
 def test_pages_follow_each_other(journal: Journal) -> None:
     """Pages meet without a gap and without a repeat, also among messages of one due time."""
     journal.add([addition(number, due_ms=DUE_MS + number // 7) for number in range(40)])
