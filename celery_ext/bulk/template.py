@@ -16,6 +16,7 @@ from kombu.connection import Connection
 from kombu.transport.virtual import BrokerState
 
 from kombu_delayq.message.bodies import JSON
+from kombu_delayq.message.due import DELAY_SECONDS
 from kombu_delayq.message.fields import Message, to_json
 from kombu_delayq.message.lighter import TEXT, without_defaults
 from kombu_delayq.options import Options
@@ -224,14 +225,14 @@ class Catcher:
             queues = ", ".join(sorted(queue for queue, _ in self._messages)) or "none"
             raise NoTemplate(f"task {task} goes to several queues or none ({queues}): name one")
         queue, message = self._messages[0]
+        if DELAY_SECONDS in message["properties"]:
+            raise NoTemplate(f"messages of task {task} have {DELAY_SECONDS}, by which the broker delays them")
         own, properties = message["headers"], message["properties"]
         own.update(headers)
         message["body"], properties["delivery_tag"] = PLACEHOLDERS.body, PLACEHOLDERS.delivery_tag
         own["argsrepr"], own["kwargsrepr"] = PLACEHOLDERS.argsrepr, PLACEHOLDERS.kwargsrepr
-        if own["expires"]:
-            own["expires"] = PLACEHOLDERS.expires
-        if "expiration" in properties:
-            properties["expiration"] = PLACEHOLDERS.expiration
+        if own["expires"]:  # without it, an expiration is one of the options, the same for all
+            own["expires"], properties["expiration"] = PLACEHOLDERS.expires, PLACEHOLDERS.expiration
         own[PLACEHOLDERS.headers] = None
         options = self.published.options
         broker = broker or Options()

@@ -83,6 +83,8 @@ class FastPublisher:
             check(*(args or ()), **(kwargs or {}))
         given = {**task._get_exec_options(), **options}
         given.setdefault("ignore_result", task.ignore_result)
+        if "shadow" in given:
+            given["shadow"] = given["shadow"] or None
         if task.priority:  # before 5.7 it is no execution option
             given.setdefault("priority", task.priority)
         result = self.send(task.name, args, kwargs, result_cls=task.AsyncResult, task_type=task, **given)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from operator import itemgetter
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,14 @@ from celery import Celery
 from celery.app import amqp, base
 from celery.app import task as celery_task
 from celery.app.task import Task
+from celery.app.utils import _OLD_SETTING_KEYS, SETTING_KEYS
+from celery.utils.collections import DictAttribute
 from kombu.messaging import Producer
 
 from celery_ext.bulk.target import is_routed_by_code, waits_in_redis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 #: Attributes of ``app.amqp`` that are made when they are first needed, and kept.
@@ -41,6 +44,7 @@ class Watch:
         self.is_applied_untraced = False
         self._conf: Any = None
         self._changes: Mapping[str, Any] = {}
+        self._sources: tuple[_Source, ...] = ()
         self._objects: tuple[Any, ...] = ()
 
     def is_as_noted(self) -> bool:
@@ -52,6 +56,7 @@ class Watch:
             and self._app._conf is conf
             and conf.changes == self._changes
             and self._objects == self._seen()
+            and all(source.is_as_noted() for source in self._sources)
         )
 
     def note(self) -> None:
@@ -65,6 +70,7 @@ class Watch:
         self.amqp, self.queues = own, own.queues
         self.is_applied_untraced = _is_of(Task.apply_async, celery_task)
         self._changes, self._objects = dict(conf.changes), self._seen()
+        self._sources = tuple(_sources_of(conf))
         self._conf = conf
 
     def _seen(self) -> tuple[Any, ...]:
@@ -108,6 +114,57 @@ class Watch:
             "the broker uses another transport": lambda: not waits_in_redis(app),
         }
         return next((reason for reason, holds in reasons.items() if holds()), None)
+
+
+class _Source:
+    """Settings of an app that stand in an object of the user's, such as a module, which Celery reads with each call.
+
+    Args:
+        values: The attributes of the object.
+        names: Those that are settings.
+        counts: Whether a further attribute may be a setting that was not there.
+    """
+
+    def __init__(self, values: "Mapping[str, Any]", names: "Sequence[str]", *, counts: bool) -> None:
+        self._values = values
+        self._count = len(values) if counts else None
+        self._get = itemgetter(*names) if names else None
+        self._noted = self._get(values) if self._get else None
+
+    def is_as_noted(self) -> bool:
+        """Whether all is as it was when this object was made."""
+        values, get = self._values, self._get
+        if self._count is not None and len(values) != self._count:
+            return False
+        try:
+            return get is None or bool(get(values) == self._noted)
+        except KeyError:
+            return False
+
+
+def _sources_of(conf: Any) -> "Iterator[_Source]":
+    """Yields what the settings of an app are read from, beside what was set on its ``conf`` and Celery's defaults."""
+    for found in conf.maps[1:-1]:
+        lazy = vars(found.obj) if isinstance(found, DictAttribute) and hasattr(found.obj, "__dict__") else {}
+        if "_wrapped" in lazy:  # Django's settings: ``override_settings`` puts another object behind them
+            yield _Source(lazy, ["_wrapped"], counts=False)
+        for values in [found] if isinstance(found, dict) else _attributes_of(getattr(found, "obj", None)):
+            yield _Source(values, [name for name in values if _is_setting(name, conf.prefix)], counts=True)
+
+
+def _attributes_of(found: Any) -> "Iterator[Mapping[str, Any]]":
+    """Yields the attributes of an object and its classes, and of those that it wraps."""
+    while hasattr(found, "__dict__"):
+        own = vars(found)
+        if "_wrapped" not in own:
+            yield own
+            above = found.__mro__[1:] if isinstance(found, type) else type(found).__mro__
+            yield from (vars(one) for one in above if one.__module__ != "builtins")
+        found = own.get("_wrapped", own.get("default_settings"))  # as Django names them
+
+
+def _is_setting(name: str, prefix: str | None) -> bool:
+    return name.startswith(prefix) if prefix else name.lower() in SETTING_KEYS or name in _OLD_SETTING_KEYS
 
 
 def _publishes_as_celery(app: Any) -> bool:

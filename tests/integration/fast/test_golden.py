@@ -35,6 +35,10 @@ MORE = {
     "a step that is late": Case(Call(countdown=-1e9), {"delay_chain_id": "one", "priority": 3, "delay_chain": "1m"}),
     "expires and countdown": Case(Call(countdown=5.25), {"expires": 60}),
     "headers and compression": Case(Call(eta=ETA), {"headers": {"x": 1}, "compression": "zlib"}),
+    "expiration": Case(Call(), {"expiration": 5}),
+    "expiration and expires": Case(Call(eta=ETA), {"expiration": 5, "expires": 60}),
+    "no shadow": Case(Call(eta=ETA), {"shadow": ""}),
+    "shadow": Case(Call(eta=ETA), {"shadow": "other"}),
     "repr and no delay": Case(Call((1,)), {"argsrepr": '%s "x"', "kwargsrepr": "ü"}),
 }
 ALL = {**CASES, **MORE}

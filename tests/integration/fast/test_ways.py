@@ -1,14 +1,17 @@
 """``fast_publish``: what is left to Celery, when templates are forgotten, what goes wrong, and what workers get."""
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
 from celery import Celery, signals
+from celery.app import amqp
 from celery.app.amqp import AMQP
 from celery.app.defaults import NAMESPACES
 from celery.app.task import Task
@@ -16,7 +19,7 @@ from kombu import Exchange, Queue
 from kombu.exceptions import EncodeError, OperationalError
 from kombu.messaging import Producer
 
-from celery_ext import browse, install
+from celery_ext import Call, browse, install, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.fast import publisher
 from celery_ext.fast.publisher import FastPublisher
@@ -31,10 +34,17 @@ class Fast:
     """An app with ``fast_publish``, one of its tasks, and what was published fast."""
 
     def __init__(
-        self, server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, url: str | None = None, **conf: Any
+        self,
+        server: PrivateRedis,
+        monkeypatch: pytest.MonkeyPatch,
+        url: str | None = None,
+        source: tuple[Any, str | None] | None = None,
+        **conf: Any,
     ) -> None:
         server.client().flushall()
         self.app = app = Celery("fast", broker=url or server.url, set_as_current=False)
+        if source is not None:
+            app.config_from_object(source[0], namespace=source[1])
         app.conf.update(broker_transport=TRANSPORT, **conf)
         install(app, fast_publish=True)
 
@@ -63,6 +73,107 @@ def fast(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> Iterato
     made = Fast(redis_server, monkeypatch, task_publish_retry_policy={"max_retries": 1, "interval_start": 0})
     yield made
     made.app.close()
+
+
+class Above:
+    """A class of settings that others are made from."""
+
+    task_always_eager = False
+
+
+def sources() -> dict[str, tuple[Any, Callable[[str, Any], object], str | None]]:
+    """What settings stand in, how one is changed there, and the namespace."""
+
+    class Own(Above):
+        task_ignore_result = True
+
+    module, table, own = ModuleType("settings_of_fast"), {"task_ignore_result": True}, Own()
+    return {
+        "a module": (module, partial(setattr, module), None),
+        "a module with a namespace": (module, lambda name, to: setattr(module, f"CELERY_{name.upper()}", to), "CELERY"),
+        "a dict": (table, table.__setitem__, None),
+        "an object": (own, partial(setattr, own), None),
+        "a class": (Own, partial(setattr, Own), None),
+        "a class above": (Own(), partial(setattr, Above), None),
+    }
+
+
+@pytest.mark.parametrize("kind", sources())
+def test_a_setting_that_changes_where_it_stands_is_seen(
+    redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The next call after a change in a configuration module, or in whatever has the settings, goes by the change."""
+    source, change, namespace = sources()[kind]
+    monkeypatch.setattr(Above, "task_always_eager", False)
+    monkeypatch.setattr(Above, "task_default_queue", "celery", raising=False)
+    fast = primed(Fast(redis_server, monkeypatch, source=(source, namespace)))
+    client = redis_server.client()
+    change("task_default_queue", "other")
+    fast.task.apply_async()
+    assert client.llen("other") == 1
+    assert [fast.is_fast() for _ in range(2)] == [True, True]
+    change("task_always_eager", True)
+    assert not fast.is_fast()
+    assert client.llen("other") == 3
+    fast.app.close()
+
+
+def test_settings_that_django_overrides_are_seen(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within ``override_settings(CELERY_TASK_ALWAYS_EAGER=True)`` no task is sent, and after that all are."""
+    from django.conf import settings
+    from django.test import override_settings
+
+    if not settings.configured:
+        settings.configure()
+    fast = primed(Fast(redis_server, monkeypatch, source=(settings, "CELERY")))
+    client = redis_server.client()
+    for _ in range(2):
+        before = client.llen("celery")
+        with override_settings(CELERY_TASK_ALWAYS_EAGER=True):
+            fast.task.delay()
+            assert client.llen("celery") == before
+        assert [fast.is_fast() for _ in range(3)][1:] == [True, True]
+        assert client.llen("celery") == before + 3
+    fast.app.close()
+
+
+@pytest.mark.parametrize("routed", [False, True])
+def test_a_delay_of_the_broker_is_left_to_celery(
+    redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, routed: bool
+) -> None:
+    """A task with ``DelaySeconds``, from its call or its route, waits with each call, also in ``send_many``."""
+    options = {"DelaySeconds": 600}
+    fast = Fast(redis_server, monkeypatch, task_routes={"some.task": options} if routed else None)
+    assert [fast.is_fast(**({} if routed else options)) for _ in range(4)] == [False] * 4
+    if routed:
+        send_many(fast.app, fast.task, [Call()])
+    assert len(list(browse(fast.app))) == 4 + routed
+    assert redis_server.client().llen("celery") == 0
+    fast.app.close()
+
+
+@pytest.mark.both_forms
+def test_a_call_that_is_made_again_elsewhere_is_stored_once(
+    fast: Fast, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same id, arguments and eta from Celery, a template, ``send_many``, another thread or process are one task."""
+    eta = datetime(2040, 1, 1, tzinfo=UTC)
+
+    def call() -> None:
+        fast.task.apply_async((1,), task_id="one", eta=eta)
+
+    for _ in range(3):
+        call()
+    assert fast.published  # the later ones were fast
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(call).result()
+    send_many(fast.app, fast.task, [Call((1,), task_id="one", eta=eta)])
+    monkeypatch.setattr(amqp, "anon_nodename", lambda: "gen1@elsewhere")
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    call()
+    assert len(list(browse(fast.app))) == 1
+    fast.task.apply_async((2,), task_id="one", eta=eta)
+    assert len(list(browse(fast.app))) == 2
 
 
 def primed(fast: Fast, **options: Any) -> Fast:
