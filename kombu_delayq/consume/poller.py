@@ -107,9 +107,10 @@ class DelayedPoller(_Poller):
 
     def wake(self) -> None:
         """Lets the event loop turn soon. Any thread may call this."""
-        if self._waker is not None:
+        waker = self._waker  # the thread that consumes may close it now
+        if waker is not None:
             with suppress(BlockingIOError, OSError):  # it wakes already; or it is closed
-                self._waker[1].send(b"\0")
+                waker[1].send(b"\0")
 
     def wake_in(self, pause_s: float) -> None:
         """Does the next turn after a pause at the latest. Only the thread that consumes may call this."""
