@@ -120,21 +120,23 @@ def test_a_setting_that_changes_where_it_stands_is_seen(
 
 def test_settings_that_django_overrides_are_seen(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within ``override_settings(CELERY_TASK_ALWAYS_EAGER=True)`` no task is sent, and after that all are."""
-    from django.conf import settings
+    from django.conf import UserSettingsHolder, global_settings, settings
     from django.test import override_settings
 
-    if not settings.configured:
-        settings.configure()
-    fast = primed(Fast(redis_server, monkeypatch, source=(settings, "CELERY")))
-    client = redis_server.client()
-    for _ in range(2):
-        before = client.llen("celery")
-        with override_settings(CELERY_TASK_ALWAYS_EAGER=True):
-            fast.task.delay()
-            assert client.llen("celery") == before
-        assert [fast.is_fast() for _ in range(3)][1:] == [True, True]
-        assert client.llen("celery") == before + 3
-    fast.app.close()
+    kept, settings._wrapped = settings._wrapped, UserSettingsHolder(global_settings)
+    try:
+        fast = primed(Fast(redis_server, monkeypatch, source=(settings, "CELERY")))
+        client = redis_server.client()
+        for _ in range(2):
+            before = client.llen("celery")
+            with override_settings(CELERY_TASK_ALWAYS_EAGER=True):
+                fast.task.delay()
+                assert client.llen("celery") == before
+            assert [fast.is_fast() for _ in range(3)][1:] == [True, True]
+            assert client.llen("celery") == before + 3
+        fast.app.close()
+    finally:
+        settings._wrapped = kept
 
 
 @pytest.mark.parametrize("routed", [False, True])
