@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import inf
 
-from redis.exceptions import NoPermissionError
+from redis.exceptions import RedisError
 
 from celery_ext.journal.table import Journal, Row
 from celery_ext.journal.table.epochs import loss_of
@@ -52,15 +52,15 @@ class Losses:
         Messages that Redis is given by then belong to it, and are not lost.
         """
         try:
-            if self._promotion.marker(queue) is not None:
+            if self._promotion.is_marked(queue):
                 return 0
             journal = self._journal
             if not journal.beat() or (self._promotion.by_queue and queue not in journal.marked()):
                 return 0  # nobody has written a marker yet
             epoch = journal.epoch()
             # Whoever notices the loss writes the marker first. So without one this epoch has not ended.
-            return 0 if self._promotion.marker(queue) is not None else epoch + 1
-        except NoPermissionError:  # a publisher without this right is told nothing
+            return 0 if self._promotion.is_marked(queue) else epoch + 1
+        except (RedisError, OSError):  # Redis refuses the question, or is away: what follows tells
             return 0
 
     def _unnoticed(self, queue: str) -> float:

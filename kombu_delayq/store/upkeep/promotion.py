@@ -61,6 +61,11 @@ class Promotion(StorePart):
             return None
         return Marker(found["id"], *(int(found[field]) for field in ("term", "epoch", "beat")))
 
+    def is_marked(self, queue: str) -> bool:
+        """Whether there is a marker for a queue, asked once: a publisher meets an error of Redis soon enough."""
+        share = self._keys.share(queue) if self._keys.slots else ""
+        return bool(self._client.ask_once("HGETALL", self._keys.journal(share)))
+
     def take_office(self, journal: str, epoch: int, beat: int, guard: str = "") -> Office:
         """Begins a new term, if the marker agrees with the journal; Redis refuses promoters of earlier terms then.
 
