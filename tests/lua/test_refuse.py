@@ -155,6 +155,15 @@ def test_any_id_is_noted_and_taken_back(store: DelayStore, identity: str) -> Non
     assert noted(store) == {b"other"}
 
 
+def test_hundreds_of_ids_in_a_call(store: DelayStore) -> None:
+    """A few hundred ids are noted and taken back in one call each."""
+    ids = [str(n) for n in range(500)]
+    store.chains.refuse(ids)
+    assert len(noted(store)) == 500
+    assert store.chains.accept(ids) == 500
+    assert contents(store.client) == {}
+
+
 def test_thousands_of_ids_in_a_call(store: DelayStore) -> None:
     """Any number of ids, also more than Lua can unpack, is noted and taken back in one call each."""
     ids = [str(n) for n in range(8100)]
