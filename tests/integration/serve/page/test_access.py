@@ -10,6 +10,8 @@ from tests.integration.serve.page.test_queue import fill
 from tests.support.serve.running import token_of, tokens_file
 
 LONG = "a.very.long.name.of.a.queue.that.does.not.end-" * 3
+#: What a date with its time needs, in pixels.
+DATE_PX = 200
 NOT_FOUND = ("Failed to load resource: the server responded with a status of 404",)
 
 
@@ -46,6 +48,9 @@ def test_every_page_is_accessible(
         reader.see(path)
         reader.check_access()
     page = reader.see("queues/mail")
+    dates = page.locator("input[type=datetime-local]").evaluate_all("found => found.map(one => one.clientWidth)")
+    assert dates
+    assert min(dates) >= DATE_PX
     page.get_by_role("button", name="Cancel …").click()
     page.get_by_text("Nothing has changed yet").wait_for()
     reader.check_access()
