@@ -17,6 +17,8 @@ def test_a_worker_that_was_silent(client: redis.Redis, tmp_path: Path, caplog: p
     store, consumer = DelayStore(client), Consumer(lambda: ["orders"])
     consumer.renew(store)
     client.delete("delayq:consumers")  # as when its lease has ended, and it was given up
+    for lease in consumer._leases.values():
+        lease.renewed_at -= store.options.consumer_ttl
     consumer.renew(store)
     (message,) = caplog.messages
     other = "[2026-11-22 16:05:30,000: WARNING/MainProcess] consumer: Connection to broker lost.\n"

@@ -180,3 +180,10 @@ def in_thread(application: ASGIApp) -> Iterator[str]:
         server.should_exit = True
         thread.join(20)
         assert not thread.is_alive()
+        close(application)
+
+
+def close(application: ASGIApp) -> None:
+    """Ends the threads of a server of ours, such as those that write the states of bulk actions."""
+    if serve := getattr(getattr(application, "state", None), "serve", None):
+        serve.broker.close()

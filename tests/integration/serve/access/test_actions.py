@@ -20,7 +20,7 @@ from celery_ext.serve.access.tokens import write_tokens
 from celery_ext.serve.application import routes
 from celery_ext.serve.routes import ActionRoute
 from kombu_delayq.message.letters import DEAD_LETTER, Reason, record
-from tests.support.serve.running import token_of
+from tests.support.serve.running import close, token_of
 
 #: Routes that are open to all: they show nothing of the broker and change nothing in it.
 OPEN = {
@@ -128,6 +128,11 @@ class Shop:
             self._applications[allow_write], headers={"Authorization": "Bearer dq_theirs"}, follow_redirects=False
         )
 
+    def close(self) -> None:
+        """Ends the servers."""
+        for application in self._applications.values():
+            close(application)
+
     def content(self) -> dict[bytes, bytes]:
         """Returns all that Redis has, but the states of bulk actions: a server writes them again and again."""
         keys = [key for key in self.client.scan_iter() if not key.startswith(b"delayq:bulk:")]
@@ -137,7 +142,9 @@ class Shop:
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     with PrivateRedis() as server:
-        yield Shop(server, tmp_path_factory.mktemp("tokens") / "tokens.json")
+        shop = Shop(server, tmp_path_factory.mktemp("tokens") / "tokens.json")
+        yield shop
+        shop.close()
 
 
 def send(client: TestClient, route: ActionRoute, own: dict[str, str] | None = None) -> Any:
