@@ -167,7 +167,8 @@ def test_check_names_what_is_missing(store: JournaledStore, delayq: Delayq) -> N
 @pytest.mark.parametrize("lost", [("delayq:{q}:due", "delayq:{q}:backup"), ()], ids=["a part", "all"])
 def test_restore_looks_for_itself(store: JournaledStore, delayq: Delayq, lost: tuple[str, ...]) -> None:
     """What a check finds missing comes back, and what a Redis had that is empty, before any promoter has noted it."""
-    store.client.delete(*(lost or store.client.keys("*")))
+    for key in lost or store.client.keys("*"):
+        store.client.delete(key)
     delayq("journal", "check", code=1)
     assert "1 would wait again" in delayq("journal", "restore", "--dry-run").stdout
     assert json.loads(delayq("journal", "restore", "--yes", "--json").stdout)["restored"] == 1

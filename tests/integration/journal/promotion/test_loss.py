@@ -100,6 +100,7 @@ def test_a_cancel_after_a_loss_that_nobody_has_noticed_says_so(journaled_store: 
     assert store.journal.get(["before", "since", "delivered"], None) == []
 
 
+@not_by_queue
 @pytest.mark.parametrize("kind", ["far", "all"])
 def test_a_loss_promises_what_a_restore_does(
     make_journaled: MakeJournaled, kind: str, caplog: pytest.LogCaptureFixture
