@@ -76,7 +76,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_database_that_hangs_ends_calls_and_stops_no_consumer(
     app: Celery, redis_server: PrivateRedis, own_postgres: PrivatePostgres, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Publishers get the error, early messages wait in Redis and ask no more, and whoever looks is told."""
+    """Publishers get the error, early messages wait in Redis and ask no more, and the state says that it is away."""
     store = journaled(redis_server.port, {"journal_url": own_postgres.url, "journal": "far"})
     store.client.flushall()
     now_ms = clock_ms(store.client)

@@ -115,7 +115,7 @@ def test_a_forked_consumer_transfers(redis_server: PrivateRedis, how: str) -> No
     assert printed.splitlines() == ["1 late"]
 
 
-#: A program that consumes, starts a process that outlives it in the way that it is told, and ends.
+#: A program that consumes, starts a process that outlives it, and ends. An argument names the way to start it.
 OUTLIVED = """
 import billiard, multiprocessing, os, sys, time
 from kombu import Connection, Consumer, Queue

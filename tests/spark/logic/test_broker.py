@@ -234,7 +234,7 @@ def test_a_database_that_is_no_number_is_told() -> None:
 def test_what_the_transport_refuses_is_an_option_of_the_data_source(
     url: str, options: dict[str, Any], message: str
 ) -> None:
-    """Another kind of broker, or a wrong transport option, is told as a wrong option, without kombu's calls."""
+    """Another kind of broker, or a wrong transport option, is an error of an option, without kombu's calls."""
     with pytest.raises(InvalidSparkOption, match=message) as caught:
         Broker.of(url, None, options).connect()
     assert "kombu/connection.py" not in shown_by(caught.value)

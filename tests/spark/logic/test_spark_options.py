@@ -183,6 +183,6 @@ def test_each_option_says_what_it_is_for(kind: Any) -> None:
 
 
 def test_a_stream_of_what_waits_is_refused() -> None:
-    """``readStream`` is told in words of the data source what to do instead."""
+    """``readStream`` fails with words of the data source, which say what to do instead."""
     with pytest.raises(InvalidSparkOption, match=r"no readStream.*spark\.read\.format"):
         CeleryDataSource({}).streamReader(StructType())

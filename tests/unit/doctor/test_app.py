@@ -113,7 +113,7 @@ def test_options_that_are_wrong_or_do_not_fit_are_found(options: dict[str, Any],
 
 
 def test_programs_that_read_the_url_themselves_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the scheme delayq, an installed program that reads the broker URL is told of; with redis none is."""
+    """With the scheme delayq, the check names an installed program that reads the broker URL, else none."""
     installed = {"celery-redbeat": "2.3.2"}
 
     def version(package: str) -> str:

@@ -96,7 +96,7 @@ def not_delayed(task_id: str) -> Problem:
 
 
 def _not_waiting(request: Request) -> Problem:
-    """No such task waits: 404. A dead letter is told from a task that runs or has run, to a caller that may see it."""
+    """No such task waits: 404. A caller that may see a dead letter reads that it is one."""
     serve, task_id = serve_of(request), request.path_params["id"]
     letter = letters.find(serve.store, caller_of(request).may_read, task_id, serve.settings.dead_letters)
     if letter is None:

@@ -91,7 +91,7 @@ def lines(redis_server: PrivateRedis, caplog: pytest.LogCaptureFixture) -> pytes
 def test_sent_before_and_twice_in_the_data_are_two_counts(
     redis_server: PrivateRedis, lines: pytest.LogCaptureFixture
 ) -> None:
-    """Rows of one id, in whichever Spark tasks, are told from rows that a failed attempt or an earlier run has sent."""
+    """Rows of one id are one count; rows that a failed attempt or an earlier run has sent are another."""
     first = Run(redis_server, range(10), [*range(5, 15), 14])
     first.write()
     first.writer.abort("j", first.writer.run)

@@ -88,7 +88,7 @@ def test_columns_are_keyword_arguments(columns: dict[str, list[Any]]) -> None:
 @MANY
 @given(COLUMNS)
 def test_the_texts_of_values_are_those_of_python(columns: dict[str, list[Any]]) -> None:
-    """Byte for byte, whoever writes them: task ids are made from the JSON of values, and are never to change."""
+    """The same bytes from Python and from Arrow: task ids are made from the JSON of values, and must not change."""
     for name, values in columns.items():
         found = Values(pa.array(values, SCALARS[name][1]))
         assert found.json == [to_json(value) for value in found.python]
