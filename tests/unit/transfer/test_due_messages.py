@@ -41,7 +41,7 @@ class _Store:
     [("a", [["a", "b"], "a", ["c", "d"], ["e"]]), ("c", [["a", "b"], ["c", "d"], "c", ["e"]])],
 )
 def test_many_queues_hold_up_no_message_for_long(queue: str, asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queues are looked at some at a time, and what is due is transferred in between."""
+    """A look reads a page of queues at a time, and transfers what is due between two pages."""
     monkeypatch.setattr(due_messages, "PAGE", 2)
     messages, store = DueMessages(None), _Store(queue)
     of_store: Any = store

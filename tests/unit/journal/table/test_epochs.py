@@ -56,7 +56,7 @@ def test_a_restore_can_begin_anew(journal: Journal) -> None:
 
 
 def test_rows_of_messages_that_are_missing_wait_for_a_restore(journal: Journal) -> None:
-    """They are no longer compared with Redis, are told and counted, and leave by a restore, a cancel or a purge."""
+    """No check compares them with Redis again, status counts them, and a restore, a cancel or a purge ends them."""
     first, second, third, _ = journal.add([addition(number) for number in range(4)], offered=True)
     journal.set_watermarks(DUE_MS, {})
     journal.set_watermarks(DUE_MS, {})
