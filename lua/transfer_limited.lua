@@ -4,8 +4,7 @@
 -- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
 -- KEYS[4]    ids     ZSET|HASH    ids of twins, or index of messages by id
 -- KEYS[5]    bucket  HASH         the queue's tokens, see bucket.lua
--- KEYS[6]    urgent  ZSET         urgent messages that are held back, see urgent.lua
--- KEYS[7...] ready   LIST         the queue's lists, one a priority step
+-- KEYS[6...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] count  how many messages to move at most
 -- ARGV[2] bytes  about how many bytes to move at most
 -- ARGV[3] counts  key of the queue's counters
@@ -18,27 +17,24 @@
 -- dropped, 1 if due messages are held back, {four for each message that is too late and is to be buried: key, due time,
 -- priority, body; the last two are '' where the body is missing}}. While messages are too late, no other moves.
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
--- Cost: O(log N) a message; O(500 log N) while urgent messages may be among many that are held back
--- @include all_from clock large lifetime move move_limited take tally too_late wrong_type
+-- Cost: O(log N) a message
+-- @include all_from bucket clock large lifetime move take tally too_late wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
-local bucket, urgent = KEYS[5], KEYS[6]
+local bucket = KEYS[5]
 local count, bytes, counts = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local overdue, lateness, rate, burst = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local now = now_ms()
 
-local wrong = wrong_stored(keys, 7) or wrong_type({ [bucket] = 'hash', [urgent] = 'zset' })
+local wrong = wrong_stored(keys, 6) or wrong_type({ [bucket] = 'hash' })
 if wrong then
   return wrong
 end
-local ready = all_from(KEYS, 7)
-local to = { keys = keys, bucket = bucket, urgent = urgent, first_list = 7, counts = counts }
+local ready = all_from(KEYS, 6)
+local to = { keys = keys, first_list = 6, counts = counts }
 to.is_large, to.expire = has_large(keys), life_of(keys, now, 0).margin
-function to.step_of(priority)
-  return tonumber(ARGV[8 + tonumber(priority)])
-end
 function to.list_of(priority)
-  return ready[1 + to.step_of(priority)]
+  return ready[1 + tonumber(ARGV[8 + tonumber(priority)])]
 end
 local done, again, late = { moved = 0, lost = 0, dropped = 0 }, nil, {}
 local limit_ms = overdue ~= 'run' and now - tonumber(lateness)
@@ -50,7 +46,7 @@ if limit_ms and redis.call('ZCOUNT', keys.due, '-inf', string.format('(%.17g', l
     add_late(late, keys, limit_ms, count)
   end
 elseif rate ~= '' then
-  again = move_limited(to, { rate = tonumber(rate), burst = tonumber(burst) }, now, count, bytes, done)
+  again = move_limited(to, bucket, { rate = tonumber(rate), burst = tonumber(burst) }, now, count, bytes, done)
 else
   done.moved, done.lost, done.first = move_due(to, now, count, bytes)
 end

@@ -188,8 +188,7 @@ class Delivery(Heads):
             backup: The form in which the messages are kept, by default the store's own.
         """
         client, backup = self._client, backup or self._client.backup
-        own = [self._keys.bucket(queue), self._keys.urgent(queue, backup)]
-        keys = [*client.stored(queue, backup), *own, *client.ready(queue)]
+        keys = [*client.stored(queue, backup), self._keys.bucket(queue), *client.ready(queue)]
         args = [*self._batch(queue, backup), *("" if limit is None else limit for limit in limits)]
         *usual, dropped, held_back, rows = client.run(
             "transfer_limited", keys, [*args, *client.list_of_priority], backup

@@ -291,7 +291,7 @@ class Renamed(StorePart):
         """Forgets the old name of a queue that has nothing left under it. A publisher that goes on notes it again."""
         if self.may_have(queue):
             kept = [*self._old.stored(queue, "hash")[2:], *self._old.stored(queue, "list")[2:]]
-            kept += [self._old.counts(queue), self._old.bucket(queue), self._old.urgent(queue, "hash")]
+            kept += [self._old.counts(queue), self._old.bucket(queue)]
             self._client.send([("UNLINK", key) for key in kept])
         else:
             self._registry.add(queue)  # its messages stay where they are, and transfer workers have to know of them

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from kombu_delayq.options.limits import QueueLimits
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Offer, Transferred
+from kombu_delayq.store.types import Transferred
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import (
     DUE,
     PAST_MS,
@@ -103,109 +102,6 @@ def test_a_slower_rate_forgets_no_token(store: DelayStore) -> None:
     assert done.next_due_ms == pytest.approx(done.now_ms + 100, abs=1)
 
 
-def test_urgent_messages_leave_first(store: DelayStore) -> None:
-    """Of messages that are held back, those of the most urgent list go first, whenever they came due."""
-    offers = [waiting(f"low {number:02}", PAST_MS + number % 4, priority=9) for number in range(12)]
-    offers += [waiting(f"middle {number}", PAST_MS + 100, priority=4) for number in range(3)]
-    offers += [waiting(f"urgent {number}", PAST_MS + 500 + number) for number in range(4)]
-    store.delivery.offer("q", *offers)
-    store.delivery.transfer_limited("q", SLOW)
-    assert lists(store) == {0: ["urgent 0", "urgent 1", "urgent 2"]}
-    refill(store)
-    store.delivery.transfer_limited("q", SLOW)
-    assert lists(store) == {0: ["urgent 0", "urgent 1", "urgent 2", "urgent 3"], 1: ["middle 0", "middle 1"]}
-    drained(store)
-    low = [offer.id for offer in sorted(offers[:12], key=lambda offer: float(offer.due))]
-    assert lists(store)[3] == low
-    assert not store.client.exists(store.keys.urgent("q", store.backup))
-    assert store.figures.counts(["q"])["q"].transferred == 19
-
-
-def test_urgent_messages_that_left_in_another_way_are_passed_over(store: DelayStore) -> None:
-    """A message in the index that is cancelled, or that waits for another time, is not transferred."""
-    store.delivery.offer("q", *(waiting(f"low {number}", PAST_MS, priority=9) for number in range(5)))
-    store.delivery.offer("q", *(waiting(f"urgent {number}", PAST_MS + number) for number in range(1, 6)))
-    refill(store, 0)
-    assert store.delivery.transfer_limited("q", SLOW).moved == 0
-    assert store.client.zcard(store.keys.urgent("q", store.backup)) == 5
-    assert store.lookup.cancel(["q"], ["urgent 1"])
-    store.delivery.offer("q", waiting("urgent 0", PAST_MS - 1_000))
-    refill(store)
-    store.delivery.transfer_limited("q", SLOW)
-    assert "urgent 1" not in lists(store)[0]
-    assert len(lists(store)[0]) == 3
-    drained(store)
-    assert sorted(name for names in lists(store).values() for name in names) == sorted(
-        [*(f"low {number}" for number in range(5)), *(f"urgent {number}" for number in (0, 2, 3, 4, 5))]
-    )
-
-
-def test_a_backlog_of_one_kind_needs_no_index(store: DelayStore) -> None:
-    """While the oldest messages are of the most urgent kind, they are the next ones, and nothing is indexed."""
-    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(9)))
-    store.delivery.offer("q", waiting("low", PAST_MS + 1, priority=9))
-    store.delivery.transfer_limited("q", SLOW)
-    store.delivery.transfer_limited("q", SLOW)
-    assert lists(store) == {0: ["0", "1", "2"]}
-    assert not store.client.exists(store.keys.urgent("q", store.backup))
-
-
-def test_urgent_messages_behind_many_are_found_step_by_step(make_store: MakeStore) -> None:
-    """A call looks at a bounded part of the backlog and wants to be called again soon, until it has seen all."""
-    store = make_store(transfer_batch=5000)
-    store.delivery.offer("q", *(Offer(f"l{number}", repr(PAST_MS + number), 9, "b") for number in range(2_500)))
-    store.delivery.offer("q", waiting("urgent", PAST_MS + 9_000))
-    refill(store, 0)
-    calls = 0
-    while (done := store.delivery.transfer_limited("q", SLOW)).next_due_ms < done.now_ms + 60:  # type: ignore[operator]
-        calls += 1
-        assert calls < 50
-    assert done.held_back
-    assert calls > 1
-    refill(store, 1)
-    assert store.delivery.transfer_limited("q", SLOW).moved == 1
-    assert lists(store) == {0: ["urgent"]}
-
-
-def test_urgent_messages_that_came_late_are_found_by_the_next_round(store: DelayStore) -> None:
-    """A message that comes with an earlier due time than the script has looked at is found when it looks again."""
-    low, urgent = waiting("low", PAST_MS, priority=9), waiting("urgent", PAST_MS + 5)
-    store.delivery.offer("q", low, *(waiting(f"low {n}", PAST_MS + 10, priority=9) for n in range(3)))
-    refill(store, 0)
-    store.delivery.transfer_limited("q", SLOW)
-    store.delivery.offer("q", urgent)
-    store.delivery.transfer_limited("q", SLOW)
-    index, bucket = store.keys.urgent("q", store.backup), store.keys.bucket("q")
-    assert not store.client.exists(index)
-    store.client.hset(bucket, "since", repr(clock_ms(store.client) - 60_000))
-    store.delivery.transfer_limited("q", SLOW)
-    assert store.client.zcard(index) == 1
-    refill(store, 1)
-    store.delivery.transfer_limited("q", SLOW)
-    assert lists(store) == {0: ["urgent"]}
-
-
-@hash_only
-def test_the_index_has_a_bound(make_store: MakeStore) -> None:
-    """Of very many urgent messages it has the first ones, and is filled again when half of these have left."""
-    store = make_store(transfer_batch=5000)
-    offers = [Offer(f"l{n}", repr(PAST_MS + n / 1000), 9, "b") for n in range(500)]
-    offers += [Offer(f"m{n}", repr(PAST_MS + 1 + n / 1000), 4, "b") for n in range(10_700)]
-    for at in range(0, len(offers), 1000):
-        store.delivery.offer("q", *offers[at : at + 1000])
-    index, limits = store.keys.urgent("q", store.backup), QueueLimits("run", None, 0.001, 5_000)
-    for _ in range(23):
-        refill(store, 0, limits)
-        store.delivery.transfer_limited("q", limits)
-    assert store.client.zcard(index) == 10_000
-    for tokens in (5_000, 5_000, 700):
-        refill(store, tokens, limits)
-        for _ in range(30):
-            store.delivery.transfer_limited("q", limits)
-    ready = store.keys.ready("q", (0, 3, 6, 9))
-    assert [store.client.llen(key) for key in ready] == [0, 10_700, 0, 0]
-
-
 def test_too_late_messages_are_dropped(store: DelayStore) -> None:
     """Messages that are later than the limit leave without a trace but the counter; the others run in a later call."""
     now_ms = clock_ms(store.client)
@@ -259,10 +155,10 @@ HELD = st.tuples(st.integers(0, 5), st.sampled_from([0, 0, 2, 3, 5, 6, 9]), st.b
 def test_any_backlog_leaves_in_order(
     store: DelayStore, messages: list[tuple[int, int, bool]], tokens: list[int]
 ) -> None:
-    """Whatever is held back, each call moves the next ones by list, due time and place, and no more than its tokens."""
+    """Whatever is held back, each call moves the next ones by due time and place, and no more than its tokens."""
     store.client.flushall()
     steps = store.delivery._client.list_of_priority
-    waits = {str(n): (steps[priority], due, n) for n, (due, priority, _) in enumerate(messages)}
+    waits = {str(n): (due, n) for n, (due, _, _) in enumerate(messages)}
     for n, (due, priority, _) in enumerate(messages):
         store.delivery.offer("q", waiting(str(n), PAST_MS + due, priority=priority))
     left: dict[int, list[str]] = {}
@@ -271,7 +167,8 @@ def test_any_backlog_leaves_in_order(
         expected = sorted(waits, key=waits.__getitem__)[:count]
         assert store.delivery.transfer_limited("q", SLOW).moved == len(expected)
         for name in expected:
-            left.setdefault(waits.pop(name)[0], []).append(name)
+            del waits[name]
+            left.setdefault(steps[messages[int(name)][1]], []).append(name)
         assert lists(store) == left
         gone = [name for name in waits if messages[int(name)][2]] if call == 1 else []
         for name in gone:
@@ -279,5 +176,5 @@ def test_any_backlog_leaves_in_order(
             del waits[name]
     drained(store)
     for name in sorted(waits, key=waits.__getitem__):
-        left.setdefault(waits[name][0], []).append(name)
+        left.setdefault(steps[messages[int(name)][1]], []).append(name)
     assert lists(store) == left

@@ -64,10 +64,6 @@ class Keys(Naming):
         """HASH with a TTL: tokens of a queue with a ``transfer_rate``, and until when due messages are held back."""
         return self._of_queue(queue, "bucket")
 
-    def urgent(self, queue: str, backup: str) -> str:
-        """ZSET with a TTL: urgent ones of the due messages that are held back, with the numbers of their lists."""
-        return self._of_queue(queue, "urgent" if backup == "hash" else "urgent:list")
-
     def stored(self, queue: str, backup: str) -> list[str]:
         """Names of the keys in which one form of backup keeps a queue's delayed messages.
 

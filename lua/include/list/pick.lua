@@ -1,17 +1,7 @@
 -- Messages that leave out of the order of their due times.
--- @include entry page slices take zset
+-- @include entry slices take zset
 
--- Reads the priorities of messages by their rank in due time, from `start` on, until there are `count` or about
--- `bytes`. Returns entries, due times, priorities. Cost O(log N + count).
-local function priorities_at(keys, start, count, bytes)
-  local entries, dues, priorities = page(keys, start, count, bytes)
-  for i = 1, #entries do
-    priorities[i] = priorities[i] or '0'
-  end
-  return entries, dues, priorities
-end
-
--- Returns a short key under which an index may have an entry.
+-- Returns a short key by which an entry is found again.
 local function key_of(entry)
   return mark_of(entry)
 end

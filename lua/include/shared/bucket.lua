@@ -1,6 +1,7 @@
 -- The token bucket of a queue: a message that is transferred takes a token. `rate` tokens a second come back, until
 -- there are `burst`. Fields of the HASH bucket: full (when it is full again, ms since the epoch), rate, burst, and,
--- while due messages are held back, held (when the next may leave, ms since the epoch); more in urgent.lua.
+-- while due messages are held back, held (when the next may leave, ms since the epoch).
+-- @include move tally
 
 -- Where many tokens come back, messages leave together about every STEP_MS: a call for each of thousands a second would
 -- keep Redis busy. The key is there for KEPT_MS after it was needed last.
@@ -19,9 +20,8 @@ local function next_step(limit, tokens, now)
   return now + math.max(0, wanted - tokens) * 1000 / limit.rate
 end
 
--- Notes how many tokens are left. held: when the next messages may leave, or nil if none is held back; is_over: whether
--- no other message is due, so that the index of urgent ones goes. Cost O(1).
-local function note_tokens(bucket, urgent, limit, now, tokens, held, is_over)
+-- Notes how many tokens are left. held: when the next messages may leave, or nil if none is held back. Cost O(1).
+local function note_tokens(bucket, limit, now, tokens, held)
   local full = now + (limit.burst - tokens) * 1000 / limit.rate
   local fields = { 'full', string.format('%.17g', full), 'rate', limit.rate, 'burst', limit.burst }
   if held then
@@ -29,12 +29,24 @@ local function note_tokens(bucket, urgent, limit, now, tokens, held, is_over)
   else
     redis.call('HDEL', bucket, 'held')
   end
-  if is_over then
-    redis.call('HDEL', bucket, 'cursor', 'cursor_ms', 'since', 'cut')
-    redis.call('UNLINK', urgent)
-  end
   redis.call('HSET', bucket, unpack(fields))
-  local ms = string.format('%.0f', math.max(full, held or now) - now + KEPT_MS)
-  redis.call('PEXPIRE', bucket, ms)
-  redis.call('PEXPIRE', urgent, ms)
+  redis.call('PEXPIRE', bucket, string.format('%.0f', math.max(full, held or now) - now + KEPT_MS))
+end
+
+-- Moves messages while there are tokens, the oldest first. to: as for `move_due`; limit: rate and burst; done: gets the
+-- fields moved, lost and first. Returns when to go on, or nil if none is held back. Cost O(log N) a message.
+local function move_limited(to, bucket, limit, now, count, bytes, done)
+  local tokens, due = tokens_in(bucket, limit, now), redis.call('ZCOUNT', to.keys.due, '-inf', now)
+  local was_held, may = redis.call('HGET', bucket, 'held'), math.min(count, math.floor(tokens + 0.001))
+  done.moved, done.lost, done.first = move_due(to, now, may, bytes)
+  local left = math.max(0, tokens - done.moved)
+  local held = due > done.moved + done.lost and next_step(limit, left, now) or nil
+  held = held and held > now and held or nil
+  if done.moved > 0 or held or was_held then
+    note_tokens(bucket, limit, now, left, held)
+  end
+  if was_held then
+    tally(to.counts, { held_back = done.moved })
+  end
+  return held
 end

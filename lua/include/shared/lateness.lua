@@ -41,17 +41,3 @@ local function count_late(counts, late, moved)
   by.late_us = math.floor(500 * (moved * (late.first_ms + late.last_ms) - (moved - later) * PUNCTUAL))
   tally(counts, by)
 end
-
--- Counts messages that were transferred one by one. lates: how late each was, ms. Cost O(messages).
-local function count_each(counts, lates)
-  local LATE_MS, by = bounds_of_lateness(), { late_us = 0 }
-  for _, late_ms in ipairs(lates) do
-    local bucket = #LATE_MS
-    while bucket > 0 and late_ms <= LATE_MS[bucket] do
-      bucket = bucket - 1
-    end
-    by['late:' .. bucket] = (by['late:' .. bucket] or 0) + 1
-    by.late_us = by.late_us + (bucket > 0 and math.floor(1000 * late_ms) or 0)
-  end
-  tally(counts, by)
-end
