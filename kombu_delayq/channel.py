@@ -11,12 +11,11 @@ from kombu_delayq.connection import demotion
 from kombu_delayq.connection.replies import as_lost
 from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.errors import DelayChainCancelled
-from kombu_delayq.message.countdown import seal_settled, settle, without_countdown
-from kombu_delayq.message.due import Due
+from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, id_of
 from kombu_delayq.message.letters import DEAD_LETTER
 from kombu_delayq.message.lighter import lighten, omit_defaults
-from kombu_delayq.message.seal import uuid_of
+from kombu_delayq.message.seal import seal, uuid_of
 from kombu_delayq.publish_batch import DelayedPublishBatch, PagePart, PutAhead, page_by_part
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId, Placed
@@ -105,7 +104,7 @@ class DelayedChannel(ConnectedChannel):
 
     def offer_of(self, message: Message, due: Due) -> Offer:
         """Returns a message in the form that the store takes."""
-        identity, body = seal_settled(message, due.task_id)
+        identity, body = seal(message, due.task_id)
         when = f"+{due.ms!r}" if due.relative else repr(due.ms)
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 
@@ -121,7 +120,7 @@ class DelayedChannel(ConnectedChannel):
         if queue in self._spread:
             self._note_spread(queue)
             queue = self.options.part_of(queue, id_of(message))
-        message, due = settle(message, by_broker=self.options.countdown_by == "broker")
+        due = due_of(message)
         if CHAIN_ID in message["properties"]:
             return self._put_step(queue, message, due)
         hooks.check_unread(message["properties"])
@@ -165,7 +164,7 @@ class DelayedChannel(ConnectedChannel):
 
     def _put_fanout(self, exchange: str, message: Message, *args: Any, **kwargs: Any) -> None:
         hooks.check_unread(message["properties"])
-        super()._put_fanout(exchange, without_countdown(message), *args, **kwargs)
+        super()._put_fanout(exchange, message, *args, **kwargs)
 
     def _q_for_pri(self, queue: str, pri: int) -> str:
         name = str(super()._q_for_pri(queue, pri))

@@ -14,7 +14,6 @@ from kombu.utils.json import dumps
 from celery_ext.bulk.argsrepr import saferepr
 from celery_ext.bulk.target import Call, Shared, Target
 from celery_ext.bulk.template import Slots, Template
-from kombu_delayq.message.countdown import is_countable
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import text_to_json, to_json
 from kombu_delayq.message.lighter import cut, without_nulls
@@ -54,7 +53,6 @@ class BulkMessages:
         )
         self._repr_levels = self._app.conf.get("task_repr_maxlevels", 3)
         self._check_delay = broker.check_delay
-        self._counts_by_broker = broker.countdown_by == "broker"
         self._repr_maxsize = broker.repr_maxsize
         #: ``app.now()`` and ``time()`` at the first call that needs them.
         self._app_start: datetime | None = None
@@ -110,7 +108,7 @@ class BulkMessages:
         # A message that waits is sealed if its call has an id, as by apply_async: sent twice, it is stored once. One
         # without an eta is not, else later calls with the same id would be taken for the same call. One that is due is
         # not either: a worker that has two messages of one delivery tag would acknowledge both at once.
-        is_sealed = call.task_id and due and not due.startswith("+")
+        is_sealed = call.task_id and due
         text = seal_text(write) if is_sealed else write(next(self._delivery_tags))
         return Offer(task_id, due, self._priority, text)
 
@@ -128,9 +126,6 @@ class BulkMessages:
         eta = call.eta
         if call.countdown:
             eta = self._after(call.countdown)
-            if self._counts_by_broker and is_countable(call.countdown):
-                self._check_delay(call.countdown, f"task {task_id}")
-                return "null", f"+{float(call.countdown) * 1000!r}" if call.countdown > 0 else ""
         if not eta:
             return "null", ""
         if isinstance(eta, datetime):

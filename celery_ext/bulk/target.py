@@ -10,7 +10,7 @@ from celery.app.routes import MapRoute
 from celery.app.task import Task
 
 from celery_ext.bulk.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
-from celery_ext.delays.install import countdown_property, sends_as_celery
+from celery_ext.delays.install import sends_as_celery
 from celery_ext.delays.task import DelayChainTask
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.options import Options
@@ -87,8 +87,7 @@ class Target:
     def call(self, call: Call) -> Any:
         """Sends a call by ``apply_async``. Returns its result."""
         own = {name: value for name, value in call._asdict().items() if value is not None}
-        counted = countdown_property(self.app, call.countdown)
-        return self._apply_async(**own, **counted, **self.options, add_to_parent=False)
+        return self._apply_async(**own, **self.options, add_to_parent=False)
 
     def why_one_by_one(self) -> str | None:
         """Returns why Celery has to make every message; None if one template serves all."""

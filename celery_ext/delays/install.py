@@ -12,13 +12,9 @@ from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.outside_failures import note_failure
 from celery_ext.delays.task import DelayChainTask, note_internal_error
-from kombu_delayq.message.countdown import COUNTDOWN, is_countable
 
 #: Attributes of a task that Celery itself does not know.
 ATTRIBUTES = ("delay_chain", "dead_letter_queue", "dead_letter_on")
-
-#: Place of ``countdown`` among the arguments of ``send_task``.
-_COUNTDOWN = 3
 
 #: Several threads may extend an app at once: each of them may make a worker's first connection, which extends the app.
 _lock = RLock()
@@ -89,14 +85,6 @@ def sends_as_celery(app: "Celery") -> bool:
     return sender is None and type(app).send_task is Celery.send_task
 
 
-def countdown_property(app: "Celery", countdown: Any) -> dict[str, Any]:
-    """Returns the message property by which the broker counts a countdown; empty where the publisher's clock does."""
-    if not is_countable(countdown):
-        return {}
-    given = app.conf.broker_transport_options or {}
-    return {COUNTDOWN: countdown} if given.get("countdown_by") == "broker" else {}
-
-
 class _Registry(dict[str, Any]):
     """Extends each task that is registered. ``extend_app`` puts it before the class of the app's task registry."""
 
@@ -141,17 +129,12 @@ class _SendTask:
             options["delay_chain"] = DelayChain.parse(delay_chain).text  # as a property of the message
         if delay_level is not None:
             delay_s = delay_of_level(self._app, delay_level, options)
-            if countdown_property(self._app, delay_s):
-                options["countdown"] = delay_s
-            elif delay_s:
+            if delay_s:
                 options["eta"] = self._eta(delay_s)
         if self.fast is not None and not delayq_left_to_celery:
             result = self.fast.send(*args, **options)
             if result is not None:
                 return result
-        options |= countdown_property(
-            self._app, args[_COUNTDOWN] if len(args) > _COUNTDOWN else options.get("countdown")
-        )
         # The method of the class is looked up at each call: tracers replace it when the process begins its work.
         send_task = self.before or partial(type(self._app).send_task, self._app)
         return send_task(*args, **options)

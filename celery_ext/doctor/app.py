@@ -216,8 +216,6 @@ def install(subject: Subject) -> Findings:
     users = []
     if tasks := unread(app):
         users.append(f"delay_chain or dead_letter_queue of {named(tasks)}")
-    if subject.transport_options.get("countdown_by") == "broker":
-        users.append("countdown_by='broker'")
     if getattr(app.conf, "delayq_levels", None) is not None:
         users.append("delayq_levels")
     if users:

@@ -145,7 +145,6 @@ def _each(subject: Subject, look: Callable[[str, Mapping[str, Any]], Findings]) 
 
 def clock(subject: Subject) -> Findings:
     """Do Redis and this process have the same time?"""
-    counted_by_broker = subject.options.countdown_by == "broker" and (subject.app is None or subject.installed)
     for name, offset in subject.clocks.items():
         off_s = abs(offset.ahead_s)
         if off_s - offset.unsure_s < CLOCK_OFF_S:
@@ -153,20 +152,10 @@ def clock(subject: Subject) -> Findings:
         way = "ahead of" if offset.ahead_s > 0 else "behind"
         by = in_words(off_s, plain=True)
         late = "late" if offset.ahead_s > 0 else "early"
-        if counted_by_broker:
-            yield Finding(
-                Level.WARNING if late == "early" and off_s >= CLOCK_WRONG_S else Level.NOTICE,
-                f"the clock of this machine is {by} {way} that of {name}. Countdowns do not mind, with "
-                "countdown_by='broker'; an eta does, and with expires in seconds a task from here is discarded "
-                f"{by} too {late}",
-                "keep clocks in step, by NTP, or leave expires out on this machine",
-                "how-to/clocks.md",
-            )
-            continue
         yield Finding(
             Level.ERROR if off_s >= CLOCK_WRONG_S else Level.WARNING,
             f"the clock of this machine is {by} {way} that of {name}: countdowns from here end {by} too {late}",
-            "keep clocks in step, by NTP, or set countdown_by='broker'",
+            "keep clocks in step, by NTP",
             "how-to/clocks.md",
         )
     ahead = [offset.ahead_s for offset in subject.clocks.values()]

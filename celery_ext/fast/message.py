@@ -12,7 +12,6 @@ from celery.utils import time as celery_time
 from celery_ext.bulk.argsrepr import saferepr
 from celery_ext.bulk.messages import body_json
 from celery_ext.fast.recipe import Recipe, Slots
-from kombu_delayq.message.countdown import is_countable
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import text_to_json, to_json
 from kombu_delayq.message.lighter import cut
@@ -91,12 +90,7 @@ def written(app: Any, amqp: Any, recipe: Recipe, call: OneCall, repr_levels: int
         raise LeftToCelery
     now = _now(app) if call.countdown or call.expires is not None else None
     eta, due_ms = _eta(app, call, now)
-    is_counted = recipe.counts_by_broker and is_countable(call.countdown)
-    if is_counted:
-        ms = float(call.countdown) * 1000
-        eta, due = "null", f"+{ms!r}" if ms > 0 else _due(None, is_step=recipe.is_step)
-    else:
-        due = _due(due_ms, is_step=recipe.is_step)
+    due = _due(due_ms, is_step=recipe.is_step)
     expires, expiration = _expiry(app, call.expires, now)
     task_id = text_to_json(call.task_id)
     body = body_json(recipe.serialize(args, kwargs), recipe.template)
@@ -132,7 +126,7 @@ def written(app: Any, amqp: Any, recipe: Recipe, call: OneCall, repr_levels: int
         )
 
     # Without an eta, later calls with the same id would be taken for the same call. A new id has no other call.
-    text = write(new_tag()) if is_new or is_counted or not due else seal_text(write)
+    text = write(new_tag()) if is_new or not due else seal_text(write)
     return Written(Offer(call.task_id, due, recipe.priority, text), write)
 
 

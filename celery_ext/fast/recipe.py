@@ -72,7 +72,6 @@ class Recipe(NamedTuple):
         task: What the app has under the name of the task.
         priority: 0 to 9.
         repr_maxsize: The transport option.
-        counts_by_broker: Whether the broker counts countdowns, see the transport option ``countdown_by``.
         in_chain: Whether the messages have a delay chain.
         is_step: Whether they are steps of a delay chain.
     """
@@ -88,7 +87,6 @@ class Recipe(NamedTuple):
     task: Any
     priority: int
     repr_maxsize: int | None
-    counts_by_broker: bool
     in_chain: bool
     is_step: bool
 
@@ -167,7 +165,6 @@ def recipe_of(
         task=app._tasks.get(task),
         priority=min(max(template.priority, 0), 9),
         repr_maxsize=broker.repr_maxsize,
-        counts_by_broker=broker.countdown_by == "broker",
         in_chain=options.get(CHAIN) is not None,
         is_step=CHAIN_ID in options,
     )

@@ -16,10 +16,9 @@ from kombu.connection import Connection
 
 from celery_ext.delays.install import extend_app, is_installed
 from celery_ext.testing.clock import Clock
-from celery_ext.testing.sending import Sending
+from celery_ext.testing.sending import Sending, is_delay
 from celery_ext.waiting import control
 from kombu_delayq import channel
-from kombu_delayq.message.countdown import is_delay
 from kombu_delayq.store import Store
 
 #: Beginnings of result backends that need no server of their own, or that a project tests on purpose.

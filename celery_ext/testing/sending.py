@@ -13,7 +13,6 @@ from dateutil.parser import isoparse
 
 from celery_ext.testing.clock import Clock
 from celery_ext.waiting.delayed_task import DelayedTask
-from kombu_delayq.message.countdown import COUNTDOWN, is_delay
 from kombu_delayq.message.times import in_utc
 
 #: If tasks send more calls than these while the test runs what is due, it is taken for one that would never end.
@@ -22,6 +21,8 @@ MOST_SENT = 10_000
 _MOST_SLACK_S = 1.0
 #: Places of arguments of ``send_task`` that may come without their names.
 _ARGUMENTS = ("args", "kwargs", "countdown", "eta", "task_id")
+#: Longest countdown in s that a datetime can name; Celery refuses longer ones.
+_MOST_S = 9999 * 366 * 86400
 
 
 class Sent(NamedTuple):
@@ -84,7 +85,6 @@ class Sending:
             self._prepare(app)
         options = {**dict(zip(_ARGUMENTS, given, strict=False)), **options}
         more = given[len(_ARGUMENTS) :]
-        options.pop(COUNTDOWN, None)  # the server's clock knows nothing of what the test has skipped
         countdown, eta = options.pop("countdown", None), options.pop("eta", None)
         is_countdown = not eta and is_delay(countdown)
         if is_countdown:
@@ -209,6 +209,11 @@ class Sending:
         if expires:
             options["expires"] = self._later(expires)
         return None
+
+
+def is_delay(countdown: Any) -> bool:
+    """Whether a countdown is one that makes a task wait. Celery sends others at once, or refuses them."""
+    return isinstance(countdown, int | float) and 0 < countdown <= _MOST_S
 
 
 def _seconds_of(moment: Any) -> float:

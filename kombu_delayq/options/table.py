@@ -12,8 +12,6 @@ from kombu_delayq.options.spread import part_of, parts_of, split_part, spread_qu
 
 #: The forms in which delayed messages can be kept.
 BACKUPS = ("hash", "list")
-#: Whose clock can count a countdown.
-CLOCKS = ("publisher", "broker")
 
 
 def _option(default: Any, check: Check, unit: str, text: str) -> Any:
@@ -86,13 +84,6 @@ class Options:
         or_none(number(0)),
         "s",
         "The longest delay that may be published; a longer one raises DelayTooLong. None: no limit.",
-    )
-    countdown_by: str = _option(
-        "publisher",
-        choice(*CLOCKS),
-        "",
-        "Whose clock counts a countdown: 'publisher', which makes an eta of it, as Celery does; or 'broker': it counts "
-        "from the arrival of the task, by Redis's clock, and the task has no eta. Needs `celery_ext.install(app)`.",
     )
     poll_interval: float = _option(
         1.0,

@@ -14,10 +14,10 @@ from celery_ext.testing.memory.store import MemoryStore
 from kombu_delayq import hooks, options
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.errors import DelayChainCancelled
-from kombu_delayq.message.countdown import seal_settled, settle, without_countdown
-from kombu_delayq.message.due import Due
+from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN_ID, Message, id_of
 from kombu_delayq.message.lighter import lighten, omit_defaults
+from kombu_delayq.message.seal import seal
 from kombu_delayq.options import Options
 from kombu_delayq.store.types import Offer, Waiting
 
@@ -82,7 +82,7 @@ class Channel(stock.Channel):
         if queue in self.options.spreads:
             self.store.queues.note_spread(queue)
             queue = self.options.part_of(queue, id_of(message))
-        message, due = settle(message, by_broker=self.options.countdown_by == "broker")
+        due = due_of(message)
         properties = message["properties"]
         if CHAIN_ID in properties:
             return self._put_step(queue, message, due)
@@ -101,11 +101,8 @@ class Channel(stock.Channel):
         if self.store.chains.step(queue, message["properties"][CHAIN_ID], offer) == "cancelled":
             raise DelayChainCancelled(f"the delay chain of task {as_text(offer.id)} was cancelled")
 
-    def _put_fanout(self, exchange: str, message: Message, *args: Any, **kwargs: Any) -> None:
-        super()._put_fanout(exchange, without_countdown(message), *args, **kwargs)
-
     def _offer_of(self, message: Message, due: Due) -> Offer:
-        identity, body = seal_settled(message, due.task_id)
+        identity, body = seal(message, due.task_id)
         when = f"+{due.ms!r}" if due.relative else repr(due.ms)
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 

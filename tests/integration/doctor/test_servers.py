@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 import redis
 
-import celery_ext
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.viewing import servers
 from tests.support.conditions import until
-from tests.support.examining import app_with, levels, look
+from tests.support.examining import levels, look
 
 
 def store_of(server: PrivateRedis, user: str | None = None, **options: Any) -> DelayStore:
@@ -114,24 +113,6 @@ def test_a_wrong_clock_is_found(
     monkeypatch.setattr(servers, "time", lambda: time() + off_s)
     [found] = look("clock", store=store_of(redis_server))
     assert (found.level, said in found.found) == (level, True), found
-
-
-@pytest.mark.parametrize(
-    ("off_s", "level", "said"),
-    [(600.0, "notice", "10m 0s too late"), (-600.0, "warning", "10m 0s too early"), (-5.0, "notice", "5.0s too early")],
-)
-def test_a_wrong_clock_does_little_harm_where_redis_counts(
-    redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, off_s: float, level: str, said: str
-) -> None:
-    """With countdown_by="broker" expires alone goes by it, but only where install lets the app count so."""
-    monkeypatch.setattr(servers, "time", lambda: time() + off_s)
-    options = {"countdown_by": "broker"}
-    app, store = app_with(broker_transport_options=options), store_of(redis_server, **options)
-    assert levels(look("clock", app, store)) == ["warning" if off_s == -5.0 else "error"]
-    celery_ext.install(app)
-    [found] = look("clock", app, store)
-    assert (found.level, "Countdowns do not mind" in found.found) == (level, True)
-    assert f"with expires in seconds a task from here is discarded {said}" in found.found
 
 
 def test_what_redis_does_not_tell_is_a_notice(own_server: PrivateRedis) -> None:

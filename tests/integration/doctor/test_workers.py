@@ -75,13 +75,13 @@ def test_a_queue_of_a_stock_worker_has_a_consumer(make_proj: MakeProj) -> None:
 
 def test_options_of_the_app_are_compared_with_those_of_its_workers(make_proj: MakeProj) -> None:
     """A publisher that was not restarted, or has other settings, is called this process."""
-    proj = make_proj(broker_transport_options={"countdown_by": "broker"})
+    proj = make_proj(broker_transport_options={"consume": "brpop"})
     worker = proj.worker(pool="solo", broker_transport_options={})
     proj.await_answers()
     checks = [check for check in CHECKS if check.name == "same-options"]
     *_, found = examine(checks, proj.app, proj.connection)
     assert found.level == "warning"
-    assert f'"publisher" in {worker.node}; "broker" in this process' in found.found
+    assert f'"take" in {worker.node}; "brpop" in this process' in found.found
 
 
 def test_without_workers_nobody_answers(proj: Proj) -> None:

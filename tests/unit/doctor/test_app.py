@@ -145,8 +145,8 @@ def test_a_setting_without_the_prefix_of_its_namespace_is_named() -> None:
 
 
 def test_install_is_missed_where_something_needs_it() -> None:
-    """A publisher without install reads no delay chain, no levels, and counts countdowns by its own clock."""
-    app = app_with(broker_transport_options={"countdown_by": "broker"}, delayq_levels="1s 5s")
+    """A publisher without install reads no delay chain and no levels."""
+    app = app_with(delayq_levels="1s 5s")
 
     @app.task(shared=False, name="charge", delay_chain="4m,10m", autoretry_for=(DelayqError,))
     def charge() -> None:
@@ -154,7 +154,7 @@ def test_install_is_missed_where_something_needs_it() -> None:
 
     [found] = look("install", app)
     assert found.level == "warning"
-    for user in ("of charge", "countdown_by='broker'", "delayq_levels"):
+    for user in ("of charge", "delayq_levels"):
         assert user in found.found
     celery_ext.install(app)
     assert look("install", app) == []

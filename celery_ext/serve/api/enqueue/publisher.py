@@ -63,14 +63,12 @@ class Item(NamedTuple):
         call: The call.
         expires: Its own expiry, or None.
         headers: Its own headers.
-        due_ms: When it is due if Redis counts its countdown, ms since the epoch; else its message says that.
     """
 
     recipe: Recipe
     call: Call
     expires: object
     headers: dict[str, str]
-    due_ms: float | None = None
 
     def offer(self) -> Offer:
         """Makes the message.
@@ -186,7 +184,7 @@ class Publisher:
                 except Problem as problem:
                     own.append(problem)
                     continue
-                own.append(Sent(str(offer.id), (item.due_ms or float(offer.due)) if offer.due else None))
+                own.append(Sent(str(offer.id), float(offer.due) if offer.due else None))
                 places[item.recipe.queue, item.recipe.expire_ms].append((offer, own, at))
                 uses_chains = uses_chains or item.recipe.has_chain
             results.append(own)
@@ -242,8 +240,6 @@ def send_alone(item: Item) -> Result:
     except WRONG as error:
         return refused(error)
     waits = waits_in_redis(item.recipe.target.app)
-    if item.due_ms is not None:
-        return Sent(task_id, item.due_ms if waits and item.call.countdown else None)
     due_ms = ms_of(due) if isinstance(due, datetime) and waits else 0.0
     return Sent(task_id, due_ms if due_ms > time() * 1000 else None)
 

@@ -58,7 +58,7 @@ async def enqueue(request: Request) -> Response:
 
     async def work(attempt: Attempt) -> Response:
         serve = serve_of(request)
-        order = await _ordered(serve, caller_of(request), wanted, attempt, await _clock(serve, attempt))
+        order = await _ordered(serve, caller_of(request), wanted, attempt, time() * 1000)
         found = await _waiting(serve, [order]) if attempt.is_again else {}
         if order.id in found:
             return _created(request, order, Sent(order.id, found[order.id]))
@@ -77,11 +77,11 @@ async def enqueue_batch(request: Request) -> Response:
     async def work(attempt: Attempt) -> Response:
         serve, caller = serve_of(request), caller_of(request)
         orders: list[Order | Problem] = []
-        clock = await _clock(serve, attempt)
+        now_ms = time() * 1000
         for number, raw in enumerate(wanted.tasks):
             try:
                 item = item_of(raw, TaskRequest, "$")
-                orders.append(await _ordered(serve, caller, item, attempt, clock, number))
+                orders.append(await _ordered(serve, caller, item, attempt, now_ms, number))
             except Problem as problem:
                 orders.append(_rooted(problem, f"$.tasks[{number}]"))
         good = [order for order in orders if isinstance(order, Order)]
@@ -94,28 +94,8 @@ async def enqueue_batch(request: Request) -> Response:
     return await once(request, work)
 
 
-class Clock(NamedTuple):
-    """The clock by which the countdowns of a request count.
-
-    Attributes:
-        base_ms: When the request came first, ms since the epoch.
-        now_ms: The same of this try.
-        is_brokers: Whether it is Redis's, as the transport option ``countdown_by`` wants it; else it is this server's.
-    """
-
-    base_ms: float
-    now_ms: float
-    is_brokers: bool
-
-
-async def _clock(serve: Serve, attempt: Attempt) -> Clock:
-    is_brokers = serve.store.options.countdown_by == "broker"
-    now_ms = await run_in_threadpool(serve.store.now_ms) if is_brokers else time() * 1000
-    return Clock(now_ms if attempt.base_ms is None else attempt.base_ms, now_ms, is_brokers)
-
-
 async def _ordered(
-    serve: Serve, caller: Caller, wanted: TaskRequest, attempt: Attempt, clock: Clock, number: int = 0
+    serve: Serve, caller: Caller, wanted: TaskRequest, attempt: Attempt, now_ms: float, number: int = 0
 ) -> Order:
     """Returns what has to be published for a task, after all checks."""
     if wanted.countdown is not None and wanted.eta is not None:
@@ -136,12 +116,9 @@ async def _ordered(
     call = Call(wanted.args, wanted.kwargs, eta=_in_utc(wanted.eta), task_id=wanted.id or attempt.task_id(number))
     if wanted.countdown is None:
         return Order(wanted, Item(recipe, call, expires, wanted.headers))
-    due_ms = clock.base_ms + wanted.countdown * 1000
-    if not clock.is_brokers:
-        call = call._replace(eta=_in_utc(moment_of(due_ms)))
-        return Order(wanted, Item(recipe, call, expires, wanted.headers))
-    left_s = max(due_ms - clock.now_ms, 0.0) / 1000  # less than the countdown if the request came before
-    return Order(wanted, Item(recipe, call._replace(countdown=left_s), expires, wanted.headers, due_ms))
+    base_ms = now_ms if attempt.base_ms is None else attempt.base_ms
+    call = call._replace(eta=_in_utc(moment_of(base_ms + wanted.countdown * 1000)))
+    return Order(wanted, Item(recipe, call, expires, wanted.headers))
 
 
 def _in_utc(moment: datetime | None) -> datetime | None:

@@ -1,7 +1,6 @@
 """``POST /v1/tasks`` and ``POST /v1/tasks:batch``."""
 
 from datetime import UTC, datetime, timedelta
-from time import time
 from typing import Any
 
 import pytest
@@ -66,33 +65,6 @@ def test_a_countdown_counts_from_the_request(api: TestClient, redis_server: Priv
     assert timedelta(seconds=60.4) < task.due - before < timedelta(seconds=65)
     assert datetime.fromisoformat(answer.json()["due"]) <= task.due
     assert timedelta(seconds=89.9) < datetime.fromisoformat(task.headers["expires"]) - before < timedelta(seconds=95)
-
-
-@pytest.mark.parametrize("off_s", [-3600, 3600])
-@pytest.mark.parametrize("alone", [False, True])
-def test_redis_counts_a_countdown_if_the_option_says_so(
-    make_api: MakeApi, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, alone: bool, off_s: float
-) -> None:
-    """The clock of the server may be wrong: task and answer go by Redis's, one by one, in batches, and repeated."""
-    app = shop(redis_server.url, broker_transport_options={"countdown_by": "broker"}, task_send_sent_event=alone)
-    for module in ("serve.api.enqueue.routes", "serve.api.enqueue.publisher", "bulk.messages"):
-        monkeypatch.setattr(f"celery_ext.{module}.time", lambda: time() + off_s)
-    monkeypatch.setattr(app, "now", lambda: datetime.now(UTC) + timedelta(seconds=off_s))
-    api = make_api(app)
-    asked = {**REMIND, "countdown": 60}
-    before = datetime.now(UTC)
-    answers = [
-        api.post("/v1/tasks", json=asked).json(),
-        api.post("/v1/tasks", json=asked, headers={"Idempotency-Key": "a"}).json(),
-        *api.post("/v1/tasks:batch", json={"tasks": [asked, asked]}).json()["results"],
-    ]
-    for answer in answers:
-        task = waiting(redis_server, answer["id"])
-        assert answer["outcome"] == "delayed"
-        assert timedelta(seconds=59.9) < task.due - before < timedelta(seconds=75)
-        assert abs(datetime.fromisoformat(answer["due"]) - task.due) < timedelta(seconds=5)
-    assert api.post("/v1/tasks", json={**REMIND, "countdown": 0}).json()["outcome"] == "queued"
-    assert redis_server.client().llen("celery") == 1
 
 
 @pytest.mark.parametrize(
