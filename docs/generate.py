@@ -41,7 +41,6 @@ _NAMES: dict[str, list[object]] = {
     "stream": ["clicks"],
     "sender": ["5f0e5c7e", "orders"],
     **{key: ["9b74c989"] for key in ("answer", "shared_run", "shared_run_words")},
-    "arrived": ["orders", "5f0e5c7e"],
     "landing": ["orders", 0, "web1:4711:5f0e5c7e"],
 }
 _GENERATED = re.compile(r"(<!-- generated: ([\w ./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -26,7 +26,6 @@ from celery_ext.cli.commands.import_ import import_
 from celery_ext.cli.commands.jobs import jobs
 from celery_ext.cli.commands.journal import journal
 from celery_ext.cli.commands.list import list_
-from celery_ext.cli.commands.move import move
 from celery_ext.cli.commands.purge import purge
 from celery_ext.cli.commands.repair import repair
 from celery_ext.cli.commands.reschedule import reschedule
@@ -52,7 +51,7 @@ Exit codes:
 
 _COMMANDS = {
     "Look": (status, doctor, list_, count, show, jobs),
-    "Change": (cancel, reschedule, run_now, move, purge, dead_letters),
+    "Change": (cancel, reschedule, run_now, purge, dead_letters),
     "Run": (transfer, serve, tokens, journal, demo, completion),
     "Mend": (repair, convert, export, import_),
 }

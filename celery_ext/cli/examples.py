@@ -47,9 +47,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq run-now - < ids.txt": "Those whose ids are in a file",
         "delayq run-now --task shop.report": "All of a task, after a question",
     },
-    "move": {
-        "delayq move orders orders-eu": "What waits for a queue that has a new name, after a question",
-    },
     "purge": {
         "delayq purge orders mails": "Two queues, after a question",
     },
@@ -88,7 +85,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "import": {
         "delayq import backlog.jsonl": "What an export has written",
-        "delayq import backlog.jsonl --rename orders=orders-eu": "The messages of a queue into another",
+        "delayq import --queue orders-eu backlog.jsonl": "All of its messages into one queue",
         "zcat orders.jsonl.gz | delayq import": "A packed export",
     },
     "repair": {

@@ -1,14 +1,10 @@
 """Checks of what waits at a broker, and of who is there to move it on."""
 
 from collections.abc import Mapping
-from time import sleep
 
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.subject import Subject
-
-#: For how long messages have to be on their way from queue to queue before that is named, in s.
-MOVE_S = 0.5
 
 
 def leader(subject: Subject) -> Findings:
@@ -86,27 +82,6 @@ def in_hand(subject: Subject) -> Findings:
             f"{counted(sum(lost.values()), 'message is', 'messages are')} in the hands of {holders} that nobody knows",
             f"`delayq repair` gives {'it' if sum(lost.values()) == 1 else 'them'} back",
             "how-to/repair-convert.md#repair",
-        )
-
-
-def moves(subject: Subject) -> Findings:
-    """Has each move from queue to queue ended?"""
-    moving = subject.the_store.moving
-    before = {queue: moving.underway(queue) for queue in moving.unfinished([stats.queue for stats in subject.overview])}
-    if not before:
-        return
-    sleep(MOVE_S)  # a move that goes on has another name then
-    now = {queue: moving.underway(queue) for queue in before}
-    stays = {queue: move for queue, move in now.items() if move and move == before[queue]}
-    if stays:
-        count = sum(move.size for move in stays.values())
-        ways = named([f"{queue} to {move.to}" for queue, move in stays.items()])
-        yield Finding(
-            Level.WARNING,
-            f"{counted(count, 'message is', 'messages are')} on the way from queue to queue, and no consumer sees "
-            f"{'it' if count == 1 else 'them'}: {ways}",
-            "the leading transfer worker ends such a move within a minute, and `delayq repair` at once",
-            "how-to/manage.md#give-a-queue-another-name",
         )
 
 

@@ -1,7 +1,7 @@
 """Imports the messages of an export into a store."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from celery_ext.maintenance.addresses import readdressed
@@ -29,7 +29,7 @@ class Import:
 
     Args:
         store: Where the messages go.
-        renames: New names of queues, by their old names.
+        to: The queue into which all messages go; None for that which each has left.
         skip_bad: Whether to go on after a line that cannot be imported.
 
     Attributes:
@@ -40,12 +40,12 @@ class Import:
         stored: Number of the last line up to which all messages are in the store.
     """
 
-    def __init__(self, store: OperatorStore, renames: Mapping[str, str], *, skip_bad: bool) -> None:
+    def __init__(self, store: OperatorStore, to: str | None, *, skip_bad: bool) -> None:
         self.counts: defaultdict[str, Counts] = defaultdict(Counts)
         self.bad = self.line = self.stored = 0
         self.incomplete = False
         self._store = store
-        self._renames = renames
+        self._to = to
         self._skip_bad = skip_bad
         self._page = Page[Exported](CHUNK, CHUNK_BYTES)
         #: Number of messages since a header; None outside of an export.
@@ -90,10 +90,10 @@ class Import:
 
     def _take(self, message: Exported) -> None:
         queue, offer = message.queue, message.offer
-        renamed = self._renames.get(queue, queue)
-        if renamed != queue:
-            offer = offer._replace(body=readdressed(as_bytes(offer.body), queue, renamed))
-        if self._page.add(Exported(renamed, offer), offer.size):
+        to = self._to or queue
+        if to != queue:
+            offer = offer._replace(body=readdressed(as_bytes(offer.body), queue, to))
+        if self._page.add(Exported(to, offer), offer.size):
             self._offer()
 
     def _offer(self) -> None:

@@ -36,7 +36,6 @@ class Findings:
         landed: Number of messages on their way to consumers that are gone.
         held: Number of messages in the hands of consumers that are gone.
         renamed: Number of messages under names that keys have on a plain server, on a server with hash slots.
-        moving: Number of messages on their way to another queue, in Redis Cluster.
         unreadable: Number of bodies without an index entry that no consumer could take; they are left alone.
         error: Why the queue could not be searched, in the words of Redis.
         examples: For ``lost``, ``undated`` and ``unreadable``, the first ``EXAMPLES`` ids of the kind.
@@ -52,7 +51,6 @@ class Findings:
     landed: int = 0
     held: int = 0
     renamed: int = 0
-    moving: int = 0
     unreadable: int = 0
     error: str | None = None
     examples: dict[str, list[str]] = field(default_factory=dict)
@@ -60,7 +58,7 @@ class Findings:
     @property
     def mendable(self) -> bool:
         """Whether there is damage that can be mended."""
-        counts = self.lost, self.unindexed, self.unnamed, self.landed, self.held, self.renamed, self.moving
+        counts = self.lost, self.unindexed, self.unnamed, self.landed, self.held, self.renamed
         return self.unknown or any(counts)
 
     @property
@@ -106,9 +104,6 @@ def check(
         findings.renamed = store.renamed.size(findings.queue)
         if mend and findings.renamed:
             yield from _move(store, findings.queue)
-        if underway := store.moving.underway(findings.queue):
-            findings.moving = underway.size
-            yield from repeat(None, store.moving.resume(findings.queue) if mend else 0)
         for backup in store.repair.kept_forms(findings.queue):
             # Without entries, this call only checks the types of all keys of the queue. Its error names the key.
             store.repair.repair_index(findings.queue, [], mend=False, backup=backup)

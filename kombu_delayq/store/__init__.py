@@ -25,7 +25,6 @@ from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.renamed import Renamed
 from kombu_delayq.store.types import Memory
 from kombu_delayq.store.upkeep.dead_letters import DeadLetters
-from kombu_delayq.store.upkeep.moving import Moving
 from kombu_delayq.store.upkeep.promotion import Promotion
 from kombu_delayq.store.upkeep.repair import Repair
 from kombu_delayq.store.viewing.answers import Answers
@@ -99,7 +98,6 @@ class TransportStore(Store, Protocol):
     consumers: Consumers
     chains: DelayChains
     leases: Leases
-    moving: Moving
     queues: Queues
     renamed: Renamed
 
@@ -122,7 +120,6 @@ class OperatorStore(WaitingStore, Protocol):
     consumers: Consumers
     leases: Leases
     letters: DeadLetters
-    moving: Moving
     repair: Repair
     renamed: Renamed
     figures: Figures
@@ -160,7 +157,6 @@ class DelayStore(Store):
         queues: Lists, counts, empties and forgets queues.
         letters: Reads dead letters and sends them on.
         jobs: Begins, writes and ends bulk jobs.
-        moving: Moves messages from queue to queue.
         repair: Finds and mends damage.
         renamed: Moves messages from names that keys have on a plain server.
         promotion: Takes in rows of a journal, and tells whether Redis has lost data.
@@ -193,7 +189,6 @@ class DelayStore(Store):
         self.queues = Queues(shared, registry)
         self.letters = DeadLetters(shared)
         self.jobs = BulkJobs(shared, registry)
-        self.moving = Moving(shared, registry)
         self.repair = Repair(shared)
         self.renamed = Renamed(shared)
         self.promotion = Promotion(shared, registry)

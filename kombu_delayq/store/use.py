@@ -136,13 +136,13 @@ class QueueUse(StorePart):
             forms: The forms of backup in which to look for messages.
 
         Returns:
-            For each queue, whether it has messages, also on their way to another.
+            For each queue, whether it has messages.
         """
         other = "list" if "list" in forms else "hash"
         kept_ms = str(self._client.options.counts_kept_ms)
         calls: list[ScriptCall] = [
             (
-                [*self._client.stored(queue, "hash"), self._client.due(queue, other), self._keys.moving(queue)],
+                [*self._client.stored(queue, "hash"), self._client.due(queue, other)],
                 [how, kept_ms, self._keys.counts(queue)],
                 "hash",
             )

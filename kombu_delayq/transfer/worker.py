@@ -26,7 +26,6 @@ from kombu_delayq.transfer.leader import Leader
 from kombu_delayq.transfer.leadership import Leadership
 from kombu_delayq.transfer.reclaim import Reclaiming
 from kombu_delayq.transfer.renaming import Renaming
-from kombu_delayq.transfer.resuming import Resuming
 
 logger = get_logger(__name__)
 
@@ -71,7 +70,6 @@ class TransferWorker:
         self._forgetting = Forgetting()
         self._reclaiming = Reclaiming()
         self._renaming = Renaming()
-        self._resuming = Resuming()
         self._last_warning = self._last_refusal = ""
 
     @property
@@ -183,12 +181,10 @@ class TransferWorker:
         """Does what the leader does beside the delivery."""
         if not self.leading:
             self._renaming.stop()
-            self._resuming.stop()
             return
         self._messages.clear(store)
         self._forgetting.go_on(store, self._leadership.registered, self._announcements)
         self._renaming.go_on(store, self._leadership.registered)
-        self._resuming.go_on(store, self._leadership.registered)
 
     def _reclaim(self, store: TransportStore) -> None:
         self._reclaiming.go_on(store, leads=self.leading)

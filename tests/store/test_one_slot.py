@@ -159,7 +159,6 @@ MORE: dict[str, Callable[[DelayStore], object]] = {
 #: Operations of which a cluster has others.
 ELSEWHERE = {
     "held_page": "what consumers hold is counted by queue",
-    "move_ready": "only messages that wait are moved",
 }
 
 

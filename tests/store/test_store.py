@@ -19,7 +19,6 @@ from kombu_delayq.store.consuming.types import Request, Requeued
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, PageId, Part, QueueForm, Waiting
 from kombu_delayq.store.upkeep.dead_letters import Letter
-from kombu_delayq.store.upkeep.moving import Move
 from tests.support.slots import KEYS, SLOTS
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
@@ -114,18 +113,13 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "unlist": lambda store: store.queues.unlist(["unknown"], [], 0),
     "close": lambda store: store.jobs.close(JOB, "committed"),
     "drop": lambda store: store.jobs.drop("unknown"),
-    "move_to": lambda store: store.moving.move_to("q", "moved", [Move(_change(store).message, b"")]),
-    "move_ready": lambda store: store.moving.move_ready("q", "moved", 0, [(b"unknown", b"")]),
-    "depart_ready": lambda store: store.moving.depart_ready("q", "moved", 0, (), "move"),
-    "depart": lambda store: store.moving.depart("q", "moved", (), "move"),
-    "arrive": lambda store: store.moving.arrive("moved", "move", "q", ()),
 }
 
 
 #: Operations that are for one form of backup only.
 ONLY = {"index": "list", "repair_backup": "hash", "repair_list": "list"}
 #: Operations whose scripts are not used in hash slots: what they do is done queue by queue there, by others.
-PLAIN_ONLY = {"held_page", "forget", "oversee", "move_to", "move_ready"}
+PLAIN_ONLY = {"held_page", "forget", "oversee"}
 USED = [each for each in OPERATIONS if not SLOTS or each not in PLAIN_ONLY]
 
 

@@ -20,25 +20,12 @@ from kombu_delayq.store import OperatorStore
 _TAIL = 200
 
 
-def _parse_renames(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    renames = {}
-    for text in given:
-        old, equals, new = text.partition("=")
-        if not (old and equals and new):
-            raise click.BadParameter(f"{text!r} is not OLD=NEW", context, parameter)
-        renames[old] = new
-    return renames
-
-
 @click.command("import")
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option(
-    "--rename",
-    "renames",
-    metavar="OLD=NEW",
-    multiple=True,
-    callback=_parse_renames,
-    help="Put the messages of queue OLD into queue NEW. May be repeated.",
+    "--queue",
+    metavar="NEW",
+    help="Put all messages into the queue NEW. By default each goes into the queue that it left.",
 )
 @click.option("--skip-bad", is_flag=True, help="Go on after a line that cannot be imported.")
 @json_option("Print JSON instead, one object a queue.")
@@ -46,7 +33,7 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, given: tu
 def import_(
     broker: CliBroker,
     file: BinaryIO,
-    renames: dict[str, str],
+    queue: str | None,
     skip_bad: bool,
     as_json: bool,
 ) -> None:
@@ -61,7 +48,7 @@ def import_(
     """
     with broker.store() as (_, store):
         store.check_version()
-        work = Import(store, renames, skip_bad=skip_bad)
+        work = Import(store, queue, skip_bad=skip_bad)
         try:
             _run(store, work, file)
         except BaseException:

@@ -46,11 +46,6 @@ WORDS = {
         "messages under the names that keys have on a server without hash slots",
         "moved",
     ),
-    "moving": (
-        "message on its way to another queue, from a `delayq move` that has not ended",
-        "messages on their way to another queue, from a `delayq move` that has not ended",
-        "brought",
-    ),
     "unreadable": (
         "body without an index entry that is no message",
         "bodies without an index entry that are no messages",
@@ -72,8 +67,8 @@ def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool,
     transfer worker knows. It finds index entries without a body, bodies without an index entry, whose due time it takes
     from the message, and messages that cannot be found by their ids. And it finds messages that went to consumers and
     that nobody gives back: those of consumers that nobody knows and, where no transfer worker leads, of those whose
-    lease has ended. In Redis Cluster, it finds messages under names of keys from before, and those that a `delayq move`
-    has left on their way. It may run while the queues are in use, and run again.
+    lease has ended. In Redis Cluster, it finds messages under names of keys from before. It may run while the queues
+    are in use, and run again.
 
     Exit code 0 means that all is sound by now, 1 that something is left: a body that is no message, a key of another
     type, or with --dry-run whatever was found.

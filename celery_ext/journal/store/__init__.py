@@ -9,7 +9,6 @@ from celery_ext.journal.store.delivery import JournaledDelivery
 from celery_ext.journal.store.jobs import JournaledJobs
 from celery_ext.journal.store.lookup import JournaledLookup
 from celery_ext.journal.store.losses import Losses
-from celery_ext.journal.store.moving import JournaledMoving
 from celery_ext.journal.store.queues import JournaledFigures, JournaledQueues
 from celery_ext.journal.store.scan import JournaledScan
 from celery_ext.journal.store.tiers import Tiers
@@ -39,7 +38,6 @@ class JournaledStore(DelayStore):
         self.chains = JournaledChains(self._shared, self._registry, self.journal, tiers)
         self.jobs = JournaledJobs(self._shared, self._registry, tiers)
         self.lookup = JournaledLookup(self._shared, self._registry, self.journal)
-        self.moving = JournaledMoving(self._shared, self._registry, self.journal, self.lookup)
         self.scan = JournaledScan(self._shared, self.journal)
         self.queues = JournaledQueues(self._shared, self._registry, self.journal)
         self.figures = JournaledFigures(self._shared, self.journal)

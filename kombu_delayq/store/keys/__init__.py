@@ -52,14 +52,6 @@ class Keys(Naming):
         """HASH: what has happened to a queue's messages so far: how many were transferred, how late, and more."""
         return self._of_queue(queue, "counts")
 
-    def moving(self, queue: str) -> str:
-        """LIST, in hash slots: messages on their way to another queue, with the name of the move and of that queue."""
-        return self._of_queue(queue, "moving")
-
-    def arrived(self, queue: str, move: str) -> str:
-        """STRING, in hash slots: is there when the messages of a move have come into a queue; a day after its end."""
-        return self._of_queue(queue, f"arrived:{move}")
-
     def bucket(self, queue: str) -> str:
         """HASH with a TTL: tokens of a queue with a ``transfer_rate``, and until when due messages are held back."""
         return self._of_queue(queue, "bucket")
@@ -109,7 +101,7 @@ class Keys(Naming):
             return None
         tagged, _, what = key.removeprefix(f"{self.prefix}delayq:").rpartition(":")
         queue = self._queue_in(tagged)
-        return queue if what in ("due", "backup", "ids", "moving") and key == self._of_queue(queue, what) else None
+        return queue if what in ("due", "backup", "ids") and key == self._of_queue(queue, what) else None
 
     @property
     def queues(self) -> str:

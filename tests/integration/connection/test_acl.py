@@ -17,13 +17,10 @@ import celery_ext
 from celery_ext.cli import delayq
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import by_id
-from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.consuming.types import Landing
 from kombu_delayq.store.types import Offer
-from kombu_delayq.store.upkeep.moving import Move
-from kombu_delayq.transfer.resuming import Resuming
 from tests.support.conditions import until
 from tests.support.servers.acl import PAGE, denials, url_of
 from tests.support.slots import KEYS, SLOTS
@@ -94,8 +91,6 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
         "run-now id-3",
         "count --task proj.*",
         "reschedule --task proj.record --arg 0=4 --countdown 2h --yes",
-        "move celery celery-new --yes",
-        "move celery-new celery --yes",
     ):
         run(users, "caretaker", *command.split())
     exported = run(users, "caretaker", "export").stdout
@@ -148,28 +143,6 @@ def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make
     assert process.returncode == 0, log
     store.close()
     assert denials(users) == [], log
-
-
-@pytest.mark.both_forms
-@pytest.mark.skipif(not SLOTS, reason="on a plain server a move is one step")
-@pytest.mark.parametrize("user", ["shop", "transfer"])
-def test_a_leader_finishes_a_move_with_the_rights_of_the_page(
-    users: PrivateRedis, make_proj: MakeProj, backup: str, user: str
-) -> None:
-    """What a killed ``delayq move`` has left on its way comes, whoever leads."""
-    proj = make_proj(server=users)
-    for n in range(3):
-        proj.send("record", n, countdown=3600, priority=n)
-    with proj.connection() as connection:
-        store: DelayStore = connection.default_channel.store
-        moves = [Move(one, one.body or b"") for one in store.scan.browse("celery").messages]
-        store.moving.depart("celery", "celery-new", moves, "m1")
-    client = redis.Redis(port=users.port, username=user, password="password")
-    of_user = DelayStore(client, KEYS, options=Options(backup=backup))
-    Resuming().go_on(of_user, of_user.queues.registered())
-    of_user.close()
-    assert denials(users) == []
-    assert (proj.delayed("celery"), proj.delayed("celery-new")) == (0, 3)
 
 
 @contextmanager

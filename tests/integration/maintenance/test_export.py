@@ -151,14 +151,14 @@ def test_an_import_can_be_repeated(broker: PrivateRedis, store: DelayStore) -> N
     assert keys(store.client) == before
 
 
-def test_what_is_overdue_is_delivered_at_once_and_a_renamed_queue_gets_retries_too(make_proj: MakeProj) -> None:
+def test_what_is_overdue_is_delivered_at_once_and_another_queue_gets_retries_too(make_proj: MakeProj) -> None:
     """With --queue, tasks run from the new queue, and what they retry goes there as well."""
     proj = make_proj()
     proj.send("flaky", 1, 0.5, countdown=1.5, queue="old", task_id="t")
     lines_ = exported(proj.server)
     proj.server.client().flushall()
     until(lambda: time.time() > json.loads(lines_[1])["due_ms"] / 1000, what="it is overdue")
-    run(proj.server, "import", "--rename", "old=new", stdin="\n".join(lines_))
+    run(proj.server, "import", "--queue", "new", stdin="\n".join(lines_))
     proj.worker("-Q", "new", concurrency=1)
     assert [(each["id"], each["queue"]) for each in proj.await_runs(2)] == [("t", "new"), ("t", "new")]
 
