@@ -57,14 +57,6 @@ class UnsupportedJournal(DelayqError):
     """The tables of the journal are of a later release of kombu-delayq."""
 
 
-class JournalInUse(DelayqError):
-    """A journal cannot be moved, because somebody works with it."""
-
-
-class OtherJournal(DelayqError):
-    """A journal cannot be moved to a database, because that has another journal, or is the same."""
-
-
 class UnreadableMessage(DelayqError, ValueError):
     """A waiting message has its eta where it cannot be rewritten: it is damaged, or a pickled task of protocol 1."""
 

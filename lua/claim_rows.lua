@@ -1,9 +1,8 @@
 -- Claims rows that were taken out of the journal, so that no promoter puts them into the store any more.
--- KEYS[1] journal_guard  HASH  number of a row -> 'p' (pushed), 'c' (claimed), 'h' (held) or 'm' (moving away), since
--- when, ms, and ':' with the name of the hold
+-- KEYS[1] journal_guard  HASH  number of a row -> 'p' (pushed), 'c' (claimed) or 'h' (held), since when,
+-- ms, and ':' with the name of the hold
 -- ARGV[1...] numbers of the rows
--- Returns for each row: 'claimed'; or 'pushed', with nothing changed, when a promoter has put it into the store; or
--- 'pushed' when it moves away: its message is in the store still, and stays there
+-- Returns for each row: 'claimed'; or 'pushed', with nothing changed, when a promoter has put it into the store
 -- Atomic: of a claim and a promotion of the same row, one comes first and decides.
 -- Cost: O(1) a row
 -- @include clock wrong_type
@@ -21,9 +20,7 @@ for i, row in ipairs(ARGV) do
   local kind = string.sub(redis.call('HGET', journal_guard, row) or 'h', 1, 1)
   if kind == 'h' then
     redis.call('HSET', journal_guard, row, 'c' .. since)
-  elseif kind == 'm' then
-    redis.call('HSET', journal_guard, row, 'p' .. since)
   end
-  reply[i] = (kind == 'p' or kind == 'm') and 'pushed' or 'claimed'
+  reply[i] = kind == 'p' and 'pushed' or 'claimed'
 end
 return reply

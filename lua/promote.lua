@@ -1,7 +1,7 @@
 -- Puts rows of the journal that belong to one queue into the store, each once, until they are due.
 -- KEYS[1] journal        HASH         marker: id, term, epoch and beat of the journal that this Redis belongs to
--- KEYS[2] journal_guard  HASH         number of a row -> 'p' (pushed), 'c' (claimed), 'h' (held) or 'm' (moving away),
--- since when, ms, and ':' with the name of the hold
+-- KEYS[2] journal_guard  HASH         number of a row -> 'p' (pushed), 'c' (claimed) or 'h' (held), since
+-- when, ms, and ':' with the name of the hold
 -- KEYS[3] due            ZSET         message -> due time, ms since the epoch
 -- KEYS[4] bodies         HASH|LIST    bodies of the messages
 -- KEYS[5] notes          STRING|HASH  count of messages marked, and more
@@ -46,9 +46,6 @@ announce(keys, wake, queue, function()
     local kind = string.sub(known, 1, 1)
     if kind == 'p' or kind == 'c' then
       reply[n + 1] = kind == 'p' and 'pushed' or 'claimed'
-    elseif kind == 'm' then -- its message is there, and does not leave any more
-      noted[#noted + 1], noted[#noted + 2] = row, 'p' .. since
-      reply[n + 1] = 'pushed'
     elseif hold ~= '' and string.match(known, ':(.*)') ~= hold then
       reply[n + 1] = 'free'
     else

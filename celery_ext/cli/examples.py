@@ -119,9 +119,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "journal trim": {
         "celery -A shop delayq journal trim --dry-run": "Only count",
     },
-    "journal move": {
-        "celery -A shop delayq journal move postgresql://db2/delayq": "Into another database",
-    },
     "serve": {
         "delayq serve": "For this machine, to look at",
         "delayq serve --host 0.0.0.0 --tokens tokens.json --allow-write": "For others, with tokens",

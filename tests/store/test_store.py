@@ -105,7 +105,6 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "promote": lambda store: store.promotion.promote(JOURNAL_ID, 1, [row(1)]),
     "hold_rows": lambda store: store.promotion.hold_rows(numbers(2), "hold"),
     "claim_rows": lambda store: store.promotion.claim_rows(numbers(2)),
-    "send_away": lambda store: store.promotion.send_away("q", 3, _change(store).message),
     "shorten": lambda store: store.renamed.shorten("q", [b"unknown"]),
     "note_use": lambda store: store.queues.note_use("q"),
     "vacate": lambda store: store.queues.vacate(["q"], "look", ["hash"]),

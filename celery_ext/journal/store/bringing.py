@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import uuid4
 
-from celery_ext.journal.table import Addition, Journal, Row
+from celery_ext.journal.table import Journal, Row
 from kombu_delayq.store.upkeep.promotion import Promotion
 
 
@@ -30,29 +30,6 @@ class Bringing:
         for queue in queues:
             there |= self._bring([row for row in rows if queue in (None, row.queue)], queue)
         return there
-
-    def in_both(self, rows: Sequence[Row]) -> set[int]:
-        """Marks rows that a promoter has pushed and not marked yet, of messages that were found in Redis.
-
-        Returns:
-            The numbers of the rows that wait all the same: their messages are on the way from Redis to the journal.
-        """
-        if not rows:
-            return set()
-        pushed = self._promotion.pushed_of(rows)
-        self.bring([row for row in rows if row.seq in pushed])
-        return {row.seq for row in self._journal.rows([row.seq for row in rows if row.seq not in pushed])}
-
-    def take_over(self, row: Row, addition: Addition) -> bool:
-        """Makes a row of ``in_both`` that of a message that stays in Redis, which has been changed.
-
-        Returns:
-            Whether a promoter has pushed the message as it was.
-        """
-        word = self._promotion.claim_rows([row])[row.seq]
-        self._journal.mark([row.seq])
-        self._journal.follow([(row.seq, addition)])
-        return word == "pushed"
 
     def _bring(self, rows: Sequence[Row], queue: str | None) -> set[int]:
         there: set[int] = set()

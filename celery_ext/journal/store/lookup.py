@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from celery_ext.journal.store.bringing import Bringing
 from celery_ext.journal.store.jobs import count_cancelled
-from celery_ext.journal.store.leaving import Departure, Leaving
 from celery_ext.journal.store.losses import Losses
 from celery_ext.journal.store.matching import as_read, rows_as_read, rows_at_any_time
 from celery_ext.journal.store.queues import tally
@@ -37,7 +36,6 @@ class JournaledLookup(Lookup):
         self._journal = journal
         self._promotion = Promotion(client, registry)
         self._bringing = Bringing(journal, self._promotion)
-        self._leaving = Leaving(journal, self._promotion, self._bringing)
         self._losses = Losses(journal, self._promotion)
 
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
@@ -45,11 +43,7 @@ class JournaledLookup(Lookup):
         names = set(queues)
         # Before Redis: a message that is promoted meanwhile is seen there.
         rows = [row for row in self._journal.get(ids) if row.queue in names] if ids else []
-        found = _merged(super().get(queues, ids), [row.waiting for row in rows])
-        missing = [identity for identity in ids if identity not in found]
-        # And behind Redis: one that has left Redis for the journal meanwhile is seen here.
-        left = [row for row in self._journal.get(missing) if row.queue in names] if missing else []
-        return found | _merged({}, [row.waiting for row in left])
+        return _merged(super().get(queues, ids), [row.waiting for row in rows])
 
     def cancel(
         self,
@@ -80,9 +74,7 @@ class JournaledLookup(Lookup):
         for queue in {row.queue for row in taken}:
             tally(self._client, self._keys, queue, "cancel", sum(row.queue == queue for row in taken))
         count_cancelled(self._client, self._keys, job, [row for row in (*taken, *lost) if row.id not in in_redis])
-        missing = [identity for identity in ids if identity not in found]
-        left = dict.fromkeys(row.id for row in self._journal.get(missing)) if missing else ()
-        return self.cancel(queues, list(left), found, job=job)  # of messages that have left Redis meanwhile
+        return found
 
     def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
         """Removes messages of one queue that are still as they were read; see ``Lookup.discard``."""
@@ -108,18 +100,15 @@ class JournaledLookup(Lookup):
     def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Changes when messages of one queue are due; see ``Lookup.reschedule``.
 
-        A message that is due beyond the horizon by then waits in the journal; any other in Redis.
+        A message of the journal that is due within the horizon by then comes to Redis. What is in Redis stays there.
         """
         now_ms = self._now_ms()
         far_ms = now_ms + self._client.options.journal_horizon * 1000
         rows = self.rows_of(queue, [change.message for change in changes], at_any_time=True)
         words = ["due" if change.due_ms <= now_ms else "" for change in changes]
         near = {at for at, change in enumerate(changes) if not words[at] and change.due_ms <= far_ms}
-        brought, in_both = self._brought(changes, rows, near), self.in_both(changes, rows)
-        for at, both in in_both.items():
-            if not words[at] and as_read(changes[at].due_ms, changes[at].body) == as_read(both.due_ms, both.body):
-                words[at] = "rescheduled"  # another caller does just this
-                tally(self._client, self._keys, queue, "reschedule", 1)
+        brought = self._brought(changes, rows, near)
+        self.mark_pushed(changes, rows)
         for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
             if not words[at] and change.message.backup == JOURNAL and at not in brought:
                 words[at] = self.replace(queue, row, change)
@@ -132,11 +121,7 @@ class JournaledLookup(Lookup):
         asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
         for at, word in zip(left, super().reschedule(queue, asked) if asked else [], strict=True):
             words[at] = word
-            if word == "rescheduled" and at in in_both:
-                self.take_over(queue, changes[at], in_both[at])
             self._follow(queue, changes[at], rows[at], word)
-        far = [at for at in left if words[at] == "rescheduled" and changes[at].due_ms > far_ms]
-        self._leaving.send_away(queue, [self._departure(queue, changes[at], rows[at]) for at in far], now_ms)
         return words
 
     def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
@@ -147,7 +132,8 @@ class JournaledLookup(Lookup):
         """
         rows = self.rows_of(queue, [change.message for change in changes], at_any_time=True)
         words = [""] * len(changes)
-        brought, in_both = self._brought(changes, rows, set(range(len(changes)))), self.in_both(changes, rows)
+        brought = self._brought(changes, rows, set(range(len(changes))))
+        self.mark_pushed(changes, rows)
         now_ms = self._now_ms()
         for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
             if change.message.backup == JOURNAL and at not in brought:
@@ -159,8 +145,6 @@ class JournaledLookup(Lookup):
             words[at], row = word, rows[at]
             if word == "transferred" and row is not None:  # its row has come due as well
                 now = changes[at]._replace(due_ms=now_ms)
-                if at in in_both:
-                    self.take_over(queue, now, row)
                 self._journal.follow([(row.seq, self.addition(queue, now, row))])
         return words
 
@@ -170,20 +154,15 @@ class JournaledLookup(Lookup):
         there = self._bringing.bring([row for at, row in asked.items() if at in wanted])
         return {at for at, row in asked.items() if row.seq in there}
 
-    def in_both(self, changes: Sequence[Change], rows: Sequence[Row | None]) -> dict[int, Row]:
-        """Returns the waiting rows of messages in Redis that no promoter has pushed; see ``Bringing.in_both``."""
-        asked = {
-            at: row
-            for at, row in enumerate(rows)
-            if row and row.state == WAITING and changes[at].message.backup != JOURNAL
-        }
-        both = self._bringing.in_both(list(asked.values()))
-        return {at: row for at, row in asked.items() if row.seq in both}
-
-    def take_over(self, queue: str, change: Change, row: Row) -> None:
-        """Lets a row that waits follow its message in Redis, so that nobody sends the message as it was."""
-        if self._bringing.take_over(row, self.addition(queue, change, row)):
-            super().discard(row.queue, [(self._as_in_redis(row.waiting), "")])
+    def mark_pushed(self, changes: Sequence[Change], rows: Sequence[Row | None]) -> None:
+        """Marks rows of messages that were found in Redis, where a promoter has pushed them and not marked them yet."""
+        self._bringing.bring(
+            [
+                row
+                for change, row in zip(changes, rows, strict=True)
+                if row is not None and row.state == WAITING and change.message.backup != JOURNAL
+            ]
+        )
 
     def replace(self, queue: str, row: Row | None, change: Change) -> str:
         """Changes a message that waits in the journal, for a queue: its own or another. Returns the word for it.
@@ -217,11 +196,6 @@ class JournaledLookup(Lookup):
             self._journal.follow([(row.seq, self.addition(queue, change, row))])
         elif word not in ("rescheduled", "changed") and later:
             self._journal.follow([(row.seq, _addition_of(row))])
-
-    def _departure(self, queue: str, change: Change, row: Row | None) -> Departure:
-        addition = self.addition(queue, change, row)
-        message = self._as_in_redis(change.message)._replace(due_ms=addition.due_ms, body=change.body)
-        return Departure(message, addition, row.seq if row else None)
 
     def addition(self, queue: str, change: Change, row: Row | None) -> Addition:
         """Returns a changed message in the form that the journal takes, for a queue."""

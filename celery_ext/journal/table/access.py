@@ -94,10 +94,8 @@ def set_epoch(connection: Connection, epoch: int, *where: ColumnElement[bool], w
     return {seq for seq, _, _ in found}
 
 
-def renumber(
-    connection: Connection, *where: ColumnElement[bool], numbers: Sequence[int] | None = None
-) -> dict[int, Row]:
-    """Lets rows wait under new numbers: those that were taken for them, else the next ones.
+def renumber(connection: Connection, *where: ColumnElement[bool]) -> dict[int, Row]:
+    """Lets rows wait under new numbers.
 
     A row is updated, not deleted and inserted: a cancel that waits for it in another transaction then finds it.
 
@@ -105,7 +103,7 @@ def renumber(
         By old number, the rows as they are now.
     """
     rows = lock_where(connection, *where)
-    numbers = next_numbers(connection, len(rows)) if numbers is None else numbers[: len(rows)]
+    numbers = next_numbers(connection, len(rows))
     renumbered = {row.seq: row._replace(seq=number, state=WAITING) for row, number in zip(rows, numbers, strict=True)}
     if renumbered:
         changed = (

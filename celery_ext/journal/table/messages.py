@@ -25,7 +25,7 @@ from celery_ext.journal.table.access import (
 from celery_ext.journal.table.adding import add_to_sqlite
 from celery_ext.journal.table.database import Database, schema
 from celery_ext.journal.table.database.away import asking
-from celery_ext.journal.table.database.statements import among, next_numbers
+from celery_ext.journal.table.database.statements import among
 from celery_ext.journal.table.facts import epoch_in, lock_epoch, raise_fact
 from celery_ext.journal.table.rows import WAITING, Addition, Row
 
@@ -144,30 +144,6 @@ class Messages:
                 if seq in found:
                     rewrite(connection, found[seq], addition)
             return [found[seq].seq if seq in found else None for seq, _ in changes]
-
-        return self._database.write(work)
-
-    def reserve(self, count: int) -> list[int]:
-        """Returns numbers for rows to come, which no other row gets."""
-        return self._database.write(lambda connection: next_numbers(connection, count), durable=False)
-
-    def let_wait(self, seq: int, addition: Addition, was: int | None) -> bool:
-        """Lets a message wait under a number of ``reserve``.
-
-        Args:
-            seq: The number.
-            addition: The message.
-            was: Number of the row, of any state, that becomes this one; None to make one, also where it is gone.
-
-        Returns:
-            Whether it does; False if a row had to be made, and the journal has the message already.
-        """
-
-        def work(connection: Connection) -> bool:
-            for row in renumber(connection, _messages.c.seq == was, numbers=[seq]).values():
-                rewrite(connection, row, addition)
-                return True
-            return bool(insert_new(connection, [{**values_of(addition, WAITING), "seq": seq}]))
 
         return self._database.write(work)
 

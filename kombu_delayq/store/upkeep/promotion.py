@@ -9,9 +9,7 @@ from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import StoreClient, StorePart
-from kombu_delayq.store.lookup import as_read
 from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.types import Waiting
 from kombu_delayq.store.upkeep.promotion_types import Marker, Numbered, Office, Promoted, Pulse, Row
 
 #: Most rows, and about the most bytes, that one call of the script puts into the store.
@@ -24,10 +22,9 @@ class Promotion(StorePart):
     """Puts rows of a journal into the store, and tells whether Redis has lost data.
 
     The marker in Redis has the number of the term in office, which fences off promoters of earlier terms. The guard has
-    the rows that were pushed and not yet marked in the journal; those that were claimed, because they were taken out of
-    the journal while a promoter may still have them at hand; and those whose messages are about to leave the store for
-    the journal. Where Redis has hash slots, each queue has a marker and a guard of its own, in its slot, behind the
-    marker of all, which has the term.
+    the rows that were pushed and not yet marked in the journal, and those that were claimed, because they were taken
+    out of the journal while a promoter may still have them at hand. Where Redis has hash slots, each queue has a marker
+    and a guard of its own, in its slot, behind the marker of all, which has the term.
     """
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
@@ -171,8 +168,7 @@ class Promotion(StorePart):
         """Claims rows that the caller has taken out of the journal. Repeating it changes nothing.
 
         Returns:
-            By number of the row: ``claimed`` if no promoter will ever put it into the store; ``pushed`` if one has, or
-            if its message was about to leave the store for the journal, and stays there now.
+            By number of the row: ``claimed`` if no promoter will ever put it into the store; ``pushed`` if one has.
         """
         words: dict[int, str] = {}
         for share, seqs in self._by_share(rows).items():
@@ -204,46 +200,6 @@ class Promotion(StorePart):
                 words.update(zip(page, map(as_text, found), strict=True))
         return words
 
-    def note_leaving(self, queue: str, seqs: Sequence[int], since_ms: float) -> None:
-        """Notes rows whose messages wait in the store and are about to leave it for the journal.
-
-        Until ``send_away`` the store decides what becomes of a message. Whoever asks for the row meanwhile, by a claim,
-        a hold or a promotion, hears that it was pushed, and keeps the message where it is.
-
-        Args:
-            queue: The queue of the messages.
-            seqs: Numbers that no row has yet.
-            since_ms: Redis's time, ms since the epoch.
-        """
-        note, key = f"m{since_ms:.0f}", self._keys.journal_guard(self._keys.share(queue))
-        for page in pages(seqs, ROWS):
-            self._client.ask("HSET", key, *(each for seq in page for each in (seq, note)))
-
-    def send_away(self, queue: str, seq: int, message: Waiting) -> str:
-        """Takes a message out of the store whose row is noted by ``note_leaving``, and waits by now.
-
-        Args:
-            queue: Its queue.
-            seq: Number of the row.
-            message: The message as it waits in the store.
-
-        Returns:
-            ``sent_away``; or, with the message left as it is, ``pushed`` (somebody has asked for the row), ``free``
-            (the row is not noted any more), ``not_delayed`` or ``changed``, as in ``Lookup.reschedule``.
-        """
-        guard = self._keys.journal_guard(self._keys.share(queue))
-        keys = [guard, *self._client.stored(queue, message.backup)]
-        return as_text(self._client.run("send_away", keys, [seq, *as_read(message)], message.backup))
-
-    def pushed_of(self, rows: Iterable[Numbered]) -> set[int]:
-        """Returns the numbers of the rows that the guard has as pushed, or as those of messages about to leave."""
-        found: set[int] = set()
-        for share, seqs in self._by_share(rows).items():
-            for page in pages(seqs, ROWS):
-                notes = self._client.ask("HMGET", self._keys.journal_guard(share), *page)
-                found |= {seq for seq, note in zip(page, notes, strict=True) if note and as_text(note)[0] in "pm"}
-        return found
-
     def settle_rows(self, rows: Iterable[Numbered]) -> None:
         """Takes rows out of the guard which the journal has marked, or which nobody can promote any more."""
         for share, seqs in self._by_share(rows).items():
@@ -265,14 +221,13 @@ class Promotion(StorePart):
         Args:
             claimed_before_ms: Claimed and held rows leave that became so before. No promoter may have read its rows
                 earlier.
-            pushed_before_ms: Pushed rows leave that were pushed before, and those of messages that were about to leave.
-                No caller may be about to claim one of them.
+            pushed_before_ms: Pushed rows leave that were pushed before. No caller may be about to claim one of them.
             queues: As of ``pushed``.
 
         Returns:
             Number of rows that left.
         """
-        before = {"c": claimed_before_ms, "h": claimed_before_ms, "p": pushed_before_ms, "m": pushed_before_ms}
+        before = {"c": claimed_before_ms, "h": claimed_before_ms, "p": pushed_before_ms}
         count = 0
         for share in self._shares(queues):
             old = [seq for seq, kind, since_ms in self._guarded(share) if since_ms < before[kind]]

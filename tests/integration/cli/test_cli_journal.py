@@ -5,14 +5,13 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import Journal, JournaledStore, upkeep
+from celery_ext.journal import JournaledStore, upkeep
 from celery_ext.journal.table.database import engines
 from tests.support.commands.shell import BIN, read_until, run
 from tests.support.conditions import until
@@ -185,18 +184,6 @@ def test_trim_deletes_what_has_left(store: JournaledStore, delayq: Delayq) -> No
     assert delayq("journal", "trim", "--yes").stdout == "1 row deleted\n"
     assert noted(store) == [("journal trim", 1, {"deleted": 1})]
     assert [row.id for row in store.journal.browse("q")] == ["far"]
-
-
-def test_move_copies_the_journal(store: JournaledStore, delayq: Delayq, tmp_path: Path) -> None:
-    """The journal is in the new database as it was, and another run finds nothing to do."""
-    target = f"sqlite:///{tmp_path}/moved.db"
-    said = delayq("journal", "move", "--in-use", target).stdout
-    assert said == f"2 rows moved from {store.journal.url} to {target}\n"
-    assert Journal(target).browse("q") == store.journal.browse("q")
-    again = json.loads(delayq("journal", "move", "--in-use", "--json", target).stdout)
-    assert again == {"rows": 0, "target": target}
-    assert noted(store) == [("journal move", 2, {"copied": 2})]
-    assert store.audit.recent()[0].what["to"] == target
 
 
 def test_a_database_that_is_away(

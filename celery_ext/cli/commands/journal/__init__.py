@@ -3,7 +3,6 @@
 import click
 
 from celery_ext.cli.commands.journal.check import check
-from celery_ext.cli.commands.journal.move import move
 from celery_ext.cli.commands.journal.restore import restore
 from celery_ext.cli.commands.journal.run import run
 from celery_ext.cli.commands.journal.status import status
@@ -18,5 +17,5 @@ def journal() -> None:
     """
 
 
-for _command in (run, status, check, restore, trim, move):
+for _command in (run, status, check, restore, trim):
     journal.add_command(_command)

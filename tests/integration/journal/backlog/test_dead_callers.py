@@ -19,17 +19,9 @@ pytestmark = pytest.mark.parametrize("journal_url", ["postgres"], indirect=True)
 #: Places of a cancel of a message in Redis, and of one in the journal, which is cancelled once its row is deleted.
 NEAR = ("before delete", "after delete", "after cancel")
 FAR = ("before delete", "after delete", "after claim_rows")
-#: Places of a move within the journal, and of one from Redis into it.
+#: Places of a move within the journal, and of one within Redis, whose row follows it.
 LATER = ("before claim_rows", "after claim_rows", "after replace", "after claim_rows 2")
-AWAY = (
-    "before follow",
-    "after follow",
-    "after reschedule",
-    "after reserve",
-    "after note_leaving",
-    "after let_wait",
-    "after send_away",
-)
+PUT_OFF = ("before follow", "after follow", "after reschedule")
 #: Places of a move from the journal to Redis.
 NEARER = ("before promote", "after promote", "after mark", "after reschedule")
 
@@ -92,7 +84,7 @@ def test_a_message_whose_move_died_waits_once(
     now_ms = clock_ms(store.client)
     due_ms = {
         **{f"reschedule: far: {where}": now_ms + 30 * DAY_MS for where in LATER},
-        **{f"reschedule: near: {where}": now_ms + 30 * DAY_MS for where in AWAY},
+        **{f"reschedule: near: {where}": now_ms + 30 * DAY_MS for where in PUT_OFF},
         **{f"reschedule: far: {where}": now_ms + HOUR_MS for where in NEARER},
     }
     ids = [*due_ms]

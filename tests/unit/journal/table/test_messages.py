@@ -87,29 +87,6 @@ def test_a_replaced_row_waits_under_a_new_number(journal: Journal) -> None:
     assert journal.count("orders", 0.0, DUE_MS + 9_000_000) == 0
 
 
-@pytest.mark.parametrize("is_there", [True, False], ids=["row", "no row"])
-def test_a_message_waits_under_a_number_taken_before(journal: Journal, is_there: bool) -> None:
-    """A message that leaves Redis for the journal waits, whether it had a row or not."""
-    numbers = journal.add([addition(1), addition(2)], offered=True) if is_there else []
-    first, second = journal.reserve(2)
-    assert {first, second}.isdisjoint(numbers)
-    assert journal.let_wait(first, addition(1, due_ms=DUE_MS + 5), numbers[0] if is_there else None)
-    assert [(row.seq, row.due_ms) for row in journal.browse("orders")] == [(first, DUE_MS + 5)]
-    [later] = journal.add([addition(3)])
-    assert (later or 0) > second
-    assert journal.sizes()["orders"] == (2, int(is_there))
-
-
-def test_a_message_whose_row_is_gone_gets_another_unless_it_waits(journal: Journal) -> None:
-    """Where the row was deleted meanwhile one is made, and the same message is there once."""
-    [number] = journal.add([addition(1)], offered=True)
-    journal.delete(["id-1"])
-    first, second = journal.reserve(2)
-    assert journal.let_wait(first, addition(1), number)
-    assert not journal.let_wait(second, addition(1), number)
-    assert [row.seq for row in journal.browse("orders")] == [first]
-
-
 def test_two_messages_that_become_alike_stay_two(journal: Journal) -> None:
     """A change that makes a message the same as another loses neither."""
     one, other = journal.add([addition(1, body=b"one"), addition(1, body=b"other")])

@@ -70,18 +70,6 @@ class Model(RuleBasedStateMachine):
             del self.rows[seq]
             self.rows[new] = queue, identity, due_ms, WAITING
 
-    @rule(data=st.data(), due_ms=DUES)
-    def let_wait(self, data: st.DataObject, due_ms: float) -> None:
-        """A row of any state waits under the number that was taken for it."""
-        if not self.rows:
-            return
-        seq = data.draw(st.sampled_from([*self.rows]))
-        queue, identity, _, _ = self.rows.pop(seq)
-        [new] = self.journal.reserve(1)
-        assert new > max((seq, *self.rows))
-        assert self.journal.let_wait(new, addition(int(identity[3:]), due_ms, queue), seq)
-        self.rows[new] = queue, identity, due_ms, WAITING
-
     @rule(before_ms=DUES, count=st.integers(1, 3))
     def promote(self, before_ms: float, count: int) -> None:
         """The next due are promoted."""

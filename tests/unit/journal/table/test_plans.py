@@ -35,8 +35,6 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "delete": lambda journal: journal.delete(["id-500", "id-501"]),
     "delete_rows": lambda journal: journal.delete_rows([600, 601]),
     "replace": lambda journal: journal.replace([(700, addition(700, DUE_MS))]),
-    "reserve": lambda journal: journal.reserve(2),
-    "let_wait": lambda journal: journal.let_wait(journal.reserve(1)[0], addition(701, DUE_MS), 701),
     "purge": lambda journal: journal.purge("queue-5", 50),
     "queues_in_redis": lambda journal: journal.queues_in_redis(),
     "offered": lambda journal: journal.offered("queue-7"),

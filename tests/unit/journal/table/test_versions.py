@@ -76,7 +76,6 @@ def test_the_rights_of_the_page_are_enough(postgres_server: PrivatePostgres) -> 
     waiting = limited.promotable(DUE_MS * 2, 10)
     assert limited.mark([waiting[0].seq]) == {waiting[0].seq}
     assert limited.replace([(waiting[1].seq, addition(7))]) != [None]
-    limited.reserve(2)
     limited.set_watermarks(DUE_MS, {})
     assert limited.next_beat() == 1
     assert len(limited.delete(["id-2"])) == 1
