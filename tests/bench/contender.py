@@ -46,19 +46,15 @@ class Contender:
         producer: Command of its producer's program.
         worker: Command of one worker in its usual configuration.
         consumers: Command that runs as many idle consumers as the number that is appended to it.
-        settings: Its usual configuration in words, for the page.
+        settings: Its usual configuration, and that of one process, in Markdown, for the page.
         alone: Command of a worker that is one process, with the concurrency of its defaults or what suits it better.
-        alone_settings: How that differs from its usual configuration, in Markdown.
         mover: Command of a process that only moves due messages, if the contender has one.
         server: Starts the server that keeps its messages.
         ways: How it enqueues: "one" at a time and, if it has a way for many at once, in "bulk".
         counts: Whether its producer tells how many messages have not been moved; else a message is moved when its
             task begins.
         most_consumers: How many consumers its server takes with its default limits.
-        heavy: Whether its tasks take so much CPU that those of others would be late beside them.
-        quiet: Environment in which consumers send each other no regular messages; empty if there is none.
         env: Further environment variables of its programs.
-        gaps: Why it has no figures, by the key of a measure.
         why_not: Returns what it lacks on this machine, or None.
     """
 
@@ -69,16 +65,12 @@ class Contender:
     consumers: Sequence[str]
     settings: str
     alone: Sequence[str]
-    alone_settings: str
     mover: Sequence[str] | None = None
     server: Callable[[], Server] = RedisServer
     ways: Sequence[str] = ("one", "bulk")
     counts: bool = True
     most_consumers: float = inf
-    heavy: bool = False
-    quiet: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
-    gaps: Mapping[str, str] = field(default_factory=dict)
     why_not: Callable[[], str | None] = lambda: None
 
 
@@ -103,22 +95,9 @@ class Client:
             Cannot: The contender has no such operation.
             Failed: It failed, or there was no answer in time.
         """
-        self.tell(do, **arguments)
-        return self.answer()
-
-    def tell(self, do: str, **arguments: Any) -> None:
-        """Gives a command. The caller calls ``answer`` later."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # the answer tells
             print(json.dumps({"do": do, **arguments}), file=self._process.stdin, flush=True)
-
-    def answer(self) -> Any:
-        """Waits for the answer to the command before.
-
-        Raises:
-            Cannot: As of ``ask``.
-            Failed: As of ``ask``.
-        """
         try:
             line = self._lines.get(timeout=max(0.0, self._deadline - monotonic()))
         except Empty:
@@ -151,19 +130,15 @@ class Stage:
     def __init__(self, contender: Contender, deadline: float) -> None:
         self.contender = contender
         self._deadline = deadline
+        self.server = contender.server()
         self._directory = tempfile.TemporaryDirectory(prefix="delayq-bench-")
         self._logs = Path(self._directory.name)
         self.journal = Journal(self._logs / "journal")
-        self.server = contender.server()
         self._processes: dict[Path, subprocess.Popen[str]] = {}
 
     @cached_property
     def client(self) -> Client:
         """Its producer."""
-        return self.another_client()
-
-    def another_client(self) -> Client:
-        """Starts a further producer."""
         return Client(*self._start(self.contender.producer, subprocess.PIPE), self._deadline)
 
     def run(self, command: Sequence[str]) -> psutil.Process:

@@ -1,5 +1,8 @@
 """The private servers that keep the contenders' messages, and the figures that they give."""
 
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from celery_ext.demo.private_redis import PrivateRedis
@@ -27,11 +30,8 @@ class Server(Protocol):
     def cpu_s(self) -> float:
         """Returns the CPU time that it has taken, in s."""
 
-    def commands(self) -> int | None:
-        """Returns how many commands, or transactions, it has done, without this call; None where it does not tell."""
-
-    def reads(self) -> int | None:
-        """Returns how often it has read from a connection, without this call; None where it does not tell."""
+    def commands(self) -> int:
+        """Returns how many commands, or transactions, it has done."""
 
     def connections(self) -> int:
         """Returns how many connections are open, without this one."""
@@ -73,14 +73,9 @@ class RedisServer:
         """Returns the CPU time of the thread that runs commands."""
         return main_thread_s(self._client)
 
-    def commands(self) -> int | None:
+    def commands(self) -> int:
         """Returns ``total_commands_processed``, which counts what scripts call, too."""
         return int(self._client.info("stats")["total_commands_processed"])
-
-    def reads(self) -> int | None:
-        """Returns ``total_reads_processed`` (from Redis 7.0 on)."""
-        found = self._client.info("stats").get("total_reads_processed")
-        return None if found is None else int(found)
 
     def connections(self) -> int:
         """Returns ``connected_clients`` without this one."""
@@ -107,3 +102,68 @@ def main_thread_s(client: Any) -> float:
     """Returns the CPU time of the thread of Redis that runs commands, in s."""
     cpu = client.info("cpu")
     return float(cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])
+
+
+class PostgresServer:
+    """A PostgreSQL with its default settings.
+
+    Args:
+        schema: Returns the statements that make the contender's tables.
+    """
+
+    def __init__(self, schema: Callable[[], str]) -> None:
+        from tests.support.servers.postgres import PrivatePostgres
+
+        self._schema = schema
+        self._postgres = PrivatePostgres(fsync="on", full_page_writes="on", shared_buffers="128MB", jit="on")
+
+    @property
+    def url(self) -> str:
+        """Its address, for psycopg."""
+        return self._postgres.url.replace("+psycopg", "")
+
+    def start(self) -> None:
+        """Makes a cluster with the tables and starts it."""
+        self._postgres.start()
+        self._postgres.execute(self._schema())
+
+    def close(self) -> None:
+        """Ends it."""
+        self._postgres.close()
+
+    def kept_bytes(self) -> int:
+        """Returns the size of the database's tables and indexes, after a checkpoint, without the log."""
+        self._postgres.execute("CHECKPOINT")
+        return int(self._postgres.execute("SELECT pg_database_size(current_database())")[0][0])
+
+    def cpu_s(self) -> float:
+        """Returns the CPU time of all its processes, and of those that have ended."""
+        import psutil
+
+        [parent] = (self._postgres.directory / "data" / "postmaster.pid").read_text().splitlines()[:1]
+        processes = [psutil.Process(int(parent)), *psutil.Process(int(parent)).children()]
+        return sum(sum(process.cpu_times()[:4]) for process in processes if process.is_running())
+
+    def commands(self) -> int:
+        """Returns the transactions of the database. A session reports them up to 10 s later."""
+        counted = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+        return int(self._postgres.execute(counted)[0][0])
+
+    def connections(self) -> int:
+        """Returns how many clients are connected, without this one."""
+        counted = "SELECT count(*) - 1 FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        return int(self._postgres.execute(counted)[0][0])
+
+    def watch(self) -> None:
+        """Does nothing, because a transaction does not keep others waiting."""
+
+    def longest_ms(self) -> float | None:
+        """Returns None, for the same reason."""
+        return None
+
+
+def postgres_version() -> str:
+    """Returns the version of the server that is installed; empty if there is none."""
+    for program in sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), reverse=True):
+        return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split()[2]
+    return ""

@@ -65,11 +65,6 @@ def within_the_last_hour() -> Callable[[], float]:
     return lambda: now_ms - random.random() * HOUR_MS
 
 
-def one_after_the_other() -> Callable[[], float]:
-    """Returns a function that gives past due times in the order of the messages, as one constant delay does."""
-    return lambda: time() * 1000 - HOUR_MS
-
-
 def within_the_next_hour() -> Callable[[], float]:
     """Returns a function that gives due times random over an hour, which begins in a minute."""
     now_ms = time() * 1000 + 60_000

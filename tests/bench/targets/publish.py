@@ -1,4 +1,4 @@
-"""What ``apply_async(countdown=60)`` costs a publisher, next to stock Celery in the same process."""
+"""What publishing costs, one by one, in a batch and with templates, next to stock Celery in the same process."""
 
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -6,10 +6,11 @@ from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 from celery import Celery
+from kombu import Producer
 
+from celery_ext import Call, install, send_many
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.options import BACKUPS
-from tests.bench.targets.app import OURS, make_app
+from tests.bench.targets.app import OURS, TASK, make_app
 from tests.bench.targets.report import Figure
 
 COUNTDOWN_S = 60
@@ -26,66 +27,68 @@ class Round(NamedTuple):
 
 
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
-    """Publishes task by task."""
-    yield from compare(server, "apply_async(countdown=60)", None, _publish, *((1000, 6) if quick else (3000, 12)))
+    """Publishes with each way, ours in turns with what stock Celery has for it."""
+    count, rounds = (500, 6) if quick else (2_000, 15)
+    stock, ours, fast = make_app(server.url), make_app(server.url, OURS), make_app(server.url, OURS)
+    install(fast, fast_publish=True)
+    for name, app, publish, theirs, target in (
+        ("delay()", ours, _delay, _delay, 0.95),
+        ("apply_async(countdown=60)", ours, _countdown, _countdown, 0.95),
+        ("delay(), fast_publish", fast, _delay, _delay, 2.8),
+        ("apply_async(countdown=60), fast_publish", fast, _countdown, _countdown, 2.4),
+        ("send_many, countdown=60", ours, _send_many, _batch, 3.0),
+    ):
+        found = _in_turns(server.client(), (app, publish), (stock, theirs), count, rounds)
+        rate = median(mine.rate / other.rate for mine, other in found)
+        cpu = median(mine.cpu_us / other.cpu_us for mine, other in found)
+        yield Figure(f"{name}, rate / stock", rate, "", target, True, f"median of {rounds} rounds of {count:,}")
+        yield Figure(f"{name}, CPU time of the publisher / stock", cpu)
+        for at, label in enumerate(("kombu-delayq", "stock")):
+            yield Figure(f"{name}, {label}", median(turn[at].rate for turn in found), "msg/s")
 
 
-def compare(
-    server: PrivateRedis,
-    name: str,
-    rate_target: float | None,
-    publish: Callable[[Celery, int], None],
-    count: int,
-    rounds: int,
-) -> Iterator[Figure]:
-    """Publishes with our transport, in both forms, and with stock in turns, from an app that is otherwise the same.
-
-    Args:
-        server: The broker of both.
-        name: Name of the measure.
-        rate_target: Target of our rate divided by the rate of stock, in the form ``hash``. The target for the CPU time
-            of the publisher is no more than stock.
-        publish: Publishes a number of tasks from an app.
-        count: Tasks in a round.
-        rounds: Rounds of each app.
-    """
-    client = server.client()
-    apps = {"stock": make_app(server.url), **{form: make_app(server.url, OURS, {"backup": form}) for form in BACKUPS}}
-    found: dict[str, list[Round]] = {name: [] for name in apps}
-    size = 0
+def _in_turns(client: Any, ours: Any, stock: Any, count: int, rounds: int) -> list[tuple[Round, Round]]:
+    """Returns what each round cost, ours and stock's."""
+    found = []
     for turn in range(rounds + 1):
-        for app_name in list(apps) if turn % 2 else reversed(list(apps)):
-            cost = cost_of(apps[app_name], publish, count)
-            size = size or len(client.lindex(STOCK_QUEUE, 0) or "")
-            forget(client)
-            if turn:  # the first warms up
-                found[app_name].append(cost)
-    note = f"median of {rounds} rounds of {count:,}, task messages of {size:,} bytes"
-    for form in BACKUPS:
-        turns = list(zip(found[form], found["stock"], strict=True))
-        cpu = median(ours.cpu_us / stock.cpu_us for ours, stock in turns)
-        rate = median(ours.rate / stock.rate for ours, stock in turns)
-        cpu_target, target = (1.0, rate_target) if form == "hash" else (None, None)
-        yield Figure(f"{name}, CPU, {form} / stock", cpu, "", cpu_target, note=f"of the publisher; {note}")
-        yield Figure(f"{name}, rate, {form} / stock", rate, "", target, True, note)
-    for app_name, of in found.items():
-        yield Figure(f"{name}, CPU, {app_name}", median(cost.cpu_us for cost in of), "µs/msg")
-        yield Figure(f"{name}, {app_name}", median(cost.rate for cost in of), "msg/s")
+        cost = {}
+        for app, publish in (ours, stock) if turn % 2 else (stock, ours):
+            cost[app] = _cost_of(app, publish, count)
+            # Kombu declares its bindings only once, so they stay.
+            client.delete(STOCK_QUEUE, *client.scan_iter("delayq:*"), *client.scan_iter("redisson_*"))
+        if turn:  # the first warms up
+            found.append((cost[ours[0]], cost[stock[0]]))
+    return found
 
 
-def _publish(app: Celery, count: int) -> None:
-    task = app.tasks["bench.arrive"]
-    for _ in range(count):
-        task.apply_async(ARGS, countdown=COUNTDOWN_S)
-
-
-def cost_of(app: Celery, publish: Callable[[Celery, int], None], count: int) -> Round:
-    """Publishes a number of tasks from an app, and returns what that cost."""
+def _cost_of(app: Celery, publish: Callable[[Celery, int], None], count: int) -> Round:
     begun, cpu_s = perf_counter(), process_time()
     publish(app, count)
     return Round((process_time() - cpu_s) / count * 1e6, count / (perf_counter() - begun))
 
 
-def forget(client: Any) -> None:
-    """Empties the queue and keeps its bindings, which kombu declares only once."""
-    client.delete(STOCK_QUEUE, *client.scan_iter("delayq:*"), *client.scan_iter("redisson_*"))
+def _delay(app: Celery, count: int) -> None:
+    task = app.tasks[TASK]
+    for _ in range(count):
+        task.delay(*ARGS)
+
+
+def _countdown(app: Celery, count: int) -> None:
+    task = app.tasks[TASK]
+    for _ in range(count):
+        task.apply_async(ARGS, countdown=COUNTDOWN_S)
+
+
+def _send_many(app: Celery, count: int) -> None:
+    send_many(app, app.tasks[TASK], (Call(ARGS, countdown=COUNTDOWN_S) for _ in range(count)))
+
+
+def _batch(app: Celery, count: int) -> None:
+    """Publishes in a ``Producer.batch`` (kombu 5.7), where there is one."""
+    if not hasattr(Producer, "batch"):
+        _countdown(app, count)
+        return
+    task = app.tasks[TASK]
+    with app.producer_pool.acquire(block=True) as producer, producer.batch():
+        for _ in range(count):
+            task.apply_async(ARGS, countdown=COUNTDOWN_S, producer=producer)

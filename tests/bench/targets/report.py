@@ -25,7 +25,7 @@ class Figure:
 
     measure: str
     value: float
-    unit: str
+    unit: str = ""
     target: float | None = None
     at_least: bool = False
     note: str = ""

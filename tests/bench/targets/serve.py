@@ -16,6 +16,7 @@ import psutil
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action
 from celery_ext.serve.access.tokens import Token, hash_of, new_secret, write_tokens
+from tests.bench.targets.app import TASK
 from tests.bench.targets.report import Figure
 
 #: Connections that send requests, each the next one when it has its answer.
@@ -27,7 +28,7 @@ BATCH, ARGS = 500, [1_790_000_000.123456, "x" * 100]
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Enqueues tasks with a countdown from this process, on a server in another, with keep-alive and a token."""
     requests, batches = (3_000, 20) if quick else (20_000, 200)
-    task = {"task": "bench.arrive", "args": ARGS, "countdown": 3600}
+    task = {"task": TASK, "args": ARGS, "countdown": 3600}
     with serving(server.url) as (url, secret, process):
         for name, path, body, clients, count, target in (
             ("POST /v1/tasks", "/v1/tasks", task, CLIENTS, requests, 1_000),

@@ -1,0 +1,183 @@
+"""How many tasks a second a worker runs that do nothing, and how soon it begins one, beside stock Celery."""
+
+import base64
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep, time
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import psutil
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.bench.journal import Journal
+from tests.bench.servers import main_thread_s
+from tests.bench.targets.app import BROKER, OURS, TASK, TRANSPORT, make_app
+from tests.bench.targets.report import Figure
+from tests.support.conditions import until
+
+STOCK, TAKE = "stock", "kombu-delayq"
+TRANSPORTS = {STOCK: "", TAKE: OURS}
+#: The least rate and the most CPU time of Redis, both of stock's, by pool. Source: measured with a probe.
+TARGETS: dict[str, tuple[float, float | None]] = {"threads": (3.0, 0.7), "solo": (2.2, None), "prefork": (1.3, 0.9)}
+#: Tasks that wait when a worker starts: more than it begins while it is watched. Messages sent to Redis in one call.
+FILLED, PUSHED = 30_000, 200
+#: Tasks begun before the watch: what is imported and connected late has been by then.
+WARM = 400
+#: The workers go on and stop in turns: for how long each, in s, and how often. None is stopped for a second: it would
+#: give back what it holds.
+TURN_S, TURNS = 0.3, 12
+#: Between two messages to an idle worker, in s: random, because a worker that waits does so in turns of 1 s.
+BETWEEN_S = (0.01, 0.06)
+QUEUE, TASK_ID = "celery", "00000000-0000-4000-8000-000000000000"
+
+
+class Turn(NamedTuple):
+    """What was seen of one worker in a turn: its length in s, tasks begun, CPU time of Redis's main thread in s."""
+
+    took_s: float
+    tasks: int
+    redis_s: float
+
+
+class Worker:
+    """A ``celery worker`` with a Redis of its own, and the journal in which its tasks write.
+
+    Args:
+        kind: ``STOCK`` or ``TAKE``.
+        server: Its Redis.
+        folder: For the journal.
+        pool: Celery's pool.
+    """
+
+    def __init__(self, kind: str, server: PrivateRedis, folder: Path, pool: str) -> None:
+        self.kind, self.server = kind, server
+        self.client: Any = server.client()
+        self.journal = Journal(folder / kind)
+        env = {BROKER: server.url, TRANSPORT: TRANSPORTS[kind], "BENCH_JOURNAL": str(self.journal.path)}
+        self._process = psutil.Popen(
+            [sys.executable, "-m", "celery", "-A", "tests.bench.targets.app", "worker", "-l", "ERROR", "--pool", pool],
+            env={**os.environ, **env, "PYTHONWARNINGS": "ignore"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the worker and its children."""
+        os.killpg(self._process.pid, number)
+
+    def turn(self) -> Turn:
+        """Lets a stopped worker go on for a while."""
+        before, redis_s = self.journal.count(), main_thread_s(self.client)
+        self.signal(signal.SIGCONT)
+        begun = monotonic()
+        sleep(TURN_S)
+        self.signal(signal.SIGSTOP)
+        took_s, count = monotonic() - begun, self.journal.count() - before
+        if self.journal.count() >= FILLED:
+            raise RuntimeError(f"a worker with {self.kind} has run all of its {FILLED:,} tasks")
+        return Turn(took_s, count, main_thread_s(self.client) - redis_s)
+
+    def late_s(self, message: dict[str, Any]) -> float:
+        """Pushes a message to the idle worker. Returns how much later its task begins, in s."""
+        before = self.journal.count()
+        self.client.lpush(QUEUE, with_due(message, time()))
+        until(lambda: self.journal.count() > before, 10, f"a task begins in a worker with {self.kind}")
+        return self.journal.late_s()[-1]
+
+    def close(self) -> None:
+        """Ends the worker."""
+        self.signal(signal.SIGKILL)
+        self._process.wait(10)
+
+
+@contextmanager
+def _workers(pool: str, filled: int) -> Iterator[dict[str, Worker]]:
+    """Starts a worker of each kind, with tasks that wait. Returns when each of them has begun some."""
+    message = template()
+    with ExitStack() as opened:
+        folder, found = Path(opened.enter_context(TemporaryDirectory(prefix="delayq-bench-"))), {}
+        for kind in TRANSPORTS:
+            server = opened.enter_context(PrivateRedis())
+            for page in copies(message, filled):
+                server.client().lpush(QUEUE, *page)
+            found[kind] = Worker(kind, server, folder, pool)
+            opened.callback(found[kind].close)
+        for worker in found.values():
+            until(lambda worker=worker: worker.journal.count() >= min(filled, WARM), 60, "a worker runs tasks")
+            if filled > WARM:
+                worker.signal(signal.SIGSTOP)
+        yield found
+
+
+def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
+    """Lets workers of each kind take turns, pool by pool, so that the rest of the machine disturbs them alike."""
+    turns = TURNS // 3 if quick else TURNS
+    for pool, (rate, cpu) in TARGETS.items():
+        with _workers(pool, FILLED) as workers:
+            found: dict[str, list[Turn]] = {kind: [] for kind in workers}
+            for _ in range(turns):
+                for kind, worker in workers.items():
+                    found[kind].append(worker.turn())
+        per_s = {kind: median(turn.tasks / turn.took_s for turn in those) for kind, those in found.items()}
+        redis_us = {kind: redis_us_of(those) for kind, those in found.items()}
+        note = f"{turns} turns of {TURN_S} s, Celery's default concurrency"
+        yield Figure(f"no-op tasks, {pool}, rate / stock", per_s[TAKE] / per_s[STOCK], "", rate, True, note)
+        yield Figure(f"no-op tasks, {pool}, CPU time of Redis / stock", redis_us[TAKE] / redis_us[STOCK], "", cpu)
+        for kind in found:
+            yield Figure(f"no-op tasks, {pool}, {kind}", per_s[kind], "/s")
+            yield Figure(f"no-op tasks, {pool}, {kind}, CPU time of Redis", redis_us[kind], "µs/task")
+    yield from _latency(60 if quick else 120)
+
+
+def redis_us_of(turns: Sequence[Turn]) -> float:
+    """Returns the CPU time of Redis for a task, in µs."""
+    return sum(turn.redis_s for turn in turns) / sum(turn.tasks for turn in turns) * 1e6
+
+
+def _latency(count: int) -> Iterator[Figure]:
+    """Sends messages one by one to idle workers of each kind in turn."""
+    message = json.loads(template())
+    with _workers("threads", WARM) as workers:
+        late_s: dict[str, list[float]] = {kind: [] for kind in workers}
+        for _ in range(count):
+            for kind, worker in workers.items():
+                sleep(random.uniform(*BETWEEN_S))
+                late_s[kind].append(worker.late_s(message))
+    yield Figure("latency of an idle worker / stock", median(late_s[TAKE]) / median(late_s[STOCK]), "", 1.0)
+    for kind, found in late_s.items():
+        note = f"LPUSH to task start, {count} messages; 95 %: {quantiles(found, n=20)[18] * 1000:.2f} ms"
+        yield Figure(f"latency of an idle worker, {kind}, median", median(found) * 1000, "ms", note=note)
+
+
+def template() -> str:
+    """Returns a message of the task as stock Celery publishes it, with ``TASK_ID`` as each of its ids."""
+    with PrivateRedis() as server:
+        make_app(server.url).tasks[TASK].apply_async((0.0,), task_id=TASK_ID)
+        message = json.loads(str(server.client().rpop(QUEUE)))
+    message["properties"]["delivery_tag"] = TASK_ID
+    return json.dumps(message)
+
+
+def copies(message: str, count: int) -> Iterator[list[str]]:
+    """Yields pages of messages: copies of a template, each with an id of its own."""
+    for start in range(0, count, PUSHED):
+        yield [message.replace(TASK_ID, str(uuid4())) for _ in range(min(PUSHED, count - start))]
+
+
+def with_due(message: dict[str, Any], due: float) -> str:
+    """Returns a message with an id of its own whose task has this argument."""
+    args, *rest = json.loads(base64.b64decode(message["body"]))
+    args[0] = due
+    body = base64.b64encode(json.dumps([args, *rest]).encode()).decode()
+    return json.dumps({**message, "body": body}).replace(TASK_ID, str(uuid4()))
