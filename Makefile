@@ -80,7 +80,7 @@ unit: $(VENV)/.test
 
 # The tests that concern Celery and Redis, with the oldest Celery, kombu, redis-py and Redis supported. This Redis comes
 # from a wheel.
-# Which form of backup a worker uses makes no difference to Celery and kombu: most tests with workers run with one. The
+# Which layout a worker uses makes no difference to Celery and kombu: most tests with workers run with one. The
 # server of `delayq serve`, the journal and most commands know Celery and Redis only through what these tests cover. So do
 # the slow tests that are left out: what they prove are rules of this project.
 WITH_OLDEST := tests/lua $(OF_STORE) $(addprefix tests/integration/,bulk cluster connection consume dead_letters delays doctor \
@@ -92,19 +92,19 @@ WITH_OLDEST := tests/lua $(OF_STORE) $(addprefix tests/integration/,bulk cluster
 	--deselect=tests/integration/fast/test_ways.py::test_settings_that_django_overrides_are_seen
 
 oldest: $(OLDEST)/.test
-	DELAYQ_BACKUPS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \
+	DELAYQ_LAYOUTS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \
 		$(OLDEST)/bin/python $(PYTEST) -m 'not long' $(WITH_OLDEST)
 
-# Later versions of Redis and Valkey than distributions have, each from its wheel. The scripts run in the default form
-# alone: both forms are made of the same commands.
+# Later versions of Redis and Valkey than distributions have, each from its wheel. The scripts run in the default layout
+# alone: both layouts are made of the same commands.
 servers: $(VENV)/.test $(SERVERS)/.there
 	@set -e; for server in $$(find $(abspath $(SERVERS)) -name redis-server -o -name valkey-server); do \
 		$$server --version; \
-		DELAYQ_BACKUPS=hash DELAYQ_STORE_FORMS=hash DELAYQ_REDIS_SERVER=$$server $(BIN)/python $(PYTEST) -m 'not long' $(ON_SERVERS); \
+		DELAYQ_LAYOUTS=hash DELAYQ_STORE_LAYOUTS=hash DELAYQ_REDIS_SERVER=$$server $(BIN)/python $(PYTEST) -m 'not long' $(ON_SERVERS); \
 	done
 
 # On one Redis that is a cluster and has all hash slots: it refuses each command and each script that touches two. `make
-# test` runs tests with workers with the default form of backup and a plain server, this with the other form and hash
+# test` runs tests with workers with the default layout and a plain server, this with the other layout and hash
 # slots. Tests with a cluster of several nodes are the same in both, so they are not here. Neither are those of what sees
 # Redis through other parts alone: the page, the HTTP API, what these are mounted in, fast calls, the async forms, the
 # pytest plugin, the examples.
@@ -112,7 +112,7 @@ ON_SLOTS := tests/lua tests/store tests/integration $(addprefix --ignore=tests/i
 	project testing serve/api serve/mounts serve/page)
 
 slots: $(VENV)/.test
-	DELAYQ_REDIS_SLOTS=1 DELAYQ_BACKUPS=list DELAYQ_STORE_FORMS=hash $(BIN)/python $(PYTEST) -m 'not long' $(ON_SLOTS)
+	DELAYQ_REDIS_SLOTS=1 DELAYQ_LAYOUTS=redisson DELAYQ_STORE_LAYOUTS=hash $(BIN)/python $(PYTEST) -m 'not long' $(ON_SLOTS)
 
 # Needs no Spark.
 docs: $(VENV)/.docs

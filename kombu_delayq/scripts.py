@@ -3,22 +3,22 @@
 A Lua file names in its header the includes whose functions or constants it uses itself:
 
 ``-- @include clock find``
-    An include is a file of functions. It stands in ``lua/include/shared/``, or, where the two forms of backup need
-    different functions under the same names, in ``lua/include/hash/`` and ``lua/include/list/``: a script gets those of
-    the form that it is loaded for.
+    An include is a file of functions. It stands in ``lua/include/shared/``, or, where the two layouts need
+    different functions under the same names, in ``lua/include/hash/`` and ``lua/include/redisson/``: a script gets those
+    of the layout that it is loaded for.
 ``-- @other page leave``
-    The includes of the other form, for a script that works on both forms at once. It calls their functions as
+    The includes of the other layout, for a script that works on both layouts at once. It calls their functions as
     ``other.page`` and so on. They stand in a scope of their own, apart from the script's own functions of the same
     names. Only an operation may name such includes.
 
 ``-- @first offer_one``
     The include of this name has a function of the same name, which runs first. If it returns a reply, that is the reply
-    of the script, whose other functions are not even defined then. A form that has no such include goes without.
+    of the script, whose other functions are not even defined then. A layout that has no such include goes without.
 
 Redis gets only those parts of the includes that a script uses, and no lines of comment.
 
-In a header ``HASH|LIST`` is the type of a key in the hash form and in the list form. ``lua/include/<form>/types.lua``
-describes the keys of a queue in that form.
+In a header ``HASH|LIST`` is the type of a key in the layouts hash and redisson. ``lua/include/<layout>/types.lua``
+describes the keys of a queue in that layout.
 """
 
 import re
@@ -28,7 +28,7 @@ from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 
 _PACKAGED = Path(__file__).parent / "lua"
 _CHECKOUT = Path(__file__).parent.parent / "lua"
@@ -63,21 +63,21 @@ def directory() -> Path:
 
 
 @cache
-def load(operation: str, backup: str = "hash") -> Script:
+def load(operation: str, layout: str = "hash") -> Script:
     """Loads the script of one operation.
 
     Args:
         operation: Name of a file in ``lua/``, without its ending.
-        backup: The form of backup that the script is for.
+        layout: The layout that the script is for.
 
     Raises:
         FileNotFoundError: There is no such operation or include.
     """
     source = _source(f"{operation}.lua")
     body = _code(source)
-    first = _first(source, backup)
-    rest = [definition for definition in _definitions(source, backup) if definition not in first]
-    text = _of_other(source, body, backup) + "".join(first) + _with_needed(rest, body)
+    first = _first(source, layout)
+    rest = [definition for definition in _definitions(source, layout) if definition not in first]
+    text = _of_other(source, body, layout) + "".join(first) + _with_needed(rest, body)
     made = Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
     _texts[made.sha] = text
     return made
@@ -94,43 +94,43 @@ def included(source: str) -> list[str]:
 
 
 def included_of_other(source: str) -> list[str]:
-    """Returns the names of the includes that a Lua file asks for in the other form of backup."""
+    """Returns the names of the includes that a Lua file asks for in the other layout."""
     return " ".join(_OTHER.findall(source)).split()
 
 
-def included_first(source: str, backup: str) -> list[str]:
-    """Returns the name of the include that a Lua file runs first in a form of backup, or nothing."""
-    return [name for name in _FIRST.findall(source) if (directory() / path_of(name, backup)).is_file()]
+def included_first(source: str, layout: str) -> list[str]:
+    """Returns the name of the include that a Lua file runs first in a layout, or nothing."""
+    return [name for name in _FIRST.findall(source) if (directory() / path_of(name, layout)).is_file()]
 
 
-def path_of(include: str, backup: str) -> str:
-    """Returns the path, under ``lua/``, of an include for a form of backup."""
-    own = f"include/{backup}/{include}.lua"
+def path_of(include: str, layout: str) -> str:
+    """Returns the path, under ``lua/``, of an include for a layout."""
+    own = f"include/{layout}/{include}.lua"
     return own if (directory() / own).is_file() else f"include/shared/{include}.lua"
 
 
-def _definitions(source: str, backup: str) -> list[str]:
+def _definitions(source: str, layout: str) -> list[str]:
     """Returns the functions and locals that a file includes. A function comes after the ones that it may use."""
-    return _definitions_of(included(source), backup, set())
+    return _definitions_of(included(source), layout, set())
 
 
-def _definitions_of(includes: Iterable[str], backup: str, seen: set[str]) -> list[str]:
+def _definitions_of(includes: Iterable[str], layout: str, seen: set[str]) -> list[str]:
     found: list[str] = []
-    for path in (path_of(include, backup) for include in includes):
+    for path in (path_of(include, layout) for include in includes):
         if path not in seen:
             seen.add(path)
             source = _source(path)
-            found += _definitions_of(included(source), backup, seen)
+            found += _definitions_of(included(source), layout, seen)
             found += [definition for definition in _DEFINITION.split(_code(source)) if definition]
     return found
 
 
-def _first(source: str, backup: str) -> list[str]:
+def _first(source: str, layout: str) -> list[str]:
     """Returns the definitions of what an operation runs first, and the code that runs it."""
     found: list[str] = []
-    for name in included_first(source, backup):
+    for name in included_first(source, layout):
         run = f"local done = {name}()\nif done then\n  return done\nend\n"
-        found += [*_needed(_definitions_of([name], backup, set()), run), run]
+        found += [*_needed(_definitions_of([name], layout, set()), run), run]
     return found
 
 
@@ -150,12 +150,12 @@ def _needed(definitions: list[str], body: str) -> list[str]:
     return needed[::-1]
 
 
-def _of_other(source: str, body: str, backup: str) -> str:
-    """Returns Lua code for the table ``other`` with the other form's functions that an operation uses, or nothing."""
+def _of_other(source: str, body: str, layout: str) -> str:
+    """Returns Lua code for the table ``other`` with the other layout's functions that an operation uses, or nothing."""
     includes = included_of_other(source)
     if not includes:
         return ""
-    [other] = {*BACKUPS} - {backup}
+    [other] = {*LAYOUTS} - {layout}
     used = dict.fromkeys(re.findall(r"\bother\.(\w+)", body))
     table = "return {\n" + "".join(f"  {name} = {name},\n" for name in used) + "}\n"
     # This code stands before the script's own definitions, so it does not see them.

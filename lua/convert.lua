@@ -1,9 +1,9 @@
--- Moves delayed messages of a queue from the other form of backup into this one, the next due first.
+-- Moves delayed messages of a queue from the other layout into this one, the next due first.
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
 -- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
--- KEYS[5] due     ZSET         from here on the keys of the other form
+-- KEYS[5] due     ZSET         from here on the keys of the other layout
 -- KEYS[6] bodies  LIST|HASH
 -- KEYS[7] notes   HASH|STRING
 -- KEYS[8] ids     HASH|ZSET

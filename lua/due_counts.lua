@@ -1,6 +1,6 @@
 -- Counts how many messages of a queue come due when.
 -- KEYS[1] due    ZSET  message -> due time, ms since the epoch
--- KEYS[2] other  ZSET  `due` of the other form of backup; `due` again where that is not counted
+-- KEYS[2] other  ZSET  `due` of the other layout; `due` again where that is not counted
 -- ARGV[...] bounds, ms since the epoch, or -inf, or inf, ascending
 -- Returns for each bound but the last: number of messages due from then on and before the next bound
 -- Atomic: all numbers are of one moment.

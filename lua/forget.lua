@@ -2,7 +2,7 @@
 -- KEYS[1]    queues  SET   queues that hold or held delayed messages
 -- KEYS[2]    used    ZSET  the same queues -> time of last use, ms since the epoch
 -- KEYS[3...] due, bodies, notes, ids, other  ZSET, HASH, STRING, ZSET, ZSET  five a queue: the keys of the
--- default form, and `due` of Redisson's form or, where that is not counted, of the default one again
+-- default layout, and `due` of Redisson's layout or, where that is not counted, of the default one again
 -- ARGV[1] after  for how many ms a queue has to be unused; 0 forgets one that is empty
 -- ARGV[2] wake   channel to which each transfer worker subscribes that hears of new heads
 -- ARGV[3] kept   for how many ms the counters of a queue are kept that is forgotten at once, 0 for good

@@ -1,4 +1,4 @@
--- Makes messages of Redisson's form that other clients have offered findable by their ids, a page at a time.
+-- Makes messages of Redisson's layout that other clients have offered findable by their ids, a page at a time.
 -- KEYS[1] due     ZSET  entry -> due time, ms since the epoch
 -- KEYS[2] bodies  LIST  the same entries, and garbage
 -- KEYS[3] notes   HASH  count of messages marked, and more

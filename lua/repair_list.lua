@@ -1,4 +1,4 @@
--- Finds entries in the list of Redisson's form that have lost their place in the index, and puts them back there.
+-- Finds entries in the list of Redisson's layout that have lost their place in the index, and puts them back there.
 -- KEYS[1] due     ZSET  entry -> due time, ms since the epoch
 -- KEYS[2] bodies  LIST  the same entries, and garbage
 -- KEYS[3] notes   HASH  count of messages marked, and more

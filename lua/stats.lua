@@ -1,6 +1,6 @@
 -- Counts a queue's messages.
 -- KEYS[1]    due    ZSET  message -> due time, ms since the epoch
--- KEYS[2]    other  ZSET  `due` of the other form of backup; `due` again where that is not counted
+-- KEYS[2]    other  ZSET  `due` of the other layout; `due` again where that is not counted
 -- KEYS[3...] ready  LIST  the queue's lists, one a priority step
 -- Returns {now, number delayed, number ready, number overdue, next due or ''}
 -- Atomic: all numbers are of one moment.

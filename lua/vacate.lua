@@ -3,7 +3,7 @@
 -- KEYS[2] bodies  HASH    bodies of the messages
 -- KEYS[3] notes   STRING  count of messages marked, and more
 -- KEYS[4] ids     ZSET    ids of twins
--- KEYS[5] other   ZSET    `due` of Redisson's form or, where that is not counted, of the default one again
+-- KEYS[5] other   ZSET    `due` of Redisson's layout or, where that is not counted, of the default one again
 -- ARGV[1] how     'look' to clear nothing away; 'at_once' to keep the counters for a while; 'unused' to remove them
 -- ARGV[2] kept    for how many ms the counters are kept, 0 for good
 -- ARGV[3] counts  key of the queue's counters

@@ -93,7 +93,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq repair orders": "Mend a queue, after a question",
     },
     "convert": {
-        "delayq convert orders --to list": "Messages of a queue into the form with a list",
+        "delayq convert orders --to redisson": "Messages of a queue into the layout that Redisson shares",
     },
     "transfer": {
         "celery -A shop delayq transfer": "For an app",

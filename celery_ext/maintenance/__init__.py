@@ -1,1 +1,1 @@
-"""Work on whole queues: export, import, repair, and the change of the form of backup."""
+"""Work on whole queues: export, import, repair, and the change of the layout."""

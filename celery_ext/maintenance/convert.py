@@ -1,4 +1,4 @@
-"""Moves the delayed messages of a queue to another form of backup. Knows the store, and no app."""
+"""Moves the delayed messages of a queue to another layout. Knows the store, and no app."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,10 +15,10 @@ class Conversion:
 
     Attributes:
         queue: Name of the queue.
-        to: Form of backup to which its messages go.
+        to: Layout to which its messages go.
         moved: Number of messages moved.
         lost: Number of index entries without a body, which are removed: these messages are lost.
-        came: At least how many messages came in the other form meanwhile. They are moved, too.
+        came: At least how many messages came in the other layout meanwhile. They are moved, too.
         stranded: Number of bodies without an index entry, which stay where they are.
     """
 
@@ -31,7 +31,7 @@ class Conversion:
 
 
 def convert(store: WaitingStore, conversion: Conversion) -> Iterator[None]:
-    """Moves messages until none is left in the other form. May run while the queue is in use, and run again.
+    """Moves messages until none is left in the other layout. May run while the queue is in use, and run again.
 
     Args:
         store: The broker's store.

@@ -13,7 +13,7 @@ from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import fault_of, read
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.formats.hash import body_of, id_of
-from kombu_delayq.store.formats.list import mark_of, own_id
+from kombu_delayq.store.formats.redisson import mark_of, own_id
 
 #: How many ids of each kind of damage are kept as examples.
 EXAMPLES = 10
@@ -104,10 +104,10 @@ def check(
         findings.renamed = store.renamed.size(findings.queue)
         if mend and findings.renamed:
             yield from _move(store, findings.queue)
-        for backup in store.repair.kept_forms(findings.queue):
+        for layout in store.repair.kept_forms(findings.queue):
             # Without entries, this call only checks the types of all keys of the queue. Its error names the key.
-            store.repair.repair_index(findings.queue, [], mend=False, backup=backup)
-            yield from (_check_list if backup == "list" else _check_hash)(store, findings, mend=mend)
+            store.repair.repair_index(findings.queue, [], mend=False, layout=layout)
+            yield from (_check_list if layout == "redisson" else _check_hash)(store, findings, mend=mend)
         if findings.queue not in known and (findings.delayed or findings.unindexed):
             findings.unknown = findings.queue not in store.queues.registered()  # it may have become known meanwhile
         if findings.unknown and mend:
@@ -128,12 +128,12 @@ def _move(store: OperatorStore, queue: str) -> Iterator[None]:
 def _check_hash(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[None]:
     unnamed: set[bytes] = set()
     yield from _check_index(store, findings, unnamed, mend=mend)
-    yield from _check_backup(store, findings, unnamed, mend=mend)
+    yield from _check_bodies(store, findings, unnamed, mend=mend)
 
 
 def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[None]:
-    for members in store.repair.index_pages(findings.queue, "list"):
-        for member, state in zip(members, _states(store, findings, members, "list", mend=mend), strict=True):
+    for members in store.repair.index_pages(findings.queue, "redisson"):
+        for member, state in zip(members, _states(store, findings, members, "redisson", mend=mend), strict=True):
             if state == "lost":
                 findings.note("lost", own_id(mark_of(member), b""))
             findings.unnamed += state == "unnamed"
@@ -162,15 +162,15 @@ def _check_index(store: OperatorStore, findings: Findings, unnamed: set[bytes], 
             yield
 
 
-def _states(store: OperatorStore, findings: Findings, members: list[bytes], backup: str, *, mend: bool) -> list[str]:
-    return store.repair.repair_index(findings.queue, members, mend=mend, backup=backup) if members else []
+def _states(store: OperatorStore, findings: Findings, members: list[bytes], layout: str, *, mend: bool) -> list[str]:
+    return store.repair.repair_index(findings.queue, members, mend=mend, layout=layout) if members else []
 
 
-def _check_backup(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
-    for bodies in store.repair.backup_pages(findings.queue):
+def _check_bodies(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
+    for bodies in store.repair.body_pages(findings.queue):
         ids = list(bodies)
         without_due = [(identity, None) for identity in ids]
-        states = store.repair.repair_backup(findings.queue, without_due, mend=mend) if ids else []
+        states = store.repair.repair_bodies(findings.queue, without_due, mend=mend) if ids else []
         dues: list[tuple[bytes, float | None]] = []
         now_ms = store.now_ms()
         for identity, state in zip(ids, states, strict=True):
@@ -179,7 +179,7 @@ def _check_backup(store: OperatorStore, findings: Findings, unnamed: set[bytes],
             findings.unnamed += state == "unnamed" and identity not in unnamed
             yield
         if dues and mend:  # a body with None for its due time stays as it is
-            store.repair.repair_backup(findings.queue, dues, mend=True)
+            store.repair.repair_bodies(findings.queue, dues, mend=True)
 
 
 def _due_ms(findings: Findings, now_ms: float, identity: bytes, value: bytes) -> float | None:

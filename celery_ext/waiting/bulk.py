@@ -93,7 +93,7 @@ class Bulk:
     Attributes:
         outcomes: How many messages each outcome had so far. ``gone`` is counted at the end.
         of: How many messages there are. It grows when several are found under one entry of the snapshot: with one
-            custom id, in the journal or in Redisson's form. It acts on all of these that match.
+            custom id, in the journal or in Redisson's layout. It acts on all of these that match.
     """
 
     def __init__(self, snapshot: Snapshot, action: Action) -> None:
@@ -192,7 +192,7 @@ class Bulk:
                 for identity, _, length in rows:
                     if self._snapshot.find(form.queue, identity) is None:
                         continue
-                    if ids and (len(ids) >= CHANGES_A_CALL[form.backup] or size + length > MAX_BYTES):
+                    if ids and (len(ids) >= CHANGES_A_CALL[form.layout] or size + length > MAX_BYTES):
                         yield form, ids
                         ids, size = [], 0
                     ids.append(identity)
@@ -245,8 +245,8 @@ class Bulk:
                 continue
             intended = self._intended.get(slot, ())
             for one in messages:
-                # In the default form each message has an id of its own in the snapshot.
-                is_other = one.backup == "hash" and one.id != identity
+                # In the default layout each message has an id of its own in the snapshot.
+                is_other = one.layout == "hash" and one.id != identity
                 if is_other or not self._snapshot.selection.matches(DelayedTask(one)):
                     continue
                 if one.due_ms in intended:

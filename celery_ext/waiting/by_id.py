@@ -255,7 +255,7 @@ def _change(
         outcomes: dict[str, Outcome] = {}
         left: Sequence[str] = part
         missed: set[tuple[str, str]] = set()
-        while left:  # once more for messages that another client has just changed or moved to the other form of backup
+        while left:  # once more for messages that another client has just changed or moved to the other layout
             found = {
                 task_id: [message for message in messages if only(message)]
                 for task_id, messages in store.lookup.get(queues, left).items()
@@ -274,8 +274,8 @@ def _change_once(
 ) -> list[str]:
     """Changes the messages found, and notes in ``outcomes`` what became of their tasks.
 
-    Notes in ``missed`` the ids whose message is no longer where it was found, and its form of backup there. Returns the
-    ids to look up once more: another client has changed their message meanwhile, or it is missed in this form for the
+    Notes in ``missed`` the ids whose message is no longer where it was found, and its layout there. Returns the
+    ids to look up once more: another client has changed their message meanwhile, or it is missed in this layout for the
     first time.
     """
     by_queue: defaultdict[str, list[tuple[str, Change]]] = defaultdict(list)
@@ -291,12 +291,12 @@ def _change_once(
     for queue, changes in by_queue.items():
         words = change(queue, [wanted for _, wanted in changes])
         for (identity, (message, _, _)), word in zip(changes, words, strict=True):
-            if word == "changed" or (word == "not_delayed" and (identity, message.backup) not in missed):
+            if word == "changed" or (word == "not_delayed" and (identity, message.layout) not in missed):
                 changed.append(identity)
             elif word != "not_delayed":
                 outcomes[identity] = word  # type: ignore[assignment]  # the words of the Lua scripts
             if word == "not_delayed":
-                missed.add((identity, message.backup))
+                missed.add((identity, message.layout))
     return list(dict.fromkeys(changed))  # each id once: looking it up finds all its messages
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.connection.text import as_text
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store.types import JOURNAL, Page
 
 #: All forms, by their numbers in cursors.
-FORMS = (*BACKUPS, JOURNAL)
+FORMS = (*LAYOUTS, JOURNAL)
 #: Longest text of a cursor, in characters.
 LONGEST = 6000
 #: How much of a message's index member a cursor has at most, in bytes: an id may be very long.
@@ -28,13 +28,13 @@ class Position(NamedTuple):
     Attributes:
         due: Its due time, as Redis writes it.
         queue: Its queue.
-        backup: The form of backup in which it is kept.
+        layout: The layout in which it is kept.
         place: Its index member, or a stand-in that sorts like it.
     """
 
     due: bytes
     queue: str
-    backup: str
+    layout: str
     place: bytes
 
     @property
@@ -47,7 +47,7 @@ class Position(NamedTuple):
 
         Args:
             queue: Any queue.
-            own: The store's own form of backup.
+            own: The store's own layout.
 
         Returns:
             The page before, or None, and the least due time in ms.
@@ -55,12 +55,12 @@ class Position(NamedTuple):
         if queue != self.queue:
             return None, self.due_ms if queue > self.queue else nextafter(self.due_ms, inf)
         order = sorted(FORMS, key=lambda form: form != own)  # stable
-        ends = dict.fromkeys(order[: order.index(self.backup)], (_BEHIND_ALL, self.due))
-        return Page([], True, {**ends, self.backup: (self.place, self.due)}), self.due_ms
+        ends = dict.fromkeys(order[: order.index(self.layout)], (_BEHIND_ALL, self.due))
+        return Page([], True, {**ends, self.layout: (self.place, self.due)}), self.due_ms
 
 
 #: Before all messages.
-BEGINNING = Position(b"-inf", "", BACKUPS[0], b"")
+BEGINNING = Position(b"-inf", "", LAYOUTS[0], b"")
 
 
 def write(position: Position, selection: Selection) -> str:
@@ -68,7 +68,7 @@ def write(position: Position, selection: Selection) -> str:
     place = position.place
     if len(place) > _LONGEST_PLACE:  # it skips messages with the same due time and the same beginning of their ids
         place = place[:_LONGEST_PLACE] + _BEHIND_ALL
-    fields = [position.due.decode(), position.queue, FORMS.index(position.backup), place.decode("latin-1")]
+    fields = [position.due.decode(), position.queue, FORMS.index(position.layout), place.decode("latin-1")]
     raw = json.dumps(fields, separators=(",", ":")).encode()
     return urlsafe_b64encode(_check(raw, selection) + raw).rstrip(b"=").decode()
 

@@ -56,7 +56,7 @@ class DelayedTask:
     @property
     def tier(self) -> Literal["redis", "journal"]:
         """Who has it: Redis, or the journal alone, which hands it over before it is due."""
-        return "journal" if self.message.backup == "journal" else "redis"
+        return "journal" if self.message.layout == "journal" else "redis"
 
     @property
     def eta(self) -> str | None:

@@ -220,7 +220,7 @@ class _Reader:
         self.queue = queue
         self._store, self._count = store, count
         self._page, self._from_ms = (
-            (None, selection.from_ms) if position is None else position.start(queue, store.backup)
+            (None, selection.from_ms) if position is None else position.start(queue, store.layout)
         )
         self._from_ms, self._to_ms = max(self._from_ms, selection.from_ms), selection.to_ms
         self._more = True

@@ -17,8 +17,8 @@ from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.types import JOURNAL, Part, QueueForm, Scanned
 
-#: How many messages one call reads without their bodies, by form of backup: in list form the index has the bodies.
-IDS_A_CALL = {"hash": 500, "list": 250, JOURNAL: 500}
+#: How many messages one call reads without their bodies, by layout: in list layout the index has the bodies.
+IDS_A_CALL = {"hash": 500, "redisson": 250, JOURNAL: 500}
 
 
 class Slot(NamedTuple):
@@ -112,7 +112,7 @@ def take(
 ) -> Snapshot | None:
     """Notes which messages a filter matches. It reads bodies only if the filter needs them.
 
-    In Redisson's form and in the journal, messages that share a custom id count as one.
+    In Redisson's layout and in the journal, messages that share a custom id count as one.
 
     Args:
         store: The broker's store.
@@ -176,15 +176,15 @@ def forms_of(store: WaitingStore, selection: Selection) -> tuple[dict[QueueForm,
         except ResponseError as error:  # such as for a key of another type
             skipped.append(Skipped(queue, str(error)))
     # The journal first: a message that is promoted meanwhile is found in Redis then.
-    forms = sorted(sizes, key=lambda form: form.backup != JOURNAL)
+    forms = sorted(sizes, key=lambda form: form.layout != JOURNAL)
     return {form: sizes[form] for form in forms if sizes[form]}, skipped
 
 
 def pages(store: WaitingStore, form: QueueForm, selection: Selection) -> Iterator[Sequence[tuple[str, float, int]]]:
     """Yields id, due time in ms, and stored bytes of the messages in the range of a filter, a page at a time."""
-    part, read = Part(form.queue, backup=form.backup), None
+    part, read = Part(form.queue, layout=form.layout), None
     while read is None or read.more:
-        read = store.scan.scan(part, read, selection.from_ms, selection.to_ms, IDS_A_CALL[form.backup])
+        read = store.scan.scan(part, read, selection.from_ms, selection.to_ms, IDS_A_CALL[form.layout])
         yield _rows_of(store, part, read)
 
 

@@ -11,7 +11,7 @@ from kombu_delayq.options.limits import POLICIES, QueueLimits, limits_of, per_qu
 from kombu_delayq.options.spread import part_of, parts_of, split_part, spread_queues
 
 #: The forms in which delayed messages can be kept.
-BACKUPS = ("hash", "list")
+LAYOUTS = ("hash", "redisson")
 
 
 def _option(default: Any, check: Check, unit: str, text: str) -> Any:
@@ -22,12 +22,12 @@ def _option(default: Any, check: Check, unit: str, text: str) -> Any:
 class Options:
     """Transport options, checked. ``dataclasses.fields`` gives the default, unit and help of each option."""
 
-    backup: str = _option(
+    layout: str = _option(
         "hash",
-        choice(*BACKUPS),
+        choice(*LAYOUTS),
         "",
-        "How delayed messages are kept: 'hash', or 'list' in the form of Redisson's RDelayedQueue, to share them with "
-        "JVM services. Messages in the other form are delivered too.",
+        "How delayed messages are kept: 'hash', or 'redisson' as Redisson's RDelayedQueue does, to share them with "
+        "JVM services. Messages in the other layout are delivered too.",
     )
     transfer: bool = _option(
         True,
@@ -104,14 +104,14 @@ class Options:
         200,
         number(1, 5000, whole=True),
         "messages",
-        "The most messages that one call of the transfer script moves. In Redisson's form it moves half as many.",
+        "The most messages that one call of the transfer script moves. In Redisson's layout it moves half as many.",
     )
     transfer_batch_bytes: int = _option(
         1_000_000,
         number(1, 100_000_000, whole=True),
         "bytes",
         "About the most bytes that one call of the transfer script moves, which limits how long it keeps Redis busy. "
-        "In Redisson's form it moves a sixteenth of them.",
+        "In Redisson's layout it moves a sixteenth of them.",
     )
     overdue: str | Mapping[str, str] = _option(
         "run",

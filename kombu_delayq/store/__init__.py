@@ -48,9 +48,9 @@ class Store(Protocol):
     database_errors: tuple[type[Exception], ...] = ()
 
     @property
-    def backup(self) -> str:
+    def layout(self) -> str:
         """The form in which this store keeps messages."""
-        return self.options.backup
+        return self.options.layout
 
     def now_ms(self) -> float:
         """Returns Redis's clock, ms since the epoch."""

@@ -14,7 +14,7 @@ from kombu_delayq import scripts
 from kombu_delayq.connection import pools
 from kombu_delayq.connection.commands import RedisCommands
 from kombu_delayq.connection.text import Command, as_text
-from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store.keys import Keys
 
 logger = get_logger(__name__)
@@ -25,7 +25,7 @@ T = TypeVar("T")
 #: redis-py must not repeat them: a wrong answer would hide the error.
 NEVER_REPEATED = frozenset(("cancel", "run_now", "replay", "take", "discard"))
 
-#: KEYS and ARGV of a script, and the form of backup that it works on.
+#: KEYS and ARGV of a script, and the layout that it works on.
 ScriptCall = tuple[list[str], list[Any], str]
 
 
@@ -39,8 +39,8 @@ class StoreClient(RedisCommands):
         options: Transport options.
 
     Attributes:
-        backup: The form in which this store keeps messages.
-        other_backup: The form in which other clients may keep messages of the same queues.
+        layout: The form in which this store keeps messages.
+        other_layout: The form in which other clients may keep messages of the same queues.
         list_of_priority: For each priority from 0 to 9, the index of its list in ``ready``.
     """
 
@@ -54,22 +54,22 @@ class StoreClient(RedisCommands):
         super().__init__(redis)
         self.keys = keys or Keys()
         self.options = options or Options()
-        self.backup = self.options.backup
-        [self.other_backup] = {*BACKUPS} - {self.backup}
+        self.layout = self.options.layout
+        [self.other_layout] = {*LAYOUTS} - {self.layout}
         self.list_of_priority = self.keys.lists_of_priorities(priority_steps)
         self._priority_steps = priority_steps
-        self._forms: tuple[str, ...] = (self.backup, self.other_backup)  # replaced, never changed: threads share it
+        self._forms: tuple[str, ...] = (self.layout, self.other_layout)  # replaced, never changed: threads share it
         self._first_refusal = Lock()  # taken once and never released
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """The forms of backup in which to look for messages, the store's own first."""
+        """The layouts in which to look for messages, the store's own first."""
         return self._forms
 
     def in_each_form(self, look: Callable[[tuple[str, ...]], T]) -> T:
         """Calls a function with the forms in which to look for messages; rights for one of them are enough.
 
-        If the ACL forbids the keys of the other form, the function is called again with the store's own form alone.
+        If the ACL forbids the keys of the other layout, the function is called again with the store's own layout alone.
         Once that works, ``forms`` has only this one.
         """
         forms = self.forms
@@ -83,22 +83,22 @@ class StoreClient(RedisCommands):
             return found
 
     def drop_other_form(self, error: NoPermissionError) -> None:
-        """Looks only at the store's own form from now on, because Redis refuses the other with this error."""
+        """Looks only at the store's own layout from now on, because Redis refuses the other with this error."""
         self._forms = self._forms[:1]
         if self._first_refusal.acquire(blocking=False):
-            logger.info("delayed messages are looked for in the form %r only: %s", self.backup, error)
+            logger.info("delayed messages are looked for in the layout %r only: %s", self.layout, error)
 
-    def script(self, operation: str, backup: str | None = None) -> scripts.Script:
-        """Returns an operation's script for a form of backup, by default the store's own."""
-        return scripts.load(operation, backup or self.backup)
+    def script(self, operation: str, layout: str | None = None) -> scripts.Script:
+        """Returns an operation's script for a layout, by default the store's own."""
+        return scripts.load(operation, layout or self.layout)
 
-    def run(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Any:
+    def run(self, operation: str, keys: list[str], args: list[Any], layout: str | None = None) -> Any:
         """Runs a script; one round trip. Returns its reply."""
         act = self.ask_once if operation in NEVER_REPEATED else self.ask
         try:
-            return act(*self.evalsha_command(operation, keys, args, backup))
+            return act(*self.evalsha_command(operation, keys, args, layout))
         except NoScriptError:
-            return act(*self.eval_command(operation, keys, args, backup))
+            return act(*self.eval_command(operation, keys, args, layout))
 
     def run_directly(self, operation: str, keys: list[str], args: list[Any], *rest: Any) -> Any:
         """Runs a script as ``run`` does, in less time: for operations of single calls, whose time publishers feel.
@@ -140,25 +140,25 @@ class StoreClient(RedisCommands):
             after = again[len(evals) :]
         return replies, list(zip(before, after, strict=True))
 
-    def evalsha_command(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Command:
+    def evalsha_command(self, operation: str, keys: list[str], args: list[Any], layout: str | None = None) -> Command:
         """Returns the command that runs a script by its SHA. It fails if Redis does not know the script."""
-        return ("EVALSHA", self.script(operation, backup).sha, len(keys), *keys, *args)
+        return ("EVALSHA", self.script(operation, layout).sha, len(keys), *keys, *args)
 
-    def eval_command(self, operation: str, keys: list[str], args: list[Any], backup: str | None = None) -> Command:
+    def eval_command(self, operation: str, keys: list[str], args: list[Any], layout: str | None = None) -> Command:
         """Returns the command that runs a script from its text.
 
         A command that is sent with others has no SHA: if Redis has flushed its script cache, it would fail.
         """
-        return ("EVAL", self.script(operation, backup).text, len(keys), *keys, *args)
+        return ("EVAL", self.script(operation, layout).text, len(keys), *keys, *args)
 
-    def stored(self, queue: str, backup: str | None = None) -> list[str]:
-        """Returns the four keys of a queue's delayed messages, by default in the store's own form."""
-        return self.keys.stored(queue, backup or self.backup)
+    def stored(self, queue: str, layout: str | None = None) -> list[str]:
+        """Returns the four keys of a queue's delayed messages, by default in the store's own layout."""
+        return self.keys.stored(queue, layout or self.layout)
 
-    def due(self, queue: str, backup: str | None = None) -> str:
-        """Returns the ZSET of a queue's due times, by default in the store's own form."""
+    def due(self, queue: str, layout: str | None = None) -> str:
+        """Returns the ZSET of a queue's due times, by default in the store's own layout."""
         # As in ``Keys.stored``, without its other names: transfer workers ask for all queues all the time.
-        return self.keys.timeout(queue) if (backup or self.backup) == "list" else self.keys.due(queue)
+        return self.keys.timeout(queue) if (layout or self.layout) == "redisson" else self.keys.due(queue)
 
     def ready(self, queue: str) -> list[str]:
         """Returns the lists from which kombu consumes a queue, one for each priority step."""
@@ -193,9 +193,9 @@ class StoreClient(RedisCommands):
             return [""]
         return sorted(map(as_text, self.redis.smembers(self.keys.consumed_queues)))
 
-    def wake(self, queue: str, backup: str | None = None) -> str:
-        """Returns the channel that announces a queue's new heads, by default in the store's own form."""
-        return self.keys.channel(queue) if (backup or self.backup) == "list" else self.keys.wake
+    def wake(self, queue: str, layout: str | None = None) -> str:
+        """Returns the channel that announces a queue's new heads, by default in the store's own layout."""
+        return self.keys.channel(queue) if (layout or self.layout) == "redisson" else self.keys.wake
 
 
 class StorePart:

@@ -21,7 +21,7 @@ from kombu_delayq.store.types import (
     rows_of,
 )
 
-#: In Redisson's form one call transfers 1/2 of ``transfer_batch`` and 1/16 of its bytes, because each entry costs Redis
+#: In Redisson's layout one call transfers 1/2 of ``transfer_batch`` and 1/16 of its bytes, because an entry costs Redis
 #: more: to remove an entry, Redis also reads other entries.
 LIST_SHARE, LIST_BYTES_SHARE = 2, 16
 #: How long Redis recognizes a repeated page of ``send_many``, in ms; longer than it takes to notice a lost connection.
@@ -166,32 +166,32 @@ class Delivery(Heads):
         step = self._client.list_of_priority[priority]
         return int(self._client.run("give_back", [self._client.ready(queue)[step]], [body]))
 
-    def transfer(self, queue: str, backup: str | None = None) -> Transferred:
+    def transfer(self, queue: str, layout: str | None = None) -> Transferred:
         """Moves a batch of messages that are due to the lists from which kombu consumes.
 
         Args:
             queue: Name of the queue.
-            backup: The form in which the messages are kept, by default the store's own.
+            layout: The form in which the messages are kept, by default the store's own.
         """
         if self._may_be_limited and (limits := self._client.options.limits_of(queue)) is not None:
-            return self.transfer_limited(queue, limits, backup)
-        keys = [*self._client.stored(queue, backup), *self._client.ready(queue)]
-        args = [*self._batch(queue, backup), *self._client.list_of_priority]
-        return _transferred(*self._client.run("transfer", keys, args, backup))
+            return self.transfer_limited(queue, limits, layout)
+        keys = [*self._client.stored(queue, layout), *self._client.ready(queue)]
+        args = [*self._batch(queue, layout), *self._client.list_of_priority]
+        return _transferred(*self._client.run("transfer", keys, args, layout))
 
-    def transfer_limited(self, queue: str, limits: QueueLimits, backup: str | None = None) -> Transferred:
+    def transfer_limited(self, queue: str, limits: QueueLimits, layout: str | None = None) -> Transferred:
         """Moves a batch of messages that are due, as ``transfer`` does, within the limits of their queue.
 
         Args:
             queue: Name of the queue.
             limits: What becomes of messages that are too late, and how fast messages may leave.
-            backup: The form in which the messages are kept, by default the store's own.
+            layout: The form in which the messages are kept, by default the store's own.
         """
-        client, backup = self._client, backup or self._client.backup
-        keys = [*client.stored(queue, backup), self._keys.bucket(queue), *client.ready(queue)]
-        args = [*self._batch(queue, backup), *("" if limit is None else limit for limit in limits)]
+        client, layout = self._client, layout or self._client.layout
+        keys = [*client.stored(queue, layout), self._keys.bucket(queue), *client.ready(queue)]
+        args = [*self._batch(queue, layout), *("" if limit is None else limit for limit in limits)]
         *usual, dropped, held_back, rows = client.run(
-            "transfer_limited", keys, [*args, *client.list_of_priority], backup
+            "transfer_limited", keys, [*args, *client.list_of_priority], layout
         )
         too_late = tuple(
             TooLate(as_bytes(key), as_bytes(due), int(priority or 0), as_bytes(body) if priority else None)
@@ -207,7 +207,7 @@ class Delivery(Heads):
         dies in between, some messages become dead letters twice.
 
         Args:
-            form: The queue in which they wait, and in which form.
+            form: The queue in which they wait, and in which layout.
             letters: Messages, each with the dead letter that it becomes; empty for a message that is lost.
             to: Name of the queue of dead letters.
 
@@ -222,7 +222,7 @@ class Delivery(Heads):
         client.ask("SADD", self._keys.dead_letters, to)
         if self._keys.slots:
             return self._bury_apart(form, args, letters, to)
-        buried, lost, _ = client.run("bury", [*client.stored(*form), *client.ready(to)], args, form.backup)
+        buried, lost, _ = client.run("bury", [*client.stored(*form), *client.ready(to)], args, form.layout)
         return buried, lost
 
     def _bury_apart(
@@ -231,14 +231,14 @@ class Delivery(Heads):
         lists, client = self._client.ready(to), self._client
         places = [(lists[client.list_of_priority[message.priority]], letter) for message, letter in letters]
         client.send([("LPUSH", *place) for place in places if place[1]], once=True)
-        buried, lost, untouched = client.run("bury", client.stored(*form), args, form.backup)
+        buried, lost, untouched = client.run("bury", client.stored(*form), args, form.layout)
         client.send([("LREM", places[at][0], 1, places[at][1]) for at in untouched if places[at][1]])
         return buried, lost
 
-    def _batch(self, queue: str, backup: str | None) -> list[Any]:
+    def _batch(self, queue: str, layout: str | None) -> list[Any]:
         """Returns the first arguments of a transfer: how much it moves at most, and the key of the counters."""
         options = self._client.options
-        share, bytes_share = (LIST_SHARE, LIST_BYTES_SHARE) if (backup or self._client.backup) == "list" else (1, 1)
+        share, bytes_share = (LIST_SHARE, LIST_BYTES_SHARE) if (layout or self._client.layout) == "redisson" else (1, 1)
         most = (max(options.transfer_batch // share, 1), max(options.transfer_batch_bytes // bytes_share, 1))
         return [*most, self._keys.counts(queue)]
 

@@ -114,7 +114,7 @@ class Leases(StorePart):
 
         A node that is away is no error as long as another one says what time it is.
         """
-        calls: list[ScriptCall] = [(self._head_keys(form), [], form.backup) for form in forms]
+        calls: list[ScriptCall] = [(self._head_keys(form), [], form.layout) for form in forms]
         replies, [(leader, _), (time, _)] = self._client.run_each("head", calls, [("GET", self._keys.lease), ("TIME",)])
         away = [isinstance(reply, Exception) and is_of_node(reply) for reply in (leader, *replies)]
         checked(reply for reply, is_away in zip((leader, *replies), away, strict=True) if not is_away)

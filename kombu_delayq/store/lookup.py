@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 #: Largest number of further messages of one id that one call finds.
 MAX_TWINS = 100
-#: Largest number of messages that one call changes, by form of backup: in list form each costs Redis a few times more.
-CHANGES_A_CALL = {"hash": 100, "list": 30, JOURNAL: 100}
+#: Largest number of messages that one call changes, by layout: in list layout each costs Redis a few times more.
+CHANGES_A_CALL = {"hash": 100, "redisson": 30, JOURNAL: 100}
 
 
 class Change(NamedTuple):
@@ -58,7 +58,7 @@ class Lookup(Searching):
         """
 
         def call(form: QueueForm, part: Sequence[str]) -> ScriptCall:
-            return self._client.stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, part)], form.backup
+            return self._client.stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, part)], form.layout
 
         return self._of_ids(SearchScript("get", call), queues, ids, {})
 
@@ -85,7 +85,7 @@ class Lookup(Searching):
         def call(form: QueueForm, part: Sequence[str]) -> ScriptCall:
             counted_in = self._keys.job(job, self._keys.share(form.queue)) if job else ""
             args: list[Any] = [MAX_TWINS, MAX_BYTES, CHAIN_ID, self._keys.counts(form.queue), counted_in, form.queue]
-            return [*self._client.stored(*form), *self._of_chains], [*args, *map(as_bytes, part)], form.backup
+            return [*self._client.stored(*form), *self._of_chains], [*args, *map(as_bytes, part)], form.layout
 
         found = {} if found is None else found
         script = SearchScript("cancel", call)
@@ -104,11 +104,11 @@ class Lookup(Searching):
             body, or another due time, waits under the id by now) or ``due`` (the new due time is past).
         """
 
-        def call(backup: str, part: Sequence[Change]) -> ScriptCall:
-            args: list[Any] = [self._client.wake(queue, backup), queue, self._keys.counts(queue)]
+        def call(layout: str, part: Sequence[Change]) -> ScriptCall:
+            args: list[Any] = [self._client.wake(queue, layout), queue, self._keys.counts(queue)]
             for message, due_ms, body in part:
                 args += [*as_read(message), repr(due_ms), body]
-            return self._client.stored(queue, backup), args, backup
+            return self._client.stored(queue, layout), args, layout
 
         return self._in_each_form("reschedule", [(change.message, change) for change in changes], call)
 
@@ -120,11 +120,11 @@ class Lookup(Searching):
             ``reschedule``.
         """
 
-        def call(backup: str, part: Sequence[Change]) -> ScriptCall:
+        def call(layout: str, part: Sequence[Change]) -> ScriptCall:
             args: list[Any] = [self._keys.counts(queue), *self._client.list_of_priority]
             for message, _, body in part:
                 args += [*as_read(message), body]
-            return [*self._client.stored(queue, backup), *self._client.ready(queue)], args, backup
+            return [*self._client.stored(queue, layout), *self._client.ready(queue)], args, layout
 
         return self._in_each_form("run_now", [(change.message, change) for change in changes], call)
 
@@ -141,11 +141,11 @@ class Lookup(Searching):
         """
         ttl_ms, of_chains = round(self._client.options.cancelled_ttl * 1000), self._of_chains
 
-        def call(backup: str, part: Sequence[tuple[Waiting, str]]) -> ScriptCall:
+        def call(layout: str, part: Sequence[tuple[Waiting, str]]) -> ScriptCall:
             args: list[Any] = [ttl_ms, self._keys.counts(queue)]
             for message, chain in part:
                 args += [*as_read(message), as_bytes(chain if of_chains else "")]
-            return [*self._client.stored(queue, backup), *of_chains], args, backup
+            return [*self._client.stored(queue, layout), *of_chains], args, layout
 
         words = self._in_each_form("discard", [(one[0], one) for one in messages], call)
         chains = [chain for (_, chain), word in zip(messages, words, strict=True) if chain and word == "cancelled"]
@@ -183,12 +183,12 @@ class Lookup(Searching):
     def _in_each_form(
         self, operation: str, items: Sequence[tuple[Waiting, T]], call: Callable[[str, Sequence[T]], ScriptCall]
     ) -> list[str]:
-        """Runs a script for messages of one queue, for each form of backup in which they are, some at a time."""
+        """Runs a script for messages of one queue, for each layout in which they are, some at a time."""
         words = [""] * len(items)
-        for backup in dict.fromkeys(message.backup for message, _ in items):
-            places = (at for at, (message, _) in enumerate(items) if message.backup == backup)
-            for part in pages(places, CHANGES_A_CALL[backup], MAX_BYTES, lambda at: len(items[at][0].body or b"")):
-                replies = self._client.run(operation, *call(backup, [items[at][1] for at in part]))
+        for layout in dict.fromkeys(message.layout for message, _ in items):
+            places = (at for at, (message, _) in enumerate(items) if message.layout == layout)
+            for part in pages(places, CHANGES_A_CALL[layout], MAX_BYTES, lambda at: len(items[at][0].body or b"")):
+                replies = self._client.run(operation, *call(layout, [items[at][1] for at in part]))
                 for at, word in zip(part, replies, strict=True):
                     words[at] = as_text(word)
         return words

@@ -13,7 +13,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from kombu_delayq.connection.nodes import scan_pages
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import to_json
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.options.spread import split_part
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.keys.naming import glob_escaped
@@ -29,13 +29,13 @@ PREFIX_SCANS, SCAN_KEYS, PREFIXES, PREFIX_QUEUES = 10, 1000, 20, 1000
 
 
 class Converted(NamedTuple):
-    """The result of one call that moves messages from one form of backup to the other.
+    """The result of one call that moves messages from one layout to the other.
 
     Attributes:
         moved: Number of messages moved.
         lost: Number of index entries without a body; they are gone from the index.
-        left: Number of messages that are still in the other form.
-        stranded: Number of bodies in the other form that belong to no message, once no message is left there;
+        left: Number of messages that are still in the other layout.
+        stranded: Number of bodies in the other layout that belong to no message, once no message is left there;
             ``delayq repair`` mends that.
     """
 
@@ -126,7 +126,7 @@ class Queues(QueueUse):
         return self._registry.know(queue)
 
     def size(self, queue: str) -> int:
-        """Counts the delayed messages of a queue, in either form of backup."""
+        """Counts the delayed messages of a queue, in either layout."""
 
         def look(forms: Sequence[str]) -> int:
             dues = [self._client.due(queue, form) for form in forms]
@@ -136,7 +136,7 @@ class Queues(QueueUse):
         return self._client.in_each_form(look)
 
     def stats(self, queue: str) -> QueueStats:
-        """Counts a queue's messages, in either form of backup."""
+        """Counts a queue's messages, in either layout."""
 
         def look(forms: Sequence[str]) -> QueueStats:
             dues = [self._client.due(queue, forms[0]), self._client.due(queue, forms[-1])]
@@ -147,7 +147,7 @@ class Queues(QueueUse):
 
     def purge(self, queue: str) -> int:
         """Removes all delayed messages of a queue; its counters stay for ``forget_after``. Returns how many."""
-        # Again at the end, because a conversion may move messages from either form to the other meanwhile, and a
+        # Again at the end, because a conversion may move messages from either layout to the other meanwhile, and a
         # transfer worker from an old name.
         parts = (self._purge_own, self._purge_other, self._renamed.purge_delayed, self._purge_own)
         count = sum(purge(queue) for purge in parts)
@@ -201,19 +201,19 @@ class Queues(QueueUse):
         with suppress(ResponseError):
             self._client.ask("SADD", self._keys.dead_letters, queue)
 
-    def convert(self, queue: str, backup: str | None = None) -> Converted:
-        """Moves some messages of a queue to a form of backup, the next due first; one round trip.
+    def convert(self, queue: str, layout: str | None = None) -> Converted:
+        """Moves some messages of a queue to a layout, the next due first; one round trip.
 
-        At any moment each message is in one of the two forms. It keeps its id, its priority and its place among the
+        At any moment each message is in one of the two layouts. It keeps its id, its priority and its place among the
         messages of its due time, which ``list`` rounds up to whole ms. The queue's keys expire no sooner than they
-        would have in either form.
+        would have in either layout.
 
         Args:
             queue: Its name.
-            backup: The form to which the messages go, by default the store's own.
+            layout: The form to which the messages go, by default the store's own.
         """
-        client, to = self._client, backup or self._client.backup
-        [other] = {*BACKUPS} - {to}
+        client, to = self._client, layout or self._client.layout
+        [other] = {*LAYOUTS} - {to}
         args = [client.wake(queue, to), queue, CONVERT_COUNT, CONVERT_BYTES]
         *numbers, place = client.run("convert", [*client.stored(queue, to), *client.stored(queue, other)], args, to)
         done = Converted(*map(int, numbers))
@@ -221,9 +221,9 @@ class Queues(QueueUse):
             self._registry.add(queue)  # the messages may come from another client, which registers nothing
         return done
 
-    def convertible(self, queue: str, backup: str | None = None) -> int:
+    def convertible(self, queue: str, layout: str | None = None) -> int:
         """Counts the messages that ``convert`` has to move."""
-        [other] = {*BACKUPS} - {backup or self._client.backup}
+        [other] = {*LAYOUTS} - {layout or self._client.layout}
         return int(self._client.ask("ZCARD", self._client.due(queue, other)))
 
     def other_prefixes(self) -> dict[str, int]:
@@ -267,8 +267,8 @@ class Queues(QueueUse):
             queues = islice(self._client.redis.smembers(keys.queues), PREFIX_QUEUES)
             with self._client.redis.pipeline(transaction=False) as pipe:
                 for queue in map(as_text, queues):
-                    for backup in BACKUPS:
-                        pipe.zcard(as_bytes(keys.stored(queue, backup)[0]))
+                    for layout in LAYOUTS:
+                        pipe.zcard(as_bytes(keys.stored(queue, layout)[0]))
                 sizes = pipe.execute(raise_on_error=False)
             return sum(size for size in sizes if isinstance(size, int))
         return 0

@@ -124,7 +124,9 @@ class Renamed(StorePart):
         for old, new in self._lists(queue):
             moved += self._move_list(old, new)
         if self.may_have(queue):  # Redisson's own keys keep their names, those beside them do not
-            pairs = zip(self._old.stored(queue, "list")[2:], self._client.stored(queue, "list")[2:], strict=True)
+            pairs = zip(
+                self._old.stored(queue, "redisson")[2:], self._client.stored(queue, "redisson")[2:], strict=True
+            )
             moved += sum(self._move_fields(old, new) for old, new in pairs)
         if not moved:
             self._clear(queue)
@@ -290,7 +292,7 @@ class Renamed(StorePart):
     def _clear(self, queue: str) -> None:
         """Forgets the old name of a queue that has nothing left under it. A publisher that goes on notes it again."""
         if self.may_have(queue):
-            kept = [*self._old.stored(queue, "hash")[2:], *self._old.stored(queue, "list")[2:]]
+            kept = [*self._old.stored(queue, "hash")[2:], *self._old.stored(queue, "redisson")[2:]]
             kept += [self._old.counts(queue), self._old.bucket(queue)]
             self._client.send([("UNLINK", key) for key in kept])
         else:

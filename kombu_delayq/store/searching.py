@@ -1,4 +1,4 @@
-"""Searches queues for messages by their ids, in both forms of backup, for the operations on single messages."""
+"""Searches queues for messages by their ids, in both layouts, for the operations on single messages."""
 
 from collections.abc import Callable, Sequence
 from itertools import compress
@@ -26,7 +26,7 @@ class SearchScript(NamedTuple):
     Attributes:
         operation: Name of the script. For each of the ids it replies with the rows of its messages, and ends early
             when its reply is long enough.
-        call: Returns KEYS and ARGV for a queue in one form of backup, and ids.
+        call: Returns KEYS and ARGV for a queue in one layout, and ids.
     """
 
     operation: str
@@ -34,19 +34,19 @@ class SearchScript(NamedTuple):
 
 
 class Searching(StorePart):
-    """Finds messages by their ids, in both forms of backup, also while a conversion moves them."""
+    """Finds messages by their ids, in both layouts, also while a conversion moves them."""
 
     def __init__(self, client: StoreClient) -> None:
         super().__init__(client)
         self._renamed = Renamed(client)
 
     def index(self, queue: str) -> int:
-        """Makes messages that other clients have offered in Redisson's form findable by their ids. Returns how many."""
+        """Makes messages that others have offered in Redisson's layout findable by their ids. Returns how many."""
         found: int = 0
         after: list[Any] = ["", "", ""]
         while True:
             args = [*after, INDEX_COUNT, MAX_BYTES]
-            word, added, *after = self._client.run("index", self._client.stored(queue, "list"), args, "list")
+            word, added, *after = self._client.run("index", self._client.stored(queue, "redisson"), args, "redisson")
             found += int(added)
             if as_text(word) == "end":
                 return found
@@ -54,7 +54,7 @@ class Searching(StorePart):
     def _of_ids(
         self, script: SearchScript, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
     ) -> dict[str, list[Waiting]]:
-        """Runs a script for the messages of some ids, wherever they are: in both forms, and not findable so far.
+        """Runs a script for the messages of some ids, wherever they are: in both layouts, and not findable so far.
 
         Args:
             script: The script.
@@ -67,15 +67,17 @@ class Searching(StorePart):
         """
         if self._keys.slots:
             self._renamed.bring(queues, ids)
-        forms = [QueueForm(queue, self._client.backup) for queue in queues] if ids else []
+        forms = [QueueForm(queue, self._client.layout) for queue in queues] if ids else []
         others = self._search(script, forms, ids, found)
         self._search(script, others, ids, found)
         missing = [identity for identity in ids if identity not in found]
-        # A conversion may have moved messages out of the other form between these two.
-        again = [QueueForm(form.queue, self._client.backup) for form in others if missing]
+        # A conversion may have moved messages out of the other layout between these two.
+        again = [QueueForm(form.queue, self._client.layout) for form in others if missing]
         self._search(script, again, missing, found)
         missing = [identity for identity in missing if identity not in found]
-        grown = [form for form in (*forms, *others) if missing and form.backup == "list" and self._index(form.queue)]
+        grown = [
+            form for form in (*forms, *others) if missing and form.layout == "redisson" and self._index(form.queue)
+        ]
         self._search(script, grown, missing, found)
         for messages in found.values():
             messages.sort(key=lambda message: message.due_ms)
@@ -84,7 +86,7 @@ class Searching(StorePart):
     def _search(
         self, script: SearchScript, forms: Sequence[QueueForm], ids: Sequence[str], found: dict[str, list[Waiting]]
     ) -> list[QueueForm]:
-        """Searches queues for ids and adds what it finds. Returns the queues that also have messages in the other form.
+        """Searches queues for ids and adds what it finds. Returns the queues that also have messages in the other.
 
         It logs a queue that cannot be searched and goes on, so that the results of other queues are not lost.
 
@@ -92,7 +94,7 @@ class Searching(StorePart):
             redis.exceptions.ResponseError: None of the queues can be searched, and nothing has been found.
         """
         others = [
-            QueueForm(form.queue, other) for form in forms for other in self._client.forms[1:] if form.backup != other
+            QueueForm(form.queue, other) for form in forms for other in self._client.forms[1:] if form.layout != other
         ]
         there: list[QueueForm] = []
         done = dict.fromkeys(forms, 0)  # how many of the ids were searched in each queue and form
@@ -117,7 +119,7 @@ class Searching(StorePart):
         return there
 
     def _is_there(self, reply: Any) -> bool:
-        """Whether a reply counts messages in the other form. True after an error, which the search will report."""
+        """Whether a reply counts messages in the other layout. True after an error, which the search will report."""
         if isinstance(reply, NoPermissionError):
             self._client.drop_other_form(reply)
             return False

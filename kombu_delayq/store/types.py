@@ -131,15 +131,15 @@ class TooLate(NamedTuple):
 
 
 class QueueForm(NamedTuple):
-    """The messages of a queue that are kept in one form.
+    """The messages of a queue that are kept in one layout.
 
     Attributes:
         queue: Its name.
-        backup: Form of backup, ``hash`` or ``list``; or ``JOURNAL``.
+        layout: Layout, ``hash`` or ``list``; or ``JOURNAL``.
     """
 
     queue: str
-    backup: str
+    layout: str
 
 
 class QueueHeads(NamedTuple):
@@ -147,7 +147,7 @@ class QueueHeads(NamedTuple):
 
     Attributes:
         now_ms: Redis's clock, ms since the epoch.
-        due_ms: Due times in ms since the epoch, by queue and form of backup; without empty queues.
+        due_ms: Due times in ms since the epoch, by queue and layout; without empty queues.
     """
 
     now_ms: float
@@ -174,7 +174,7 @@ class Overseen(NamedTuple):
     Attributes:
         now_ms: Redis's clock, ms since the epoch.
         is_gone: Whether nobody leads, or a worker that holds a lease has lost its connections.
-        heads: By queue and form of backup; without empty queues.
+        heads: By queue and layout; without empty queues.
         unseen: Those of the asked queues whose node does not answer.
     """
 
@@ -212,7 +212,7 @@ class Waiting(NamedTuple):
         due_ms: Due time, ms since the epoch.
         priority: 0 to 9.
         body: The message as it will be pushed to its queue, JSON; None if it is lost.
-        backup: Form of backup in which the message is kept.
+        layout: Layout in which the message is kept.
     """
 
     queue: str
@@ -220,12 +220,12 @@ class Waiting(NamedTuple):
     due_ms: float
     priority: int
     body: bytes | None
-    backup: str = "hash"
+    layout: str = "hash"
 
     def __repr__(self) -> str:
         return (
             f"Waiting(queue={self.queue!r}, id={self.id!r}, due_ms={self.due_ms!r}, priority={self.priority}, "
-            f"body={hidden(self.body)}, backup={self.backup!r})"
+            f"body={hidden(self.body)}, layout={self.layout!r})"
         )
 
 
@@ -234,11 +234,11 @@ def rows_of(parts: Sequence[Any], width: int = 4) -> Iterator[tuple[Any, ...]]:
     return zip(*(iter(parts),) * width, strict=True)
 
 
-def waiting_of(queue: str, backup: str, row: Iterable[Any]) -> Waiting:
+def waiting_of(queue: str, layout: str, row: Iterable[Any]) -> Waiting:
     """Returns the message in a row of a reply: id, due time, priority, body. A lost message has an empty priority."""
     identity, due, priority, body = row
     return Waiting(
-        queue, as_text(identity), float(due), int(priority or 0), as_bytes(body) if priority else None, backup
+        queue, as_text(identity), float(due), int(priority or 0), as_bytes(body) if priority else None, layout
     )
 
 
@@ -252,7 +252,7 @@ class Page(NamedTuple):
     Attributes:
         messages: The messages.
         more: Whether there is a next page.
-        ends: Where this page ends among the messages of each form; without forms of which nothing was read yet.
+        ends: Where this page ends among the messages of each layout; without forms of which nothing was read yet.
         places: For each message its form, and where a page would end that has this message last.
     """
 
@@ -269,13 +269,13 @@ class Part(NamedTuple):
         queue: Its name.
         after: Where the part before ends; None for the first part of the queue.
         until: Where this part ends; None for the last part of the queue.
-        backup: Form of backup in which the messages are kept.
+        layout: Layout in which the messages are kept.
     """
 
     queue: str
     after: Cursor | None = None
     until: Cursor | None = None
-    backup: str = "hash"
+    layout: str = "hash"
 
 
 class Scanned(NamedTuple):

@@ -24,7 +24,7 @@ class QueueUse(StorePart):
     def keep_alive(self, queue: str, expire_ms: int = 0) -> None:
         """Notes that a queue is in use, so that it expires later and is not forgotten; one round trip, in a cluster 2.
 
-        In Redisson's form it also registers the queue: the first message may come from a JVM service, which registers
+        In Redisson's layout it also registers the queue: the first message may come from a JVM service, which registers
         nothing.
 
         Args:
@@ -33,7 +33,7 @@ class QueueUse(StorePart):
         """
 
         def note(forms: Sequence[str]) -> None:
-            args = [expire_ms, queue, int(self._client.backup == "list"), self._keys.counts(queue)]
+            args = [expire_ms, queue, int(self._client.layout == "redisson"), self._keys.counts(queue)]
             shared = [] if self._keys.slots else [self._keys.queues, self._keys.used]
             calls: list[ScriptCall] = [([*self._client.stored(queue, form), *shared], args, form) for form in forms]
             checked(self._client.run_each("keep_alive", calls)[0])
@@ -44,7 +44,7 @@ class QueueUse(StorePart):
 
     def note_use(self, queue: str) -> None:
         """Does for ``keep_alive`` what its script cannot do in a cluster, where the names of queues are elsewhere."""
-        args = [queue, int(self._client.backup == "list")]
+        args = [queue, int(self._client.layout == "redisson")]
         self._client.run("note_use", [self._keys.queues, self._keys.used], args)
 
     def forget(self, queues: Sequence[str], after_s: float, heard: Collection[str] = ()) -> list[str]:
@@ -57,7 +57,7 @@ class QueueUse(StorePart):
         Args:
             queues: Names, about a hundred.
             after_s: For how long they must have been unused, in s; 0 forgets an empty queue at once.
-            heard: Names of the queues in Redisson's form to whose new heads transfer workers listen, the caller among
+            heard: Names of the queues in Redisson's layout to whose new heads transfer workers listen, the caller among
                 them. So JVM services are those listeners that are more than the transfer workers.
 
         Returns:
@@ -71,12 +71,12 @@ class QueueUse(StorePart):
             return self._client.in_each_form(lambda forms: self._forget_apart(queues, after_s, heard, forms))
 
         def act(forms: Sequence[str]) -> list[str]:
-            is_alone = "list" not in forms
+            is_alone = "redisson" not in forms
             asks = after_s > 0 and not is_alone  # whether a JVM service listens
             keys = [self._keys.queues, self._keys.used]
             args = [str(after_s * 1000), self._keys.wake, str(self._client.options.counts_kept_ms)]
             for queue in queues:
-                other_due = self._client.due(queue, "hash" if is_alone else "list")
+                other_due = self._client.due(queue, "hash" if is_alone else "redisson")
                 keys += [*self._client.stored(queue, "hash"), other_due]
                 args += [
                     queue,
@@ -133,12 +133,12 @@ class QueueUse(StorePart):
             queues: Names of the queues.
             how: ``look`` to clear nothing away; ``at_once`` to keep the counters for ``forget_after``, ``unused`` to
                 remove them as well.
-            forms: The forms of backup in which to look for messages.
+            forms: The layouts in which to look for messages.
 
         Returns:
             For each queue, whether it has messages.
         """
-        other = "list" if "list" in forms else "hash"
+        other = "redisson" if "redisson" in forms else "hash"
         kept_ms = str(self._client.options.counts_kept_ms)
         calls: list[ScriptCall] = [
             (
@@ -183,7 +183,7 @@ class QueueUse(StorePart):
         time, lasts, known = self._client.send([("TIME",), *names])
         now_ms = time_ms(time)
         has_messages = self.vacate(queues, "look", forms)
-        listened = self._listened_to(queues, heard) if after_s > 0 and "list" in forms else set[str]()
+        listened = self._listened_to(queues, heard) if after_s > 0 and "redisson" in forms else set[str]()
         leaving: list[str] = []
         in_use: list[str] = []
         for queue, last_ms, is_known, is_full in zip(queues, lasts, known, has_messages, strict=True):

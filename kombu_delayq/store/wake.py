@@ -18,7 +18,7 @@ class Wake(NamedTuple):
     """An announcement.
 
     Attributes:
-        form: The queue that has a new head, and its form of backup; None if announcements of any queue may have been
+        form: The queue that has a new head, and its layout; None if announcements of any queue may have been
             missed before this one.
         due_ms: When the new head is due, ms since the epoch; 0 if announcements of this queue may have been missed.
     """
@@ -47,21 +47,21 @@ class WakeListener:
 
     @property
     def follows(self) -> bool:
-        """Whether the subscription has a channel of any queue in Redisson's form."""
+        """Whether the subscription has a channel of any queue in Redisson's layout."""
         return bool(self._of_channel)
 
     def hears(self, queue: str) -> bool:
-        """Whether the subscription has the channel of this queue in Redisson's form."""
+        """Whether the subscription has the channel of this queue in Redisson's layout."""
         return self._keys.channel(queue) in self._of_channel
 
     def follow(self, queues: Iterable[str]) -> None:
-        """Subscribes to the channels of these queues in Redisson's form, and ends other subscriptions in that form.
+        """Subscribes to the channels of these queues in Redisson's layout, and ends other subscriptions in that layout.
 
         Queues whose names are not UTF-8 get no channel, only polls: after a lost connection the Redis client cannot
         subscribe to such channels again, and no JVM service can name them.
         """
         channels = ((self._keys.channel(queue), queue) for queue in queues)
-        wanted = {channel: QueueForm(queue, "list") for channel, queue in channels if is_utf8(channel)}
+        wanted = {channel: QueueForm(queue, "redisson") for channel, queue in channels if is_utf8(channel)}
         new, old = wanted.keys() - self._of_channel.keys(), self._of_channel.keys() - wanted.keys()
         self._of_channel = wanted
         if new:

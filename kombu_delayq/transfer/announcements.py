@@ -19,7 +19,7 @@ class Announcements:
     def __init__(self) -> None:
         self._listener: WakeListener | None = None
         self._may_listen = True
-        self._may_follow = True  # queues in Redisson's form
+        self._may_follow = True  # queues in Redisson's layout
 
     @property
     def are_heard(self) -> bool:
@@ -40,12 +40,12 @@ class Announcements:
             listener.close()
 
     def follow(self, queues: Iterable[str]) -> None:
-        """Subscribes to these queues in Redisson's form, and to no others in that form."""
+        """Subscribes to these queues in Redisson's layout, and to no others in that layout."""
         if self._listener is not None and self._may_follow:
             self._listener.follow(queues)
 
     def hears(self, queue: str) -> bool:
-        """Whether the subscription has a queue in Redisson's form."""
+        """Whether the subscription has a queue in Redisson's layout."""
         return self._listener is not None and self._listener.hears(queue)
 
     def wait(self, timeout_s: float) -> Wake | None:
@@ -60,7 +60,7 @@ class Announcements:
         """Closes the subscription that Redis has refused. The next one has fewer channels.
 
         Redis does not name the channel that it refuses. So the next subscription leaves out the channels of Redisson's
-        form; if this one had none of them, there is no next subscription.
+        layout; if this one had none of them, there is no next subscription.
         """
         follows = self._listener is not None and self._listener.follows
         self.close()
@@ -68,5 +68,5 @@ class Announcements:
             self._may_follow = False
         else:
             self._may_listen = False
-        what = "delayed messages in Redisson's form" if follows else "delayed messages"
+        what = "delayed messages in Redisson's layout" if follows else "delayed messages"
         logger.warning("new %s are noticed only every poll interval: %s", what, error)

@@ -44,7 +44,7 @@ class DueMessages:
         self._on_transfer = on_transfer
         self._refused: set[QueueForm] = set()
         self._in_other_form: set[QueueForm] = set()
-        #: Queues in Redisson's form: those that have messages, and those whose last one others have taken since.
+        #: Queues in Redisson's layout: those that have messages, and those whose last one others have taken since.
         self._listed: set[QueueForm] = set()
         self._left: set[QueueForm] = set()
         self._limits = Limits()
@@ -65,26 +65,26 @@ class DueMessages:
                 meanwhile()
             heads = store.delivery.heads(page)
             self.due_times.update(heads, page)
-            listed.update(form for form in heads.due_ms if form.backup == "list")
+            listed.update(form for form in heads.due_ms if form.layout == "redisson")
             self._notice(store, heads.due_ms, registered)
         self._left = (self._left | self._listed) - listed
         self._listed = listed
 
     def _notice(self, store: TransportStore, forms: Iterable[QueueForm], registered: Iterable[str]) -> None:
-        """Notices queues in the other form, and queues that nobody has registered."""
+        """Notices queues in the other layout, and queues that nobody has registered."""
         for form in forms:
-            if form.backup != store.backup and form not in self._in_other_form:
+            if form.layout != store.layout and form not in self._in_other_form:
                 self._in_other_form.add(form)
                 _warn_of_other_form(store, form)
             if form.queue not in registered:  # its first message is another client's
                 store.queues.know(form.queue)
 
     def note(self, form: QueueForm, due_ms: float, registered: set[str]) -> None:
-        """Notes an announced head. In the default form, the publisher has registered its queue."""
+        """Notes an announced head. In the default layout, the publisher has registered its queue."""
         self.due_times.note_head(form, due_ms)
-        if form.backup == "hash":
+        if form.layout == "hash":
             registered.add(form.queue)
-        elif form.backup == "list":
+        elif form.layout == "redisson":
             self._listed.add(form)
 
     def clear(self, store: TransportStore) -> None:
@@ -94,8 +94,8 @@ class DueMessages:
             self._left.discard(form)
 
     def in_list_form(self, store: TransportStore) -> Iterable[str]:
-        """Returns the names of the queues that may have messages in Redisson's form."""
-        if store.backup == "list":
+        """Returns the names of the queues that may have messages in Redisson's layout."""
+        if store.layout == "redisson":
             return self.due_times.queues
         others = {form.queue for form in self._in_other_form}
         return others and others.intersection(self.due_times.queues)
@@ -142,8 +142,8 @@ class DueMessages:
 
 def _warn_of_other_form(store: TransportStore, form: QueueForm) -> None:
     logger.warning(
-        "queue %r has delayed messages in the form %r, while the transport option backup is %r here: both are "
+        "queue %r has delayed messages in the layout %r, while the transport option layout is %r here: both are "
         "delivered. If it is not meant to be so, set the option alike everywhere, and move them with "
         "`delayq convert %s --to %s`",
-        *(form.queue, form.backup, store.backup, readable(form.queue), store.backup),
+        *(form.queue, form.layout, store.layout, readable(form.queue), store.layout),
     )

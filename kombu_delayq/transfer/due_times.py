@@ -5,12 +5,12 @@ from math import inf
 from time import monotonic
 from typing import NamedTuple
 
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store.types import Head, Overseen, QueueForm, QueueHeads, Transferred
 
 
 class KnownHead(NamedTuple):
-    """The head of a queue in one form of backup.
+    """The head of a queue in one layout.
 
     Attributes:
         due_ms: When it is due, ms since the epoch.
@@ -33,7 +33,7 @@ class KnownHead(NamedTuple):
 class DueTimes:
     """The due times of the queues' heads by Redis's clock, which this class continues between Redis's answers.
 
-    A queue has two heads, one in each form of backup.
+    A queue has two heads, one in each layout.
     """
 
     def __init__(self) -> None:
@@ -59,18 +59,18 @@ class DueTimes:
             goes_on: Whether what is known of them still counts. Otherwise their due times are unknown.
         """
         names = list(dict.fromkeys(queues))
-        if goes_on and names == self._names and len(self._due_ms) == len(names) * len(BACKUPS):
+        if goes_on and names == self._names and len(self._due_ms) == len(names) * len(LAYOUTS):
             return
         self._names = names
         known = self._due_ms if goes_on else {}
-        forms = (QueueForm(queue, backup) for queue in names for backup in BACKUPS)
+        forms = (QueueForm(queue, layout) for queue in names for layout in LAYOUTS)
         self._due_ms = {form: known.get(form, inf) for form in forms}
         self._read_ms, self._entries = {}, {}
 
     def update(self, heads: QueueHeads, queues: Iterable[str] | None = None) -> None:
         """Takes over the due times that Redis has returned for some queues, or for all."""
         self._set_clock(heads.now_ms)
-        asked = None if queues is None else [QueueForm(queue, backup) for queue in queues for backup in BACKUPS]
+        asked = None if queues is None else [QueueForm(queue, layout) for queue in queues for layout in LAYOUTS]
         for form in self._due_ms if asked is None else asked:
             due_ms = heads.due_ms.get(form)
             held_ms = 0.0 if due_ms is None else self._held_ms.get(form, 0.0)

@@ -30,21 +30,21 @@ def _versions(*packages: str) -> dict[str, str]:
     return {each: version(each) for each in packages}
 
 
-def _celery(name: str, backup: str = "", *, light: bool = False) -> Contender:
+def _celery(name: str, layout: str = "", *, light: bool = False) -> Contender:
     program = f"{_PROGRAMS}.celery_"
     more = ", `fast_publish=True`, `text_bodies`, `repr_maxsize=50`, `omit_defaults`" if light else ""
     return Contender(
         name=name,
-        versions=partial(_versions, *(["kombu-delayq"] if backup else []), "celery", "kombu", "redis"),
+        versions=partial(_versions, *(["kombu-delayq"] if layout else []), "celery", "kombu", "redis"),
         producer=_python(program),
         worker=_python("celery", "-A", program, "worker", "--loglevel=ERROR"),
-        mover=_python("celery", "-A", program, "delayq", "transfer", "--loglevel=error") if backup else None,
+        mover=_python("celery", "-A", program, "delayq", "transfer", "--loglevel=error") if layout else None,
         consumers=_python(_FORKED, program),
         alone=_python("celery", "-A", program, "worker", "--loglevel=ERROR", "--pool=threads"),
         settings=f"prefork, a child a core{more}. One process: `--pool=threads`, a thread a core",
-        ways=("one", "bulk") if backup or hasattr(Producer, "batch") else ("one",),
-        counts=bool(backup),
-        env={"BENCH_BACKUP": backup, "BENCH_LIGHT": "1" if light else ""},
+        ways=("one", "bulk") if layout or hasattr(Producer, "batch") else ("one",),
+        counts=bool(layout),
+        env={"BENCH_LAYOUT": layout, "BENCH_LIGHT": "1" if light else ""},
     )
 
 

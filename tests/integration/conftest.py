@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 from tests.support.workers.fixtures import broker, make_proj, proj, raw_client
 from tests.support.workers.standalone import standalone
 from tests.support.workers.transfers import transfer
@@ -13,20 +13,20 @@ __all__ = ["broker", "make_proj", "proj", "raw_client", "standalone", "transfer"
 
 
 @pytest.fixture
-def backup(request: pytest.FixtureRequest) -> str:
+def layout(request: pytest.FixtureRequest) -> str:
     """The form in which apps keep delayed messages."""
     return str(getattr(request, "param", "hash"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs tests marked ``both_forms`` once for each form of backup, or those that DELAYQ_BACKUPS names.
+    """Runs tests marked ``both_layouts`` once for each layout, or those that DELAYQ_LAYOUTS names.
 
     With real workers, only the first form runs: to Celery and kombu the form makes no difference, and the tests of the
-    scripts and of the store run in both. `make test` has one form and a plain server, `make slots` has the other form
+    scripts and of the store run in both. `make test` has one layout and a plain server, `make slots` the other one
     and a server with hash slots.
     """
-    given = any("backup" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
-    if "backup" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_forms") and not given:
-        forms = os.environ.get("DELAYQ_BACKUPS", " ".join(BACKUPS)).split()
+    given = any("layout" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "layout" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_layouts") and not given:
+        forms = os.environ.get("DELAYQ_LAYOUTS", " ".join(LAYOUTS)).split()
         starts_workers = not {"proj", "make_proj"}.isdisjoint(metafunc.fixturenames)
-        metafunc.parametrize("backup", forms[:1] if starts_workers else forms, indirect=True)
+        metafunc.parametrize("layout", forms[:1] if starts_workers else forms, indirect=True)

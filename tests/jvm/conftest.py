@@ -22,9 +22,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def backup() -> str:
+def layout() -> str:
     """The form in which apps keep delayed messages."""
-    return "list"
+    return "redisson"
 
 
 @pytest.fixture(scope="session")

@@ -31,14 +31,16 @@ HEAD_START_S, SPREAD_S = 4.0, 3.0
 
 @pytest.fixture
 def store(client: redis.Redis, redis_server: PrivateRedis) -> Iterator[DelayStore]:
-    """A store in Redisson's form, on an empty database."""
+    """A store in Redisson's layout, on an empty database."""
     store = _store(redis_server)
     yield store
     store.close()
 
 
 def _store(server: PrivateRedis) -> DelayStore:
-    return DelayStore(redis.Redis(port=server.port), options=Options(backup="list", lease_ttl=1.0, poll_interval=0.3))
+    return DelayStore(
+        redis.Redis(port=server.port), options=Options(layout="redisson", lease_ttl=1.0, poll_interval=0.3)
+    )
 
 
 def _offer_from_both_sides(jvm: Jvm, store: DelayStore, ours: Sequence[str], javas: Sequence[str]) -> dict[str, float]:
@@ -123,7 +125,7 @@ def test_10_000_messages_are_seen_once(jvm: Jvm, redis_server: PrivateRedis, sto
 
 @contextmanager
 def _transfer_process(server: PrivateRedis) -> Iterator["subprocess.Popen[bytes]"]:
-    options = {"backup": "list", "lease_ttl": 1.0, "poll_interval": 0.3}
+    options = {"layout": "redisson", "lease_ttl": 1.0, "poll_interval": 0.3}
     conf = {"broker_url": server.url, "broker_transport": TRANSPORT, "broker_transport_options": options}
     with subprocess.Popen(
         [sys.executable, "-m", "celery", "-A", "proj", "delayq", "transfer", "-l", "ERROR"],

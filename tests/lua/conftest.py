@@ -1,5 +1,5 @@
-"""A store in each form of backup, for each script."""
+"""A store in each layout, for each script."""
 
-from tests.support.store.fixtures import backup, client, ear, make_store, store
+from tests.support.store.fixtures import client, ear, layout, make_store, store
 
-__all__ = ["backup", "client", "ear", "make_store", "store"]
+__all__ = ["client", "ear", "layout", "make_store", "store"]

@@ -11,8 +11,8 @@ from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_ty
 
 
 @pytest.fixture
-def backup() -> str:
-    """Consuming does not regard the form of backup."""
+def layout() -> str:
+    """Consuming does not regard the layout."""
     return "hash"
 
 

@@ -6,7 +6,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ORDER,
@@ -101,7 +101,7 @@ def test_another_message_under_its_id_is_kept_beside_it(store: DelayStore) -> No
     assert popped(store.client, "q") == [b"one", b"two"]
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS, *UNACKED])
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, TWINS, *UNACKED])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, and the message stays where it is."""
     deliver(store, "tag")

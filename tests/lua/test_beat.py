@@ -15,8 +15,8 @@ from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_th
 
 
 @pytest.fixture
-def backup() -> str:
-    """Consuming does not regard the form of backup."""
+def layout() -> str:
+    """Consuming does not regard the layout."""
     return "hash"
 
 

@@ -8,8 +8,8 @@ from tests.support.store.promoting import JOURNAL_ID, MARKER, in_office
 
 
 @pytest.fixture
-def backup() -> str:
-    """A marker does not regard the form of backup."""
+def layout() -> str:
+    """A marker does not regard the layout."""
     return "hash"
 
 

@@ -21,7 +21,7 @@ def too_late(store: DelayStore) -> tuple[TooLate, ...]:
 def bury(store: DelayStore, messages: tuple[TooLate, ...]) -> tuple[int, int]:
     """Buries messages, each with a letter that names its body."""
     letters = [(late, b"letter of " + late.body if late.body is not None else b"") for late in messages]
-    return store.delivery.bury(QueueForm("q", store.backup), letters, "dead")
+    return store.delivery.bury(QueueForm("q", store.layout), letters, "dead")
 
 
 def test_a_message_becomes_a_dead_letter(store: DelayStore) -> None:

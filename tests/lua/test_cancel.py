@@ -10,7 +10,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import MAX_TWINS
 from kombu_delayq.store.types import Waiting
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ODD_IDS,
@@ -45,8 +45,8 @@ def test_a_cancelled_message_leaves_no_trace(store: DelayStore, ear: Ear) -> Non
     store.delivery.offer("q", waiting("i", FUTURE_MS + 1), waiting("past", PAST_MS))
     ear.heard()
     assert store.lookup.cancel(["q"], ["i", "unknown", "past"]) == {
-        "i": [Waiting("q", "i", FUTURE_MS + 1, 0, b"body of i", store.backup)],
-        "past": [Waiting("q", "past", PAST_MS, 0, b"body of past", store.backup)],
+        "i": [Waiting("q", "i", FUTURE_MS + 1, 0, b"body of i", store.layout)],
+        "past": [Waiting("q", "past", PAST_MS, 0, b"body of past", store.layout)],
     }
     after = contents(store.client)
     assert counts_apart(store, after) == counts_apart(store, before)
@@ -68,7 +68,7 @@ def test_a_marked_message_is_removed_with_its_mark(store: DelayStore) -> None:
     assert store.lookup.cancel(["q"], ["j", "k"]).keys() == {"j", "k"}
     assert look(store)[b"waiting in q"] == [("i", FUTURE_MS, 0, b"body of i")]
     left = contents(store.client)
-    assert [len(left[key.encode()]) for key in store.keys.stored("q", store.backup)[:2]] == [1, 1]
+    assert [len(left[key.encode()]) for key in store.keys.stored("q", store.layout)[:2]] == [1, 1]
 
 
 def test_all_messages_of_an_id_are_cancelled(store: DelayStore) -> None:
@@ -77,9 +77,9 @@ def test_all_messages_of_an_id_are_cancelled(store: DelayStore) -> None:
         store.delivery.offer("q", *(waiting("i", body=body) for body in ("one", "two", "three")))
         assert len(store.lookup.cancel(["q"], [cancelled])[cancelled]) == 3 - left
         assert len(store.lookup.get(["q"], ["i"]).get("i", [])) == store.queues.size("q") == left
-        assert len(contents(store.client).get(in_form(store, BACKUP).encode(), [])) == left
+        assert len(contents(store.client).get(in_form(store, BODIES).encode(), [])) == left
     store.lookup.cancel(["q"], ["i"])
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
 
 
 def test_a_cancelled_id_is_free_again(store: DelayStore) -> None:
@@ -93,8 +93,8 @@ def test_more_than_a_call_removes_takes_several(store: DelayStore) -> None:
     """Of an id with more twins than a call removes, the rest is removed by the next calls."""
     store.delivery.offer("q", *(waiting("i", body=str(number)) for number in range(2 * MAX_TWINS + 20)))
     counts = [len(store.lookup.cancel(["q"], ["i"]).get("i", [])) for _ in range(4)]
-    # In Redisson's form the next one takes the place of the first that has left.
-    assert counts == [MAX_TWINS + 1, *((MAX_TWINS, 19) if store.backup == "hash" else (MAX_TWINS + 1, 18)), 0]
+    # In Redisson's layout the next one takes the place of the first that has left.
+    assert counts == [MAX_TWINS + 1, *((MAX_TWINS, 19) if store.layout == "hash" else (MAX_TWINS + 1, 18)), 0]
     assert store.queues.size("q") == 0
 
 
@@ -137,7 +137,7 @@ def test_a_refusal_is_taken_back_for_what_is_no_step(store: DelayStore) -> None:
     assert store.client.zrange("delayq:chains", 0, -1) == [b""]
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is removed."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
@@ -154,7 +154,7 @@ def test_a_note_of_chains_of_the_wrong_type_is_named(store: DelayStore, key: str
         store,
         key,
         lambda: store.lookup.cancel(["q"], [identity], found),
-        stepped=store.keys.stored("q", store.backup),
+        stepped=store.keys.stored("q", store.layout),
     )
     assert found.keys() == ({identity} if store.keys.slots else set())
     assert store.queues.size("q") == (1 if store.keys.slots else 2)

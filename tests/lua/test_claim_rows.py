@@ -11,8 +11,8 @@ from tests.support.store.promoting import GUARD, JOURNAL_ID, in_office, numbers,
 
 
 @pytest.fixture
-def backup() -> str:
-    """The guard does not regard the form of backup."""
+def layout() -> str:
+    """The guard does not regard the layout."""
     return "hash"
 
 

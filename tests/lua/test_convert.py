@@ -1,4 +1,4 @@
-"""``convert.lua``: moves delayed messages of a queue from one form of backup to the other."""
+"""``convert.lua``: moves delayed messages of a queue from one layout to the other."""
 
 import struct
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from math import ceil
 
 import pytest
 
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.queues import CONVERT_COUNT, Converted
 from kombu_delayq.store.types import Offer, Waiting
@@ -27,10 +27,10 @@ from tests.support.store.keyspace import (
 
 
 @pytest.fixture
-def source(make_store: MakeStore, backup: str) -> DelayStore:
-    """A store in the form that messages are moved from; ``store`` is in that to which they go."""
-    [other] = {*BACKUPS} - {backup}
-    return make_store(backup=other)
+def source(make_store: MakeStore, layout: str) -> DelayStore:
+    """A store in the layout that messages are moved from; ``store`` is in that to which they go."""
+    [other] = {*LAYOUTS} - {layout}
+    return make_store(layout=other)
 
 
 def converted(store: DelayStore) -> list[Converted]:
@@ -42,7 +42,7 @@ def converted(store: DelayStore) -> list[Converted]:
 
 
 def browsed(store: DelayStore) -> list[Waiting]:
-    """All messages of the queue, in either form."""
+    """All messages of the queue, in either layout."""
     return list(_pages(store))
 
 
@@ -66,7 +66,7 @@ def offer_of_redisson(store: DelayStore, number: int, message: bytes, due_ms: fl
 
 
 def test_all_that_waits_is_moved_in_its_order_and_nothing_stays_behind(store: DelayStore, source: DelayStore) -> None:
-    """By due time, and of one due time as published, with priorities and ids; the keys of the other form are gone."""
+    """By due time, and of one due time as published, with priorities and ids; the keys of the other layout are gone."""
     offers = [waiting(f"i{n}", FUTURE_MS + n * 7 % 11 / 4, priority=n % 10) for n in range(350)]
     for start in range(0, 350, 50):
         source.delivery.offer("q", *offers[start : start + 50])
@@ -76,13 +76,13 @@ def test_all_that_waits_is_moved_in_its_order_and_nothing_stays_behind(store: De
     assert max(call.moved for call in calls) <= CONVERT_COUNT
     assert {call.lost for call in calls} == {0}
     assert told(browsed(store)) == before
-    assert {each.backup for each in browsed(store)} == {store.backup}
+    assert {each.layout for each in browsed(store)} == {store.layout}
     found = store.lookup.get(["q"], [offer.id for offer in offers])  # type: ignore[misc]
     assert {each: [message.body for message in of] for each, of in found.items()} == {
         offer.id: [offer.body.encode()]
         for offer in offers  # type: ignore[union-attr]
     }
-    assert not set(contents(store.client)) & {key.encode() for key in store.keys.stored("q", source.backup)}
+    assert not set(contents(store.client)) & {key.encode() for key in store.keys.stored("q", source.layout)}
 
 
 def test_there_and_back_a_queue_is_as_it_was(store: DelayStore, source: DelayStore) -> None:
@@ -104,7 +104,7 @@ def test_there_and_back_a_queue_is_as_it_was(store: DelayStore, source: DelaySto
 
 
 def test_what_is_there_stays_beside_what_comes(store: DelayStore, source: DelayStore) -> None:
-    """Messages of both forms are one queue then, and as many as before, whatever ids and bytes they have."""
+    """Messages of both layouts are one queue then, and as many as before, whatever ids and bytes they have."""
     store.delivery.offer("q", waiting("a"), waiting("b", FUTURE_MS + 1), waiting("c"))
     source.delivery.offer(
         "q", waiting("d"), waiting("b", FUTURE_MS + 1), waiting("c", body="another"), waiting("e", PAST_MS)
@@ -119,7 +119,7 @@ def test_what_is_there_stays_beside_what_comes(store: DelayStore, source: DelayS
 
 
 def test_without_anything_to_move_nothing_is_made(store: DelayStore) -> None:
-    """A queue that is not there, or not in the other form, stays as it is."""
+    """A queue that is not there, or not in the other layout, stays as it is."""
     assert store.queues.convert("nope") == (0, 0, 0, 0)
     assert contents(store.client) == {}
     store.delivery.offer("q", waiting("i"))
@@ -158,9 +158,9 @@ def test_a_queue_expires_no_sooner_than_in_either_form(
     source.delivery.offer("q", *offers, waiting("i1", PAST_MS, "x"), expire_ms=other_ms)
     for _ in range(2):
         store.queues.convert("q")
-        for key in store.keys.stored("q", store.backup):
+        for key in store.keys.stored("q", store.layout):
             assert store.client.pttl(key) in (-2, *range(least, most + 1))
-    assert store.client.pttl(store.keys.stored("q", store.backup)[0]) != -2
+    assert store.client.pttl(store.keys.stored("q", store.layout)[0]) != -2
 
 
 def test_a_new_head_is_announced(store: DelayStore, source: DelayStore) -> None:
@@ -186,14 +186,14 @@ def test_a_queue_that_is_forgotten_is_known_again(store: DelayStore, source: Del
 
 
 def test_what_is_due_is_delivered_once_by_transfers_of_either_form(store: DelayStore, source: DelayStore) -> None:
-    """Half way, both forms are transferred; a due time before 1970 is no reason to wait for ever."""
+    """Half way, both layouts are transferred; a due time before 1970 is no reason to wait for ever."""
     dues = [-1.0, *(PAST_MS + n / 4 for n in range(249))]
     for start in range(0, 250, 50):
         source.delivery.offer("q", *(waiting(f"i{n}", dues[n]) for n in range(start, start + 50)))
     store.queues.convert("q")
     bodies = []
     while store.queues.size("q"):
-        for form in BACKUPS:
+        for form in LAYOUTS:
             store.delivery.transfer("q", form)
         bodies += popped(store.client, "q")
     assert sorted(bodies) == sorted(f"body of i{n}".encode() for n in range(250))
@@ -201,7 +201,7 @@ def test_what_is_due_is_delivered_once_by_transfers_of_either_form(store: DelayS
 
 def test_equal_messages_of_redisson_are_as_many_as_before(make_store: MakeStore) -> None:
     """Another client may offer the same bytes twice: two messages, also after a conversion there and back."""
-    store = make_store(backup="hash")
+    store = make_store(layout="hash")
     for number in range(1, 5):
         offer_of_redisson(store, number, b'{"headers": {"task": "t", "id": "i"}, "properties": {"priority": 3}}')
     offer_of_redisson(store, 5, b"no task")
@@ -210,7 +210,7 @@ def test_equal_messages_of_redisson_are_as_many_as_before(make_store: MakeStore)
     assert store.queues.convert("q", "hash").moved == 6
     assert sorted(each.body or b"" for each in browsed(store)) == before
     assert [each.priority for each in store.lookup.get(["q"], ["i"])["i"]] == [3] * 4
-    assert store.queues.convert("q", "list").moved == 6
+    assert store.queues.convert("q", "redisson").moved == 6
     assert len(store.lookup.get(["q"], ["i"])["i"]) == 4
     store.queues.convert("q", "hash")
     assert len(store.lookup.cancel(["q"], ["i"])["i"]) == 4
@@ -219,19 +219,19 @@ def test_equal_messages_of_redisson_are_as_many_as_before(make_store: MakeStore)
 
 def test_what_has_no_body_is_counted_and_what_has_no_due_time_is_left(make_store: MakeStore) -> None:
     """An index entry without a body is removed as a transfer removes it; a body without one stays for a repair."""
-    store = make_store(backup="list")
-    source = make_store(backup="hash")
+    store = make_store(layout="redisson")
+    source = make_store(layout="hash")
     source.delivery.offer("q", *(waiting(f"i{n}") for n in range(CONVERT_COUNT + 10)))
-    source.client.hdel(source.keys.backup("q"), "i7")
+    source.client.hdel(source.keys.bodies("q"), "i7")
     source.client.zrem(source.keys.due("q"), source.client.zrange(source.keys.due("q"), -3, -3)[0])
     assert store.queues.convert("q") == (CONVERT_COUNT - 1, 1, 9, 0)
     assert store.queues.convert("q") == (9, 0, 0, 1)
-    assert source.client.hlen(source.keys.backup("q")) == 1
+    assert source.client.hlen(source.keys.bodies("q")) == 1
 
 
 def test_entries_that_hold_no_message_are_counted(make_store: MakeStore) -> None:
     """What another program has put among the entries cannot be delivered: it is removed, and counted as lost."""
-    store = make_store(backup="hash")
+    store = make_store(layout="hash")
     offer_of_redisson(store, 1, b"a message")
     store.client.zadd(store.keys.timeout("q"), {b"": 1, b"x": 2, b"\x08 cut off": FUTURE_MS + 1})
     assert store.queues.convert("q") == (1, 3, 0, 0)
@@ -240,12 +240,12 @@ def test_entries_that_hold_no_message_are_counted(make_store: MakeStore) -> None
 
 def test_of_many_messages_of_one_id_none_is_looked_at_for_another(store: DelayStore, source: DelayStore) -> None:
     """A call costs what it moves, however many messages share an id, and all of them are found by it."""
-    [hashed], count = [each for each in (store, source) if each.backup == "hash"], 1500
+    [hashed], count = [each for each in (store, source) if each.layout == "hash"], 1500
     for start in range(0, count, 100):
         hashed.delivery.offer("q", *(waiting("i", FUTURE_MS + n, f"body {n}") for n in range(start, start + 100)))
-    for backup in ("list", "hash"):
+    for layout in ("redisson", "hash"):
         store.client.config_resetstat()
-        while store.queues.convert("q", backup).left:
+        while store.queues.convert("q", layout).left:
             pass
         calls = store.client.info("commandstats")
         assert calls.get("cmdstat_zrange", {"calls": 0})["calls"] < count
@@ -256,7 +256,7 @@ def test_of_many_messages_of_one_id_none_is_looked_at_for_another(store: DelaySt
 
 @pytest.mark.parametrize("place", range(8))
 def test_a_key_of_the_wrong_type_is_refused_by_name(store: DelayStore, source: DelayStore, place: int) -> None:
-    """Whichever key of either form is somebody else's, it is named, and nothing changes."""
+    """Whichever key of either layout is somebody else's, it is named, and nothing changes."""
     source.delivery.offer("q", waiting("i"))
-    key = [*store.keys.stored("q", store.backup), *store.keys.stored("q", source.backup)][place]
+    key = [*store.keys.stored("q", store.layout), *store.keys.stored("q", source.layout)][place]
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.queues.convert("q"))

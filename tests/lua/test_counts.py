@@ -81,7 +81,7 @@ def test_the_sum_of_the_lateness(store: DelayStore, late_s: tuple[float, ...]) -
     passed_s = (store.now_ms() - before_ms) / 1000
     found = counts(store).lateness
     assert found.count == len(late_s)
-    rounded_s = 0.001 * len(late_s)  # Redisson's form has whole ms, rounded up
+    rounded_s = 0.001 * len(late_s)  # Redisson's layout has whole ms, rounded up
     assert sum(late_s) - rounded_s <= found.sum_s <= sum(late_s) + len(late_s) * (passed_s + 1)
 
 
@@ -113,10 +113,10 @@ def test_a_transfer_of_nothing_counts_nothing(store: DelayStore) -> None:
 
 
 def test_priorities_and_forms_count_together(make_store: MakeStore) -> None:
-    """Messages of all priorities and of either form count for their queue, and queues count apart."""
-    for backup in ("hash", "list"):
-        store = make_store(backup=backup)
-        store.delivery.offer("q", *(waiting(f"{backup}{at}", PAST_MS, priority=at) for at in range(10)))
+    """Messages of all priorities and of either layout count for their queue, and queues count apart."""
+    for layout in ("hash", "redisson"):
+        store = make_store(layout=layout)
+        store.delivery.offer("q", *(waiting(f"{layout}{at}", PAST_MS, priority=at) for at in range(10)))
         store.delivery.transfer("q")
     store.delivery.offer("p", waiting("i", PAST_MS))
     store.delivery.transfer("p")
@@ -208,7 +208,7 @@ def test_a_key_of_the_wrong_type_disturbs_nothing(store: DelayStore) -> None:
 OTHER_KEYS = [
     *(f"~delayq:{what}" for what in ("queues", "used", "consumers*", "cancelled", "chains")),
     *(f"~{{delayq}}:{what}" for what in ("queues", "used", "consumed_queues", "cancelled", "chains", "renaming")),
-    *(f"~delayq:{{q}}:{what}" for what in ("due", "backup", "order", "twins", "notes", "ids", "landing*", "moving")),
+    *(f"~delayq:{{q}}:{what}" for what in ("due", "layout", "order", "twins", "notes", "ids", "landing*", "moving")),
     *(f"~delayq:{{q}}:{what}" for what in ("consumers", "consumed")),
     *("~q*", "~{q}*", "~dead", "~unacked*", "~redisson*"),
 ]
@@ -226,8 +226,8 @@ def test_a_user_who_may_not_count_can_do_all_else(
     store = DelayStore(client, admin.keys, options=admin.options)
     with pytest.raises(NoPermissionError):
         client.hincrby(COUNTS, "transferred", 1)
-    # In Redisson's form a message that is stored needs the same command.
-    left_out = "reschedule" if "-hincrby" in rights and store.backup == "list" else ""
+    # In Redisson's layout a message that is stored needs the same command.
+    left_out = "reschedule" if "-hincrby" in rights and store.layout == "redisson" else ""
     for name, act in ACTS.items():
         assert name == left_out or act(store, held), name
     assert counted(admin) == set()
@@ -325,7 +325,7 @@ def test_counters_live_as_long_as_a_queue_that_expires(store: DelayStore) -> Non
     due_ms = store.now_ms() + 3_600_000
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("later", due_ms), expire_ms=expire_ms)
     store.delivery.transfer("q")
-    keys = [COUNTS, store.keys.stored("q", store.backup)[0]]
+    keys = [COUNTS, store.keys.stored("q", store.layout)[0]]
     own, of_queue = map(store.client.pttl, keys)
     assert abs(own - of_queue) < 5000
     store.delivery.offer("q", waiting("far", due_ms + 3_600_000), expire_ms=expire_ms)
@@ -363,13 +363,13 @@ def test_counters_of_queues_that_nobody_knows_end(make_store: MakeStore) -> None
     assert counts(store, "dead").operations["drop"] == 2
 
 
-def test_converted_messages_keep_the_counters(make_store: MakeStore, backup: str) -> None:
+def test_converted_messages_keep_the_counters(make_store: MakeStore, layout: str) -> None:
     """A conversion leaves the counters as they are, and messages go on counting there."""
-    [other] = {"hash", "list"} - {backup}
+    [other] = {"hash", "redisson"} - {layout}
     store = make_store()
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("j"))
     store.delivery.transfer("q")
-    converted = make_store(backup=other)
+    converted = make_store(layout=other)
     assert converted.queues.convert("q").moved == 1
     converted.lookup.cancel(["q"], ["j"])
     assert (counts(converted).transferred, counts(store).operations["cancel"]) == (1, 1)

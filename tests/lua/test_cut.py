@@ -74,4 +74,4 @@ def test_a_part_may_end_at_any_id(store: DelayStore, identity: str) -> None:
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore) -> None:
     """Where somebody else's key is in the way, the error names it."""
     store.delivery.offer("q", waiting("i"))
-    refuses_a_key_of_the_wrong_type(store, store.keys.stored("q", store.backup)[0], lambda: store.scan.cut("q", [0]))
+    refuses_a_key_of_the_wrong_type(store, store.keys.stored("q", store.layout)[0], lambda: store.scan.cut("q", [0]))

@@ -10,7 +10,7 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Waiting
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ODD_IDS,
@@ -61,7 +61,7 @@ def test_of_several_messages_with_an_id_each_may_be_discarded_alone(store: Delay
     assert {message.body for message in store.lookup.get(["q"], ["i"])["i"]} == {b"one", b"three"}
     assert discard(store, messages["i"]) == ["cancelled"]
     assert discard(store, only(store, "i")) == ["cancelled"]
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
@@ -111,7 +111,7 @@ def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
     assert contents(store.client) == before
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is removed."""
     store.delivery.offer("q", waiting("i"))
@@ -123,7 +123,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
 def test_a_note_of_chains_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """The error names the key and nothing is removed; in hash slots the step has left before."""
     store.delivery.offer("q", waiting("i"))
-    message, stored = only(store, "i"), store.keys.stored("q", store.backup)
+    message, stored = only(store, "i"), store.keys.stored("q", store.layout)
     refuses_a_key_of_the_wrong_type(store, key, lambda: discard(store, message, chain="i"), stepped=stored)
     assert store.queues.size("q") == (0 if store.keys.slots else 1)
 

@@ -35,9 +35,9 @@ def test_more_bounds_than_one_call_goes_through(store: DelayStore) -> None:
 
 
 def test_both_forms_are_counted_together(make_store: MakeStore) -> None:
-    """Messages of a queue that is being converted are counted in either form."""
-    for backup in ("hash", "list"):
-        make_store(backup=backup).delivery.offer("q", waiting(backup))
+    """Messages of a queue that is being converted are counted in either layout."""
+    for layout in ("hash", "redisson"):
+        make_store(layout=layout).delivery.offer("q", waiting(layout))
     assert make_store().figures.due_counts(["q"], [FUTURE_MS, inf]) == {"q": [2]}
 
 
@@ -50,5 +50,5 @@ def test_fewer_than_two_bounds_have_nothing_between_them(store: DelayStore) -> N
 def test_a_queue_with_a_key_of_the_wrong_type_is_left_out(store: DelayStore) -> None:
     """Somebody else's key in the way of one queue does not keep others from being counted."""
     store.delivery.offer("q", waiting("i"))
-    store.client.set(store.keys.stored("broken", store.backup)[0], "somebody else's")
+    store.client.set(store.keys.stored("broken", store.layout)[0], "somebody else's")
     assert store.figures.due_counts(["broken", "q"], [FUTURE_MS, inf]) == {"q": [1]}

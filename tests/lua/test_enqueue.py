@@ -10,7 +10,7 @@ from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.store.jobs import GUARD, JOB, KEPT_MS, STAGED, TTL_MS, begun, claim, joined, now, several
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ODD_IDS,
@@ -121,7 +121,7 @@ def test_messages_due_in_the_same_instant_keep_their_order(store: DelayStore) ->
     store.jobs.enqueue("q", job, [waiting(names[3])])
     assert [each[0] for each in look(store)[b"waiting in q"]] == names
     counts = contents(store.client)[in_form(store, ORDER).encode()]
-    assert counts == b"3" if store.backup == "hash" else counts[b"order"] == b"4"
+    assert counts == b"3" if store.layout == "hash" else counts[b"order"] == b"4"
 
 
 def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
@@ -227,7 +227,7 @@ def test_what_a_job_needs_expires_and_a_queue_does_not(store: DelayStore) -> Non
     assert all(TTL_MS // 2 < store.client.pttl(key) <= KEPT_MS for key in (JOB, GUARD, STAGED))
     of_sent = [of("sent", store.keys.share("q")) for of in (store.keys.job, store.keys.guard)]
     assert all(TTL_MS // 2 < store.client.pttl(key) <= KEPT_MS for key in of_sent)
-    kept = (*(in_form(store, key) for key in (DUE, BACKUP, ORDER)), "q", "delayq:queues", "delayq:runs")
+    kept = (*(in_form(store, key) for key in (DUE, BODIES, ORDER)), "q", "delayq:queues", "delayq:runs")
     assert {store.client.pttl(key) for key in kept} == {-1}
 
 
@@ -266,7 +266,7 @@ def test_seven_thousand_nine_hundred_and_ninety_nine_messages_fit_in_one_call(st
     assert store.client.llen("q") == 7999
 
 
-@pytest.mark.parametrize("key", [JOB, STAGED, DUE, BACKUP, ORDER, TWINS, "q", "q\x06\x169"])
+@pytest.mark.parametrize("key", [JOB, STAGED, DUE, BODIES, ORDER, TWINS, "q", "q\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, nothing is sent and no id is guarded."""
     job = joined(store, begun(store))
@@ -299,6 +299,6 @@ def test_an_id_is_not_guarded_before_its_message_is_sent(store: DelayStore) -> N
 
 
 def test_a_due_time_may_be_a_fraction(store: DelayStore) -> None:
-    """A due time is kept to the µs, in Redisson's form to the ms."""
+    """A due time is kept to the µs, in Redisson's layout to the ms."""
     store.jobs.enqueue("q", begun(store), [Offer("i", "4102444800123.457", 0, "body")])
     assert only(store, "i").due_ms == kept_ms(store, 4102444800123.457)

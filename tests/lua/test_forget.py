@@ -39,8 +39,8 @@ def test_queues_that_were_unused_for_long_are_forgotten(store: DelayStore) -> No
 
 
 def test_the_count_of_a_forgotten_queue_goes_too(make_store: MakeStore) -> None:
-    """What the last messages of the default form leave goes with the name of their queue."""
-    store = make_store(backup="hash")
+    """What the last messages of the default layout leave goes with the name of their queue."""
+    store = make_store(layout="hash")
     store.delivery.offer("q", waiting("i", PAST_MS, priority=3))
     store.delivery.transfer("q")
     store.client.delete("q\x06\x163")
@@ -49,14 +49,14 @@ def test_the_count_of_a_forgotten_queue_goes_too(make_store: MakeStore) -> None:
     assert contents(store.client) == {}
 
 
-@pytest.mark.parametrize("form", ["hash", "list"])
+@pytest.mark.parametrize("form", ["hash", "redisson"])
 def test_a_queue_with_a_message_stays(store: DelayStore, make_store: MakeStore, form: str) -> None:
-    """A queue with a message in either form is in use, however long nobody has seen to it."""
+    """A queue with a message in either layout is in use, however long nobody has seen to it."""
     unused(store, "q")
-    make_store(backup=form).delivery.offer("q", waiting("i"))
+    make_store(layout=form).delivery.offer("q", waiting("i"))
     for _ in range(2):
         assert store.queues.forget(["q"], DAY_S) == []
-    make_store(backup=form).queues.purge("other")
+    make_store(layout=form).queues.purge("other")
     assert store.queues.names() == ["q"]
     assert store.client.zscore(USED, "q") > store.now_ms() - 60_000
 
@@ -69,13 +69,13 @@ def test_a_queue_that_is_seen_for_the_first_time_stays(store: DelayStore) -> Non
 
 
 def test_a_queue_that_is_consumed_stays(store: DelayStore) -> None:
-    """A consumer's note keeps its queue; one about a queue that is not known leaves nothing in the default form."""
+    """A consumer's note keeps its queue; one about a queue that is not known leaves nothing in the default layout."""
     unused(store, "q")
     store.queues.keep_alive("q")
     assert store.queues.forget(["q"], DAY_S) == []
     store.client.delete(QUEUES, USED)
     store.queues.keep_alive("q")
-    assert contents(store.client) == ({} if store.backup == "hash" else {QUEUES.encode(): {b"q"}})
+    assert contents(store.client) == ({} if store.layout == "hash" else {QUEUES.encode(): {b"q"}})
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -9,7 +9,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import MAX_TWINS
 from kombu_delayq.store.types import Waiting
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ODD_IDS,
@@ -38,10 +38,10 @@ def test_a_message_is_found_with_all_that_the_store_knows(store: DelayStore) -> 
     )
     before = contents(store.client)
     assert store.lookup.get(["q"], ["unknown", "k", "j", "i", "past", ""]) == {
-        "i": [Waiting("q", "i", kept_ms(store, FUTURE_MS + 0.5), 0, b"body of i", store.backup)],
-        "j": [Waiting("q", "j", FUTURE_MS, 6, b"body of j", store.backup)],
-        "k": [Waiting("q", "k", FUTURE_MS, 0, b"body of k", store.backup)],
-        "past": [Waiting("q", "past", PAST_MS, 0, b"body of past", store.backup)],
+        "i": [Waiting("q", "i", kept_ms(store, FUTURE_MS + 0.5), 0, b"body of i", store.layout)],
+        "j": [Waiting("q", "j", FUTURE_MS, 6, b"body of j", store.layout)],
+        "k": [Waiting("q", "k", FUTURE_MS, 0, b"body of k", store.layout)],
+        "past": [Waiting("q", "past", PAST_MS, 0, b"body of past", store.layout)],
     }
     assert contents(store.client) == before
 
@@ -52,9 +52,9 @@ def test_all_messages_of_an_id_are_found_the_next_due_first(store: DelayStore) -
     store.delivery.offer("q", one, two, waiting("i", body="three"))
     assert store.lookup.get(["q"], ["i"]) == {
         "i": [
-            Waiting("q", twin_id("i", "three"), FUTURE_MS, 0, b"three", store.backup),
-            Waiting("q", "i", FUTURE_MS + 1, 0, b"one", store.backup),
-            Waiting("q", twin_id("i", "two", 9), FUTURE_MS + 2, 9, b"two", store.backup),
+            Waiting("q", twin_id("i", "three"), FUTURE_MS, 0, b"three", store.layout),
+            Waiting("q", "i", FUTURE_MS + 1, 0, b"one", store.layout),
+            Waiting("q", twin_id("i", "two", 9), FUTURE_MS + 2, 9, b"two", store.layout),
         ]
     }
 
@@ -64,7 +64,7 @@ def test_messages_of_an_id_are_found_when_the_first_has_left(store: DelayStore) 
     store.delivery.offer("q", waiting("i", PAST_MS, "one"), waiting("i", body="two"), waiting("i", PAST_MS, "three"))
     store.delivery.transfer("q")
     left = ids(store.lookup.get(["q"], ["i"]))
-    assert left == {"i": [twin_id("i", "two") if store.backup == "hash" else "i"]}  # which takes the first one's place
+    assert left == {"i": [twin_id("i", "two") if store.layout == "hash" else "i"]}  # which takes the first one's place
     assert ids(store.lookup.get(["q"], [twin_id("i", "two")])) == {twin_id("i", "two"): [twin_id("i", "two")]}
     store.lookup.cancel(["q"], ["i"])
     assert store.lookup.get(["q"], ["i"]) == {}
@@ -75,7 +75,7 @@ def test_a_message_is_found_by_the_id_under_which_it_is_stored(store: DelayStore
     """One of several messages with one id is found alone by the id that the store gave it."""
     store.delivery.offer("q", waiting("i", body="one"), waiting("i", body="two"))
     stored = twin_id("i", "two")
-    assert store.lookup.get(["q"], [stored]) == {stored: [Waiting("q", stored, FUTURE_MS, 0, b"two", store.backup)]}
+    assert store.lookup.get(["q"], [stored]) == {stored: [Waiting("q", stored, FUTURE_MS, 0, b"two", store.layout)]}
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
@@ -132,7 +132,7 @@ def test_an_id_may_be_asked_for_twice(store: DelayStore) -> None:
     assert ids(store.lookup.get(["q"], ["1", "1"])) == {"1": ["1", "1"]}
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, TWINS])
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"))

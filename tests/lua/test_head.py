@@ -7,7 +7,7 @@ from tests.support.store.keyspace import FUTURE_MS, in_form, waiting
 
 def test_it_reads_what_oversee_reads(store: DelayStore) -> None:
     """Queue by queue it reads the same heads: also none, and one with somebody else's key in the way."""
-    forms = [QueueForm(queue, store.backup) for queue in ("q", "none", "broken")]
+    forms = [QueueForm(queue, store.layout) for queue in ("q", "none", "broken")]
     store.delivery.offer("q", waiting("i"))
     store.client.rpush(in_form(store, "delayq:{broken}:due"), "somebody else's")
     store.leases.lead("one")

@@ -8,17 +8,17 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.searching import MAX_BYTES
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import list_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, refuses_a_key_of_the_wrong_type, waiting
-from tests.support.store.redisson_form import entry, offer, task
+from tests.support.store.layouts import redisson_only
+from tests.support.store.redisson_layout import entry, offer, task
 
-pytestmark = list_only
+pytestmark = redisson_only
 
 
 @pytest.fixture
 def listed(make_store: MakeStore) -> DelayStore:
-    """A store in Redisson's form."""
-    return make_store(backup="list")
+    """A store in Redisson's layout."""
+    return make_store(layout="redisson")
 
 
 @pytest.mark.parametrize("old", [False, True])
@@ -63,7 +63,7 @@ def test_a_message_without_an_id_gets_the_name_of_its_entry(listed: DelayStore, 
 
 def test_a_key_of_the_wrong_type_is_refused_by_name(listed: DelayStore) -> None:
     """Somebody else's key in the way is named, and nothing changes."""
-    for key in listed.keys.stored("q", "list"):
+    for key in listed.keys.stored("q", "redisson"):
         listed.client.flushall()
         offer(listed, 1, task("i"))
         refuses_a_key_of_the_wrong_type(listed, key, lambda: listed.lookup.index("q"))
@@ -95,9 +95,9 @@ def test_messages_that_come_while_the_list_is_swept_are_found(listed: DelayStore
     for number in range(1, 21):
         offer(listed, number, task(f"early{number}"), FUTURE_MS + 2)
     tail = listed.client.lindex(listed.keys.listed("q"), -1)
-    keys, after = listed.keys.stored("q", "list"), [b"", b"", b""]
+    keys, after = listed.keys.stored("q", "redisson"), [b"", b"", b""]
     for _ in range(14):
-        word, _, *after = StoreClient(listed.client).run("index", keys, [*after, 9, MAX_BYTES], "list")
+        word, _, *after = StoreClient(listed.client).run("index", keys, [*after, 9, MAX_BYTES], "redisson")
         assert word == b"more"
     late = {f"late{number}": entry(number, task(f"late{number}")) for number in range(100, 200)}
     for number in range(100, 200):
@@ -112,7 +112,7 @@ def test_messages_that_come_while_the_list_is_swept_are_found(listed: DelayStore
         listed.lookup.cancel(["q"], [f"gone{next(gone)}"])
     assert order().index(tail) > order().index(late["late199"])
     while word == b"more":
-        word, _, *after = StoreClient(listed.client).run("index", keys, [*after, 9, MAX_BYTES], "list")
+        word, _, *after = StoreClient(listed.client).run("index", keys, [*after, 9, MAX_BYTES], "redisson")
     assert listed.lookup.get(["q"], list(late)).keys() == late.keys()
 
 

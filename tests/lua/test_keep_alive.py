@@ -9,7 +9,6 @@ from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import other_form
 from tests.support.store.keyspace import (
     DUE,
     FUTURE_MS,
@@ -20,6 +19,7 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
+from tests.support.store.layouts import other_form
 from tests.support.store.plain_names import unacked_of
 
 EXPIRE_MS, HOUR_MS = 10_000, 3_600_000
@@ -27,7 +27,7 @@ EXPIRE_MS, HOUR_MS = 10_000, 3_600_000
 
 def left_ms(store: DelayStore, *keys: str) -> set[int]:
     """Returns the PTTL of each key of the queue ``q`` that there is, by default of all that have messages."""
-    found = (store.client.pttl(key) for key in keys or store.keys.stored("q", store.backup))
+    found = (store.client.pttl(key) for key in keys or store.keys.stored("q", store.layout))
     return {each for each in found if each != -2}
 
 
@@ -61,7 +61,7 @@ def adopt(store: DelayStore, due_ms: float) -> None:
 
 
 def convert(store: DelayStore, due_ms: float) -> None:
-    source = DelayStore(store.client, store.keys, options=store.options.__class__(backup=other_form(store)))
+    source = DelayStore(store.client, store.keys, options=store.options.__class__(layout=other_form(store)))
     source.delivery.offer("q", waiting("late", due_ms), expire_ms=EXPIRE_MS)
     assert store.queues.convert("q").moved == 1
 
@@ -135,7 +135,7 @@ def test_what_an_earlier_release_has_shortened_is_mended(store: DelayStore) -> N
     """Workers of release 0.1 let a queue end before its messages are due; a consumer's next call makes up for it."""
     due_ms = later(store)
     store.delivery.offer("q", waiting("i", due_ms, priority=3))
-    for key in store.keys.stored("q", store.backup):
+    for key in store.keys.stored("q", store.layout):
         store.client.pexpire(key, EXPIRE_MS)
     store.queues.keep_alive("q", EXPIRE_MS)
     lives(store, due_ms)
@@ -150,18 +150,18 @@ def test_overdue_messages_are_kept_while_somebody_consumes(store: DelayStore) ->
 
 
 def test_a_queue_that_is_not_there_stays_so(store: DelayStore) -> None:
-    """``keep_alive`` makes no keys but, in Redisson's form, the queue's name."""
+    """``keep_alive`` makes no keys but, in Redisson's layout, the queue's name."""
     store.queues.keep_alive("q", EXPIRE_MS)
-    assert contents(store.client) == ({} if store.backup == "hash" else {b"delayq:queues": {b"q"}})
+    assert contents(store.client) == ({} if store.layout == "hash" else {b"delayq:queues": {b"q"}})
 
 
 def test_both_forms_are_kept_alive(make_store: MakeStore) -> None:
-    """A consumer keeps messages in either form of backup."""
-    for backup in ("hash", "list"):
-        make_store(backup=backup).delivery.offer("q", waiting("i", 1.0), expire_ms=1_000)
+    """A consumer keeps messages in either layout."""
+    for layout in ("hash", "redisson"):
+        make_store(layout=layout).delivery.offer("q", waiting("i", 1.0), expire_ms=1_000)
     make_store().queues.keep_alive("q", EXPIRE_MS)
-    for backup in ("hash", "list"):
-        assert min(left_ms(make_store(backup=backup))) > 5_000
+    for layout in ("hash", "redisson"):
+        assert min(left_ms(make_store(layout=layout))) > 5_000
 
 
 def delivered(store: DelayStore, operation: str) -> None:

@@ -10,11 +10,11 @@ QUEUES, USED = "delayq:queues", "delayq:used"
 
 
 def test_a_known_time_of_use_is_renewed(store: DelayStore) -> None:
-    """A queue whose use is noted gets the time of now; in Redisson's form its name becomes known as well."""
+    """A queue whose use is noted gets the time of now; in Redisson's layout its name becomes known as well."""
     store.client.zadd(USED, {"q": 1.0})
     store.queues.note_use("q")
     assert store.client.zscore(USED, "q") > store.now_ms() - 60_000
-    assert store.queues.names() == (["q"] if store.backup == "list" else [])
+    assert store.queues.names() == (["q"] if store.layout == "redisson" else [])
 
 
 def test_an_unknown_queue_leaves_no_time(store: DelayStore) -> None:

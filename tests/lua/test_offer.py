@@ -12,9 +12,8 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ORDER,
@@ -34,15 +33,16 @@ from tests.support.store.keyspace import (
     twin_id,
     waiting,
 )
+from tests.support.store.layouts import hash_only
 
 
-@hash_only  # test_entries.py has what is kept in Redisson's form
+@hash_only  # test_entries.py has what is kept in Redisson's layout
 def test_a_message_is_indexed_by_its_due_time_and_kept_whole(store: DelayStore) -> None:
-    """On an empty database, one offer makes exactly the index, the backup and the queue's name."""
+    """On an empty database, one offer makes exactly the index, the layout and the queue's name."""
     assert store.delivery.offer("q", Offer("i", "4102444800123.457", 0, "body")) == ("first", 1, 0, 0)
     assert contents(store.client) == {
         b"delayq:{q}:due": [(b"i", 4102444800123.457)],
-        b"delayq:{q}:backup": {b"i": b"body"},
+        b"delayq:{q}:bodies": {b"i": b"body"},
         b"delayq:queues": {b"q"},
     }
 
@@ -98,7 +98,7 @@ def test_what_an_id_and_a_body_cannot_tell_is_marked(store: DelayStore, offer: O
     after = contents(store.client)
     assert after[ORDER.encode()] == b"1"
     assert (b"\x7f00000001" + identity, FUTURE_MS) in after[DUE.encode()]
-    assert after[BACKUP.encode()][identity] == b"\x7f00000001%d" % offer.priority + body
+    assert after[BODIES.encode()][identity] == b"\x7f00000001%d" % offer.priority + body
 
 
 def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
@@ -138,7 +138,7 @@ def test_the_same_bytes_again_change_nothing(store: DelayStore, ear: Ear) -> Non
     ear.heard()
     assert store.delivery.offer("q", waiting("i", priority=3)) == ("behind", 0, 1, 0)
     after = contents(store.client)
-    if store.backup == "hash":
+    if store.layout == "hash":
         assert (before.pop(ORDER.encode()), after.pop(ORDER.encode())) == (b"1", b"2")
     assert after == before
     assert ear.heard() == []
@@ -149,10 +149,10 @@ def test_other_bytes_under_a_waiting_id_keep_both(store: DelayStore) -> None:
     offers = [waiting("i", PAST_MS, body) for body in ("one", "two", "three")]
     assert [store.delivery.offer("q", offer)[1:] for offer in offers] == [(1, 0, 0), (0, 0, 1), (0, 0, 1)]
     assert [store.delivery.offer("q", offer)[1:] for offer in offers] == [(0, 1, 0)] * 3
-    assert store.queues.size("q") == len(contents(store.client)[in_form(store, BACKUP).encode()]) == 3
+    assert store.queues.size("q") == len(contents(store.client)[in_form(store, BODIES).encode()]) == 3
     stored = ["i", *(twin_id("i", body) for body in ("two", "three"))]
     assert {each.id for each in store.lookup.get(["q"], ["i"])["i"]} == set(stored)
-    if store.backup == "hash":
+    if store.layout == "hash":
         assert sorted(stored[1:]) == [each.decode() for each in store.client.zrange(TWINS, 0, -1)]
     store.delivery.transfer("q")
     assert not store.client.exists(in_form(store, TWINS))
@@ -202,7 +202,7 @@ def test_a_second_message_of_an_id_is_known_again_when_the_first_has_left(store:
     assert store.delivery.offer("q", second)[1:] == (1, 0, 0)
 
 
-@hash_only  # in Redisson's form a message that was put off is a new one
+@hash_only  # in Redisson's layout a message that was put off is a new one
 def test_a_second_message_of_an_id_is_known_again_also_when_it_was_put_off(store: DelayStore) -> None:
     """A repeated offer finds a message by its content, wherever it waits by now."""
     second = waiting("i", FUTURE_MS, "second")
@@ -242,7 +242,7 @@ def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore, delay_ms
 def test_an_expiring_queue_takes_its_delayed_messages_with_it(store: DelayStore, expire_ms: int) -> None:
     """With ``x-expires`` all of the queue's keys end together, some time after what is in them is due; else none."""
     store.delivery.offer("q", waiting("i", PAST_MS, priority=3), waiting("i", PAST_MS), expire_ms=expire_ms)
-    for key in (DUE, BACKUP, ORDER, TWINS):
+    for key in (DUE, BODIES, ORDER, TWINS):
         left_ms = store.client.pttl(in_form(store, key))
         assert 0 < left_ms <= expire_ms if expire_ms else left_ms == -1
 
@@ -251,10 +251,10 @@ def test_an_offer_puts_off_the_expiry(store: DelayStore) -> None:
     """Each message that arrives in an expiring queue gives it its full time again."""
     store.delivery.offer("q", waiting("i", PAST_MS), expire_ms=10_000)
     store.delivery.offer("q", waiting("j", PAST_MS), expire_ms=60_000)
-    assert all(store.client.pttl(in_form(store, key)) > 10_000 for key in (DUE, BACKUP, ORDER))
+    assert all(store.client.pttl(in_form(store, key)) > 10_000 for key in (DUE, BODIES, ORDER))
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is stored."""
     store.client.sadd("delayq:queues", "q")
@@ -275,14 +275,14 @@ def test_a_count_that_is_no_number_stops_the_offer(store: DelayStore) -> None:
 def test_the_count_may_begin_anew(store: DelayStore) -> None:
     """No message is lost when the count has outgrown its eight digits, or four bytes."""
     store.delivery.offer("q", waiting("a"))
-    if store.backup == "hash":
+    if store.layout == "hash":
         store.client.set(ORDER, 2**32 - 2)
     else:
         store.client.hset(in_form(store, ORDER), "order", 2**32 - 2)
     for name in ("i", "j", "k"):
         store.delivery.offer("q", waiting(name, PAST_MS, priority=3))
     assert [each[0] for each in look(store)[b"waiting in q"]] == ["j", "k", "i", "a"]
-    if store.backup == "hash":
+    if store.layout == "hash":
         assert store.client.zrange(DUE, 0, 2) == [b"\x7f00000000j", b"\x7f00000001k", b"\x7fffffffffi"]
     assert store.delivery.transfer("q").moved == 3
 
@@ -303,7 +303,7 @@ def test_prefix_and_database_are_kept_to(make_store: MakeStore) -> None:
     assert prefixed.queues.names() == ["q"]
     names = (
         b"app:"
-        if plain.backup == "hash"
+        if plain.layout == "hash"
         else (b"app:", b"redisson_delay_queue:{app:", b"redisson_delay_queue_timeout:{app:")
     )
     assert all(key.startswith(names) for key in contents(plain.client))

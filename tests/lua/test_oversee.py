@@ -63,7 +63,7 @@ def test_where_the_question_is_forbidden_the_lease_counts(store: DelayStore) -> 
 
 def test_heads_tell_messages_of_one_due_time_apart(store: DelayStore) -> None:
     """The head of each queue has its due time, and another beginning once the message before it has left."""
-    forms = [QueueForm(queue, store.backup) for queue in ("q", "none", "r")]
+    forms = [QueueForm(queue, store.layout) for queue in ("q", "none", "r")]
     store.delivery.offer("q", *(waiting(f"i{n}", PAST_MS) for n in range(3)))
     store.delivery.offer("r", waiting("i", FUTURE_MS + 0.125))
     before, before_ms, entries = contents(store.client), clock_ms(store.client), set()
@@ -85,7 +85,7 @@ def test_a_key_of_the_wrong_type_counts_as_due(store: DelayStore) -> None:
     """One queue with somebody else's key in the way hides no other; it seems due, so that its transfer tells of it."""
     store.client.rpush(in_form(store, "delayq:{broken}:due"), "somebody else's")
     store.delivery.offer("q", waiting("i"))
-    broken, sound = QueueForm("broken", store.backup), QueueForm("q", store.backup)
+    broken, sound = QueueForm("broken", store.layout), QueueForm("q", store.layout)
     heads = store.leases.oversee([broken, sound]).heads
     assert heads[broken] == Head(0.0, b"")
     assert heads[sound].due_ms == FUTURE_MS

@@ -9,7 +9,7 @@ from kombu_delayq.store.upkeep import promotion
 from kombu_delayq.store.upkeep.promotion_types import Promoted
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ORDER,
@@ -143,7 +143,7 @@ def test_keys_of_a_queue_that_expires_outlive_its_rows(store: DelayStore) -> Non
     """With x-expires the keys live until the row is due and for that time more."""
     due_ms = store.now_ms() + 1_000_000
     store.promotion.promote(JOURNAL_ID, in_office(store), [row(1, due_ms=due_ms)._replace(expire_ms=500_000)])
-    assert 1_490_000 < store.client.pttl(store.keys.stored("q", store.backup)[0]) <= 1_500_001
+    assert 1_490_000 < store.client.pttl(store.keys.stored("q", store.layout)[0]) <= 1_500_001
 
 
 def test_a_full_redis_takes_no_part_of_a_call(make_store: MakeStore, own_server: PrivateRedis) -> None:
@@ -162,7 +162,7 @@ def test_a_full_redis_takes_no_part_of_a_call(make_store: MakeStore, own_server:
     assert store.queues.size("q") == 5
 
 
-@pytest.mark.parametrize("key", [OWN_MARKER, GUARD, DUE, BACKUP, ORDER, TWINS])
+@pytest.mark.parametrize("key", [OWN_MARKER, GUARD, DUE, BODIES, ORDER, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, and nothing is promoted."""
     term = in_office(store)

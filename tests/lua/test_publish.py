@@ -22,7 +22,7 @@ from tests.support.store.jobs import (
     without_whole,
 )
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ORDER,
@@ -195,7 +195,7 @@ def test_publishing_puts_off_the_end_of_what_is_staged(store: DelayStore) -> Non
         store.client.pexpire(key, TTL_MS // 10)
     assert store.jobs.publish(job).fresh == 1
     assert all(TTL_MS // 2 < store.client.pttl(key) <= KEPT_MS for key in (JOB, STAGED))
-    assert {store.client.pttl(key) for key in store.keys.stored("q", store.backup)[:3]} == {-1}
+    assert {store.client.pttl(key) for key in store.keys.stored("q", store.layout)[:3]} == {-1}
     store.lookup.cancel(["q"], ["i"])
     assert store.jobs.publish(job).fresh == 1
     assert TTL_MS // 2 < store.client.pttl(JOB) <= KEPT_MS
@@ -209,7 +209,7 @@ def test_any_message(store: DelayStore) -> None:
     assert popped(store.client, queue) == [body]
 
 
-@pytest.mark.parametrize("key", [JOB, DUE, BACKUP, ORDER, TWINS, "q", "q\x06\x169"])
+@pytest.mark.parametrize("key", [JOB, DUE, BODIES, ORDER, TWINS, "q", "q\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, nothing is sent and nothing is lost."""
     job = staged_job(store, ("q", now("i")), ("q", waiting("j")))

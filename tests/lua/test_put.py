@@ -40,7 +40,7 @@ def test_a_due_time_may_count_from_the_arrival(store: DelayStore) -> None:
     put(store, 1, Offer("i", "+600500.0", 0, "of i"), Offer("a", "+0.0", 0, "of a"))
     [(identity, due_ms, *_)] = look(store)[b"waiting in q"]
     assert identity == "i"
-    assert before + 600_500 <= due_ms + 1 <= store.now_ms() + 600_502  # Redisson's form keeps whole ms
+    assert before + 600_500 <= due_ms + 1 <= store.now_ms() + 600_502  # Redisson's layout keeps whole ms
     assert popped(store.client, "q") == [b"of a"]
 
 
@@ -89,7 +89,7 @@ def test_a_queue_that_expires(store: DelayStore) -> None:
     put(store, 1, waiting("i"), now("a"), expire_ms=60_000)
     assert 0 < store.client.pttl("q") <= 60_000
     assert all(
-        store.client.pttl(key) > 60_000 for key in store.keys.stored("q", store.backup) if store.client.exists(key)
+        store.client.pttl(key) > 60_000 for key in store.keys.stored("q", store.layout) if store.client.exists(key)
     )
 
 

@@ -4,9 +4,8 @@ import pytest
 
 from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store import DelayStore
-from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ODD_IDS,
@@ -21,8 +20,9 @@ from tests.support.store.keyspace import (
     twin_id,
     waiting,
 )
+from tests.support.store.layouts import hash_only
 
-pytestmark = hash_only  # it looks at what only that form keeps
+pytestmark = hash_only  # it looks at what only that layout keeps
 
 
 def members(store: DelayStore) -> list[bytes]:
@@ -46,7 +46,7 @@ def test_an_entry_without_a_body_is_lost(store: DelayStore, mend: bool) -> None:
     store.delivery.offer("q", waiting("sound", FUTURE_MS + 1))
     sound = contents(store.client)
     store.delivery.offer("q", waiting("bare"), waiting("marked"), waiting("sound", FUTURE_MS + 2, "two"))
-    store.client.hdel(BACKUP, "bare", "marked", twin_id("sound", "two"))
+    store.client.hdel(BODIES, "bare", "marked", twin_id("sound", "two"))
     before = contents(store.client)
     assert store.repair.repair_index("q", members(store), mend=mend) == ["lost", "lost", "sound", "lost"]
     after = contents(store.client)
@@ -70,7 +70,7 @@ def test_an_entry_that_left_meanwhile_is_not_lost(store: DelayStore) -> None:
 def test_a_message_whose_entry_is_not_that_of_its_body_is_unnamed(
     store: DelayStore, mend: bool, stale: bytes, right: bytes, has_right: bool
 ) -> None:
-    """An entry of another form than the body's is named; mended, the body has its own, with the due time of one."""
+    """An entry of another layout than the body's is named; mended, the body has its own, with the due time of one."""
     store.delivery.offer("q", waiting("i", FUTURE_MS, priority=6))
     if not has_right:
         store.client.delete(DUE)
@@ -95,7 +95,7 @@ def test_what_is_mended_is_delivered_once(store: DelayStore) -> None:
     assert store.client.zrange(DUE, 0, -1, withscores=True) == entries
     assert store.delivery.transfer("q").moved == 6
     assert [popped(store.client, key) for key in ("q", "q\x06\x163")] == [[b"0", b"2", b"4"], [b"1", b"3", b"5"]]
-    assert not store.client.exists(DUE, BACKUP)
+    assert not store.client.exists(DUE, BODIES)
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
@@ -103,12 +103,12 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     """The entry of a message of any id is sound, and lost when its body is."""
     store.delivery.offer("q", odd(identity))
     assert store.repair.repair_index("q", members(store), mend=True) == ["sound"]
-    store.client.hdel(BACKUP, as_bytes(identity))
+    store.client.hdel(BODIES, as_bytes(identity))
     assert store.repair.repair_index("q", members(store), mend=True) == ["lost"]
     assert not store.client.exists(DUE)
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is removed."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"))

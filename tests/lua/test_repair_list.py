@@ -1,4 +1,4 @@
-"""``repair_list.lua``: gives entries of Redisson's form that are in the list alone their place in the index again."""
+"""``repair_list.lua``: gives entries of Redisson's layout that are in the list alone their place in the index again."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,6 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.upkeep.repair import MAX_ENTRIES
-from tests.support.store.forms import list_only
 from tests.support.store.keyspace import (
     FUTURE_MS,
     ODD_IDS,
@@ -20,9 +19,10 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
-from tests.support.store.redisson_form import IDS, LISTED, NOTES, TIMEOUT, entry, offer, task
+from tests.support.store.layouts import redisson_only
+from tests.support.store.redisson_layout import IDS, LISTED, NOTES, TIMEOUT, entry, offer, task
 
-pytestmark = list_only
+pytestmark = redisson_only
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from tests.support.store.priorities import STEPS, Kombu
 
 
 @pytest.fixture
-def backup() -> str:
-    """Consuming does not regard the form of backup."""
+def layout() -> str:
+    """Consuming does not regard the layout."""
     return "hash"
 
 

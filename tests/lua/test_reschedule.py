@@ -6,9 +6,8 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Waiting
 from tests.support.conditions import until
-from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ODD_IDS,
@@ -29,6 +28,7 @@ from tests.support.store.keyspace import (
     twin_id,
     waiting,
 )
+from tests.support.store.layouts import hash_only
 
 
 def change(store: DelayStore, identity: str, due_ms: float, body: bytes = b"new") -> str:
@@ -46,7 +46,7 @@ def test_a_message_gets_its_new_due_time_and_body(store: DelayStore) -> None:
         b"delayq:queues": {b"q"},
     }
     kept = contents(store.client)
-    assert [len(kept[key.encode()]) for key in store.keys.stored("q", store.backup)[:2]] == [2, 2]
+    assert [len(kept[key.encode()]) for key in store.keys.stored("q", store.layout)[:2]] == [2, 2]
 
 
 def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> None:
@@ -58,7 +58,7 @@ def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> N
     store.lookup.cancel(["q"], ["left"])
     changes = [
         Change(left, FUTURE_MS, b"new"),
-        Change(Waiting("q", "other body", FUTURE_MS, 0, b"which was", store.backup), FUTURE_MS, b"new"),
+        Change(Waiting("q", "other body", FUTURE_MS, 0, b"which was", store.layout), FUTURE_MS, b"new"),
         Change(past, clock_ms(store.client), b"new"),
         Change(past, PAST_MS, b"new"),
         Change(moved, FUTURE_MS + 9, b"new"),
@@ -74,20 +74,20 @@ def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> N
         b"delayq:queues": {b"q"},
     }
     assert store.lookup.reschedule("never used", [Change(moved, FUTURE_MS, b"new")]) == ["not_delayed"]
-    assert store.client.exists(*store.keys.stored("never used", store.backup)) == 0
+    assert store.client.exists(*store.keys.stored("never used", store.layout)) == 0
 
 
 def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
     """A transfer worker is told when the queue's next message is due earlier than before, and else not.
 
-    In Redisson's form it is also told when the next message is another than before, though it is due no earlier.
+    In Redisson's layout it is also told when the next message is another than before, though it is due no earlier.
     """
     store.delivery.offer("q", waiting("i", FUTURE_MS + 10), waiting("j", FUTURE_MS + 20))
     ear.heard()
     for identity, due_ms, heard in (
         ("j", FUTURE_MS + 11, []),
         ("i", FUTURE_MS + 12, []),
-        ("j", FUTURE_MS + 11, [announced(store, FUTURE_MS + 11)] if store.backup == "list" else []),
+        ("j", FUTURE_MS + 11, [announced(store, FUTURE_MS + 11)] if store.layout == "redisson" else []),
         ("i", FUTURE_MS + 3.5, [announced(store, FUTURE_MS + 3.5)]),
         ("j", FUTURE_MS + 3.5, []),
     ):
@@ -127,8 +127,8 @@ def test_one_of_several_messages_with_an_id_stays_beside_the_others(store: Delay
         message = next(each for each in store.lookup.get(["q"], ["i"])["i"] if each.id == identity)
         assert store.lookup.reschedule("q", [Change(message, due_ms, b"new")]) == ["rescheduled"]
     found = store.lookup.get(["q"], ["i"])["i"]
-    # In Redisson's form the id of the second tells of its body, which is another now.
-    beside = two if store.backup == "hash" else twin_id("i", "new")
+    # In Redisson's layout the id of the second tells of its body, which is another now.
+    beside = two if store.layout == "hash" else twin_id("i", "new")
     assert [(each.id, each.due_ms) for each in found] == [(beside, FUTURE_MS), ("i", FUTURE_MS + 3)]
     assert only(store, beside) == found[0]
 
@@ -155,10 +155,10 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     store.delivery.offer("q", odd(identity, due_ms=FUTURE_MS))
     soon_ms = clock_ms(store.client) + 1_000
     assert change(store, identity, soon_ms, b"\xff\x00") == "rescheduled"
-    assert only(store, identity) == Waiting("q", identity, kept_ms(store, soon_ms), 0, b"\xff\x00", store.backup)
+    assert only(store, identity) == Waiting("q", identity, kept_ms(store, soon_ms), 0, b"\xff\x00", store.layout)
     until(lambda: store.delivery.transfer("q").moved)
     assert popped(store.client, "q") == [b"\xff\x00"]
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
 
 
 def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
@@ -166,19 +166,19 @@ def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("i"), expire_ms=60_000)
     assert change(store, "i", FUTURE_MS + 1) == "rescheduled"
     most_ms = FUTURE_MS - clock_ms(store.client) + 61_000
-    assert all(most_ms - 60_000 < store.client.pttl(in_form(store, key)) <= most_ms for key in (DUE, BACKUP))
+    assert all(most_ms - 60_000 < store.client.pttl(in_form(store, key)) <= most_ms for key in (DUE, BODIES))
     store.delivery.offer("other", waiting("i"))
-    message = Waiting("other", "i", 0.0, 0, b"body of i", store.backup)
+    message = Waiting("other", "i", 0.0, 0, b"body of i", store.layout)
     store.lookup.reschedule("other", [Change(message, FUTURE_MS + 1, b"new")])
     assert store.client.pttl(in_form(store, "delayq:{other}:due")) == -1
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is rescheduled."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
     ear.heard()
-    message = Waiting("q", "i", FUTURE_MS, 0, b"body of i", store.backup)
+    message = Waiting("q", "i", FUTURE_MS, 0, b"body of i", store.layout)
     act = lambda: store.lookup.reschedule("q", [Change(message, FUTURE_MS - 1, b"new")])  # noqa: E731
     refuses_a_key_of_the_wrong_type(store, key, act)
     assert ear.heard() == []

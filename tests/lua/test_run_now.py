@@ -7,7 +7,7 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Waiting
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ODD_IDS,
@@ -52,7 +52,7 @@ def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> N
     )
     a, b, left = (only(store, name) for name in ("a", "b", "left"))
     store.lookup.cancel(["q"], ["left"])
-    other = Waiting("q", "other body", FUTURE_MS, 0, b"which was", store.backup)
+    other = Waiting("q", "other body", FUTURE_MS, 0, b"which was", store.layout)
     changes = [Change(each, 0.0, each.id.encode()) for each in (b, left, other, a, a)]
     assert store.lookup.run_now("q", changes) == ["transferred", "not_delayed", "changed", "transferred", "not_delayed"]
     assert popped(store.client, "q") == [b"b", b"a"]
@@ -87,7 +87,7 @@ def test_of_several_messages_with_an_id_each_may_run_alone(store: DelayStore) ->
     assert only(store, "i").body == b"three"
     assert run_now(store, only(store, "i"), body=b"3") == ["transferred"]
     assert popped(store.client, "q") == [b"2", b"1", b"3"]
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
@@ -96,7 +96,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     store.delivery.offer("q", waiting("other"), odd(identity))
     assert run_now(store, only(store, identity), body=b"\xff\x00") == ["transferred"]
     assert popped(store.client, "q") == [b"\xff\x00"]
-    assert len(contents(store.client)[in_form(store, BACKUP).encode()]) == store.queues.size("q") == 1
+    assert len(contents(store.client)[in_form(store, BODIES).encode()]) == store.queues.size("q") == 1
 
 
 def test_an_expiring_queue_takes_its_list_with_it(store: DelayStore) -> None:
@@ -117,9 +117,9 @@ def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
     assert not store.client.exists("q")
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS, "q", "q\x06\x163", "q\x06\x169"])
+@pytest.mark.parametrize("key", [DUE, BODIES, TWINS, "q", "q\x06\x163", "q\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, also in the place of a list, the error names it and nothing moves."""
     store.delivery.offer("q", waiting("i", priority=3), waiting("i", body="two"))
-    message = Waiting("q", "i", FUTURE_MS, 3, b"body of i", store.backup)
+    message = Waiting("q", "i", FUTURE_MS, 3, b"body of i", store.layout)
     refuses_a_key_of_the_wrong_type(store, key, lambda: run_now(store, message))

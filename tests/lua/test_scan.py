@@ -5,16 +5,15 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.formats.hash import body_of
-from kombu_delayq.store.formats.list import priority_of
+from kombu_delayq.store.formats.redisson import priority_of
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Scanned
 from kombu_delayq.store.viewing.scan import PAGE_BYTES
 from tests.support.conditions import until
 from tests.support.slots import plain_only
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import hash_only, list_only
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     BOUNDS,
     FUTURE_MS,
     ODD_IDS,
@@ -25,8 +24,9 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
+from tests.support.store.layouts import hash_only, redisson_only
 from tests.support.store.parts import cut_into, ids_of, pages, scanned, whole
-from tests.support.store.redisson_form import offer, task
+from tests.support.store.redisson_layout import offer, task
 
 #: Messages as other clients may write them.
 MESSAGES = [
@@ -61,9 +61,9 @@ def test_ids_bodies_and_lengths_are_those_of_browse(store: DelayStore) -> None:
     page, part = store.scan.scan(whole(store)), whole(store)
     assert ids_of(store, page) == [each.id for each in messages]
     assert list(map(float, page.dues)) == [each.due_ms for each in messages]
-    bodies = [body_of(each or b"") if part.backup == "hash" else each for each in store.scan.bodies(part, page.members)]
+    bodies = [body_of(each or b"") if part.layout == "hash" else each for each in store.scan.bodies(part, page.members)]
     assert bodies == [each.body for each in messages]
-    if part.backup == "list":
+    if part.layout == "redisson":
         assert page.lengths == [len(each.body or b"") for each in messages]
         assert [priority_of(*each) for each in zip(page.members, bodies, strict=True)] == [
             each.priority for each in messages
@@ -71,10 +71,10 @@ def test_ids_bodies_and_lengths_are_those_of_browse(store: DelayStore) -> None:
     assert contents(store.client) == before
 
 
-@list_only
+@redisson_only
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_of_another_client_is_as_of_browse(store: DelayStore, message: bytes) -> None:
-    """Whatever another client has offered, in either form of entry, id, body and priority are as of ``browse``."""
+    """Whatever another client has offered, in either layout of entry, id, body and priority are as of ``browse``."""
     offer(store, 1, message)
     offer(store, 2**52, message, old=True)
     store.client.zadd(store.keys.timeout("q"), dict.fromkeys([b"", b"\x07", b"\x08" * 17], FUTURE_MS + 1))
@@ -88,7 +88,7 @@ def test_a_message_of_another_client_is_as_of_browse(store: DelayStore, message:
     assert page.lengths == list(map(len, map(bytes, bodies)))  # type: ignore[arg-type]
 
 
-@list_only
+@redisson_only
 def test_a_page_goes_on_without_the_message_at_its_end(store: DelayStore) -> None:
     """To read on, what an entry begins with is sent back, and not the message in it."""
     store.delivery.offer("q", *(waiting(str(n), body=f"{n}" * 100_000) for n in range(3)))
@@ -168,7 +168,7 @@ def test_what_leaves_between_pages_hides_no_other(make_store: MakeStore, how: st
 def test_what_is_lost_and_what_has_left(store: DelayStore) -> None:
     """The body of a message that lost it is empty and its length 0; of one that left after the page there is None."""
     store.delivery.offer("q", *(waiting(name) for name in "abc"), waiting("d", priority=3))
-    store.client.hdel(BACKUP, "b", "d")
+    store.client.hdel(BODIES, "b", "d")
     page = store.scan.scan(whole(store))
     assert page.lengths == [9, 0, 19, 0]
     store.lookup.cancel(["q"], ["c"])
@@ -197,5 +197,5 @@ def test_parts_are_read_from_a_replica(redis_server: PrivateRedis, store: DelayS
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore, at: int) -> None:
     """Where somebody else's key is in the way, the error names it."""
     store.delivery.offer("q", waiting("i"))
-    key = store.keys.stored("q", store.backup)[at]
+    key = store.keys.stored("q", store.layout)[at]
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.scan.scan(whole(store)))

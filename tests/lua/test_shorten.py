@@ -3,8 +3,8 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import refuses_a_key_of_the_wrong_type
+from tests.support.store.layouts import hash_only
 
 
 @hash_only

@@ -22,8 +22,8 @@ SEVERAL = plain_only("a request is for one queue")
 
 
 @pytest.fixture
-def backup() -> str:
-    """Consuming does not regard the form of backup."""
+def layout() -> str:
+    """Consuming does not regard the layout."""
     return "hash"
 
 

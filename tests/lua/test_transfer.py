@@ -6,9 +6,8 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.delivery import LIST_SHARE
 from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     PAST_MS,
@@ -22,6 +21,7 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
+from tests.support.store.layouts import hash_only
 
 
 def test_due_messages_move_and_others_stay(store: DelayStore) -> None:
@@ -40,7 +40,7 @@ def test_due_messages_move_and_others_stay(store: DelayStore) -> None:
         b"waiting in q": [("later", FUTURE_MS, 0, b"later's body")],
     }
     kept = contents(store.client)
-    assert [len(kept[key.encode()]) for key in store.keys.stored("q", store.backup)[:2]] == [1, 1]
+    assert [len(kept[key.encode()]) for key in store.keys.stored("q", store.layout)[:2]] == [1, 1]
 
 
 def test_a_transfer_of_nothing_changes_nothing(store: DelayStore) -> None:
@@ -54,19 +54,19 @@ def test_a_transfer_of_nothing_changes_nothing(store: DelayStore) -> None:
 
 
 def test_the_last_message_leaves_no_store_behind(store: DelayStore) -> None:
-    """When all messages have left, the index and the backup are gone, and the queue is still known.
+    """When all messages have left, the index and the layout are gone, and the queue is still known.
 
-    In Redisson's form the count of messages marked goes too.
+    In Redisson's layout the count of messages marked goes too.
     """
     store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5)))
     assert store.delivery.transfer("q").next_due_ms is None
-    left = {b"q", b"delayq:queues"} | ({b"delayq:{q}:order"} if store.backup == "hash" else set())
+    left = {b"q", b"delayq:queues"} | ({b"delayq:{q}:order"} if store.layout == "hash" else set())
     assert contents(store.client).keys() == left
 
 
 def test_a_batch_has_a_bound_and_says_whether_more_is_due(make_store: MakeStore) -> None:
     """A call moves at most ``transfer_batch`` messages, the oldest first, and tells whether to call again."""
-    share = LIST_SHARE if make_store().backup == "list" else 1
+    share = LIST_SHARE if make_store().layout == "redisson" else 1
     store = make_store(transfer_batch=10 * share)
     store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(25)), waiting("later"))
     calls = [store.delivery.transfer("q") for _ in range(4)]
@@ -80,7 +80,7 @@ def test_the_largest_batch_fits_a_script(make_store: MakeStore) -> None:
     store = make_store(transfer_batch=5000, transfer_batch_bytes=100_000_000)
     store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5001)))
     done = store.delivery.transfer("q")
-    most = 5000 // (LIST_SHARE if store.backup == "list" else 1)
+    most = 5000 // (LIST_SHARE if store.layout == "redisson" else 1)
     assert (done.moved, done.more) == (most, True)
     assert store.client.llen("q") == most
 
@@ -111,13 +111,13 @@ def test_an_index_entry_without_a_body_is_dropped_and_counted(store: DelayStore)
 @hash_only
 def test_a_body_without_an_index_entry_stays(store: DelayStore) -> None:
     """A body that nothing points to is neither moved nor removed."""
-    store.client.hset("delayq:{q}:backup", "i", "body")
+    store.client.hset("delayq:{q}:bodies", "i", "body")
     before = contents(store.client)
     assert store.delivery.transfer("q").moved == 0
     assert contents(store.client) == before
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, TWINS, "q", "q\x06\x163", "q\x06\x169"])
+@pytest.mark.parametrize("key", [DUE, BODIES, TWINS, "q", "q\x06\x163", "q\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no message moves, whatever its priority."""
     store.delivery.offer("q", *(waiting(str(priority), PAST_MS, priority=priority) for priority in range(10)))
@@ -152,12 +152,12 @@ def test_no_message_leaves_before_its_microsecond(make_store: MakeStore) -> None
     assert store.queues.size("q") == 0
 
 
-@hash_only  # test_malformed.py has what may be wrong with an entry of Redisson's form
+@hash_only  # test_malformed.py has what may be wrong with an entry of Redisson's layout
 @pytest.mark.parametrize("damaged", [b"\x7f", b"\x7f0000", b"\x7f00000001", b"\x7f00000001xbody"])
 def test_a_damaged_mark_does_not_block_a_queue(store: DelayStore, damaged: bytes) -> None:
     """A body whose mark somebody damaged goes to the list, and so do the messages behind it."""
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS + 1))
-    store.client.hset("delayq:{q}:backup", "i", damaged)
+    store.client.hset("delayq:{q}:bodies", "i", damaged)
     assert store.delivery.transfer("q").moved == 2
     assert popped(store.client, "q")[1] == b"body of j"
 

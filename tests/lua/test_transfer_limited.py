@@ -55,7 +55,7 @@ def drained(store: DelayStore, limits: QueueLimits = SLOW, most: int = 100) -> l
 
 def test_without_a_limit_reached_it_is_a_transfer(store: DelayStore) -> None:
     """Messages within the rate, and not too late, move as ever and are counted as ever."""
-    now_ms = floor(clock_ms(store.client))  # Redisson's form keeps whole ms, and rounds up
+    now_ms = floor(clock_ms(store.client))  # Redisson's layout keeps whole ms, and rounds up
     store.delivery.offer("q", waiting("late", now_ms - 12_000), waiting("now", now_ms), waiting("later"))
     done = store.delivery.transfer_limited("q", QueueLimits("drop", 60_000, 100, 10))
     assert (done.moved, done.lost, done.dropped, done.held_back, done.too_late) == (2, 0, 0, False, ())
@@ -81,7 +81,7 @@ def test_no_more_leave_than_there_are_tokens(store: DelayStore) -> None:
 
 
 def test_tokens_come_back_with_time(store: DelayStore) -> None:
-    """Tokens come back at the rate, up to the burst; both forms of backup take them from one bucket."""
+    """Tokens come back at the rate, up to the burst; both layouts take them from one bucket."""
     limits = QueueLimits("run", None, 2, 4)
     store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(20)))
     assert store.delivery.transfer_limited("q", limits).moved == 4
@@ -90,7 +90,7 @@ def test_tokens_come_back_with_time(store: DelayStore) -> None:
     assert store.delivery.transfer_limited("q", limits).moved == 3
     store.client.hset(bucket, "full", repr(PAST_MS))
     assert store.delivery.transfer_limited("q", limits).moved == 4
-    other = "list" if store.backup == "hash" else "hash"
+    other = "redisson" if store.layout == "hash" else "hash"
     assert store.delivery.transfer_limited("q", limits, other).moved == 0
 
 
@@ -117,12 +117,12 @@ def test_too_late_messages_are_dropped(store: DelayStore) -> None:
 
 def test_dropping_has_a_bound(make_store: MakeStore) -> None:
     """A call drops at most a batch, and a dropped twin leaves nothing behind."""
-    share = 2 if make_store().backup == "list" else 1
+    share = 2 if make_store().layout == "redisson" else 1
     store = make_store(transfer_batch=10 * share)
     store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(24)))
     store.delivery.offer("q", waiting("0", PAST_MS + 50, "a twin"))
     assert [store.delivery.transfer_limited("q", DROP).dropped for _ in range(3)] == [10, 10, 5]
-    assert all(not store.client.exists(key) for key in store.keys.stored("q", store.backup)[:2])
+    assert all(not store.client.exists(key) for key in store.keys.stored("q", store.layout)[:2])
 
 
 def test_messages_to_be_buried_are_returned_and_stay(store: DelayStore) -> None:

@@ -16,16 +16,16 @@ def counted(store: DelayStore) -> int:
 @pytest.mark.parametrize("how", ["look", "at_once", "unused"])
 def test_a_queue_with_a_message_keeps_everything(store: DelayStore, make_store: MakeStore, how: str) -> None:
     """In whichever form it has one, nothing of it is cleared away."""
-    make_store(backup="hash").delivery.offer("q", waiting("i", priority=3), waiting("j"))
-    make_store(backup="list").delivery.offer("r", waiting("i"))
+    make_store(layout="hash").delivery.offer("q", waiting("i", priority=3), waiting("j"))
+    make_store(layout="redisson").delivery.offer("r", waiting("i"))
     before = contents(store.client)
-    assert store.queues.vacate(["q", "r", "none"], how, ["hash", "list"]) == [True, True, False]
+    assert store.queues.vacate(["q", "r", "none"], how, ["hash", "redisson"]) == [True, True, False]
     assert contents(store.client) == before
 
 
 def test_of_an_empty_queue_nothing_is_left(make_store: MakeStore) -> None:
     """The count of marked messages goes, and the counters at once or after a time; not if somebody only looks."""
-    store = make_store(backup="hash")
+    store = make_store(layout="hash")
     store.delivery.offer("q", waiting("i", PAST_MS, priority=3))
     store.delivery.transfer("q")
     assert store.queues.vacate(["q"], "look", ["hash"]) == [False]

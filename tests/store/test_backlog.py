@@ -14,8 +14,8 @@ from kombu_delayq.store.lookup import MAX_TWINS
 from kombu_delayq.store.types import Offer
 from tests.support.store.cost import round_trips
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, clock_ms, waiting
+from tests.support.store.layouts import hash_only
 
 CANCELLED = "delayq:cancelled"
 

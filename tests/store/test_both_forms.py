@@ -1,4 +1,4 @@
-"""The store's operations on a queue that has messages in both forms of backup, and while they are moved."""
+"""The store's operations on a queue that has messages in both layouts, and while they are moved."""
 
 from collections.abc import Sequence
 from threading import Thread
@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from kombu_delayq.connection.text import Command
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import other_form
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, waiting
+from tests.support.store.layouts import other_form
 
 
 @pytest.fixture
-def source(make_store: MakeStore, backup: str) -> DelayStore:
-    """A store in the form that is not that of ``store``."""
-    [other] = {*BACKUPS} - {backup}
-    return make_store(backup=other)
+def source(make_store: MakeStore, layout: str) -> DelayStore:
+    """A store in the layout that is not that of ``store``."""
+    [other] = {*LAYOUTS} - {layout}
+    return make_store(layout=other)
 
 
 def pages(store: DelayStore, count: int) -> list[list[Waiting]]:
@@ -35,14 +35,14 @@ def pages(store: DelayStore, count: int) -> list[list[Waiting]]:
 
 @pytest.mark.parametrize("count", [1, 3, 100])
 def test_pages_are_of_both_forms_in_one_order(store: DelayStore, source: DelayStore, count: int) -> None:
-    """Each message is read once, the next due first; of one due time those of the store's own form come first."""
+    """Each message is read once, the next due first; of one due time those of the store's own layout come first."""
     for n in range(20):
         (store if n * 7 % 3 else source).delivery.offer("q", waiting(f"i{n:02}", FUTURE_MS + n // 4))
     read = pages(store, count)
     assert all(len(page) <= count for page in read)
     found = [each for page in read for each in page]
     assert sorted(each.id for each in found) == [f"i{n:02}" for n in range(20)]
-    assert found == sorted(found, key=lambda each: (each.due_ms, each.backup != store.backup, each.id))
+    assert found == sorted(found, key=lambda each: (each.due_ms, each.layout != store.layout, each.id))
 
 
 @pytest.mark.parametrize("to_own", [True, False])
@@ -62,7 +62,7 @@ def test_what_is_moved_between_two_pages_is_read_once(store: DelayStore, source:
 
 
 def test_bounds_and_counts_are_of_both_forms(store: DelayStore, source: DelayStore) -> None:
-    """Due times bound what is read and counted of either form; the sum is told."""
+    """Due times bound what is read and counted of either layout; the sum is told."""
     store.delivery.offer("q", waiting("a", PAST_MS), waiting("c", FUTURE_MS + 1))
     source.delivery.offer("q", waiting("b", FUTURE_MS), waiting("d", FUTURE_MS + 2))
     bounds = {"from_ms": FUTURE_MS, "to_ms": FUTURE_MS + 2}
@@ -75,14 +75,14 @@ def test_bounds_and_counts_are_of_both_forms(store: DelayStore, source: DelaySto
 
 
 def test_messages_are_changed_in_the_form_in_which_they_are(store: DelayStore, source: DelayStore) -> None:
-    """Messages of both forms are rescheduled, sent and cancelled in one call, and stay in their form."""
+    """Messages of both layouts are rescheduled, sent and cancelled in one call, and stay in their form."""
     store.delivery.offer("q", *(waiting(f"own{n}") for n in range(3)))
     source.delivery.offer("q", *(waiting(f"other{n}") for n in range(3)))
     ids = [f"{of}{n}" for n in range(3) for of in ("own", "other")]
     found = {each: store.lookup.get(["q"], ids)[each][0] for each in ids}
-    assert {each[:3]: message.backup for each, message in found.items()} == {
-        "own": store.backup,
-        "oth": source.backup,
+    assert {each[:3]: message.layout for each, message in found.items()} == {
+        "own": store.layout,
+        "oth": source.layout,
     }
     changes = [Change(found[each], FUTURE_MS + 5, found[each].body or b"") for each in ids[:2]]
     assert store.lookup.reschedule("q", changes) == ["rescheduled"] * 2
@@ -90,9 +90,9 @@ def test_messages_are_changed_in_the_form_in_which_they_are(store: DelayStore, s
     assert store.lookup.run_now("q", changes) == ["transferred"] * 2
     assert sorted(popped(store.client, "q")) == [b"body of other1", b"body of own1"]
     assert store.lookup.cancel(["q"], ids[4:]).keys() == {*ids[4:]}
-    assert [(each.id, each.due_ms, each.backup) for each in store.scan.browse("q").messages] == [
-        ("own0", FUTURE_MS + 5, store.backup),
-        ("other0", FUTURE_MS + 5, source.backup),
+    assert [(each.id, each.due_ms, each.layout) for each in store.scan.browse("q").messages] == [
+        ("own0", FUTURE_MS + 5, store.layout),
+        ("other0", FUTURE_MS + 5, source.layout),
     ]
     assert store.queues.purge("q") == 2
     assert contents(store.client) == {}
@@ -109,7 +109,7 @@ def test_a_purge_leaves_nothing_of_what_is_moved_meanwhile(
     """A conversion between the steps of a purge brings no message to safety."""
     first, second = (source, store) if to_own else (store, source)
     first.delivery.offer("q", *(waiting(f"i{n}") for n in range(50)))
-    mover = make_store(backup=second.backup)
+    mover = make_store(layout=second.layout)
     run = StoreClient.run
 
     def run_and_convert(client: StoreClient, operation: str, *args: Any) -> object:
@@ -124,7 +124,7 @@ def test_a_purge_leaves_nothing_of_what_is_moved_meanwhile(
 
 
 def test_the_depth_of_a_queue_is_that_of_both_forms(store: DelayStore, source: DelayStore) -> None:
-    """A bulk job that may fill a queue up to a depth counts what waits in either form."""
+    """A bulk job that may fill a queue up to a depth counts what waits in either layout."""
     source.delivery.offer("q", *(waiting(f"i{n}") for n in range(5)))
     store.delivery.offer("q", waiting("j"))
     job = JobRun("j", store.jobs.new_run(), 600_000, max_depth=8)
@@ -146,12 +146,12 @@ DUE = "4102444800000"
 
 @pytest.mark.parametrize("to_own", [True, False])
 def test_every_message_is_found_by_its_id_while_its_queue_is_converted(
-    make_store: MakeStore, backup: str, to_own: bool
+    make_store: MakeStore, layout: str, to_own: bool
 ) -> None:
     """Who looks for ids finds each of them, whichever of the forms they are moved to meanwhile."""
-    other = {"hash": "list", "list": "hash"}[backup]
-    first, second = (other, backup) if to_own else (backup, other)
-    source, target, looking = make_store(backup=first), make_store(backup=second), make_store()
+    other = {"hash": "redisson", "redisson": "hash"}[layout]
+    first, second = (other, layout) if to_own else (layout, other)
+    source, target, looking = make_store(layout=first), make_store(layout=second), make_store()
     for at in range(0, len(IDS), 200):
         source.delivery.offer(
             "q", *(Offer(each, DUE, 0, f'{{"headers": {{"id": "{each}"}}}}') for each in IDS[at : at + 200])
@@ -180,7 +180,7 @@ def test_a_message_is_found_that_is_moved_while_the_script_is_loaded(
 ) -> None:
     """A conversion between the call that finds no script and the one that brings it hides no message."""
     store.delivery.offer("q", Offer("i", DUE, 0, "body"))
-    target = make_store(backup=other_form(store))
+    target = make_store(layout=other_form(store))
     store.client.script_flush()
     replies, waits = StoreClient.replies, [target]
 

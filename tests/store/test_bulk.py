@@ -19,9 +19,8 @@ from kombu_delayq.store.lookup import CHANGES_A_CALL, Change
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.messages import changed_message
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import hash_only, other_form
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     FUTURE_MS,
     ODD_IDS,
     PAST_MS,
@@ -33,6 +32,7 @@ from tests.support.store.keyspace import (
     popped,
     waiting,
 )
+from tests.support.store.layouts import hash_only, other_form
 
 HOUR_MS = 3_600_000
 CANCEL, RUN = Action("cancel"), Action("run_now")
@@ -93,7 +93,7 @@ def test_every_message_of_the_snapshot_gets_it(
     bulk = Bulk(taken(store, selection), action)
     assert bulk.run(store, progress=lambda *done: told.append(done))
     assert bulk.outcomes == {outcome: 500}
-    assert told[0] == (CHANGES_A_CALL[store.backup], 500)
+    assert told[0] == (CHANGES_A_CALL[store.layout], 500)
     assert told[-1] == (500, 500)
     assert dues(store) == {"early": -1, **left, "late": 36}
     assert dues(store, "p") == left
@@ -133,7 +133,7 @@ def test_a_message_that_moves_within_the_range_is_still_meant(store: DelayStore,
     bulk = Bulk(taken(store, Selection(to_ms=FUTURE_MS + 2 * HOUR_MS)), action)
 
     def stop() -> bool:
-        for done, name, due_ms in ((0, "010", FUTURE_MS + 699.5), (CHANGES_A_CALL[store.backup], "650", FUTURE_MS - 5)):
+        for done, name, due_ms in ((0, "010", FUTURE_MS + 699.5), (CHANGES_A_CALL[store.layout], "650", FUTURE_MS - 5)):
             if bulk.done == done:
                 [message] = store.lookup.get(["q"], [name])[name]
                 assert store.lookup.reschedule("q", [Change(message, due_ms, message.body or b"")]) == ["rescheduled"]
@@ -154,8 +154,8 @@ def test_it_stops_and_goes_on(store: DelayStore, action: Action) -> None:
     stops = 0
     while not bulk.run(store, stop=lambda before=bulk.done: bulk.done > before):  # type: ignore[misc]
         stops += 1
-        assert bulk.done == CHANGES_A_CALL[store.backup] * stops
-    assert stops == 449 // CHANGES_A_CALL[store.backup]
+        assert bulk.done == CHANGES_A_CALL[store.layout] * stops
+    assert stops == 449 // CHANGES_A_CALL[store.layout]
     assert (bulk.done, bulk.of) == (450, 450)
     assert set(dues(store).values()) <= {500, *(store_kept(store, n / 10) + HOUR_MS for n in range(450))}
     assert len(dues(store)) == (0 if action in (CANCEL, RUN) else 450)
@@ -165,7 +165,7 @@ def test_it_stops_and_goes_on(store: DelayStore, action: Action) -> None:
 
 def store_kept(store: DelayStore, ms: float) -> float:
     """Returns the ms after FUTURE_MS that the store keeps of a due time."""
-    return float(-(-ms // 1)) if store.backup == "list" else (FUTURE_MS + ms) - FUTURE_MS
+    return float(-(-ms // 1)) if store.layout == "redisson" else (FUTURE_MS + ms) - FUTURE_MS
 
 
 @pytest.mark.parametrize("action", [CANCEL, RUN, LATER, TO])
@@ -189,7 +189,7 @@ def test_an_answer_that_is_lost_makes_nothing_happen_twice(
     assert bulk.done == 0
     assert bulk.run(store)
     if action in (CANCEL, RUN):
-        assert bulk.outcomes["gone"] == CHANGES_A_CALL[store.backup]
+        assert bulk.outcomes["gone"] == CHANGES_A_CALL[store.layout]
         assert dues(store) == {}
         assert store.client.llen("q") == (150 if action is RUN else 0)
     else:
@@ -198,8 +198,8 @@ def test_an_answer_that_is_lost_makes_nothing_happen_twice(
 
 
 def test_both_forms_are_meant(store: DelayStore, make_store: MakeStore) -> None:
-    """Messages of a queue in the other form of backup are in the snapshot and are acted on."""
-    make_store(backup=other_form(store)).delivery.offer("q", *(task(f"other {n}") for n in range(3)))
+    """Messages of a queue in the other layout are in the snapshot and are acted on."""
+    make_store(layout=other_form(store)).delivery.offer("q", *(task(f"other {n}") for n in range(3)))
     store.delivery.offer("q", *(task(f"own {n}") for n in range(3)))
     bulk = Bulk(taken(store), CANCEL)
     assert bulk.run(store)
@@ -323,8 +323,8 @@ def test_a_queue_that_cannot_be_read_is_named(store: DelayStore) -> None:
     """Where somebody else's key is in the way of one queue, the others are acted on and that one is named."""
     for queue in ("a", "q", "z"):
         store.delivery.offer(queue, waiting(f"in {queue}"))
-    store.client.delete(in_form(store, BACKUP))
-    store.client.sadd(in_form(store, BACKUP), "somebody else's")
+    store.client.delete(in_form(store, BODIES))
+    store.client.sadd(in_form(store, BODIES), "somebody else's")
     for selection in (Selection(), Selection(priority=0)):
         snapshot = taken(store, selection)
         assert (len(snapshot), [skipped.queue for skipped in snapshot.skipped]) == (2, ["q"])

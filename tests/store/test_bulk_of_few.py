@@ -14,7 +14,7 @@ from tests.support.store.keyspace import FUTURE_MS
 
 def test_few_of_many_are_changed_in_few_calls(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of several pages are read and changed together."""
-    count = 3 * IDS_A_CALL[store.backup]
+    count = 3 * IDS_A_CALL[store.layout]
     names = ["shop.few" if n % 100 == 0 else "shop.many" for n in range(count)]
     offers = [task(f"{n:04}", FUTURE_MS + n, name) for n, name in enumerate(names)]
     for start in range(0, count, 100):

@@ -8,7 +8,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import by_id
 from kombu_delayq import scripts
 from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
@@ -50,10 +50,10 @@ def server() -> Iterator[PrivateRedis]:
         yield server
 
 
-@pytest.fixture(params=BACKUPS)
+@pytest.fixture(params=LAYOUTS)
 def store(server: PrivateRedis, request: pytest.FixtureRequest) -> Iterator[DelayStore]:
-    """A store on it, in each form. The server has the scripts, so that no call is made twice."""
-    store = DelayStore(client_of(server.port, slots=True), Keys(slots=True), options=Options(backup=request.param))
+    """A store on it, in each layout. The server has the scripts, so that no call is made twice."""
+    store = DelayStore(client_of(server.port, slots=True), Keys(slots=True), options=Options(layout=request.param))
     for operation in ("admit", "cancel", "discard", "get", "refuse", "retract", "step"):
         store.client.script_load(scripts.load(operation, request.param).text)
     yield store

@@ -12,8 +12,8 @@ from tests.support.store.keyspace import waiting
 
 
 @pytest.fixture
-def backup() -> str:
-    """The form of backup makes no difference."""
+def layout() -> str:
+    """The layout makes no difference."""
     return "hash"
 
 

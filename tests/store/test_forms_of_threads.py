@@ -1,4 +1,4 @@
-"""The forms of backup in which a store looks, where an ACL forbids one of them and several threads use the store."""
+"""The layouts in which a store looks, where an ACL forbids one of them and several threads use the store."""
 
 import logging
 from threading import Event, Thread
@@ -9,7 +9,7 @@ from redis.exceptions import NoPermissionError
 
 from kombu_delayq.store.client import StoreClient
 
-BOTH, OWN = ("hash", "list"), ("hash",)
+BOTH, OWN = ("hash", "redisson"), ("hash",)
 
 
 @pytest.fixture
@@ -21,19 +21,19 @@ def client() -> StoreClient:
 def refused(forms: tuple[str, ...]) -> tuple[str, ...]:
     """Looks in these forms, as a user who may not look at the other one."""
     if len(forms) > 1:
-        raise NoPermissionError("the other form")
+        raise NoPermissionError("the other layout")
     return forms
 
 
 def test_a_refusal_in_one_thread_changes_nothing_that_another_looks_at(client: StoreClient) -> None:
-    """While one thread looks again at its own form alone, another still looks at both, and none is lost by an error."""
+    """While one thread looks again at its own layout alone, another looks at both, and none is lost by an error."""
     begun, done = Event(), Event()
 
     def fails_in_both(forms: tuple[str, ...]) -> None:
         if len(forms) == 1:
             begun.set()
             assert done.wait(10)
-        raise NoPermissionError("either form")
+        raise NoPermissionError("either layout")
 
     def look() -> None:
         with pytest.raises(NoPermissionError):
@@ -49,7 +49,7 @@ def test_a_refusal_in_one_thread_changes_nothing_that_another_looks_at(client: S
 
 
 def test_a_call_keeps_its_forms_while_another_thread_drops_one(client: StoreClient) -> None:
-    """A call that has begun with both forms goes on with both; the next call looks at the store's own form alone."""
+    """A call that has begun with both layouts goes on with both; the next looks at the store's own layout alone."""
     begun, done, seen = Event(), Event(), list[tuple[str, ...]]()
 
     def slow(forms: tuple[str, ...]) -> None:

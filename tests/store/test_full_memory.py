@@ -11,7 +11,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, STAGED, TTL_MS, begun, claim, now, published, several
-from tests.support.store.keyspace import BACKUP, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
+from tests.support.store.keyspace import BODIES, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
 from tests.support.store.plain_names import unacked_of
 
 SIZE = 10_000
@@ -62,7 +62,7 @@ def test_a_server_that_fills_up_keeps_whole_messages_only(store: DelayStore) -> 
             stored.append(number)
         except ResponseError as error:
             refusals.append(str(error))
-            assert store.queues.size("q") == len(contents(store.client)[in_form(store, BACKUP).encode()]) == len(stored)
+            assert store.queues.size("q") == len(contents(store.client)[in_form(store, BODIES).encode()]) == len(stored)
     assert stored
     assert refusals
     assert all(FULL in refusal for refusal in refusals)

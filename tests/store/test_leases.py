@@ -9,8 +9,8 @@ from kombu_delayq.store import DelayStore
 from tests.support.servers.redis_version import major_version
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import other_form
 from tests.support.store.keyspace import PAST_MS, contents, waiting
+from tests.support.store.layouts import other_form
 
 KNOWN, OTHERS = ["known"], ["own", "known"]
 
@@ -40,10 +40,10 @@ def test_nothing_is_to_be_done(quiet: DelayStore) -> None:
         lambda store: store.delivery.offer("known", waiting("j", PAST_MS)),
         lambda store: store.queues.know("new"),
         lambda store: store.client.srem(store.keys.queues, "known"),
-        lambda store: store.client.zadd(store.keys.stored("own", store.backup)[0], {"x": 9e15}),
+        lambda store: store.client.zadd(store.keys.stored("own", store.layout)[0], {"x": 9e15}),
         lambda store: store.client.zadd(store.keys.stored("own", other_form(store))[0], {"x": 9e15}),
         lambda store: store.client.zadd(store.keys.stored("known", other_form(store))[0], {"x": 1}),
-        lambda store: store.client.lpush(store.keys.stored("own", store.backup)[0], "in the way"),
+        lambda store: store.client.lpush(store.keys.stored("own", store.layout)[0], "in the way"),
         lambda store: store.client.rename(store.keys.queues, store.keys.deputy),
     ],
 )
@@ -62,11 +62,11 @@ def test_asking_costs_one_round_trip_and_no_script(quiet: DelayStore) -> None:
 
 
 def test_a_user_without_rights_for_the_other_form_asks_about_its_own(quiet: DelayStore, make_store: MakeStore) -> None:
-    """Where an ACL forbids the keys of the other form, that is found out once, and what is quiet is quiet again."""
-    if quiet.backup == "list" and major_version() < 7:
+    """Where an ACL forbids the keys of the other layout, that is found out once, and what is quiet is quiet again."""
+    if quiet.layout == "redisson" and major_version() < 7:
         pytest.skip("Redis has rights to only read a key from 7.0 on")
-    form = "~redisson*" if quiet.backup == "list" else "~none"
-    queue = "%R~delayq:{*" if quiet.backup == "list" else "~delayq:{*"
+    form = "~redisson*" if quiet.layout == "redisson" else "~none"
+    queue = "%R~delayq:{*" if quiet.layout == "redisson" else "~delayq:{*"
     quiet.client.execute_command("ACL", "SETUSER", "own", "on", ">pw", "~delayq:[a-z]*", queue, form, "+@all")
     store = make_store()
     port = quiet.client.connection_pool.connection_kwargs["port"]

@@ -28,12 +28,12 @@ def three(store: DelayStore) -> DelayStore:
 def test_an_id_is_looked_for_in_all_queues(three: DelayStore, operation: str) -> None:
     """The messages of an id are found in all queues named, the next due first, in one round trip.
 
-    Where an id is not found, each queue is asked once more in Redisson's form for messages of other clients.
+    Where an id is not found, each queue is asked once more in Redisson's layout for messages of other clients.
     """
     search = getattr(three.lookup, operation)
     search(["x"], ["unknown"])  # the script is known from here on
     assert round_trips(three, lambda: search(["a", "b", "c", "never used"], ["unknown"])) == (
-        1 if three.backup == "hash" else 5
+        1 if three.layout == "hash" else 5
     )
     found = search(["a", "b", "c", "never used"], ["only in b", "i", "unknown"])
     assert {each: [message.queue for message in messages] for each, messages in found.items()} == {
@@ -55,7 +55,7 @@ def test_other_queues_are_left_out(three: DelayStore, operation: str) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("key", ["due", "backup", "twins"])
+@pytest.mark.parametrize("key", ["due", "layout", "twins"])
 def test_a_queue_that_cannot_be_read_hides_no_other(
     three: DelayStore, caplog: pytest.LogCaptureFixture, operation: str, key: str
 ) -> None:
@@ -133,7 +133,7 @@ def test_hundreds_of_queues_are_searched(store: DelayStore) -> None:
 
 def test_messages_are_counted_between_two_due_times(store: DelayStore) -> None:
     """A count takes in what is due at the lower bound, not at the upper, and changes nothing."""
-    step_ms = 0.001 if store.backup == "hash" else 1
+    step_ms = 0.001 if store.layout == "hash" else 1
     store.delivery.offer("q", *(waiting(str(n), FUTURE_MS + n * step_ms) for n in range(10)))
     before = contents(store.client)
     assert store.scan.count("q") == store.scan.count("q", -inf, inf) == 10
@@ -146,7 +146,7 @@ def test_messages_are_counted_between_two_due_times(store: DelayStore) -> None:
 
 def test_many_or_large_changes_take_several_calls(store: DelayStore) -> None:
     """No call changes more messages than keep Redis busy for a few ms, and none more bytes; each has its word."""
-    most = CHANGES_A_CALL[store.backup]
+    most = CHANGES_A_CALL[store.layout]
     small = [waiting(f"{n}", FUTURE_MS + n) for n in range(2 * most + 1)]
     large = [waiting(f"large {n}", FUTURE_MS + n, "x" * MAX_BYTES + f"{n}") for n in range(3)]
     store.delivery.offer("q", *small)

@@ -22,7 +22,7 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     PAST_MS,
@@ -35,13 +35,13 @@ from tests.support.store.keyspace import (
 )
 from tests.support.store.model import Head, ListModel, Message, Model
 from tests.support.store.plain_names import unacked_of
-from tests.support.store.redisson_form import is_sound
+from tests.support.store.redisson_layout import is_sound
 
 UNACKED = ("unacked_index", "unacked")
 #: Few of each, so that ids and due times meet often.
 IDS = st.sampled_from(["a", "b", "a~", "ü", ""])
 DUES_MS = st.sampled_from([PAST_MS, PAST_MS + 0.001, PAST_MS + 1, FUTURE_MS, FUTURE_MS + 0.5])
-BODIES = st.sampled_from(["", "x", "y", "z"])
+TEXTS = st.sampled_from(["", "x", "y", "z"])
 PRIORITIES = st.sampled_from([0, 0, 0, 1, 3, 9])
 MESSAGES = st.tuples(IDS, DUES_MS, PRIORITIES, BODIES)
 #: More than there are; counted round the waiting messages and one that does not wait.
@@ -76,7 +76,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.client = self.store.client
         self.client.flushall()
         self.ear.heard()
-        self.model = ListModel() if self.store.backup == "list" else Model()
+        self.model = ListModel() if self.store.layout == "redisson" else Model()
 
     @rule(messages=st.lists(MESSAGES, min_size=1, max_size=6))
     def offer(self, messages: list[tuple[str, float, int, str]]) -> None:
@@ -194,12 +194,12 @@ class StoreMachine(RuleBasedStateMachine):
             found += page.messages
             assert 0 < len(page.messages) <= count
         expected = [each for each in self.model.in_order() if from_ms <= each.due_ms < to_ms]
-        # In Redisson's form a page tells the id that messages share.
-        names = [each.identity if self.store.backup == "list" else each.stored for each in expected]
+        # In Redisson's layout a page tells the id that messages share.
+        names = [each.identity if self.store.layout == "redisson" else each.stored for each in expected]
         assert told(found) == [(name, *each.told[1:]) for name, each in zip(names, expected, strict=True)]
         assert self.store.scan.count("q", from_ms, to_ms) == len(found)
 
-    @precondition(lambda self: self.store.backup == "hash")
+    @precondition(lambda self: self.store.layout == "hash")
     @rule(lost=st.sampled_from([[DUE], [TWINS], [DUE, TWINS]]))
     def repair(self, lost: list[str]) -> None:
         """The loss of keys, and a repair that knows when each message is due.
@@ -214,9 +214,9 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self.client.delete(*lost)
         bodies: list[tuple[bytes, float | None]] = [(each.stored.encode(), each.due_ms) for each in self.model.waiting]
-        states = self.store.repair.repair_backup("q", bodies, mend=True)
+        states = self.store.repair.repair_bodies("q", bodies, mend=True)
         assert DUE not in lost or set(states) <= {"unindexed"}
-        assert set(self.store.repair.repair_backup("q", bodies, mend=True)) <= {"sound"}
+        assert set(self.store.repair.repair_bodies("q", bodies, mend=True)) <= {"sound"}
         assert bool(self.ear.heard()) == (DUE in lost and bool(bodies))
 
     @rule()
@@ -230,7 +230,7 @@ class StoreMachine(RuleBasedStateMachine):
         """What waits and what is ready is what the model says, and no key is left over."""
         waiting = self.model.waiting
         assert self.client.zcard(in_form(self.store, DUE)) == len(waiting)
-        if self.store.backup == "list":
+        if self.store.layout == "redisson":
             is_sound(self.store)
         else:
             self.check_bodies(waiting)
@@ -242,7 +242,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def check_bodies(self, waiting: list[Message]) -> None:
         """Compares the bodies that are kept, and which of them are twins."""
-        values = {identity.decode(): opened(value).decode() for identity, value in self.client.hgetall(BACKUP).items()}
+        values = {identity.decode(): opened(value).decode() for identity, value in self.client.hgetall(BODIES).items()}
         assert values == {each.stored: f"{each.priority}{each.body}" for each in waiting}
         twins = [twin.decode() for twin in self.client.zrange(TWINS, 0, -1)]
         assert sorted(twins) == sorted(each.stored for each in waiting if each.stored != each.identity)
@@ -258,7 +258,7 @@ class StoreMachine(RuleBasedStateMachine):
         message = self.model.stored(stored)
         was = (message.body if message else "") + more
         read_ms = message.due_ms if message else 0.0
-        return Change(Waiting("q", stored, read_ms, 0, was.encode(), self.store.backup), due_ms, body.encode())
+        return Change(Waiting("q", stored, read_ms, 0, was.encode(), self.store.layout), due_ms, body.encode())
 
     def check_found(self, asked: list[str], found: dict[str, list[Waiting]], expected: dict[str, list[Told]]) -> None:
         """Compares what was found for each id, in the order of due times."""
@@ -280,7 +280,7 @@ class StoreMachine(RuleBasedStateMachine):
 def test_no_message_is_lost_or_doubled(make_store: MakeStore, ear: Ear) -> None:
     """After any sequence of operations, the store and the lists hold what a model in Python says."""
     store = make_store()
-    share = LIST_SHARE if store.backup == "list" else 1
+    share = LIST_SHARE if store.layout == "redisson" else 1
     StoreMachine.store, StoreMachine.ear = make_store(transfer_batch=3 * share), ear
     run_state_machine_as_test(
         StoreMachine,

@@ -10,9 +10,8 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.slots import usable
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import hash_only, list_only, other_form
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     PAST_MS,
@@ -25,6 +24,7 @@ from tests.support.store.keyspace import (
     popped,
     waiting,
 )
+from tests.support.store.layouts import hash_only, other_form, redisson_only
 
 
 @pytest.mark.parametrize("queue", usable(QUEUE_NAMES))
@@ -52,10 +52,10 @@ def test_names_that_differ_in_braces_only_are_two_queues(store: DelayStore) -> N
         assert popped(store.client, queue) == [f"of {queue}".encode()]
 
 
-@list_only
+@redisson_only
 def test_names_that_differ_in_braces_only_are_one_queue_to_redisson(store: DelayStore) -> None:
     """Redisson names its keys of the queues ``a`` and ``{a}`` alike, and so do we: they cannot be used side by side."""
-    assert store.keys.stored("a", "list")[:2] == store.keys.stored("{a}", "list")[:2]
+    assert store.keys.stored("a", "redisson")[:2] == store.keys.stored("{a}", "redisson")[:2]
     store.delivery.offer("a", waiting("i", PAST_MS))
     assert (store.queues.size("a"), store.queues.size("{a}")) == (1, 1)
 
@@ -69,7 +69,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     assert store.delivery.offer("q", one, two, one, two)[1:] == (1, 2, 1)
     assert store.delivery.transfer("q").moved == 2
     assert popped(store.client, "q") == [b"one", b"two"]
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\xff\r\n", bytes(range(256)), "ünïcödé ✓", b"9" * 10, "x" * 5_000_000])
@@ -119,7 +119,7 @@ def test_every_operation_takes_such_a_name(store: DelayStore) -> None:
     assert (store.queues.size(NAME), store.scan.count(NAME), sum(store.scan.sizes([NAME]).values())) == (1, 1, 1)
     assert (store.queues.stats(NAME).delayed, store.queues.stats(NAME).ready) == (1, 2)
     assert sum(store.letters.lists(NAME).values()) == 2
-    assert store.repair.kept_forms(NAME) == [store.backup]
+    assert store.repair.kept_forms(NAME) == [store.layout]
     assert store.queues.convert(NAME, other_form(store)).moved == 1
     assert popped(store.client, BAD) == [b"body of i", b"new"]
     assert store.lookup.cancel([NAME], ["later"])["later"][0].queue == NAME
@@ -137,7 +137,7 @@ def test_a_search_goes_through_other_queues_all_the_same(store: DelayStore) -> N
 
 def test_an_announcement_tells_the_name(make_store: MakeStore, ear: Ear) -> None:
     """A new head of such a queue is heard with the name under which it is found."""
-    store = make_store(backup="hash")
+    store = make_store(layout="hash")
     with store.delivery.listen() as listener:
         listener.wait(1.0)
         listener.follow([NAME, "q"])
@@ -146,7 +146,7 @@ def test_an_announcement_tells_the_name(make_store: MakeStore, ear: Ear) -> None
     assert (NAME, FUTURE_MS) in [(wake.form.queue, wake.due_ms) for wake in heard if wake.form]
 
 
-@pytest.mark.parametrize("backup", ["list"], indirect=True)
+@pytest.mark.parametrize("layout", ["redisson"], indirect=True)
 def test_a_lost_connection_is_subscribed_again(store: DelayStore) -> None:
     """A listener that is to follow a queue with such a name outlives its connection, and hears of the others.
 

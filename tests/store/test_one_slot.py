@@ -13,7 +13,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import scripts
 from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.options.limits import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
@@ -81,11 +81,11 @@ def slots_server() -> Iterator[PrivateRedis]:
         yield server
 
 
-@pytest.fixture(params=BACKUPS)
+@pytest.fixture(params=LAYOUTS)
 def store(slots_server: PrivateRedis, request: pytest.FixtureRequest) -> Iterator[DelayStore]:
     """A store with a prefix, on an empty database."""
     made = DelayStore(
-        redis.Redis(port=slots_server.port), Keys("app:", slots=True), options=Options(backup=request.param)
+        redis.Redis(port=slots_server.port), Keys("app:", slots=True), options=Options(layout=request.param)
     )
     made.client.flushall()
     made.client.script_flush()
@@ -98,7 +98,7 @@ def _bury(store: DelayStore) -> None:
     done = store.delivery.transfer_limited("q", QueueLimits("dead-letter", 60_000, 5, 5))
     store.lookup.cancel(["q"], ["kept"])
     letters = [(late, b"letter of " + (late.body or b"")) for late in done.too_late]
-    assert store.delivery.bury(QueueForm("q", store.backup), letters, "dead") == (1, 0)
+    assert store.delivery.bury(QueueForm("q", store.layout), letters, "dead") == (1, 0)
     assert store.client.lrange(store.keys.ready("dead", (0,))[0], 0, -1) == [b"letter of body of late"]
 
 

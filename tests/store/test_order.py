@@ -32,10 +32,10 @@ def test_thousands_with_one_due_time_keep_their_order(make_store: MakeStore) -> 
 def test_due_time_goes_before_the_order_of_publishing(make_store: MakeStore) -> None:
     """Messages are moved by due time, to the µs, and within one due time in the order of publishing.
 
-    In Redisson's form due times are of whole ms.
+    In Redisson's layout due times are of whole ms.
     """
     store = make_store(transfer_batch=50)
-    step_ms = 0.001 if store.backup == "hash" else 1
+    step_ms = 0.001 if store.layout == "hash" else 1
     dues_ms = [PAST_MS + (number % 7) * step_ms for number in SHUFFLED[:1000]]
     numbered = list(enumerate(dues_ms))
     bodies = moved(store, (waiting(str(SHUFFLED[n]), due_ms, str(n)) for n, due_ms in numbered), 100)

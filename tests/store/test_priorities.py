@@ -22,7 +22,7 @@ def test_each_priority_goes_to_the_list_where_kombu_puts_it(
         expected.setdefault(kombu._q_for_pri("q", priority), []).append(f"body of {number}".encode())
     store.delivery.transfer("q")
     assert {name: popped(store.client, name) for name in expected} == expected
-    left = {b"delayq:queues"} if store.backup == "list" else {b"delayq:{q}:order", b"delayq:queues"}
+    left = {b"delayq:queues"} if store.layout == "redisson" else {b"delayq:{q}:order", b"delayq:queues"}
     assert contents(store.client).keys() == left
 
 

@@ -10,7 +10,7 @@ from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Waiting
-from tests.support.store.keyspace import BACKUP, DUE, FUTURE_MS, TWINS, clock_ms, in_form, popped, waiting
+from tests.support.store.keyspace import BODIES, DUE, FUTURE_MS, TWINS, clock_ms, in_form, popped, waiting
 from tests.support.store.together import together
 
 #: Of each id two messages wait, so that twins are among them.
@@ -41,8 +41,8 @@ def hurry(store: DelayStore) -> int:
     for identity in random.sample(IDS, len(IDS)):
         found = store.lookup.get(["q"], [identity]).get(identity, [])
         words.update(store.lookup.run_now("q", [Change(each, 0.0, each.body or b"") for each in found]))
-    # In Redisson's form, another message has an id as soon as the first of that id has left.
-    assert words.keys() <= {"transferred", "not_delayed"} | ({"changed"} if store.backup == "list" else set())
+    # In Redisson's layout, another message has an id as soon as the first of that id has left.
+    assert words.keys() <= {"transferred", "not_delayed"} | ({"changed"} if store.layout == "redisson" else set())
     return words["transferred"]
 
 
@@ -64,7 +64,7 @@ def race(store: DelayStore) -> tuple[int, int]:
     ready = [body.decode() for body in popped(store.client, "q")]
     assert len(ready) == moved + hurried
     assert Counter(ended + ready) == Counter(bodies)
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
     return len(ended), len(ready)
 
 

@@ -38,10 +38,10 @@ def plain_server() -> Iterator[PrivateRedis]:
 class Before:
     """What publishers of the release before use: the names of a plain server."""
 
-    def __init__(self, server: PrivateRedis, prefix: str, backup: str = "hash") -> None:
+    def __init__(self, server: PrivateRedis, prefix: str, layout: str = "hash") -> None:
         self.client = redis.Redis(port=server.port)
         self.keys = Keys(prefix)
-        self.store = DelayStore(self.client, self.keys, options=Options(backup=backup))
+        self.store = DelayStore(self.client, self.keys, options=Options(layout=layout))
 
 
 @pytest.fixture(params=["", "app:"])
@@ -102,12 +102,12 @@ def test_what_is_done_to_them_is_done(store: DelayStore, before: Before) -> None
     assert ready_of(store) == [b"changed"]
 
 
-@pytest.mark.parametrize("backup", ["hash", "list"])
+@pytest.mark.parametrize("layout", ["hash", "redisson"])
 def test_what_was_copied_from_a_plain_server_moves_as_it_is(
-    plain_server: PrivateRedis, store: DelayStore, before: Before, backup: str
+    plain_server: PrivateRedis, store: DelayStore, before: Before, layout: str
 ) -> None:
     """Priority, order, twins and the expiry of the queue stay, and nothing is left under the old names."""
-    old = Before(plain_server, before.keys.prefix, backup)
+    old = Before(plain_server, before.keys.prefix, layout)
     old.client.flushall()
     offers = [waiting(f"i{n % 400}", FUTURE_MS, f"body {n}", n % 10) for n in range(450)]
     old.store.delivery.offer("q", *offers, expire_ms=600_000)
@@ -120,7 +120,7 @@ def test_what_was_copied_from_a_plain_server_moves_as_it_is(
         found += [((one.body or b"").decode(), one.priority) for one in page.messages]
     assert found == [(offer.body, offer.priority) for offer in offers]
     assert len(store.lookup.get(["q"], ["i7"])["i7"]) == 2
-    assert store.client.pttl(store.keys.stored("q", backup)[0]) > 600_000
+    assert store.client.pttl(store.keys.stored("q", layout)[0]) > 600_000
     assert store.renamed.names() == []
     assert not [key for key in store.client.keys("*") if b"delayq:{q}" in key and before.keys.prefix]
     old.store.close()
@@ -245,7 +245,7 @@ def test_on_a_plain_server_no_name_changes_and_nobody_looks(redis_server: Privat
     store.delivery.offer("q", waiting("i", PAST_MS, priority=9), waiting("later"))
     store.delivery.transfer("q")
     assert {key.decode() for key in client.keys("*")} == {
-        "q\x06\x169", *(f"delayq:{{q}}:{what}" for what in ("due", "backup", "order", "counts")), "delayq:queues",
+        "q\x06\x169", *(f"delayq:{{q}}:{what}" for what in ("due", "layout", "order", "counts")), "delayq:queues",
     }  # fmt: skip
     client.config_resetstat()
     Renaming().go_on(store, ["q"])

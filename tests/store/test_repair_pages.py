@@ -10,8 +10,8 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.slots import usable
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import hash_only
-from tests.support.store.keyspace import BACKUP, DUE, ODD_IDS, contents, odd, waiting
+from tests.support.store.keyspace import BODIES, DUE, ODD_IDS, contents, odd, waiting
+from tests.support.store.layouts import hash_only
 
 MANY = 3000
 #: The last is a name that is no UTF-8.
@@ -29,13 +29,13 @@ def test_all_of_a_queue_is_read_in_parts(store: DelayStore, count: int) -> None:
     for at in range(0, count, 500):
         store.delivery.offer("q", *(waiting(str(n)) for n in range(at, min(at + 500, count))))
     before = contents(store.client)
-    index, backup = list(store.repair.index_pages("q")), list(store.repair.backup_pages("q"))
+    index, layout = list(store.repair.index_pages("q")), list(store.repair.body_pages("q"))
     assert {member for page in index for member in page} == set(store.client.zrange(DUE, 0, -1))
-    assert dict(item for page in backup for item in page.items()) == store.client.hgetall(BACKUP)
+    assert dict(item for page in layout for item in page.items()) == store.client.hgetall(BODIES)
     assert contents(store.client) == before
     if count == MANY:
         assert max(map(len, index)) < 1000
-        assert max(map(len, backup)) < 500
+        assert max(map(len, layout)) < 500
 
 
 @hash_only
@@ -45,19 +45,19 @@ def test_members_and_ids_of_any_bytes_are_read(store: DelayStore, marked: bool) 
     store.delivery.offer("q", *(odd(each, "\x00\x7f", priority=3 * marked) for each in ODD_IDS))
     members = [member for page in store.repair.index_pages("q") for member in page]
     assert sorted(members) == sorted(store.client.zrange(DUE, 0, -1))
-    bodies = dict(item for page in store.repair.backup_pages("q") for item in page.items())
+    bodies = dict(item for page in store.repair.body_pages("q") for item in page.items())
     assert bodies.keys() == {as_bytes(each) for each in ODD_IDS}
-    assert bodies == store.client.hgetall(BACKUP)
+    assert bodies == store.client.hgetall(BODIES)
 
 
 @hash_only
-@pytest.mark.parametrize("what", ["index", "backup"])
+@pytest.mark.parametrize("what", ["index", "layout"])
 def test_reading_a_key_of_the_wrong_type_is_an_error(store: DelayStore, what: str) -> None:
     """Where somebody else's key is in the way, Redis's own error is raised."""
     store.client.set(DUE, "somebody else's")
-    store.client.set(BACKUP, "somebody else's")
+    store.client.set(BODIES, "somebody else's")
     with pytest.raises(ResponseError, match="WRONGTYPE"):
-        list(store.repair.index_pages("q") if what == "index" else store.repair.backup_pages("q"))
+        list(store.repair.index_pages("q") if what == "index" else store.repair.body_pages("q"))
 
 
 @pytest.mark.parametrize("prefix", ["", "app:", "a*?[b]^-\\", "*", "[a-z]:", "delayq:"])
@@ -69,7 +69,7 @@ def test_queues_are_found_by_their_keys(make_store: MakeStore, prefix: str) -> N
             make_store(keys=Keys(other)).delivery.offer("of another", waiting("i"))
     for queue in QUEUES[:-1]:
         store.delivery.offer(queue, waiting("i"))
-    store.client.hset(as_bytes(store.keys.backup(QUEUES[-1])), "i", "only a body")
+    store.client.hset(as_bytes(store.keys.bodies(QUEUES[-1])), "i", "only a body")
     store.client.delete(store.keys.queues)
     for noise in range(MANY):
         store.client.set(f"noise{noise}", "x")
@@ -78,7 +78,7 @@ def test_queues_are_found_by_their_keys(make_store: MakeStore, prefix: str) -> N
 
 def test_a_queue_with_one_of_its_keys_is_found(store: DelayStore) -> None:
     """A queue that has lost its index or its bodies is found by the other key; the name of a queue alone is none."""
-    for queue, key in (("no index", store.keys.due), ("no bodies", store.keys.backup)):
+    for queue, key in (("no index", store.keys.due), ("no bodies", store.keys.bodies)):
         store.delivery.offer(queue, waiting("i"))
         store.client.delete(key(queue))
     store.client.sadd("delayq:queues", "no keys")

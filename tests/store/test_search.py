@@ -1,4 +1,4 @@
-"""``search`` and ``page``: find waiting messages by a filter, over queues and both forms of backup."""
+"""``search`` and ``page``: find waiting messages by a filter, over queues and both layouts."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,8 +16,8 @@ from kombu_delayq.store.types import Offer
 from tests.support.messages import changed_message
 from tests.support.store.cost import calls
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import other_form
-from tests.support.store.keyspace import BACKUP, FUTURE_MS, ODD_IDS, in_form, odd, waiting
+from tests.support.store.keyspace import BODIES, FUTURE_MS, ODD_IDS, in_form, odd, waiting
+from tests.support.store.layouts import other_form
 
 
 def task(identity: str, due_ms: float = FUTURE_MS, name: str = "shop.pay", **kwargs: Any) -> Offer:
@@ -51,18 +51,18 @@ def paged(
 
 @pytest.fixture
 def both(store: DelayStore, make_store: MakeStore) -> DelayStore:
-    """A store with messages of three queues in both forms of backup, many with equal due times, and some marked."""
-    other = make_store(backup=other_form(store))
+    """A store with messages of three queues in both layouts, many with equal due times, and some marked."""
+    other = make_store(layout=other_form(store))
     for n in range(60):
         for of, at in ((store, n // 20), (other, n // 10)):
-            offer = waiting(f"{of.backup}{n:02}", FUTURE_MS + at, priority=n % 2)
+            offer = waiting(f"{of.layout}{n:02}", FUTURE_MS + at, priority=n % 2)
             of.delivery.offer(("a", "b", "c")[n % 3], offer)
     return store
 
 
 @pytest.mark.parametrize("limit", [1, 7, 10, 119, 120, 500])
 def test_pages_of_any_size_hold_each_message_once(both: DelayStore, limit: int) -> None:
-    """Pages of any size have each message of all queues and both forms once, in one order, and end with no cursor."""
+    """Pages of any size have each message of all queues and both layouts once, in one order, and end with no cursor."""
     found = paged(both, Selection(), limit)
     dues = [event.message.due_ms for event in search(both, Selection()) if isinstance(event, DelayedTask)]
     assert dues == sorted(dues)
@@ -160,8 +160,8 @@ def test_a_queue_that_cannot_be_read_is_named(store: DelayStore) -> None:
     """Where somebody else's key is in the way of one queue, the others are searched and that one is named."""
     for queue in ("a", "q", "z"):
         store.delivery.offer(queue, waiting(f"in {queue}"))
-    store.client.delete(in_form(store, BACKUP))
-    store.client.sadd(in_form(store, BACKUP), "somebody else's")
+    store.client.delete(in_form(store, BODIES))
+    store.client.sadd(in_form(store, BODIES), "somebody else's")
     found = page(store, Selection())
     assert [task.message.id for task in found.tasks] == ["in a", "in z"]
     [skipped] = found.skipped

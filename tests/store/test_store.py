@@ -32,7 +32,7 @@ JOB = JobRun("j", 1, 600_000, staged=True)
 
 
 def _change(store: DelayStore) -> Change:
-    return Change(Waiting("q", "unknown", FUTURE_MS, 0, b"", store.backup), FUTURE_MS, b"")
+    return Change(Waiting("q", "unknown", FUTURE_MS, 0, b"", store.layout), FUTURE_MS, b"")
 
 
 def _publish(store: DelayStore) -> None:
@@ -54,7 +54,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "transfer": lambda store: store.delivery.transfer("q"),
     "give_back": lambda store: store.delivery.give_back("q", 0, "body"),
     "transfer_limited": lambda store: store.delivery.transfer_limited("q", QueueLimits("run", None, 5, 5)),
-    "bury": lambda store: store.delivery.bury(QueueForm("q", store.backup), [], "dead"),
+    "bury": lambda store: store.delivery.bury(QueueForm("q", store.layout), [], "dead"),
     "heads": lambda store: store.delivery.heads(["q"]),
     "take": lambda store: store.taking.take(Request("", 0, 1, ["q"], unnoted=["q"])),
     "ack": lambda store: store.taking.ack(["unknown"], "q"),
@@ -62,10 +62,10 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "beat": lambda store: store.consumers.beat("host:1:name", ["q"], is_new=True),
     "fence": lambda store: store.consumers.fence(["unknown"], "q"),
     "stats": lambda store: store.queues.stats("q"),
-    "head": lambda store: store.leases.head([QueueForm("q", store.backup)]),
+    "head": lambda store: store.leases.head([QueueForm("q", store.layout)]),
     "lead": lambda store: store.leases.lead("name"),
     "release": lambda store: store.leases.release("name"),
-    "oversee": lambda store: store.leases.oversee([QueueForm("q", store.backup)]),
+    "oversee": lambda store: store.leases.oversee([QueueForm("q", store.layout)]),
     "get": lambda store: store.lookup.get(["q"], ["i"]),
     "cancel": lambda store: store.lookup.cancel(["q"], ["unknown"]),
     "reschedule": lambda store: store.lookup.reschedule("q", [_change(store)]),
@@ -75,11 +75,11 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "retract": lambda store: store.chains.retract("q", waiting("unknown")),
     "refuse": lambda store: store.chains.refuse(["unknown"]),
     "repair_index": lambda store: store.repair.repair_index("q", [b"unknown"], mend=True),
-    "repair_backup": lambda store: store.repair.repair_backup("q", [(b"unknown", None)], mend=True),
+    "repair_bodies": lambda store: store.repair.repair_bodies("q", [(b"unknown", None)], mend=True),
     "repair_list": lambda store: store.repair.repair_list("q", 0, mend=True),
     "replay": _replay,
     "index": lambda store: store.lookup.index("q"),
-    "scan": lambda store: store.scan.scan(Part("q", backup=store.backup)),
+    "scan": lambda store: store.scan.scan(Part("q", layout=store.layout)),
     "cut": lambda store: store.scan.cut("q", [0]),
     "begin": lambda store: store.jobs.begin(JOB),
     "enqueue": lambda store: store.jobs.enqueue("q", JOB, [waiting("b")]),
@@ -115,8 +115,8 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
 }
 
 
-#: Operations that are for one form of backup only.
-ONLY = {"index": "list", "repair_backup": "hash", "repair_list": "list"}
+#: Operations that are for one layout only.
+ONLY = {"index": "redisson", "repair_bodies": "hash", "repair_list": "redisson"}
 #: Operations whose scripts are not used in hash slots: what they do is done queue by queue there, by others.
 PLAIN_ONLY = {"held_page", "forget", "oversee"}
 USED = [each for each in OPERATIONS if not SLOTS or each not in PLAIN_ONLY]
@@ -135,7 +135,7 @@ def test_a_flushed_script_cache_is_not_noticed(store: DelayStore, operation: str
     store.delivery.offer("q", waiting("k"))
     store.client.script_flush()
     OPERATIONS[operation](store)
-    assert store.client.script_exists(scripts.load(operation, ONLY.get(operation, store.backup)).sha) == [True]
+    assert store.client.script_exists(scripts.load(operation, ONLY.get(operation, store.layout)).sha) == [True]
 
 
 def test_the_second_attempt_after_a_flush_stores_once(store: DelayStore) -> None:
@@ -255,15 +255,15 @@ def test_a_queue_in_use_is_kept_alive(store: DelayStore) -> None:
     assert round_trips(store, lambda: store.queues.keep_alive("q", 60_000)) == 1 + store.keys.slots
     store.queues.keep_alive("q", 60_000)
     assert contents(store.client) == before
-    for key in store.keys.stored("q", store.backup):
+    for key in store.keys.stored("q", store.layout):
         assert 10_000 < store.client.pttl(key) <= 60_000
 
 
 def test_a_queue_in_redissons_form_expires_too(make_store: MakeStore) -> None:
     """All of its keys get the expiry of the queue."""
-    store = make_store(backup="list")
+    store = make_store(layout="redisson")
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS), expire_ms=60_000)
-    assert all(0 < store.client.pttl(key) <= 60_000 for key in store.keys.stored("q", "list"))
+    assert all(0 < store.client.pttl(key) <= 60_000 for key in store.keys.stored("q", "redisson"))
 
 
 def test_a_client_that_decodes_will_do(redis_server: PrivateRedis, client: redis.Redis) -> None:

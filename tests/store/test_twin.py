@@ -144,7 +144,7 @@ def _by_place(found: dict[str, list[Waiting]]) -> dict[str, list[Waiting]]:
     return {identity: sorted(messages) for identity, messages in found.items()}
 
 
-@pytest.mark.parametrize("backup", ["hash"])
+@pytest.mark.parametrize("layout", ["hash"])
 def test_both_stores_give_the_same_answers(make_store: MakeStore) -> None:
     """After any sequence of operations both stores have given the same answers, and keep the same messages."""
     TwinMachine.redis = make_store(transfer_batch=3)

@@ -35,9 +35,11 @@ def heard(listener: WakeListener, count: int) -> list[Wake]:
 def followed(listener: WakeListener, store: DelayStore, *queues: str) -> None:
     """Waits until the announcements of some queues are heard."""
     heard(listener, 1)
-    if store.backup == "list":
+    if store.layout == "redisson":
         listener.follow(queues)
-        assert {wake.form for wake in heard(listener, len(queues))} == {QueueForm(queue, "list") for queue in queues}
+        assert {wake.form for wake in heard(listener, len(queues))} == {
+            QueueForm(queue, "redisson") for queue in queues
+        }
 
 
 def test_a_subscription_begins_with_a_look(store: DelayStore) -> None:
@@ -53,7 +55,7 @@ def test_new_heads_are_heard_with_their_queue_and_time(store: DelayStore) -> Non
         followed(listener, store, *queues)
         for queue in queues:
             store.delivery.offer(queue, waiting("i", FUTURE_MS + 0.125))
-        expected = [Wake(QueueForm(queue, store.backup), kept_ms(store, FUTURE_MS + 0.125)) for queue in queues]
+        expected = [Wake(QueueForm(queue, store.layout), kept_ms(store, FUTURE_MS + 0.125)) for queue in queues]
         assert heard(listener, len(queues)) == expected
 
 
@@ -75,7 +77,7 @@ def test_other_databases_and_prefixes_are_not_heard(store: DelayStore, make_stor
         for other in others:
             other.delivery.offer("other", waiting("i"))
         store.delivery.offer("q", waiting("i"))
-        assert heard(listener, 1) == [Wake(QueueForm("q", store.backup), FUTURE_MS)]
+        assert heard(listener, 1) == [Wake(QueueForm("q", store.layout), FUTURE_MS)]
 
 
 def test_a_busy_redis_refuses_no_channel(make_store: MakeStore, own_server: PrivateRedis) -> None:
@@ -93,12 +95,12 @@ def test_a_cut_connection_does_not_pass_unnoticed(make_store: MakeStore, own_ser
     Which of the two depends on the retries of the Redis client in use.
     """
     store = make_store(own_server)  # other tests may have left subscriptions on theirs
-    q = QueueForm("q", store.backup)
+    q = QueueForm("q", store.layout)
     with store.delivery.listen() as listener:
         followed(listener, store, "q")
         assert store.client.execute_command("CLIENT", "KILL", "TYPE", "pubsub") == 1
         try:
-            expected = [RESUBSCRIBED, Wake(q, 0.0)] if store.backup == "list" else [RESUBSCRIBED]
+            expected = [RESUBSCRIBED, Wake(q, 0.0)] if store.layout == "redisson" else [RESUBSCRIBED]
             assert sorted(heard(listener, len(expected)), key=str) == sorted(expected, key=str)
         except redis.ConnectionError:
             return

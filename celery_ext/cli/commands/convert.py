@@ -15,7 +15,7 @@ from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.convert import Conversion
 from celery_ext.maintenance.convert import convert as convert_queue
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import WaitingStore
 
 
@@ -23,18 +23,18 @@ from kombu_delayq.store import WaitingStore
 @queues_argument(required=True)
 @click.option(
     "--to",
-    type=click.Choice(BACKUPS),
+    type=click.Choice(LAYOUTS),
     required=True,
-    help="The form in which to keep the messages, as of the transport option backup.",
+    help="The layout in which to keep the messages, as of the transport option layout.",
 )
 @json_option()
 @click.pass_obj
 def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) -> None:
-    """Move delayed messages of queues to another form of backup.
+    """Move delayed messages of queues to another layout.
 
-    First set the transport option backup wherever tasks of these queues are published and run: it decides the form of
-    new messages. Then this command moves the messages that wait in the other form, the next due first, while the queues
-    are in use. Messages in either form are delivered all the time.
+    First set the transport option layout wherever tasks of these queues are published and run: it decides the layout of
+    new messages. Then this command moves the messages that wait in the other layout, the next due first, while queues
+    are in use. Messages in either layout are delivered all the time.
 
     You can stop the command at any time and run it again; it continues with the rest. Exit code 1 means that something
     could not be moved; stderr says what.
@@ -44,9 +44,9 @@ def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) 
         work = _Convert(store, to)
         names = known_queues(broker, store, queues)
         work.run(names, as_json=as_json)
-        if broker.app is not None and store.backup != to:
+        if broker.app is not None and store.layout != to:
             print_stderr(
-                f"the app has the transport option backup={store.backup!r}: new messages go on to be kept in that "
+                f"the app has the transport option layout={store.layout!r}: new messages go on to be kept in that "
                 f"form, until it is set to {to!r} wherever tasks are published and run"
             )
     raise SystemExit(int(work.failed or bool(set(queues) - set(names))))
@@ -99,7 +99,7 @@ class _Convert:
 
     def _report_problems(self, done: Conversion) -> None:
         of = f"queue {done.queue!r}"
-        [other] = {*BACKUPS} - {done.to}
+        [other] = {*LAYOUTS} - {done.to}
         self.failed = self.failed or bool(done.lost or done.stranded)
         if done.lost:
             what = number_of(
@@ -111,18 +111,18 @@ class _Convert:
         if done.stranded:
             what = number_of(done.stranded, "body without an index entry is", "bodies without an index entry are")
             print_stderr(
-                f"{of}: {what} left in the form {other!r}; `delayq repair` finds the due times, then run this again"
+                f"{of}: {what} left in the layout {other!r}; `delayq repair` finds the due times, then run this again"
             )
         if done.came:
             came = number_of(done.came, "message")
             print_stderr(
-                f"{of}: at least {came} came in the form {other!r} meanwhile, and moved too. Who publishes them has "
-                f"the transport option backup={other!r}: set it to {done.to!r} there, then run this again"
+                f"{of}: at least {came} came in the layout {other!r} meanwhile, and moved too. Who publishes them has "
+                f"the transport option layout={other!r}: set it to {done.to!r} there, then run this again"
             )
 
 
 def _line(done: Conversion) -> str:
     of = f"queue {escaped(done.queue)}"
     if not done.moved:
-        return f"{of}: nothing to move to the form {done.to!r}"
-    return f"{of}: {number_of(done.moved, 'message')} moved to the form {done.to!r}"
+        return f"{of}: nothing to move to the layout {done.to!r}"
+    return f"{of}: {number_of(done.moved, 'message')} moved to the layout {done.to!r}"

@@ -88,7 +88,7 @@ class JournaledLookup(Lookup):
                 words[at] = "cancelled"
                 if chain:
                     self._note_end(chain)
-            if message.backup != JOURNAL or row is None or row.seq not in taken:
+            if message.layout != JOURNAL or row is None or row.seq not in taken:
                 in_redis.append(at)
         tally(self._client, self._keys, queue, "cancel", len(taken))
         asked = [(self._as_in_redis(messages[at][0]), messages[at][1]) for at in in_redis]
@@ -110,7 +110,7 @@ class JournaledLookup(Lookup):
         brought = self._brought(changes, rows, near)
         self.mark_pushed(changes, rows)
         for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
-            if not words[at] and change.message.backup == JOURNAL and at not in brought:
+            if not words[at] and change.message.layout == JOURNAL and at not in brought:
                 words[at] = self.replace(queue, row, change)
                 tally(self._client, self._keys, queue, "reschedule", int(words[at] == "rescheduled"))
         left = [at for at, word in enumerate(words) if not word]
@@ -136,7 +136,7 @@ class JournaledLookup(Lookup):
         self.mark_pushed(changes, rows)
         now_ms = self._now_ms()
         for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
-            if change.message.backup == JOURNAL and at not in brought:
+            if change.message.layout == JOURNAL and at not in brought:
                 words[at] = self.replace(queue, row, change._replace(due_ms=now_ms))
                 tally(self._client, self._keys, queue, "reschedule", int(words[at] == "rescheduled"))
         left = [at for at, word in enumerate(words) if not word]
@@ -150,7 +150,7 @@ class JournaledLookup(Lookup):
 
     def _brought(self, changes: Sequence[Change], rows: Sequence[Row | None], wanted: set[int]) -> set[int]:
         """Brings wanted messages of the journal to Redis. Returns which of the changes' messages are there now."""
-        asked = {at: row for at, row in enumerate(rows) if row and changes[at].message.backup == JOURNAL}
+        asked = {at: row for at, row in enumerate(rows) if row and changes[at].message.layout == JOURNAL}
         there = self._bringing.bring([row for at, row in asked.items() if at in wanted])
         return {at for at, row in asked.items() if row.seq in there}
 
@@ -160,7 +160,7 @@ class JournaledLookup(Lookup):
             [
                 row
                 for change, row in zip(changes, rows, strict=True)
-                if row is not None and row.state == WAITING and change.message.backup != JOURNAL
+                if row is not None and row.state == WAITING and change.message.layout != JOURNAL
             ]
         )
 
@@ -198,9 +198,9 @@ class JournaledLookup(Lookup):
             self._journal.follow([(row.seq, _addition_of(row))])
 
     def addition(self, queue: str, change: Change, row: Row | None) -> Addition:
-        """Returns a changed message in the form that the journal takes, for a queue."""
+        """Returns a changed message in the layout that the journal takes, for a queue."""
         message, due_ms = change.message, change.due_ms
-        if self._client.backup == "list":
+        if self._client.layout == "redisson":
             due_ms = float(whole_ms(due_ms))
         identity = row.id if row else shared_id(message.id) or message.id
         return Addition(queue, identity, due_ms, message.priority, change.body, row.expire_ms if row else 0)
@@ -253,7 +253,7 @@ class JournaledLookup(Lookup):
         )
 
     def _as_in_redis(self, message: Waiting) -> Waiting:
-        return message._replace(backup=self._client.backup) if message.backup == JOURNAL else message
+        return message._replace(layout=self._client.layout) if message.layout == JOURNAL else message
 
     def _now_ms(self) -> float:
         return time_ms(self._client.ask("TIME"))

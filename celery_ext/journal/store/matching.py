@@ -13,7 +13,7 @@ Read = tuple[float, bytes]
 
 
 def as_read(due_ms: float, body: bytes) -> Read:
-    """Returns what is compared; Redisson's form keeps whole ms."""
+    """Returns what is compared; Redisson's layout keeps whole ms."""
     return whole_ms(due_ms), body
 
 
@@ -30,7 +30,7 @@ def rows_as_read(rows: Sequence[Row], messages: Sequence[Waiting]) -> list[Row |
     found: list[Row | None] = []
     for one in messages:
         same = by_content.get(as_read(one.due_ms, one.body or b""), [])
-        fitting = [row for row in same if one.backup != JOURNAL or row.state == WAITING]
+        fitting = [row for row in same if one.layout != JOURNAL or row.state == WAITING]
         found.append(fitting[0] if fitting else None)
         if fitting:
             same.remove(fitting[0])
@@ -49,7 +49,7 @@ def rows_at_any_time(rows: Sequence[Row], messages: Sequence[Waiting]) -> list[R
     found = rows_as_read(rows, messages)
     left = [row for row in rows if row.state != WAITING and row not in found]
     for at, one in enumerate(messages):
-        if left and found[at] is None and one.backup != JOURNAL:
+        if left and found[at] is None and one.layout != JOURNAL:
             found[at] = next((row for row in left if _is_same(row.body, one.body or b"")), None)
             left = [row for row in left if row is not found[at]]
     return found

@@ -21,7 +21,7 @@ class JournaledScan(Scan):
 
     The journal is read first, because what is promoted meanwhile is found in Redis then. Of messages with one due time,
     those in Redis come first. In the journal a member is a mark, the number of the row in 8 bytes, and the id, as in
-    the default form.
+    the default layout.
 
     Args:
         client: As of ``Scan``.
@@ -43,14 +43,14 @@ class JournaledScan(Scan):
         return found | {QueueForm(queue, JOURNAL): rows.get(queue, 0) for queue in queues}
 
     def cut(
-        self, queue: str, ranks: Sequence[int], from_ms: float = -inf, to_ms: float = inf, backup: str | None = None
+        self, queue: str, ranks: Sequence[int], from_ms: float = -inf, to_ms: float = inf, layout: str | None = None
     ) -> list[Part]:
-        """Cuts a queue's waiting messages, in one form, into parts; see ``Scan.cut``.
+        """Cuts a queue's waiting messages, in one layout, into parts; see ``Scan.cut``.
 
         Parts of the journal end with all messages of a due time.
         """
-        if backup != JOURNAL:
-            return super().cut(queue, ranks, from_ms, to_ms, backup)
+        if layout != JOURNAL:
+            return super().cut(queue, ranks, from_ms, to_ms, layout)
         dues = [due_ms for due_ms in self._journal.boundaries(queue, ranks, from_ms, to_ms) if due_ms < inf]
         ends = [(_member(_LARGEST), repr(due_ms).encode()) for due_ms in dues]
         return [Part(queue, after, until, JOURNAL) for after, until in zip([None, *ends], [*ends, None], strict=True)]
@@ -59,7 +59,7 @@ class JournaledScan(Scan):
         self, part: Part, after: Scanned | None = None, from_ms: float = -inf, to_ms: float = inf, count: int = 500
     ) -> Scanned:
         """Reads a page of the messages of a part, without bodies; see ``Scan.scan``."""
-        if part.backup != JOURNAL:
+        if part.layout != JOURNAL:
             return super().scan(part, after, from_ms, to_ms, count)
         last = (after.last if after is not None else None) or part.after
         rows = self._journal.browse(part.queue, _place(last), from_ms, to_ms, count)
@@ -73,8 +73,8 @@ class JournaledScan(Scan):
         )
 
     def bodies(self, part: Part, members: Sequence[bytes]) -> list[bytes | None]:
-        """Reads the bodies of messages, with marks as in the default form; see ``Scan.bodies``."""
-        if part.backup != JOURNAL:
+        """Reads the bodies of messages, with marks as in the default layout; see ``Scan.bodies``."""
+        if part.layout != JOURNAL:
             return super().bodies(part, members)
         seqs = [_seq(member) for member in members]
         found = {row.seq: _value(row) for row in self._journal.rows(seqs)}
@@ -82,7 +82,7 @@ class JournaledScan(Scan):
 
     def ids(self, part: Part, members: Sequence[bytes]) -> list[bytes]:
         """Returns the ids of messages; see ``Scan.ids``."""
-        return list(map(id_of, members)) if part.backup == JOURNAL else super().ids(part, members)
+        return list(map(id_of, members)) if part.layout == JOURNAL else super().ids(part, members)
 
     def _read(
         self, queue: str, ends: Mapping[str, Cursor], from_ms: float, to_ms: float, count: int, forms: Sequence[str]

@@ -163,8 +163,8 @@ class Tiers:
     def additions(
         self, queue: str, offers: Sequence[Offer], expire_ms: int, key_of: KeyOf | None = None
     ) -> list[Addition]:
-        """Returns messages in the form that the journal takes; see ``place``."""
-        whole = ceil if self._client.backup == "list" else float  # Redisson's form keeps whole ms
+        """Returns messages in the layout that the journal takes; see ``place``."""
+        whole = ceil if self._client.layout == "redisson" else float  # Redisson's layout keeps whole ms
         now_ms = self._now_ms() if any(one.due.startswith("+") for one in offers) else 0.0
         found = []
         for one in offers:

@@ -33,7 +33,7 @@ def cut_arguments(bodies: Iterable[str | None]) -> tuple[Texts, Texts]:
     kwargs: Texts = [None] * len(raws)
     usual = []
     for index, raw in enumerate(raws):
-        # Most bodies have this form. Their ends are known, so that Arrow can check all of them at once.
+        # Most bodies have this layout. Their ends are known, so that Arrow can check all of them at once.
         if raw.startswith(_NO_ARGS) and raw.endswith(_NO_EMBED):
             end = next(filter(raw.endswith, _NO_EMBED))
             args[index], kwargs[index] = b"[]", raw[5 : -len(end)]

@@ -12,7 +12,7 @@ from celery_ext.spark.read.parse import parse_fields, texts, timestamps, valid
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.message.lighter import TEXT
-from kombu_delayq.store.formats import list as list_form
+from kombu_delayq.store.formats import redisson as list_form
 from kombu_delayq.store.formats.hash import body_of, id_of, is_marked, length_of, may_be_twin, priority_of
 from kombu_delayq.store.types import Waiting
 
@@ -26,9 +26,9 @@ class Rows:
         queue: Name of the queue.
         members: Index members.
         dues: Due times in ms since the epoch, as Redis writes them.
-        lengths: Bytes of each message in the backup, 0 for a message that is lost.
-        stored: Values of the backup: empty for a message that is lost, None for one that was not read.
-        backup: Form of backup in which the messages are kept.
+        lengths: Bytes of each stored message, 0 for a message that is lost.
+        stored: Values of the layout: empty for a message that is lost, None for one that was not read.
+        layout: Layout in which the messages are kept.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class Rows:
         dues: Sequence[bytes],
         lengths: Sequence[int],
         stored: Sequence[bytes | None],
-        backup: str = "hash",
+        layout: str = "hash",
     ) -> None:
         self._queue = queue
         self._members = members
         self._dues = dues
         self._lengths = lengths
         self._stored = stored
-        self._backup = backup
+        self._layout = layout
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """Returns the columns of a schema. Their names may be in any case."""
@@ -55,8 +55,8 @@ class Rows:
     def _queue_column(self) -> pa.Array:
         return pa.repeat(pa.scalar(valid(self._queue), pa.string()), len(self._members))
 
-    def _backup_column(self) -> pa.Array:
-        return pa.repeat(pa.scalar(self._backup, pa.string()), len(self._members))
+    def _layout_column(self) -> pa.Array:
+        return pa.repeat(pa.scalar(self._layout, pa.string()), len(self._members))
 
     def _task_column(self) -> pa.Array:
         return self._text_field("task", lambda task: task.name)
@@ -121,7 +121,7 @@ class Rows:
 
     @cached_property
     def _odd(self) -> list[int]:
-        """Rows that are read one by one: messages of another form than protocol 2, damaged ones, and some near them."""
+        """Rows that are read one by one: messages in another form than protocol 2, damaged ones, and some near them."""
         unknown = pc.indices_nonzero(pc.is_null(self._fields["task"])).to_pylist()
         return [row for row in unknown if self._bodies[row]]
 
@@ -168,11 +168,11 @@ class Rows:
 
 
 class RedissonRows(Rows):
-    """Some waiting messages of one queue in Redisson's form. Each list has one entry for each message.
+    """Some waiting messages of one queue in Redisson's layout. Each list has one entry for each message.
 
     Args:
         queue: Name of the queue.
-        marks: Marks of the entries, see ``kombu_delayq.store.formats.list``.
+        marks: Marks of the entries, see ``kombu_delayq.store.formats.redisson``.
         dues: Due times in ms since the epoch, as Redis writes them.
         lengths: Bytes of each message, 0 for a message that is lost.
         bodies: The messages: empty for a message that is lost, None for one that was not read.
@@ -188,7 +188,7 @@ class RedissonRows(Rows):
         bodies: Sequence[bytes | None],
         ids: Sequence[bytes] | None,
     ) -> None:
-        super().__init__(queue, marks, dues, lengths, bodies, "list")
+        super().__init__(queue, marks, dues, lengths, bodies, "redisson")
         self._ids = ids or ()
 
     def _task_id_column(self) -> pa.Array:

@@ -35,7 +35,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
     "retries": (),
     "args": ("args", "body"),
     "kwargs": ("kwargs", "body"),
-    "backup": (),
+    "layout": (),
 }
 
 
@@ -110,8 +110,8 @@ class _Columns:
             return _whole(self._table[name])
         if name == "task_id":
             return id_texts(self._table)
-        if name in ("backup", "retries"):
-            return pa.repeat(pa.scalar("far" if name == "backup" else 0), self._table.num_rows)
+        if name in ("layout", "retries"):
+            return pa.repeat(pa.scalar("far" if name == "layout" else 0), self._table.num_rows)
         if name == "eta":
             return pa.array([due.astimezone(UTC).isoformat() for due in self._table["due"].to_pylist()], pa.string())
         if name in ("args", "kwargs") and not _has_bodies(self._table):

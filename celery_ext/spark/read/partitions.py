@@ -69,15 +69,15 @@ def _cut(
     Args:
         store: Store of the broker.
         selection: Which messages are selected.
-        sizes: Number of messages of each queue in each form of backup.
+        sizes: Number of messages of each queue in each layout.
         ends: Numbers of messages after which a partition ends.
     """
     partitions: list[list[Part]] = [[]]
     begin = 0
     for form, size in sizes.items():
-        # Empty queues have a part too, in each form of backup: messages may come to them later.
+        # Empty queues have a part too, in each layout: messages may come to them later.
         ranks = sorted(end - begin - 1 for end in ends if begin < end < begin + size)
-        first, *others = store.scan.cut(form.queue, ranks, selection.from_ms, selection.to_ms, form.backup)
+        first, *others = store.scan.cut(form.queue, ranks, selection.from_ms, selection.to_ms, form.layout)
         partitions[-1].append(first)
         partitions += [[part] for part in others]
         begin += size

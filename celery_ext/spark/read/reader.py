@@ -20,7 +20,7 @@ from celery_ext.spark.read.windows import WindowPartition, store_weights, window
 from celery_ext.spreading.rows import Spreads
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.formats.hash import id_of, may_be_twin
-from kombu_delayq.store.formats.list import mark_of
+from kombu_delayq.store.formats.redisson import mark_of
 from kombu_delayq.store.types import Part, Scanned
 
 #: Messages, and bytes of messages, with which an Arrow batch is full.
@@ -96,8 +96,8 @@ class WaitingReader(DataSourceReader):
         for in_journal in (True, False):
             # A message that moves may come to a queue that was empty before.
             for form, size in store.scan.sizes(self._queues(store), window.from_ms, window.to_ms).items():
-                if size and in_journal == (form.backup == "journal"):
-                    yield from self._batches(store, Part(form.queue, backup=form.backup), selection, seen)
+                if size and in_journal == (form.layout == "journal"):
+                    yield from self._batches(store, Part(form.queue, layout=form.layout), selection, seen)
 
     def _queues(self, store: SparkStore) -> Collection[str]:
         queues = self._selection.queues
@@ -131,11 +131,11 @@ class WaitingReader(DataSourceReader):
         if not OF_BODY.isdisjoint(self._wanted):
             return True
         # Two messages can have the same task id. The second is stored under another id; only its body has the task id.
-        is_twin = part.backup != "list" and any(may_be_twin(id_of(member)) for member in page.members)
+        is_twin = part.layout != "redisson" and any(may_be_twin(id_of(member)) for member in page.members)
         return "task_id" in self._wanted and is_twin
 
     def _needs_ids(self, part: Part) -> bool:
-        return part.backup == "list" and "task_id" in self._wanted
+        return part.layout == "redisson" and "task_id" in self._wanted
 
 
 class _Collected:
@@ -157,8 +157,8 @@ class _Collected:
 
     def add(self, page: Scanned, stored: list[bytes | None] | None, ids: list[bytes] | None) -> None:
         """Adds a page, without the messages that no longer wait."""
-        # In Redisson's form a member is an entry, which has the message in it. Only the mark is needed.
-        members = list(map(mark_of, page.members)) if self._part.backup == "list" else page.members
+        # In Redisson's layout a member is an entry, which has the message in it. Only the mark is needed.
+        members = list(map(mark_of, page.members)) if self._part.layout == "redisson" else page.members
         # A page without bodies has None for each message, because all columns have the same length.
         added: tuple[list[Any], ...] = (members, page.dues, page.lengths, stored or [None] * len(members))
         if stored is not None:
@@ -168,12 +168,12 @@ class _Collected:
         columns: tuple[list[Any], ...] = (self.members, self._dues, self._lengths, self._stored)
         for column, more in zip(columns, added, strict=True):
             column += more
-        # Only Redisson's form has ids here. Its entries contain the messages, so that no message is left out.
+        # Only Redisson's layout has ids here. Its entries contain the messages, so that no message is left out.
         self._ids += ids or ()
 
     def rows(self) -> Rows:
         """Returns the collected messages."""
         found = (self._part.queue, self.members, self._dues, self._lengths, self._stored)
-        if self._part.backup == "list":
+        if self._part.layout == "redisson":
             return RedissonRows(*found, self._ids)
-        return Rows(*found, self._part.backup)
+        return Rows(*found, self._part.layout)

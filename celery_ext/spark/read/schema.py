@@ -24,7 +24,7 @@ COLUMNS: dict[str, DataType] = {
     "kwargs": StringType(),
     "size": IntegerType(),
     "raw": BinaryType(),
-    "backup": StringType(),
+    "layout": StringType(),
 }
 #: Columns for which the body of a message is fetched from Redis.
 OF_BODY = frozenset(("task", "eta", "priority", "retries", "args", "kwargs", "raw"))

@@ -27,11 +27,11 @@ class Seen:
             part: The part that has the page.
             page: The page.
         """
-        if not page.members or not (self._keys or part.backup == "journal"):
+        if not page.members or not (self._keys or part.layout == "journal"):
             return page
         ids = map(_shared, store.scan.ids(part, page.members))
         keys = list(map(hash, zip(ids, map(float, page.dues), strict=True)))
-        if part.backup == "journal":
+        if part.layout == "journal":
             self._keys.update(keys)
             return page
         is_new = [key not in self._keys for key in keys]

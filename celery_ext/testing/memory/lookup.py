@@ -17,8 +17,8 @@ T = TypeVar("T")
 #: Digits of a message's number, at the beginning of what a page knows it by.
 _ORDER_DIGITS = 12
 
-#: The form of backup that this store shows.
-BACKUP = "hash"
+#: The layout that this store shows.
+LAYOUT = "hash"
 
 
 class MemoryLookup:
@@ -136,9 +136,9 @@ class MemoryScan:
     ) -> Page:
         """Reads a page of the waiting messages of a queue, as ``Scan.browse``."""
         ends = dict(after.ends) if after is not None else {}
-        left = self._behind(queue, ends.get(BACKUP), from_ms, to_ms)
+        left = self._behind(queue, ends.get(LAYOUT), from_ms, to_ms)
         read = left[:count]
-        places = tuple((BACKUP, (_member(kept), as_bytes(repr(kept.due_ms)))) for kept in read)
+        places = tuple((LAYOUT, (_member(kept), as_bytes(repr(kept.due_ms)))) for kept in read)
         return Page([kept.message for kept in read], len(read) < len(left), ends | dict(places), places)
 
     def scan(
@@ -164,7 +164,7 @@ class MemoryScan:
 
     def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[QueueForm, int]:
         """Counts messages as ``count`` does, by queue."""
-        return {QueueForm(queue, BACKUP): self.count(queue, from_ms, to_ms) for queue in queues}
+        return {QueueForm(queue, LAYOUT): self.count(queue, from_ms, to_ms) for queue in queues}
 
     def _behind(self, queue: str, end: Cursor | None, from_ms: float, to_ms: float) -> list[Kept]:
         """Returns the messages that are due from ``from_ms`` on and before ``to_ms``, behind the end of a page."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from celery_ext.testing.memory.lookup import BACKUP, MemoryLookup, MemoryScan
+from celery_ext.testing.memory.lookup import LAYOUT, MemoryLookup, MemoryScan
 from celery_ext.testing.memory.shelf import Shelf
 from kombu_delayq.audit import ChangeLog
 from kombu_delayq.connection.text import as_bytes, as_text
@@ -64,7 +64,7 @@ class MemoryDelivery:
         """Returns all messages: there is no journal beside this store."""
         return Placed(offers)
 
-    def transfer(self, queue: str, backup: str | None = None) -> Transferred:
+    def transfer(self, queue: str, layout: str | None = None) -> Transferred:
         """Moves a batch of messages that are due to their queue, as ``Delivery.transfer``, without limits."""
         now_ms = self._now_ms()
         with self._shelf.lock:
@@ -200,7 +200,7 @@ class MemoryStore:
         ready: Counts the messages of a queue that wait for a consumer.
     """
 
-    backup = BACKUP
+    layout = LAYOUT
     database_errors: tuple[type[Exception], ...] = ()
 
     def __init__(

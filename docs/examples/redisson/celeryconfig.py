@@ -4,7 +4,7 @@ import os
 
 broker_url = os.environ.get("SHOP_REDIS", "redis://localhost:6379") + "/0"
 broker_transport = "kombu_delayq.transport:Transport"
-broker_transport_options = {"backup": "list"}
+broker_transport_options = {"layout": "redisson"}
 result_backend = broker_url
 broker_connection_retry_on_startup = True
 task_default_queue = "mails"

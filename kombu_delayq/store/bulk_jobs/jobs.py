@@ -122,7 +122,7 @@ class BulkJobs(FarJobs):
         """Returns the commands of ``enqueue``, for a caller that sends them itself; ``enqueued`` reads the replies.
 
         If these commands fail, ``enqueue`` may still succeed: it loads a script that Redis does not know, and leaves
-        out the form of backup that the ACL forbids. It does not repeat messages that the commands have sent.
+        out the layout that the ACL forbids. It does not repeat messages that the commands have sent.
         Without commands, ``enqueue`` has more to ask for.
         """
         if self._parts is not None and (job.max_rate or self.enter(queue, job) != "open"):
@@ -192,7 +192,7 @@ class BulkJobs(FarJobs):
         Args:
             parts: The parts of the job.
             job: As of ``publish``.
-            forms: The forms of backup by which to count.
+            forms: The layouts by which to count.
             before: How many were staged for each queue when all parts were found to be published.
         """
         staged = parts.staged_in(job.name)
@@ -223,7 +223,7 @@ class BulkJobs(FarJobs):
         Args:
             queue: The queue of the first staged messages.
             job: As of ``publish``.
-            forms: The forms of backup by which to count.
+            forms: The layouts by which to count.
             read: What the caller has read. If other messages are staged now, nothing is sent and the caller reads anew.
         """
         key, _, staged = self._part(job.name, queue)

@@ -208,7 +208,7 @@ class JobParts(StorePart):
     def _each(self, operation: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
         if not calls:
             return []
-        return checked(self._client.run_each(operation, [(*call, self._client.backup) for call in calls])[0])
+        return checked(self._client.run_each(operation, [(*call, self._client.layout) for call in calls])[0])
 
 
 def longer(ttl_ms: int) -> int:

@@ -235,7 +235,7 @@ class Consumers(StorePart):
         args = [beat.consumer, round(ttl_s * 1000), json.dumps(sorted(beat.queues)), int(beat.is_new)]
         of_share = self._keys.consumers, self._keys.consumed, self._keys.unacked_index
         keys = [key(beat.share) for key in of_share]
-        return [(keys, [*args, *page], self._client.backup) for page in [*pages(beat.tags, PAGE)] or [[]]]
+        return [(keys, [*args, *page], self._client.layout) for page in [*pages(beat.tags, PAGE)] or [[]]]
 
     def _rows(self, stop: int, shares: Sequence[str] | None = None) -> tuple[float, dict[str, _Rows | Exception]]:
         """Reads the leases of shares, by default of all, up to a number in each; errors are among the results."""

@@ -34,7 +34,7 @@ class ConsumerLease(NamedTuple):
 
     @property
     def pid(self) -> str:
-        """Number of its process on that host; empty for a name of another form."""
+        """Number of its process on that host; empty for a name of another layout."""
         return (self.name.rsplit(":", 2)[1:-1] or [""])[0]
 
 

@@ -1,1 +1,1 @@
-"""How each form of backup writes ids, priorities and bodies: one module for each form."""
+"""How each layout writes ids, priorities and bodies: one module for each layout."""

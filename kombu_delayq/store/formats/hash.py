@@ -15,17 +15,17 @@ def id_of(member: bytes) -> bytes:
 
 
 def body_of(value: bytes) -> bytes:
-    """Returns the body in a value of the backup."""
+    """Returns the body in a value of the key `bodies`."""
     return value[_ORDER_END + 1 :] if value.startswith(_MARK) else value
 
 
 def is_marked(text: bytes) -> bool:
-    """Whether an index member, or a value of the backup, has a mark."""
+    """Whether an index member, or a value of the key `bodies`, has a mark."""
     return text.startswith(_MARK)
 
 
 def priority_of(value: bytes) -> int:
-    """Returns the priority in a value of the backup; 0 for a damaged one."""
+    """Returns the priority in a value of the key `bodies`; 0 for a damaged one."""
     digit = value[_ORDER_END : _ORDER_END + 1] if value.startswith(_MARK) else b"0"
     return int(digit) if digit.isdigit() else 0
 
@@ -35,7 +35,7 @@ def length_of(member: bytes, stored: int) -> int:
 
     Args:
         member: Index member, which has a mark when the value has one.
-        stored: Length of the value in the backup.
+        stored: Length of the value.
     """
     return stored - _ORDER_END - 1 if member.startswith(_MARK) else stored
 

@@ -16,9 +16,9 @@ class Keys(Naming):
         """ZSET: id of each delayed message, with its due time in ms since the epoch; some have a mark before them."""
         return self._of_queue(queue, "due")
 
-    def backup(self, queue: str) -> str:
+    def bodies(self, queue: str) -> str:
         """HASH: body of each delayed message by its id, the only copy of it; some bodies have a mark before them."""
-        return self._of_queue(queue, "backup")
+        return self._of_queue(queue, "bodies")
 
     def order(self, queue: str) -> str:
         """STRING: count of marked messages. The count orders messages that are due in the same instant."""
@@ -29,15 +29,15 @@ class Keys(Naming):
         return self._of_queue(queue, "twins")
 
     def timeout(self, queue: str) -> str:
-        """ZSET of Redisson's form: entry of each delayed message, with its due time in ms since the epoch."""
+        """ZSET of Redisson's layout: entry of each delayed message, with its due time in ms since the epoch."""
         return self._of_redisson("redisson_delay_queue_timeout", queue)
 
     def listed(self, queue: str) -> str:
-        """LIST of Redisson's form: the same entries, and some that have left the ZSET."""
+        """LIST of Redisson's layout: the same entries, and some that have left the ZSET."""
         return self._of_redisson("redisson_delay_queue", queue)
 
     def channel(self, queue: str) -> str:
-        """Channel of Redisson's form: the due time of every new head, ms since the epoch."""
+        """Channel of Redisson's layout: the due time of every new head, ms since the epoch."""
         return self._of_redisson("redisson_delay_queue_channel", queue)
 
     def notes(self, queue: str) -> str:
@@ -56,17 +56,17 @@ class Keys(Naming):
         """HASH with a TTL: tokens of a queue with a ``transfer_rate``, and until when due messages are held back."""
         return self._of_queue(queue, "bucket")
 
-    def stored(self, queue: str, backup: str) -> list[str]:
-        """Names of the keys in which one form of backup keeps a queue's delayed messages.
+    def stored(self, queue: str, layout: str) -> list[str]:
+        """Names of the keys in which one layout keeps a queue's delayed messages.
 
         Returns:
             Four, in the order in which scripts take them. Scripts call them due, bodies, notes and ids.
         """
         kinds = {
-            "hash": (self.due, self.backup, self.order, self.twins),
-            "list": (self.timeout, self.listed, self.notes, self.ids),
+            "hash": (self.due, self.bodies, self.order, self.twins),
+            "redisson": (self.timeout, self.listed, self.notes, self.ids),
         }
-        return [key(queue) for key in kinds[backup]]
+        return [key(queue) for key in kinds[layout]]
 
     def ready(self, queue: str, priority_steps: Sequence[int]) -> list[str]:
         """LISTs of the messages that wait for a consumer, each once, in the order in which kombu serves them."""
@@ -101,7 +101,7 @@ class Keys(Naming):
             return None
         tagged, _, what = key.removeprefix(f"{self.prefix}delayq:").rpartition(":")
         queue = self._queue_in(tagged)
-        return queue if what in ("due", "backup", "ids") and key == self._of_queue(queue, what) else None
+        return queue if what in ("due", "bodies", "ids") and key == self._of_queue(queue, what) else None
 
     @property
     def queues(self) -> str:

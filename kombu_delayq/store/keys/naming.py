@@ -100,7 +100,7 @@ class Naming:
 
     def _of_queue(self, queue: str, what: str) -> str:
         # The hash tag puts a queue's keys into the cluster slot of its own list. The name of a queue that contains a
-        # hash tag gets another form, so that the queues "a" and "{a}" share no key.
+        # hash tag gets another layout, so that the queues "a" and "{a}" share no key.
         if self.slots:
             tagged = f"tagged:{queue}" if self._has_tag(queue) else self._tagged(queue)
         else:

@@ -259,7 +259,7 @@ class Promotion(StorePart):
     def _at_queues(
         self, operation: str, queues: Sequence[str], keys: Sequence[list[str]], args: list[Any]
     ) -> dict[str, str]:
-        calls = [(each, args, self._client.backup) for each in keys]
+        calls = [(each, args, self._client.layout) for each in keys]
         replies = checked(self._client.run_each(operation, calls)[0]) if calls else []
         return dict(zip(queues, map(as_text, replies), strict=True))
 

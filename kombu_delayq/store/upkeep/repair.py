@@ -11,8 +11,8 @@ from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.consuming.types import Landing
 
 #: About how many entries one call of ZSCAN, HSCAN or SCAN looks at.
-SCAN_INDEX, SCAN_BACKUP, SCAN_KEYS = 250, 100, 1000
-#: How many entries of Redisson's form the first call looks at, which does not know their sizes; the largest number for
+SCAN_INDEX, SCAN_BODIES, SCAN_KEYS = 250, 100, 1000
+#: How many entries of Redisson's layout the first call looks at, which does not know their sizes; the most for
 #: any call; and about the largest number of bytes.
 FIRST_ENTRIES, MAX_ENTRIES, ENTRIES_BYTES = 8, 250, 300_000
 #: The next page begins with the last quarter of this one, because others may have removed entries in between.
@@ -20,7 +20,7 @@ OVERLAP = 4
 
 
 class ListPage(NamedTuple):
-    """A page of the list of Redisson's form.
+    """A page of the list of Redisson's layout.
 
     Attributes:
         entries: Number of entries on the page.
@@ -37,22 +37,22 @@ class Repair(StorePart):
     """Finds and mends damage. All calls are short, however much a queue holds."""
 
     def kept_forms(self, queue: str) -> list[str]:
-        """Returns the forms of backup in which a queue has any key."""
+        """Returns the layouts in which a queue has any key."""
         return self._client.in_each_form(lambda forms: [form for form in forms if self._is_kept(queue, form)])
 
-    def repair_index(self, queue: str, members: Sequence[bytes], *, mend: bool, backup: str | None = None) -> list[str]:
+    def repair_index(self, queue: str, members: Sequence[bytes], *, mend: bool, layout: str | None = None) -> list[str]:
         """Checks index entries, and with ``mend`` mends or removes those that are not sound.
 
         Returns:
             A word for each entry: ``sound``, ``gone`` (it left meanwhile), ``lost`` (it has no message) or ``unnamed``
-            (the message cannot be found by its id; in the default form, its body has another entry, which gets the due
+            (the message cannot be found by its id; in the layout hash, its body has another entry, which gets the due
             time if it has none).
         """
-        reply = self._client.run("repair_index", self._client.stored(queue, backup), [int(mend), *members], backup)
+        reply = self._client.run("repair_index", self._client.stored(queue, layout), [int(mend), *members], layout)
         return list(map(as_text, reply))
 
-    def repair_backup(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
-        """Checks bodies of the default form, and with ``mend`` adds their missing index entries and names.
+    def repair_bodies(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
+        """Checks bodies of the default layout, and with ``mend`` adds their missing index entries and names.
 
         Args:
             queue: Its name.
@@ -67,10 +67,10 @@ class Repair(StorePart):
         args: list[Any] = [self._client.wake(queue, "hash"), queue, int(mend)]
         for identity, due_ms in bodies:
             args += [identity, "" if due_ms is None else repr(due_ms)]
-        return list(map(as_text, self._client.run("repair_backup", self._client.stored(queue, "hash"), args, "hash")))
+        return list(map(as_text, self._client.run("repair_bodies", self._client.stored(queue, "hash"), args, "hash")))
 
     def repair_list(self, queue: str, skip: int, *, mend: bool, count: int = FIRST_ENTRIES) -> ListPage:
-        """Looks in the list of Redisson's form for messages that would never be delivered.
+        """Looks in the list of Redisson's layout for messages that would never be delivered.
 
         With ``mend``, these messages get their former due times again.
 
@@ -80,26 +80,26 @@ class Repair(StorePart):
             mend: Whether to change anything.
             count: How many of the entries before those to look at.
         """
-        args = [self._client.wake(queue, "list"), int(mend), skip, count]
-        found, size, *marks = self._client.run("repair_list", self._client.stored(queue, "list"), args, "list")
+        args = [self._client.wake(queue, "redisson"), int(mend), skip, count]
+        found, size, *marks = self._client.run("repair_list", self._client.stored(queue, "redisson"), args, "redisson")
         return ListPage(int(found), int(size), list(map(as_bytes, marks)))
 
-    def index_pages(self, queue: str, backup: str | None = None) -> Iterator[list[bytes]]:
+    def index_pages(self, queue: str, layout: str | None = None) -> Iterator[list[bytes]]:
         """Yields the members of a queue's index in parts, in any order; some members come twice."""
         cursor = -1
         while cursor:
             cursor, found = self._client.redis.zscan(
-                as_bytes(self._client.due(queue, backup)), max(cursor, 0), count=SCAN_INDEX
+                as_bytes(self._client.due(queue, layout)), max(cursor, 0), count=SCAN_INDEX
             )
             members = [as_bytes(member) for member, _ in cast(Any, found)]
-            yield from pages(members, inf, ENTRIES_BYTES, len)  # entries of Redisson's form are as long as messages
+            yield from pages(members, inf, ENTRIES_BYTES, len)  # entries of Redisson's layout are as long as messages
 
-    def backup_pages(self, queue: str) -> Iterator[dict[bytes, bytes]]:
-        """Yields the stored values of a queue in the default form, by id, in parts and in any order."""
+    def body_pages(self, queue: str) -> Iterator[dict[bytes, bytes]]:
+        """Yields the stored values of a queue in the default layout, by id, in parts and in any order."""
         cursor = -1
         while cursor:
             cursor, found = self._client.redis.hscan(
-                as_bytes(self._keys.backup(queue)), max(cursor, 0), count=SCAN_BACKUP
+                as_bytes(self._keys.bodies(queue)), max(cursor, 0), count=SCAN_BODIES
             )
             yield {as_bytes(identity): as_bytes(value) for identity, value in cast(Any, found).items()}
 
@@ -128,6 +128,6 @@ class Repair(StorePart):
             counts = self._client.replies([("LLEN", self._keys.landing(*landing)) for landing in landings])
             yield [each for each in zip(landings, counts, strict=True) if isinstance(each[1], int)]
 
-    def _is_kept(self, queue: str, backup: str) -> bool:
-        found = self._client.send([("TYPE", key) for key in self._client.stored(queue, backup)])
+    def _is_kept(self, queue: str, layout: str) -> bool:
+        found = self._client.send([("TYPE", key) for key in self._client.stored(queue, layout)])
         return set(map(as_text, found)) != {"none"}

@@ -35,7 +35,7 @@ class Figures(StorePart):
         self._renamed = Renamed(client)
 
     def overview(self, queues: Sequence[str]) -> list[QueueStats]:
-        """Counts the messages of queues, in either form of backup.
+        """Counts the messages of queues, in either layout.
 
         One round trip for each few hundred queues; with hash slots up to three more.
 

@@ -10,7 +10,7 @@ from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.formats.hash import id_of
-from kombu_delayq.store.formats.list import cursor_of, mark_of, message_of, named_field, own_id
+from kombu_delayq.store.formats.redisson import cursor_of, mark_of, message_of, named_field, own_id
 from kombu_delayq.store.renamed import Renamed
 from kombu_delayq.store.types import Cursor, Page, Part, QueueForm, Scanned, Waiting, rows_of, waiting_of
 
@@ -40,7 +40,7 @@ class Scan(StorePart):
     ) -> Page:
         """Reads a page of a queue's waiting messages, in the order of their due times; one round trip.
 
-        Of messages with one due time, those in the store's own form of backup come first.
+        Of messages with one due time, those in the store's own layout come first.
 
         Args:
             queue: Its name.
@@ -60,15 +60,15 @@ class Scan(StorePart):
         ends = dict(after.ends) if after is not None else {}
         from_ms = max([from_ms, *(float(due) for _, due in ends.values())])
         rows, more = self._read(queue, ends, from_ms, to_ms, count, forms)
-        # A conversion may have moved messages of the last page to another form; they must not be read there again.
+        # A conversion may have moved messages of the last page to another layout; they must not be read there again.
         last = after.messages if after is not None else []
-        moved = {_as_moved(message, form) for message in last for form in rows if form != message.backup}
+        moved = {_as_moved(message, form) for message in last for form in rows if form != message.layout}
         repeated = self._repeated(queue, ends, from_ms, rows)
         read = list(_next_due(rows, more, count))
         found = [waiting_of(queue, form, row[:4]) for form, row in read]
         places = [(form, (as_bytes(row[4]), as_bytes(row[1]))) for form, row in read]
         is_new = [
-            _as_moved(one, one.backup) not in moved and (form, member) not in repeated
+            _as_moved(one, one.layout) not in moved and (form, member) not in repeated
             for one, (form, (member, _)) in zip(found, places, strict=True)
         ]
         ends |= dict(places)
@@ -96,7 +96,7 @@ class Scan(StorePart):
     def _repeated(
         self, queue: str, ends: Mapping[str, Cursor], from_ms: float, rows: Rows
     ) -> Collection[tuple[str, bytes]]:
-        """Returns form and place of those rows whose messages were, or will be, on a page in another form."""
+        """Returns form and place of those rows whose messages were, or will be, on a page in another layout."""
         return ()
 
     def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
@@ -107,13 +107,13 @@ class Scan(StorePart):
         """Counts messages that are due from ``from_ms`` on and before ``to_ms``; one round trip.
 
         Returns:
-            Number of messages by queue and form; for each queue, the store's own form of backup comes first.
+            Number of messages by queue and form; for each queue, the store's own layout comes first.
         """
 
-        def look(backups: Sequence[str]) -> dict[QueueForm, int]:
-            forms = [QueueForm(queue, backup) for queue in queues for backup in backups]
+        def look(layouts: Sequence[str]) -> dict[QueueForm, int]:
+            forms = [QueueForm(queue, layout) for queue in queues for layout in layouts]
             ends = (from_ms, f"({to_ms!r}")
-            old = [QueueForm(queue, "hash") for queue in queues if self._renamed.may_have(queue) and "hash" in backups]
+            old = [QueueForm(queue, "hash") for queue in queues if self._renamed.may_have(queue) and "hash" in layouts]
             dues = [*(self._client.due(*form) for form in forms), *(self._renamed.due(form.queue) for form in old)]
             counts = self._client.send([("ZCOUNT", due, *ends) for due in dues])
             found = dict(zip(forms, counts, strict=False))
@@ -129,9 +129,9 @@ class Scan(StorePart):
         ranks: Sequence[int],
         from_ms: float = -inf,
         to_ms: float = inf,
-        backup: str | None = None,
+        layout: str | None = None,
     ) -> list[Part]:
-        """Cuts a queue's waiting messages, in one form of backup, into parts; one round trip.
+        """Cuts a queue's waiting messages, in one layout, into parts; one round trip.
 
         Parts end at messages, not at ranks, so that a message stays in its part while others come and go.
 
@@ -141,17 +141,17 @@ class Scan(StorePart):
                 from 0, ascending.
             from_ms: Least due time, ms since the epoch.
             to_ms: Due time that all messages are before, ms since the epoch.
-            backup: The form, by default the store's own.
+            layout: The form, by default the store's own.
 
         Returns:
             The parts in order, one more than there are ranks; fewer if a rank is beyond the last message.
         """
-        backup = backup or self._client.backup
+        layout = layout or self._client.layout
         bounds = [repr(from_ms), repr(to_ms)]
-        ends = self._client.run("cut", [self._client.due(queue, backup)], [*bounds, *ranks], backup) if ranks else []
+        ends = self._client.run("cut", [self._client.due(queue, layout)], [*bounds, *ranks], layout) if ranks else []
         cursors = [(as_bytes(ends[at]), as_bytes(ends[at + 1])) for at in range(0, len(ends), 2)]
         pairs = zip([None, *cursors], [*cursors, None], strict=True)
-        return [Part(queue, after, until, backup) for after, until in pairs]
+        return [Part(queue, after, until, layout) for after, until in pairs]
 
     def scan(
         self, part: Part, after: Scanned | None = None, from_ms: float = -inf, to_ms: float = inf, count: int = 500
@@ -166,10 +166,10 @@ class Scan(StorePart):
             count: Most messages to return; fewer come when they are large.
         """
         last = (after.last if after is not None else part.after) or (b"", b"")
-        if after is not None and after.last is not None and part.backup == "list":
+        if after is not None and after.last is not None and part.layout == "redisson":
             last = (cursor_of(last[0]), last[1])  # without the message in the entry, which Redis does not need
         args = [repr(from_ms), repr(to_ms), *last, *(part.until or (b"", b"")), count, PAGE_BYTES, "0"]
-        more, found, lengths = self._client.run("scan", self._client.stored(part.queue, part.backup), args, part.backup)
+        more, found, lengths = self._client.run("scan", self._client.stored(part.queue, part.layout), args, part.layout)
         return Scanned(found[0::2], found[1::2], lengths, as_text(more) == "more")
 
     def bodies(self, part: Part, members: Sequence[bytes]) -> list[bytes | None]:
@@ -185,10 +185,10 @@ class Scan(StorePart):
             The value of each message, see ``kombu_delayq.store.formats.hash``; empty if it is lost, None if the message
             no longer waits.
         """
-        if part.backup == "list":
+        if part.layout == "redisson":
             return [message_of(member) or b"" for member in members]
-        backup, due = self._keys.backup(part.queue), self._keys.due(part.queue)
-        found: list[bytes | None] = self._client.ask("HMGET", backup, *map(id_of, members))
+        bodies, due = self._keys.bodies(part.queue), self._keys.due(part.queue)
+        found: list[bytes | None] = self._client.ask("HMGET", bodies, *map(id_of, members))
         missing = [at for at, body in enumerate(found) if body is None]
         if missing:
             still = self._client.ask("ZMSCORE", due, *(members[at] for at in missing))
@@ -203,7 +203,7 @@ class Scan(StorePart):
             part: The part of the queue that has the messages.
             members: Index members of the messages, at least one.
         """
-        if part.backup != "list":
+        if part.layout != "redisson":
             return list(map(id_of, members))
         marks = list(map(mark_of, members))
         named = self._client.ask("HMGET", self._keys.ids(part.queue), *map(named_field, marks))
@@ -218,7 +218,7 @@ def _next_due(
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yields rows of several forms with their forms, the next due first, while the order is certain.
 
-    It ends with the last row of a form that has more rows than were read.
+    It ends with the last row of a layout that has more rows than were read.
     """
     left = {form: len(found) for form, found in rows.items()}
     pairs = ([(form, row) for row in found] for form, found in rows.items())
@@ -235,5 +235,5 @@ def _as_moved(message: Waiting, form: str) -> tuple[float, bytes | None, str]:
 
 
 def whole_ms(due_ms: float) -> float:
-    """Returns a due time as Redisson's form keeps it."""
+    """Returns a due time as Redisson's layout keeps it."""
     return ceil(due_ms) if isfinite(due_ms) else due_ms

@@ -1,4 +1,4 @@
--- How messages leave for the other form in a conversion.
+-- How messages leave for the other layout in a conversion.
 -- @include marks take twins
 
 -- Returns the ids under which messages were offered; for a twin, the id that it shares. Cost O(log N) a message.

@@ -1,4 +1,4 @@
--- The keys in which the default form keeps a queue's delayed messages. A mark, where a message needs one, stands before
+-- The keys in which the layout hash keeps a queue's delayed messages. A mark, where a message needs one, stands before
 -- the id in `due` and before the body in `bodies`; see marks.lua.
 --   due     ZSET    id of each message -> due time, ms since the epoch
 --   bodies  HASH    id of each message -> body, the only copy

@@ -1,5 +1,5 @@
 -- How many bytes of a member are returned. Ids and marks, which tell members of one due time apart, are at their
--- beginning; in Redisson's form the message follows.
+-- beginning; in Redisson's layout the message follows.
 local BEGINNING = 16
 
 -- Returns the due time of a queue's head or '', the beginning of its index member, and until when the queue's rate

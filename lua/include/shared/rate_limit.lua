@@ -1,7 +1,7 @@
 -- How fast a bulk job sends, and up to which depth of the queue.
 -- @include rate
 
--- Returns how many messages are in a queue, delayed ones in either form of backup among them. Cost O(1).
+-- Returns how many messages are in a queue, delayed ones in either layout among them. Cost O(1).
 local function depth_of(to)
   local found, counted = redis.call('ZCARD', to.keys.due), {}
   if to.other ~= to.keys.due then

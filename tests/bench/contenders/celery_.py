@@ -20,9 +20,9 @@ FORKED_WITH = (
 )
 
 app = Celery("bench", broker=os.environ["BENCH_SERVER"])
-if backup := os.environ.get("BENCH_BACKUP"):
+if layout := os.environ.get("BENCH_LAYOUT"):
     app.conf.broker_transport = "kombu_delayq.transport:Transport"
-    app.conf.broker_transport_options = {"backup": backup}
+    app.conf.broker_transport_options = {"layout": layout}
     if os.environ.get("BENCH_LIGHT"):
         app.conf.broker_transport_options |= {"text_bodies": True, "repr_maxsize": 50, "omit_defaults": True}
         install(app, fast_publish=True)
@@ -43,7 +43,7 @@ class CeleryProducer(Producer):
 
     def bulk(self, dues: Sequence[float]) -> list[str]:
         """``send_many`` of kombu-delayq; else ``apply_async`` in a ``Producer.batch`` of kombu 5.7."""
-        if backup:
+        if layout:
             ids: list[str] = []
             send_many(app, task, (Call((due, PAYLOAD), **when(due)) for due in dues), on_sent=ids.extend)
             return ids
@@ -52,7 +52,7 @@ class CeleryProducer(Producer):
 
     def cancel(self, identity: str) -> None:
         """Takes it out of Redis."""
-        if not backup:
+        if not layout:
             raise Cannot(REVOKED)
         outcome = control.cancel(app, identity)
         if outcome != "cancelled":

@@ -34,8 +34,8 @@ def message(task_id: str, size: int = BODY_BYTES) -> str:
 
 
 def make_store(client: Any, form: str) -> DelayStore:
-    """Makes a store that keeps messages in a form of backup."""
-    return DelayStore(client, options=Options(backup=form))
+    """Makes a store that keeps messages in a layout."""
+    return DelayStore(client, options=Options(layout=form))
 
 
 def fill(

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from tests.bench.servers import main_thread_s
 from tests.bench.targets.load import PER_CALL, QUEUE, fill, make_store, message, within_the_last_hour
 from tests.bench.targets.report import Figure
 
 #: The least rate, and the most CPU time of Redis for a message in µs, in each layout.
-TARGETS = {BACKUPS[0]: (80_000, 8), BACKUPS[1]: (20_000, None)}
+TARGETS = {LAYOUTS[0]: (80_000, 8), LAYOUTS[1]: (20_000, None)}
 
 
 class Run(NamedTuple):

@@ -22,7 +22,7 @@ from kombu_delayq import DelayTooLong
 from tests.support.conditions import DEADLINE_S, until, until_equal
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 RECORD = "proj.record"
 HOUR_S = 3600.0

@@ -13,7 +13,7 @@ from tests.support.commands.shell import lines, run
 from tests.support.conditions import stays
 from tests.support.workers.harness import APPS, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 PRELOADED = """
 from click import Option
@@ -131,7 +131,7 @@ def test_reschedule_takes_times_and_durations(proj: Proj) -> None:
     assert 30 < of_id["c"]["due_in_s"] <= 90
     for line in of_id.values():
         due, eta = (datetime.fromisoformat(line[of]) for of in ("due", "eta"))
-        assert timedelta() <= due - eta < timedelta(milliseconds=0 if proj.backup == "hash" else 1) or due == eta
+        assert timedelta() <= due - eta < timedelta(milliseconds=0 if proj.layout == "hash" else 1) or due == eta
     local = tomorrow.astimezone().replace(tzinfo=None).isoformat()
     run(proj.server, "reschedule", "b", "--eta", local)
     assert lines(proj.server, "show", "b")[0]["due"] == of_id["a"]["due"]
@@ -167,13 +167,13 @@ def test_tasks_run_when_the_commands_say_so(proj: Proj) -> None:
     assert _waiting(proj) == {"e"}
 
 
-@pytest.mark.parametrize("backup", ["hash"], indirect=True)
+@pytest.mark.parametrize("layout", ["hash"], indirect=True)
 def test_a_message_that_cannot_be_rewritten_is_left(proj: Proj) -> None:
     """A damaged message keeps its due time, that is said, and the exit code is 1 although another task was moved."""
     _three(proj)
     client = proj.server.client()
-    value = client.hget("delayq:{q1}:backup", "b")
-    client.hset("delayq:{q1}:backup", "b", str(value).replace('"headers"', '"headers', 1))
+    value = client.hget("delayq:{q1}:bodies", "b")
+    client.hset("delayq:{q1}:bodies", "b", str(value).replace('"headers"', '"headers', 1))
     result = run(proj.server, "reschedule", "a", "b", "--countdown", "5", code=1)
     assert result.stdout.startswith("a: rescheduled")
     assert result.stderr == "b: not changed, because the message cannot be rewritten\n"

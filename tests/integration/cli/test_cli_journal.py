@@ -157,13 +157,13 @@ def test_a_restore_that_fails_half_way_is_noted(
 
 def test_check_names_what_is_missing(store: JournaledStore, delayq: Delayq) -> None:
     """A message that somebody deleted in Redis is missing, with exit code 1."""
-    store.client.delete("delayq:{q}:due", "delayq:{q}:backup")
+    store.client.delete("delayq:{q}:due", "delayq:{q}:bodies")
     assert "queue q: 1 message compared, 1 missing in Redis, such as near" in delayq("journal", "check", code=1).stdout
     [found] = delayq("journal", "check", "--json", code=1).stdout.splitlines()
     assert json.loads(found)["missing_ids"] == ["near"]
 
 
-@pytest.mark.parametrize("lost", [("delayq:{q}:due", "delayq:{q}:backup"), ()], ids=["a part", "all"])
+@pytest.mark.parametrize("lost", [("delayq:{q}:due", "delayq:{q}:bodies"), ()], ids=["a part", "all"])
 def test_restore_looks_for_itself(store: JournaledStore, delayq: Delayq, lost: tuple[str, ...]) -> None:
     """What a check finds missing comes back, and what a Redis had that is empty, before any promoter has noted it."""
     for key in lost or store.client.keys("*"):

@@ -9,7 +9,7 @@ from celery_ext import install
 from tests.support.commands.shell import lines, run
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 ODD = "a\x1b[31m\r\nb \u202e'\";-"
 
@@ -132,10 +132,10 @@ def test_a_key_of_the_wrong_type_hides_no_other_queue(five: Proj) -> None:
     assert f"{key} holds a string" in result.stderr
 
 
-@pytest.mark.parametrize("backup", ["hash"], indirect=True)
+@pytest.mark.parametrize("layout", ["hash"], indirect=True)
 def test_a_lost_message_is_listed_as_lost(five: Proj) -> None:
     """An index entry without its body is a row of its own, and hides no other."""
-    five.server.client().hdel("delayq:{odd}:backup", "t3")
+    five.server.client().hdel("delayq:{odd}:bodies", "t3")
     rows = run(five.server, "list").stdout.splitlines()
     assert len(rows) == 6
     assert rows[3].split()[-4:] == ["(lost)", "t3", "odd", "0"]

@@ -18,7 +18,7 @@ from tests.support.conditions import until
 from tests.support.workers.backlogs import fill
 from tests.support.workers.harness import Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 DUE = datetime(2100, 1, 1, tzinfo=UTC)
 

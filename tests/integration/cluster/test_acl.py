@@ -41,7 +41,7 @@ def url_of(cluster: PrivateCluster, user: str) -> str:
 
 
 def denials(cluster: PrivateCluster) -> list[Any]:
-    """Returns what nodes have denied to users, but for the name that a client gives itself, and the other form."""
+    """Returns what nodes have denied to users, but for the name that a client gives itself, and the other layout."""
     found: list[Any] = []
     for node in cluster.nodes:
         for entry in node.client.execute_command("ACL", "LOG"):

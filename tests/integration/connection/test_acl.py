@@ -42,7 +42,7 @@ def run(server: PrivateRedis, user: str, *command: str, stdin: str | None = None
     return done
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
     """Workers and publishers delay, retry by a chain, cancel, revoke and purge with the rights of user shop."""
     proj = proj_of_user
@@ -67,8 +67,8 @@ def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
     assert proj.app.control.purge() == 1
 
 
-@pytest.mark.both_forms
-def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj, backup: str) -> None:
+@pytest.mark.both_layouts
+def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj, layout: str) -> None:
     """User caretaker may run every command that looks, changes, moves and mends, and user status that one."""
     proj = make_proj(server=users)
     for n in range(6):
@@ -101,8 +101,8 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     assert store.client.llen("celery") == ready + 2
     store.queues.note_dead_letters("undelivered")
     store.close()
-    if backup == "list":
-        for form in ("hash", "list"):
+    if layout == "redisson":
+        for form in ("hash", "redisson"):
             run(users, "caretaker", "convert", "celery", "--to", form)
     proj.send("record", 7, queue="undelivered")
     proj.send("record", 8, queue="undelivered")
@@ -118,12 +118,12 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     assert denials(users) == []
 
 
-@pytest.mark.both_forms
-def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj, backup: str) -> None:
+@pytest.mark.both_layouts
+def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make_proj: MakeProj, layout: str) -> None:
     """User transfer may lead and transfer, and learns of new messages."""
     proj = make_proj(server=users)
     store = DelayStore(redis.Redis(port=users.port), KEYS)
-    options = ("--broker", url_of(users, "transfer"), "-o", f"backup={backup}", "-o", "consumer_ttl=1")
+    options = ("--broker", url_of(users, "transfer"), "-o", f"layout={layout}", "-o", "consumer_ttl=1")
     command = [sys.executable, "-m", "celery", "delayq", *options, "transfer"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:

@@ -1,4 +1,4 @@
-"""Users of an ACL that have the rights for one form of backup, or for both."""
+"""Users of an ACL that have the rights for one layout, or for both."""
 
 import json
 import logging
@@ -22,9 +22,9 @@ from tests.support.slots import KEYS
 
 QUEUE = "celery"
 
-#: Operations that look at both forms, and what they give where the hash has message "ours" alone.
+#: Operations that look at both layouts, and what they give where the hash has message "ours" alone.
 LOOKS: dict[str, tuple[Callable[[DelayStore], Any], Any]] = {
-    "heads": (lambda store: {form.backup for form in store.delivery.heads([QUEUE]).due_ms}, {"hash"}),
+    "heads": (lambda store: {form.layout for form in store.delivery.heads([QUEUE]).due_ms}, {"hash"}),
     "stats": (lambda store: store.queues.stats(QUEUE).delayed, 1),
     "size": (lambda store: store.queues.size(QUEUE), 1),
     "count": (lambda store: store.scan.count(QUEUE), 1),
@@ -60,13 +60,13 @@ def offer(store: DelayStore, *ids: str, due: str = "+600000") -> None:
 
 
 @pytest.fixture
-def as_user(users: PrivateRedis, backup: str) -> Iterator[Callable[[str], DelayStore]]:
+def as_user(users: PrivateRedis, layout: str) -> Iterator[Callable[[str], DelayStore]]:
     """Makes a store with the rights of a user of the page."""
     made: list[DelayStore] = []
 
     def make(user: str) -> DelayStore:
         client = redis.Redis(port=users.port, username=user, password="password")
-        made.append(DelayStore(client, KEYS, options=Options(backup=backup)))
+        made.append(DelayStore(client, KEYS, options=Options(layout=layout)))
         return made[-1]
 
     yield make
@@ -78,7 +78,7 @@ def as_user(users: PrivateRedis, backup: str) -> Iterator[Callable[[str], DelayS
 def test_a_user_of_one_form_sees_no_change(
     users: PrivateRedis, as_user: Callable[[str], DelayStore], operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who may touch the keys of the hash alone works as if there were no other form; the log has a line of it."""
+    """Who may touch the keys of the hash alone works as if there were no other layout; the log has a line of it."""
     admin = redis.Redis(port=users.port)
     offer(as_user("caretaker"), "ours")
     offer_as_redisson(admin, b"theirs", time.time() * 1000 + 60_000)
@@ -90,14 +90,14 @@ def test_a_user_of_one_form_sees_no_change(
         assert denied
         look(store)
         store.queues.size(QUEUE)
-    assert caplog.messages == [each for each in caplog.messages if "in the form 'hash' only" in each]
+    assert caplog.messages == [each for each in caplog.messages if "in the layout 'hash' only" in each]
     assert (len(caplog.messages), times_denied(users)) == (1, denied)
     assert admin.zcard(KEYS.timeout(QUEUE)) == 1
 
 
 @pytest.mark.parametrize("operation", LOOKS)
 def test_rights_that_are_needed_are_asked_for(own_server: PrivateRedis, operation: str) -> None:
-    """Who may not touch the keys of the own form gets the error of Redis."""
+    """Who may not touch the keys of the own layout gets the error of Redis."""
     own_server.client().execute_command(
         *("ACL", "SETUSER", "poor", "on", ">password", "+@all", "~delayq:queues", "~redisson*")
     )
@@ -111,7 +111,7 @@ def test_rights_that_are_needed_are_asked_for(own_server: PrivateRedis, operatio
 
 
 def use(store: DelayStore, admin: redis.Redis) -> None:
-    """Does all that an app does with messages in Redisson's form, those of other clients among them."""
+    """Does all that an app does with messages in Redisson's layout, those of other clients among them."""
     with store.delivery.listen() as listener:
         listener.follow([QUEUE])
         while listener.wait(0.05) is not None:
@@ -139,7 +139,7 @@ def use(store: DelayStore, admin: redis.Redis) -> None:
     store.queues.forget([QUEUE], 60.0)
 
 
-@pytest.mark.parametrize("backup", ["list"], indirect=True)
+@pytest.mark.parametrize("layout", ["redisson"], indirect=True)
 def test_the_form_of_redisson_needs_what_the_page_adds(
     users: PrivateRedis, as_user: Callable[[str], DelayStore]
 ) -> None:

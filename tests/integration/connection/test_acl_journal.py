@@ -16,7 +16,7 @@ from tests.support.store.keyspace import clock_ms
 
 
 @pytest.fixture
-def backup() -> str:
+def layout() -> str:
     return "hash"
 
 

@@ -41,7 +41,7 @@ def _await_loss(worker: Worker) -> None:
 
 @NO_REPLICAOF
 @pytest.mark.long
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
 def test_a_worker_outlives_its_primary_being_a_replica(
     make_proj: MakeProj, own_server: PrivateRedis, peer: PrivateRedis, pool: str

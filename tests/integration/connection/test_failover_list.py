@@ -9,7 +9,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.servers.proxies import Proxy
 from tests.support.workers.harness import MakeProj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 
 @pytest.mark.long

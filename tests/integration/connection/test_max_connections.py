@@ -8,7 +8,7 @@ from tests.support.workers.harness import MakeProj
 
 
 @pytest.mark.long
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 def test_one_connection_a_pool_is_enough(make_proj: MakeProj) -> None:
     """With ``max_connections`` 1, which bounds kombu's pools, delayed tasks are delivered, retried, found and sent."""
     proj = make_proj(broker_transport_options={"max_connections": 1})

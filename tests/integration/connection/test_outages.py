@@ -64,7 +64,7 @@ def _await_each_once(proj: Proj, dues: dict[str, float], back: float) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_restarted_redis_goes_on_from_its_file(
     make_proj: MakeProj, durable_server: PrivateRedis, how: signal.Signals
@@ -96,14 +96,14 @@ def test_a_worker_logs_when_an_outage_begins_and_ends(make_proj: MakeProj, durab
     assert worker.log.count("Redis can be used again after") == 1
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
-    durable_server: PrivateRedis, backup: str
+    durable_server: PrivateRedis, layout: str
 ) -> None:
     """When Redis is killed again and again amid transfers, each message ends in its queue once."""
     count = 4000
     client = redis.Redis(port=durable_server.port)
-    small = Options(transfer_batch=20, backup=backup)
+    small = Options(transfer_batch=20, layout=layout)
     store = DelayStore(client, KEYS, options=small)
     for first in range(0, count, 500):
         store.delivery.offer("q", *(Offer(str(n), "+0", 0, str(n)) for n in range(first, first + 500)))
@@ -119,7 +119,7 @@ def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
     until(lambda: store.queues.size("q") == 0)
     transfer.stop()
     assert Counter(client.lrange("q", 0, -1)) == Counter(str(n).encode() for n in range(count))
-    assert not client.exists(*KEYS.stored("q", backup)[:2])
+    assert not client.exists(*KEYS.stored("q", layout)[:2])
 
 
 def _debug_sleep(server: PrivateRedis) -> None:

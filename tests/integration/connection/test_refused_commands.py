@@ -11,7 +11,7 @@ def _without(*commands: str) -> PrivateRedis:
     return PrivateRedis(*(word for command in commands for word in ("--rename-command", command, "")))
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 @pytest.mark.parametrize("command", ["INFO", "SUBSCRIBE", "PUBLISH", "CLIENT"])
 def test_delayed_tasks_run_without_a_command_that_is_not_needed(make_proj: MakeProj, command: str) -> None:
     """Where a command is renamed, delayed tasks are published and delivered, at the latest by the next poll."""

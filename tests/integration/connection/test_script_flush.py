@@ -18,7 +18,7 @@ from tests.support.conditions import until
 from tests.support.slots import KEYS
 from tests.support.workers.harness import TRANSPORT
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 QUEUES = [f"orders-{number}" for number in range(4)]
 COUNT = 400
@@ -56,12 +56,12 @@ def _publish_batch(producer: Any) -> None:
 
 @pytest.mark.parametrize("publish", [_publish_each, _publish_batch])
 def test_flushed_scripts_are_no_trouble(
-    redis_server: PrivateRedis, client: redis.Redis, publish: Any, backup: str
+    redis_server: PrivateRedis, client: redis.Redis, publish: Any, layout: str
 ) -> None:
     """While the script cache is flushed all the time, all messages are published and delivered, once."""
     if publish is _publish_batch and not hasattr(Producer, "batch"):
         pytest.skip("Producer.batch is new in kombu 5.7")
-    options = {"backup": backup}
+    options = {"layout": layout}
     with (
         Connection(redis_server.url, transport=TRANSPORT, transport_options=options) as connection,
         _flushing(redis_server) as times,

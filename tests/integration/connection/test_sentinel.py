@@ -77,7 +77,7 @@ def test_transfer_worker_follows_the_master(sentinels: Sentinels, make_proj: Mak
         finally:
             transfer.stop()
     assert sentinels.replica.client().zcard("delayq:{celery}:due") == 0
-    assert sentinels.replica.client().hlen("delayq:{celery}:backup") == 0
+    assert sentinels.replica.client().hlen("delayq:{celery}:bodies") == 0
 
 
 def test_nobody_stays_with_a_primary_that_is_none_any_more(sentinels: Sentinels, make_proj: MakeProj) -> None:

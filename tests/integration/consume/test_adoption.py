@@ -17,7 +17,7 @@ from tests.support.conditions import stays, until
 from tests.support.slots import KEYS, in_hand
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 COUNTDOWN_S = 5
 #: What a stock producer may have sent, by the value that its task carries.
@@ -41,9 +41,9 @@ def _publish_from_stock(make_proj: MakeProj, countdown: float, **settings: Any) 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("pool", "backup"),
-    [("prefork", "hash"), ("threads", "hash"), ("gevent", "hash"), ("solo", "hash"), ("prefork", "list")],
-    indirect=["backup"],
+    ("pool", "layout"),
+    [("prefork", "hash"), ("threads", "hash"), ("gevent", "hash"), ("solo", "hash"), ("prefork", "redisson")],
+    indirect=["layout"],
 )
 def test_what_stands_in_a_plain_queue_is_put_into_the_store(make_proj: MakeProj, pool: str) -> None:
     """Tasks that stock producers sent with an eta wait in Redis, not in the worker, and run once, not early."""

@@ -71,7 +71,7 @@ def test_a_direct_mailbox_starts_no_transfer_worker(proj: Proj) -> None:
         assert channel.durable_queues() == set()
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 @pytest.mark.parametrize(
     "queue",
     [

@@ -11,7 +11,7 @@ from tests.support.commands.shell import lines, run
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 CHAINS, CANCELLED = "delayq:chains", "delayq:cancelled"
 

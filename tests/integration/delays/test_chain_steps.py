@@ -23,7 +23,7 @@ from tests.support.workers.chains import (
 )
 from tests.support.workers.harness import Proj
 
-pytestmark = [pytest.mark.both_forms, pytest.mark.xdist_group("chains")]
+pytestmark = [pytest.mark.both_layouts, pytest.mark.xdist_group("chains")]
 
 #: The steps of the tasks, in s.
 LONG_S = (240, 600, 600, 3600)

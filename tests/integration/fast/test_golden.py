@@ -177,7 +177,7 @@ def test_a_step_that_is_due_at_once_is_that_of_celery(redis_server: PrivateRedis
     for _ in range(3):
         redis_server.client().flushall()
         app.send_task("some.where", (1,), task_id="one", delay_chain="1m", delay_chain_id="the chain")
-        stored.append(redis_server.client().hgetall("delayq:{celery}:backup"))
+        stored.append(redis_server.client().hgetall("delayq:{celery}:bodies"))
     assert stored[0]
     assert stored[2] == stored[1] == stored[0]
 

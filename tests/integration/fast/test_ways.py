@@ -154,7 +154,7 @@ def test_a_delay_of_the_broker_is_left_to_celery(
     fast.app.close()
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 def test_a_call_that_is_made_again_elsewhere_is_stored_once(
     fast: Fast, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -500,7 +500,7 @@ def test_threads_share_templates(fast: Fast, redis_server: PrivateRedis) -> None
     with ThreadPoolExecutor(8) as threads:
         ids = [each for some in threads.map(send, range(8)) for each in some]
     client = redis_server.client()
-    bodies = [json.loads(body) for body in client.lrange("celery", 0, -1) + client.hvals("delayq:{celery}:backup")]
+    bodies = [json.loads(body) for body in client.lrange("celery", 0, -1) + client.hvals("delayq:{celery}:bodies")]
     assert sorted(body["headers"]["id"] for body in bodies) == sorted(ids)
     assert len({body["properties"]["delivery_tag"] for body in bodies}) == 400
     assert len({body["headers"]["argsrepr"] for body in bodies}) == 400
@@ -566,7 +566,7 @@ def test_far_messages_go_to_the_journal(
     fast.app.close()
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 def test_workers_run_what_is_published_fast(proj: Proj) -> None:
     """Calls with and without a delay, and retries of a worker's own, run once, and results come back."""
     install(proj.app, fast_publish=True)

@@ -20,6 +20,6 @@ def test_a_far_task_waits_in_the_journal_alone(own_server: PrivateRedis, tmp_pat
         sent = app.send_task("remind", args=[1], countdown=40 * DAY_S, ignore_result=True)
         near = app.send_task("remind", args=[2], countdown=60, ignore_result=True)
     found = get(app, [sent.id, near.id])
-    assert {task and task.message.backup for task in found.values()} == {"journal", "hash"}
+    assert {task and task.message.layout for task in found.values()} == {"journal", "hash"}
     assert own_server.client().zcard("delayq:{celery}:due") == 1
     assert cancel(app, near.id) == "cancelled"

@@ -13,7 +13,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.maintenance.convert import Conversion, convert
-from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, Waiting
@@ -26,11 +26,11 @@ from tests.support.workers.harness import APPS, Proj
 #: Enough for a conversion to be caught half way.
 MANY = 12_000
 
-BOTH_WAYS = pytest.mark.parametrize(("old", "new"), [BACKUPS, BACKUPS[::-1]])
+BOTH_WAYS = pytest.mark.parametrize(("old", "new"), [LAYOUTS, LAYOUTS[::-1]])
 
 
-def store_of(raw_client: redis.Redis, backup: str) -> DelayStore:
-    return DelayStore(raw_client, KEYS, options=Options(backup=backup))
+def store_of(raw_client: redis.Redis, layout: str) -> DelayStore:
+    return DelayStore(raw_client, KEYS, options=Options(layout=layout))
 
 
 def browsed(store: DelayStore) -> Iterator[Waiting]:
@@ -48,12 +48,12 @@ def test_it_moves_all_and_says_so(broker: PrivateRedis, raw_client: redis.Redis,
     source.delivery.offer("r\x1b", waiting("i"))
     result = run(broker, "convert", "q", "nope", "r\x1b", "q", "--to", new, code=1)
     assert result.stdout.splitlines() == [
-        f"queue q: 1,234 messages moved to the form '{new}'",
-        f"queue r\\x1b: 1 message moved to the form '{new}'",
+        f"queue q: 1,234 messages moved to the layout '{new}'",
+        f"queue r\\x1b: 1 message moved to the layout '{new}'",
     ]
     assert result.stderr == "queue 'nope' holds no delayed messages, and is not known\n"
-    assert {each.backup for each in browsed(source)} == {new}
-    assert run(broker, "convert", "q", "--to", new).stdout == f"queue q: nothing to move to the form '{new}'\n"
+    assert {each.layout for each in browsed(source)} == {new}
+    assert run(broker, "convert", "q", "--to", new).stdout == f"queue q: nothing to move to the layout '{new}'\n"
     found = {"queue": "q", "to": old, "moved": 1234, "lost": 0, "came": 0, "stranded": 0}
     assert lines(broker, "convert", "q", "--to", old) == [found]
     assert lines(broker, "convert", "nope", "--to", old, code=1) == []
@@ -63,7 +63,7 @@ def test_the_command_is_checked(broker: PrivateRedis) -> None:
     """Without a queue or a form, or with a form that there is not, nothing is done, and the exit code is 2."""
     assert "--to" in run(broker, "convert", "q", code=2).stderr
     assert "'tree' is not one of" in run(broker, "convert", "q", "--to", "tree", code=2).stderr
-    run(broker, "convert", "--to", "list", code=2)
+    run(broker, "convert", "--to", "redisson", code=2)
 
 
 def test_messages_of_redisson_alone_are_moved_and_known(broker: PrivateRedis, raw_client: redis.Redis) -> None:
@@ -72,7 +72,7 @@ def test_messages_of_redisson_alone_are_moved_and_known(broker: PrivateRedis, ra
     keys = Keys()
     raw_client.zadd(keys.timeout("jvm"), {entry: FUTURE_MS})
     raw_client.rpush(keys.listed("jvm"), entry)
-    assert run(broker, "convert", "jvm", "--to", "hash").stdout == "queue jvm: 1 message moved to the form 'hash'\n"
+    assert run(broker, "convert", "jvm", "--to", "hash").stdout == "queue jvm: 1 message moved to the layout 'hash'\n"
     store = store_of(raw_client, "hash")
     assert store.queues.names() == ["jvm"]
     assert [each.body for each in store.scan.browse("jvm").messages] == [b"hello"]
@@ -86,8 +86,8 @@ def test_a_key_of_the_wrong_type_hides_no_other_queue(broker: PrivateRedis, raw_
     raw_client.set(source.keys.timeout("a"), "x")
     raw_client.delete(source.keys.due("b"))
     raw_client.set(source.keys.due("b"), "x")
-    result = run(broker, "convert", "a", "b", "c", "--to", "list", code=1)
-    assert result.stdout == "queue c: 1 message moved to the form 'list'\n"
+    result = run(broker, "convert", "a", "b", "c", "--to", "redisson", code=1)
+    assert result.stdout == "queue c: 1 message moved to the layout 'redisson'\n"
     for queue, key in (("a", source.keys.timeout("a")), ("b", source.keys.due("b"))):
         assert f"queue '{queue}': WRONGTYPE" in result.stderr
         assert key in result.stderr
@@ -108,15 +108,17 @@ def test_what_cannot_be_moved_is_told(broker: PrivateRedis, raw_client: redis.Re
         }
     )
     source.delivery.offer("q", *(waiting(f"i{n}", FUTURE_MS + n, body) for n in range(4)))
-    raw_client.hdel(source.keys.backup("q"), "i1")
+    raw_client.hdel(source.keys.bodies("q"), "i1")
     raw_client.zrem(source.keys.due("q"), "i2")
-    result = run(broker, "convert", "q", "--to", "list", code=1)
-    assert result.stdout == "queue q: 2 messages moved to the form 'list'\n"
+    result = run(broker, "convert", "q", "--to", "redisson", code=1)
+    assert result.stdout == "queue q: 2 messages moved to the layout 'redisson'\n"
     assert "queue 'q': 1 index entry without a body is removed; this message is lost" in result.stderr
-    assert "queue 'q': 1 body without an index entry is left in the form 'hash'" in result.stderr
+    assert "queue 'q': 1 body without an index entry is left in the layout 'hash'" in result.stderr
     assert "`delayq repair` finds the due times" in result.stderr
-    run(broker, "-o", "backup=list", "repair", "--yes", "q")
-    assert run(broker, "convert", "q", "--to", "list").stdout == "queue q: 1 message moved to the form 'list'\n"
+    run(broker, "-o", "layout=redisson", "repair", "--yes", "q")
+    assert (
+        run(broker, "convert", "q", "--to", "redisson").stdout == "queue q: 1 message moved to the layout 'redisson'\n"
+    )
 
 
 @BOTH_WAYS
@@ -136,11 +138,11 @@ def test_messages_that_come_meanwhile_are_moved_and_told(raw_client: redis.Redis
 
 @pytest.mark.long
 def test_an_app_whose_option_names_the_other_form_is_told(proj: Proj) -> None:
-    """`celery -A proj delayq convert` knows in which form the app goes on, and says what is to be set."""
+    """`celery -A proj delayq convert` knows in which layout the app goes on, and says what is to be set."""
     proj.send("record", countdown=3600, task_id="i")
-    proj.conf["broker_transport_options"] = {"backup": "hash"}
+    proj.conf["broker_transport_options"] = {"layout": "hash"}
     done = {}
-    for to in ("list", "hash"):
+    for to in ("redisson", "hash"):
         args = ["-A", "proj", "delayq", "convert", "celery", "--to", to]
         done[to] = subprocess.run(
             [BIN / "celery", *args],
@@ -151,8 +153,8 @@ def test_an_app_whose_option_names_the_other_form_is_told(proj: Proj) -> None:
             timeout=60,
         )
         assert done[to].returncode == 0, done[to].stderr
-        assert done[to].stdout == f"queue celery: 1 message moved to the form '{to}'\n"
-    assert "the app has the transport option backup='hash'" in done["list"].stderr
+        assert done[to].stdout == f"queue celery: 1 message moved to the layout '{to}'\n"
+    assert "the app has the transport option layout='hash'" in done["redisson"].stderr
     assert done["hash"].stderr == ""
 
 
@@ -162,12 +164,12 @@ def test_a_full_redis_ends_it_in_words(own_server: PrivateRedis) -> None:
     store = store_of(client, "hash")
     store.delivery.offer("q", *(waiting(f"i{n}", body="x" * 5000) for n in range(500)))
     client.config_set("maxmemory", 1_000_000)
-    result = run(own_server, "convert", "q", "--to", "list", code=1)
+    result = run(own_server, "convert", "q", "--to", "redisson", code=1)
     assert "maxmemory" in result.stderr
     assert "stopped; 0 messages are moved" in result.stderr
     client.config_set("maxmemory", 0)
-    run(own_server, "convert", "q", "--to", "list")
-    assert (store.queues.size("q"), store.queues.convertible("q", "list")) == (500, 0)
+    run(own_server, "convert", "q", "--to", "redisson")
+    assert (store.queues.size("q"), store.queues.convertible("q", "redisson")) == (500, 0)
 
 
 @pytest.mark.long
@@ -195,8 +197,8 @@ def test_broken_off_at_any_point_it_goes_on(broker: PrivateRedis, raw_client: re
         process.send_signal(signal.SIGCONT)
         told, errors = process.communicate()
     assert process.returncode == 0
-    assert told.endswith(f"messages moved to the form '{new}'\n")
-    assert f"at least 3 messages came in the form '{old}' meanwhile" in errors
+    assert told.endswith(f"messages moved to the layout '{new}'\n")
+    assert f"at least 3 messages came in the layout '{old}' meanwhile" in errors
     assert [each.body for each in browsed(store)] == [*order, *(f"body of late{n}".encode() for n in range(3))]
     assert store.queues.convertible("q") == 0
     assert len(store.lookup.get(["q"], ids := [f"t{n}" for n in range(0, MANY, 99)])) == len(ids)
@@ -219,7 +221,7 @@ def _half_way(broker: PrivateRedis, store: DelayStore) -> Iterator["subprocess.P
         return store.queues.convertible("q") < left
 
     with subprocess.Popen(
-        [BIN / "delayq", "--broker", broker.url, "convert", "q", "--to", store.backup],
+        [BIN / "delayq", "--broker", broker.url, "convert", "q", "--to", store.layout],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -249,7 +251,7 @@ def test_it_shows_a_bar_and_completes_names(broker: PrivateRedis, raw_client: re
         timeout=30,
     )
     assert done.stdout == "plain,quite\n"
-    with terminal(broker, "convert", "quite", "--to", "list") as process:
+    with terminal(broker, "convert", "quite", "--to", "redisson") as process:
         process.read_until("converting")
         assert process.wait() == 0
         assert "30,000 messages moved" in process.script

@@ -1,4 +1,4 @@
-"""A queue is moved between the two forms of backup while tasks are published in both, delivered, and run."""
+"""A queue is moved between the two layouts while tasks are published in both, delivered, and run."""
 
 import signal
 import struct
@@ -21,7 +21,7 @@ FAR, NEAR = 6000, 300
 
 
 class Publishers:
-    """Publish tasks that are due soon, each in the form of its app, until they are stopped.
+    """Publish tasks that are due soon, each in the layout of its app, until they are stopped.
 
     Args:
         proj: Whose journal tells how many have run.
@@ -59,7 +59,7 @@ def convert_and_break_off(server: PrivateRedis, queue: str, to: str, moved: int)
     """Starts a conversion, and kills it when it has moved so many; then converts the rest."""
     command = [BIN / "delayq", "--broker", server.url, "convert", queue, "--to", to]
     client = server.client()
-    key = {"hash": f"delayq:{{{queue}}}:due", "list": f"redisson_delay_queue_timeout:{{{queue}}}"}[to]
+    key = {"hash": f"delayq:{{{queue}}}:due", "redisson": f"redisson_delay_queue_timeout:{{{queue}}}"}[to]
     before = client.zcard(key)
     process = subprocess.Popen(command)
     until(lambda: client.zcard(key) >= before + moved, what="some are moved")
@@ -71,18 +71,18 @@ def convert_and_break_off(server: PrivateRedis, queue: str, to: str, moved: int)
 @pytest.mark.long
 @pytest.mark.timeout(600)  # on a busy machine, whose every process takes part
 def test_a_queue_in_use_is_moved_there_and_back(make_proj: MakeProj) -> None:
-    """While apps of both forms publish and a worker runs, each task runs once, and none early; none that waits is lost.
+    """While apps of both layouts publish and a worker runs, each task runs once, none early; none that waits is lost.
 
     The conversions are killed half way and run again.
     """
-    proj, listed = make_proj(), make_proj(broker_transport_options={"backup": "list"})
+    proj, listed = make_proj(), make_proj(broker_transport_options={"layout": "redisson"})
     later = datetime.now(UTC) + timedelta(hours=1)
     far = [f"far{n}" for n in range(FAR)]
     fill(proj, "celery", ((each, later + timedelta(seconds=n // 3)) for n, each in enumerate(far)))
     proj.worker(concurrency=2)
     with Publishers(proj, proj, listed) as published:
         until(lambda: proj.journal.llen("runs") > 20, 60, "tasks run")
-        for to in ("list", "hash", "list"):
+        for to in ("redisson", "hash", "redisson"):
             convert_and_break_off(proj.server, "celery", to, FAR // 4)
     proj.await_runs(len(published.due), 100)
     until(lambda: proj.delayed() == FAR)
@@ -92,7 +92,7 @@ def test_a_queue_in_use_is_moved_there_and_back(make_proj: MakeProj) -> None:
     with proj.connection() as connection:
         store = connection.default_channel.store
         assert store.client.zcard(store.keys.timeout("celery")) == 0
-        assert Counter(store.client.hkeys(store.keys.backup("celery"))) == Counter(each.encode() for each in far)
+        assert Counter(store.client.hkeys(store.keys.bodies("celery"))) == Counter(each.encode() for each in far)
         page = store.scan.browse("celery", count=100)
     assert [each.id for each in page.messages] == far[: len(page.messages)]
 
@@ -110,11 +110,11 @@ def test_what_is_due_while_it_is_moved_runs_in_time(make_proj: MakeProj) -> None
     assert not [each for each in proj.runs() if each["at"] < tasks[each["id"]].timestamp()]
 
 
-@pytest.mark.parametrize("own", ["hash", "list"])
+@pytest.mark.parametrize("own", ["hash", "redisson"])
 def test_a_worker_tells_once_of_the_other_form_and_delivers_both(make_proj: MakeProj, own: str) -> None:
-    """It logs one warning, with the command that mends it; tasks published in either form run, also by run-now."""
-    forms = sorted(("hash", "list"), key=own.__ne__)
-    proj, other = (make_proj(broker_transport_options={"backup": each}) for each in forms)
+    """It logs one warning, with the command that mends it; tasks published in either layout run, also by run-now."""
+    forms = sorted(("hash", "redisson"), key=own.__ne__)
+    proj, other = (make_proj(broker_transport_options={"layout": each}) for each in forms)
     other.send("record", countdown=1, task_id="before")
     worker = proj.worker(pool="solo")
     proj.await_runs(1)
@@ -124,9 +124,9 @@ def test_a_worker_tells_once_of_the_other_form_and_delivers_both(make_proj: Make
     run(proj.server, "run-now", "now")
     proj.await_runs(5)
     assert Counter(each["id"] for each in proj.runs()) == Counter(["before", "t0", "t1", "t2", "now"])
-    [form] = {"hash", "list"} - {own}
-    assert worker.log.count("has delayed messages in the form") == 1
-    assert f"queue 'celery' has delayed messages in the form '{form}'" in worker.log
+    [form] = {"hash", "redisson"} - {own}
+    assert worker.log.count("has delayed messages in the layout") == 1
+    assert f"queue 'celery' has delayed messages in the layout '{form}'" in worker.log
     assert f"`delayq convert celery --to {own}`" in worker.log
 
 

@@ -133,7 +133,7 @@ def _by_message(found: dict[bytes, Any]) -> dict[bytes, list[Any]]:
     for key, value in found.items():
         if key.endswith(b":due"):
             plain[key] = sorted(due for _, due in value)
-        elif key.endswith(b":backup"):
+        elif key.endswith(b":bodies"):
             plain[key] = sorted(body[9:] if body.startswith(b"\x7f") else b"0" + body for body in value.values())
     return plain
 
@@ -310,7 +310,7 @@ def test_an_export_to_a_full_disk_gives_the_space_back(broker: PrivateRedis, sto
 def test_a_message_that_is_lost_is_left_out_and_told(broker: PrivateRedis, store: DelayStore) -> None:
     """An index entry without a body is counted on stderr and not among the messages."""
     store.delivery.offer("q", offer("a"), offer("b"))
-    store.client.hdel("delayq:{q}:backup", "a")
+    store.client.hdel("delayq:{q}:bodies", "a")
     result = run(broker, "export")
     assert json.loads(result.stdout.splitlines()[-1])["messages"] == 1
     assert "not in it: 1 message whose body is lost" in result.stderr

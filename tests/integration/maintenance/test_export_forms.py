@@ -1,4 +1,4 @@
-"""``delayq export`` and ``import`` between the two forms of backup: a backlog comes back as it was, but for the ms."""
+"""``delayq export`` and ``import`` between the two layouts: a backlog comes back as it was, but for the ms."""
 
 import json
 import math
@@ -9,20 +9,20 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.commands.exports import FUTURE_MS, exported, keys, message, offer
 from tests.support.commands.shell import lines, run
 from tests.support.messages import plain_message, task_message
 from tests.support.slots import KEYS
-from tests.support.store import redisson_form
+from tests.support.store import redisson_layout
 
 ETA = datetime(2100, 1, 1, tzinfo=UTC)
 
 
-def store_of(raw_client: redis.Redis, backup: str) -> DelayStore:
-    return DelayStore(raw_client, KEYS, options=Options(backup=backup))
+def store_of(raw_client: redis.Redis, layout: str) -> DelayStore:
+    return DelayStore(raw_client, KEYS, options=Options(layout=layout))
 
 
 def fill(store: DelayStore) -> None:
@@ -44,20 +44,20 @@ def told(found: list[str]) -> list[dict[str, Any]]:
     return [{name: each[name] for name in each if name != "due"} for each in map(json.loads, found[1:-1])]
 
 
-@pytest.mark.parametrize("first", BACKUPS)
+@pytest.mark.parametrize("first", LAYOUTS)
 def test_a_backlog_goes_from_one_form_to_the_other_and_back(
     broker: PrivateRedis, raw_client: redis.Redis, first: str
 ) -> None:
     """Id, priority, body and order of all messages stay, and due times are rounded up to whole ms."""
     fill(store_of(raw_client, first))
     found = exported(broker)
-    other = next(each for each in BACKUPS if each != first)
+    other = next(each for each in LAYOUTS if each != first)
     expected = told(found)
-    for backup in (other, first):
+    for layout in (other, first):
         raw_client.flushall()
-        imported = lines(broker, "-o", f"backup={backup}", "import", stdin="\n".join(found) + "\n")
+        imported = lines(broker, "-o", f"layout={layout}", "import", stdin="\n".join(found) + "\n")
         assert sum(each["offered"] + each["renamed"] for each in imported) == len(expected)
-        kept = {"hash": "delayq:{q}:due", "list": "redisson_delay_queue_timeout:{q}"}[backup]
+        kept = {"hash": "delayq:{q}:due", "redisson": "redisson_delay_queue_timeout:{q}"}[layout]
         assert raw_client.zcard(kept) == 150
         expected = [{**each, "due_ms": float(math.ceil(each["due_ms"]))} for each in expected]
         found = exported(broker)
@@ -73,13 +73,13 @@ def _sorted(messages: list[dict[str, Any]]) -> list[str]:
 def test_messages_of_other_clients_and_of_both_forms_are_exported(
     broker: PrivateRedis, raw_client: redis.Redis
 ) -> None:
-    """An export has what waits in either form, also what Redisson has offered, and imports it into one form."""
-    stores = {backup: store_of(raw_client, backup) for backup in BACKUPS}
-    for backup, store in stores.items():
-        store.delivery.offer("q", offer(f"of {backup}", priority=3))
+    """An export has what waits in either layout, also what Redisson has offered, and imports it into one layout."""
+    stores = {layout: store_of(raw_client, layout) for layout in LAYOUTS}
+    for layout, store in stores.items():
+        store.delivery.offer("q", offer(f"of {layout}", priority=3))
     theirs = message("theirs", priority=7)
-    redisson_form.offer(stores["list"], 5, theirs.encode())
-    redisson_form.offer(stores["list"], 6, message("old", "old").encode(), old=True)
+    redisson_layout.offer(stores["redisson"], 5, theirs.encode())
+    redisson_layout.offer(stores["redisson"], 6, message("old", "old").encode(), old=True)
     found = exported(broker)
     assert {(each["id"], each["priority"]) for each in told(found)} == {
         ("of hash", 3),
@@ -87,11 +87,11 @@ def test_messages_of_other_clients_and_of_both_forms_are_exported(
         ("theirs", 7),
         ("old", 0),
     }
-    for backup in BACKUPS:
+    for layout in LAYOUTS:
         raw_client.flushall()
-        run(broker, "-o", f"backup={backup}", "import", stdin="\n".join(found))
+        run(broker, "-o", f"layout={layout}", "import", stdin="\n".join(found))
         assert _sorted(told(exported(broker))) == _sorted(told(found))
-        assert stores[backup].lookup.get(["q"], ["theirs"])["theirs"][0].backup == backup
+        assert stores[layout].lookup.get(["q"], ["theirs"])["theirs"][0].layout == layout
 
 
 def test_an_import_into_the_list_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis) -> None:
@@ -101,7 +101,7 @@ def test_an_import_into_the_list_can_be_repeated(broker: PrivateRedis, raw_clien
     store.delivery.offer("q", *(Offer("t1", repr(FUTURE_MS - n), 3, message(f"n{n}", "t1")) for n in range(3)))
     text = "\n".join(exported(broker)) + "\n"
     raw_client.flushall()
-    command = ("-o", "backup=list", "import")
+    command = ("-o", "layout=redisson", "import")
     assert lines(broker, *command, stdin=text) == [{"queue": "q", "offered": 700, "repeated": 0, "renamed": 3}]
     before = keys(raw_client)
     assert lines(broker, *command, stdin=text + text) == [{"queue": "q", "offered": 0, "repeated": 1406, "renamed": 0}]

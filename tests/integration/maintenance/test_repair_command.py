@@ -13,7 +13,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.maintenance.repair import Findings, all_queues, check
-from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.commands.repairs import COUNT, PAST, SOUND, delivered, expected, message, offer
@@ -23,7 +23,7 @@ from tests.support.slots import KEYS, SLOTS
 from tests.support.store.keyspace import contents
 from tests.support.workers.harness import MakeProj
 
-DUE, BACKUP, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "backup", "order", "twins"))
+DUE, BODIES, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "twins"))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def drop_members(raw_client: redis.Redis) -> None:
 
 
 def drop_bodies(raw_client: redis.Redis) -> None:
-    raw_client.hdel(BACKUP, *(f"t{n}" for n in range(0, COUNT, 7)))
+    raw_client.hdel(BODIES, *(f"t{n}" for n in range(0, COUNT, 7)))
 
 
 def add_ghosts(raw_client: redis.Redis) -> None:
@@ -78,7 +78,7 @@ def all_at_once(raw_client: redis.Redis) -> None:
 DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any], Callable[[int], bool]]] = {
     "nothing": (lambda raw_client: None, {}, lambda n: False),
     "due": (lambda raw_client: raw_client.delete(DUE), {"unindexed": COUNT}, lambda n: False),
-    "backup": (lambda raw_client: raw_client.delete(BACKUP), {"lost": COUNT}, lambda n: True),
+    "layout": (lambda raw_client: raw_client.delete(BODIES), {"lost": COUNT}, lambda n: True),
     "order": (lambda raw_client: raw_client.delete(ORDER), {}, lambda n: False),
     "twins": (lambda raw_client: raw_client.delete(TWINS), {}, lambda n: False),
     "members": (drop_members, {"unindexed": 43}, lambda n: False),
@@ -117,7 +117,7 @@ def test_after_a_repair_all_that_has_a_body_is_delivered_once_and_in_order(
         store.delivery.offer("q", late._replace(id="late", body=message("late", PAST, "tag -1")))
         order.insert(order.index(151) + 1 + (152 in order) if 151 in order else 0, -1)
     assert delivered(store) == order
-    assert store.queues.size("q") == raw_client.hlen(BACKUP) == 0
+    assert store.queues.size("q") == raw_client.hlen(BODIES) == 0
 
 
 def test_twins_are_found_by_their_id_again(broker: PrivateRedis, raw_client: redis.Redis) -> None:
@@ -142,9 +142,9 @@ def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone
     odd_eta = message("odd", None).replace('"eta": null', '"eta": "soon"')
     odd = {"text": b"no json", "binary": b"\xff\xfe\x00", "list": b"[]", "bare": b"{}", "empty": b"", "\x7f": b"\x7f"}
     raw_client.hset(
-        BACKUP, mapping={"plain": plain, "odd eta": odd_eta, "marked": b"\x7f00000009" + b"3" + plain.encode()}
+        BODIES, mapping={"plain": plain, "odd eta": odd_eta, "marked": b"\x7f00000009" + b"3" + plain.encode()}
     )
-    raw_client.hset(BACKUP, mapping=odd)  # type: ignore[arg-type]
+    raw_client.hset(BODIES, mapping=odd)  # type: ignore[arg-type]
     before_ms = store.now_ms()
     for _ in range(2):
         result = run(broker, "repair", "--dry-run", code=1)
@@ -156,7 +156,7 @@ def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone
     assert sorted(found["examples"]["unreadable"]) == sorted(odd)
     assert all(before_ms <= due <= store.now_ms() for _, due in raw_client.zrange(DUE, 0, -1, withscores=True))
     assert store.delivery.transfer("q").moved == 3
-    assert raw_client.hgetall(BACKUP) == {key.encode(): body for key, body in odd.items()}
+    assert raw_client.hgetall(BODIES) == {key.encode(): body for key, body in odd.items()}
     assert [each["unreadable"] for each in lines(broker, "repair", "--yes", code=1)] == [6]
 
 
@@ -164,7 +164,7 @@ def test_keys_of_another_type_are_named_and_left_and_hide_nothing(broker: Privat
     """Whichever key of a queue has another type is named, the other queues are mended, and the exit code is 1."""
     raw_client = store.client
     keys = KEYS
-    for what in ("due", "backup", "order", "twins"):
+    for what in ("due", "bodies", "order", "twins"):
         store.delivery.offer(what, offer(0))
         key = getattr(keys, what)(what)
         raw_client.delete(key)
@@ -174,11 +174,11 @@ def test_keys_of_another_type_are_named_and_left_and_hide_nothing(broker: Privat
     raw_client.set(keys.queues, "x")
     result = run(broker, "repair", "--yes", code=1)
     assert f"key {keys.queues}: WRONGTYPE" in result.stderr
-    for what in ("due", "backup", "order", "twins"):
+    for what in ("due", "bodies", "order", "twins"):
         assert f"left: WRONGTYPE key {getattr(keys, what)(what)} holds a list" in result.stdout
     raw_client.restore(keys.queues, 0, known, replace=True)
     found = {each["queue"]: each["error"] is None for each in lines(broker, "repair", code=1)}
-    assert found == {"backup": False, "due": False, "order": False, "q": True, "twins": False}
+    assert found == {"layout": False, "due": False, "order": False, "q": True, "twins": False}
     assert delivered(store) == expected()
 
 
@@ -195,7 +195,7 @@ def test_only_the_queues_that_are_given_are_mended_and_odd_names_are_found(
         raw_client.delete(store.keys.queues)
     raw_client.set("delayq:other", 1)
     raw_client.hset("delayq:{no}:bodies", "a", "b")
-    raw_client.hset(b"delayq:{\xff}:backup", "a", "b")
+    raw_client.hset(b"delayq:{\xff}:bodies", "a", "b")
     run(broker, "repair", "--yes", "*", "{a}")
     assert sorted(DelayStore(raw_client, KEYS).queues.names()) == ["*", "{a}"]
     found = lines(broker, "repair", "--yes", code=1)  # one body has no eta
@@ -246,13 +246,13 @@ def test_a_queue_that_expires_goes_on_to(broker: PrivateRedis, store: DelayStore
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("backup", BACKUPS)
-def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis, backup: str) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis, layout: str) -> None:
     """After kill -9 half way, a second repair mends the rest, and all 30,000 messages are delivered once."""
-    store = DelayStore(raw_client, KEYS, options=Options(backup=backup))
+    store = DelayStore(raw_client, KEYS, options=Options(layout=layout))
     for start in range(0, 30_000, 300):
         store.delivery.offer("q", *(offer(n) for n in range(start, start + 300)))
-    raw_client.delete(store.keys.stored("q", backup)[0])
+    raw_client.delete(store.keys.stored("q", layout)[0])
     process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, "repair", "--yes"])
     until(lambda: store.queues.size("q") > 2000, what="some are mended")
     process.send_signal(signal.SIGKILL)
@@ -264,15 +264,15 @@ def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_clien
 
 @pytest.mark.long
 @pytest.mark.timeout(600)  # on a busy machine, whose every process takes part
-@pytest.mark.parametrize("backup", BACKUPS)
-def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakeProj, backup: str) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakeProj, layout: str) -> None:
     """While tasks are published, damaged, transferred and run, repairs go on: each task runs once, and not early."""
-    proj = make_proj(broker_transport_options={"backup": backup})
+    proj = make_proj(broker_transport_options={"layout": layout})
     early = [f"early{n}" for n in range(300)]
     for n, each in enumerate(early):
         proj.send("record", countdown=2 + n / 100, task_id=each)
     raw_client = redis.Redis(port=proj.server.port)
-    key = KEYS.stored("celery", backup)[0]
+    key = KEYS.stored("celery", layout)[0]
     raw_client.zrem(key, *(member for n, member in enumerate(raw_client.zrange(key, 0, -1)) if n % 2))
     assert raw_client.delete(KEYS.queues) == 1
     proj.worker(concurrency=2)

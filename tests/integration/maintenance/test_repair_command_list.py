@@ -1,4 +1,4 @@
-"""``delayq repair`` in Redisson's form: what can be delivered is delivered, once and in order, and found by its id."""
+"""``delayq repair`` in Redisson's layout: what can be delivered is delivered once, in order, and found by its id."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +13,11 @@ from tests.support.commands.repairs import COUNT, PAST, SOUND, delivered, expect
 from tests.support.commands.shell import lines, run
 from tests.support.slots import KEYS
 from tests.support.store.keyspace import contents
-from tests.support.store.redisson_form import IDS, LISTED, NOTES, TIMEOUT
+from tests.support.store.redisson_layout import IDS, LISTED, NOTES, TIMEOUT
 
 
 def store_of(raw_client: redis.Redis) -> DelayStore:
-    return DelayStore(raw_client, KEYS, options=Options(backup="list"))
+    return DelayStore(raw_client, KEYS, options=Options(layout="redisson"))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_after_a_repair_all_is_delivered_once_and_in_order(broker: PrivateRedis,
     # Whatever form the command itself would write: it looks at both.
     [dry] = lines(broker, "repair", "--dry-run", *(["q"] if "but" in what else []), code=int(bool(found)))
     assert contents(raw_client) == before
-    [mended] = lines(broker, "-o", "backup=list", "repair", "--yes", *(["q"] if "but" in what else []))
+    [mended] = lines(broker, "-o", "layout=redisson", "repair", "--yes", *(["q"] if "but" in what else []))
     for findings in (dry, mended):
         for kind, count in found.items():
             assert findings[kind] == count, kind
@@ -91,11 +91,11 @@ def test_after_a_repair_all_is_delivered_once_and_in_order(broker: PrivateRedis,
 
 
 def test_both_forms_of_a_queue_are_mended(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """Of a queue with messages in either form, what lost its index entry in either is found, told in one and mended."""
+    """Of a queue with messages in either layout, what lost its index entry is found, told in one and mended."""
     stores = [DelayStore(raw_client, KEYS), store_of(raw_client)]
     for at, store in enumerate(stores):
         store.delivery.offer("q", *(offer(n) for n in range(at, 40, 2)))
-        raw_client.delete(store.keys.stored("q", store.backup)[0])
+        raw_client.delete(store.keys.stored("q", store.layout)[0])
     [found] = lines(broker, "repair", "--yes")
     assert (found["unindexed"], found["delayed"]) == (40, 0)
     for store in stores:

@@ -21,7 +21,7 @@ def store(raw_client: redis.Redis) -> DelayStore:
     store = DelayStore(raw_client, KEYS)
     store.delivery.offer("q", offer(0))
     raw_client.delete(KEYS.due("q"))
-    raw_client.hset(KEYS.backup("q"), "plain", message("plain"))
+    raw_client.hset(KEYS.bodies("q"), "plain", message("plain"))
     return store
 
 

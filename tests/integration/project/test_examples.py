@@ -106,7 +106,7 @@ def test_with_one_setting_the_delayed_task_waits_in_redis(shop: Shop, client: re
         assert client.hlen("unacked") == 0
         assert reminded_after_s(producer, log) >= DELAY_S - 0.01
     assert client.zcard("delayq:{celery}:due") == 0
-    assert client.hlen("delayq:{celery}:backup") == 0
+    assert client.hlen("delayq:{celery}:bodies") == 0
 
 
 @pytest.mark.long

@@ -22,29 +22,29 @@ from tests.support.workers.transfers import QUEUE, arrived, commands_of_look, li
 #: More than any test here takes: no poll delivers anything, and nobody takes over the lease.
 RARE_POLLS = {"poll_interval": 60.0, "lease_ttl": 600.0}
 LATE_S = 20.0
-#: Queues that are known before the first poll, which is when channels in Redisson's form are subscribed to.
+#: Queues that are known before the first poll, which is when channels in Redisson's layout are subscribed to.
 QUEUES = [QUEUE, *(f"queue{n}" for n in range(20))]
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 
 @pytest.fixture
-def store(client: redis.Redis, backup: str) -> DelayStore:
+def store(client: redis.Redis, layout: str) -> DelayStore:
     """Keeps messages on an empty database, whose transfer workers know the queues already."""
-    store = DelayStore(client, KEYS, options=Options(backup=backup))
+    store = DelayStore(client, KEYS, options=Options(layout=layout))
     for queue in QUEUES:
         store.queues.know(queue)
     return store
 
 
 @pytest.fixture
-def workers(redis_server: PrivateRedis, store: DelayStore, backup: str, standalone: Standalone) -> "list[Popen[bytes]]":
+def workers(redis_server: PrivateRedis, store: DelayStore, layout: str, standalone: Standalone) -> "list[Popen[bytes]]":
     """A leader and its two deputies, all of which listen."""
     processes = []
     for rank in (1, 2, 3):
-        processes.append(standalone(redis_server, backup=backup, transfer_batch=10, **RARE_POLLS))
+        processes.append(standalone(redis_server, layout=layout, transfer_batch=10, **RARE_POLLS))
         await_lease(redis_server, processes[-1], rank)
-    until(lambda: listeners(store.client, backup) == 3)
+    until(lambda: listeners(store.client, layout) == 3)
     return processes
 
 
@@ -99,12 +99,12 @@ def test_a_burst_that_a_dead_leader_leaves_is_delivered(store: DelayStore, worke
 
 
 def test_commands_are_few_however_many_heads_are_announced(
-    redis_server: PrivateRedis, store: DelayStore, workers: "list[Popen[bytes]]", backup: str
+    redis_server: PrivateRedis, store: DelayStore, workers: "list[Popen[bytes]]", layout: str
 ) -> None:
     """Of heads in hundreds of queues that leave in time, a deputy learns with at most 25 looks a second."""
     deputies = [str(process.pid) for process in workers[1:]]
     kill(workers[:1])  # nothing is there to be transferred
-    keys, queues = KEYS, QUEUES if backup == "list" else [f"queue{n}" for n in range(300)]
+    keys, queues = KEYS, QUEUES if layout == "redisson" else [f"queue{n}" for n in range(300)]
     with Monitor(redis_server) as monitor:
         before, begun = [monitor.commands(name).total() for name in deputies], time.monotonic()
         while time.monotonic() < begun + 3:
@@ -112,7 +112,7 @@ def test_commands_are_few_however_many_heads_are_announced(
                 for queue in queues:
                     due_ms = repr(time.time() * 1000)
                     channel, text = (
-                        (keys.channel(queue), due_ms) if backup == "list" else (keys.wake, f"{due_ms} {queue}")
+                        (keys.channel(queue), due_ms) if layout == "redisson" else (keys.wake, f"{due_ms} {queue}")
                     )
                     pipe.publish(channel, text)
                 pipe.execute()
@@ -132,14 +132,14 @@ def test_an_idle_deputy_asks_for_nothing_between_polls(
         stays(lambda: all(not monitor.commands(str(worker.pid)) for worker in workers[1:]), 1.0)
 
 
-def test_a_deputy_that_may_not_listen_polls(own_server: PrivateRedis, standalone: Standalone, backup: str) -> None:
+def test_a_deputy_that_may_not_listen_polls(own_server: PrivateRedis, standalone: Standalone, layout: str) -> None:
     """Where an ACL forbids the channels, deputies deliver for a dead leader by their polls."""
     own_server.client().execute_command("ACL", "SETUSER", "default", "resetchannels")
-    store = DelayStore(own_server.client(), KEYS, options=Options(backup=backup))
+    store = DelayStore(own_server.client(), KEYS, options=Options(layout=layout))
     store.queues.know(QUEUE)
     workers = []
     for rank in (1, 2):
-        workers.append(standalone(own_server, backup=backup, poll_interval=0.2, lease_ttl=600.0))
+        workers.append(standalone(own_server, layout=layout, poll_interval=0.2, lease_ttl=600.0))
         await_lease(own_server, workers[-1], rank)
     kill(workers[:1])
     for n in range(5):

@@ -13,14 +13,14 @@ from tests.support.slots import KEYS
 from tests.support.workers.harness import Proj
 from tests.support.workers.transfers import Transfer, arrived, offer
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 QUEUES = "delayq:queues"
 
 
 @pytest.fixture
-def store(redis_server: PrivateRedis, client: redis.Redis, backup: str) -> Iterator[DelayStore]:
-    store = DelayStore(redis.Redis(port=redis_server.port), KEYS, options=Options(backup=backup))
+def store(redis_server: PrivateRedis, client: redis.Redis, layout: str) -> Iterator[DelayStore]:
+    store = DelayStore(redis.Redis(port=redis_server.port), KEYS, options=Options(layout=layout))
     yield store
     store.close()
 

@@ -19,20 +19,20 @@ from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
 from tests.support.servers.monitor import Monitor
 from tests.support.slots import KEYS, SLOTS
-from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS
+from tests.support.store.layouts import hash_only
 from tests.support.workers.standalone import Standalone, await_lease
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, commands_of_look
 
 FLOOD, RATE, BURST = 20_000, 200, 50
 LATE = {"overdue": {QUEUE: "dead-letter"}, "max_lateness": 60, "overdue_queue": "too_late"}
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 
 @pytest.fixture
-def store(client: redis.Redis, backup: str) -> Iterator[DelayStore]:
-    store = DelayStore(client, KEYS, options=Options(backup=backup))
+def store(client: redis.Redis, layout: str) -> Iterator[DelayStore]:
+    store = DelayStore(client, KEYS, options=Options(layout=layout))
     for queue in (QUEUE, "other"):
         store.queues.know(queue)
     return store
@@ -46,13 +46,13 @@ def offer_many(store: DelayStore, count: int, due_ms: float, priority: int = 0) 
 
 
 def test_a_flood_leaves_no_faster_than_the_rate(
-    redis_server: PrivateRedis, store: DelayStore, standalone: Standalone, backup: str
+    redis_server: PrivateRedis, store: DelayStore, standalone: Standalone, layout: str
 ) -> None:
     """Of 20,000 messages due at once, two workers together let through the burst and the rate, also when one is killed.
 
     A message of another queue is there at once, and deputies ask for little meanwhile.
     """
-    options: dict[str, Any] = {"backup": backup, "transfer_rate": {QUEUE: [RATE, BURST]}, "poll_interval": 0.5}
+    options: dict[str, Any] = {"layout": layout, "transfer_rate": {QUEUE: [RATE, BURST]}, "poll_interval": 0.5}
     workers = []
     for rank in (1, 2):
         workers.append(standalone(redis_server, **options))
@@ -83,7 +83,7 @@ def in_time(store: DelayStore, key: str, due_ms: float) -> bool:
 
 
 def test_messages_that_are_too_late_become_dead_letters(
-    redis_server: PrivateRedis, store: DelayStore, standalone: Standalone, backup: str
+    redis_server: PrivateRedis, store: DelayStore, standalone: Standalone, layout: str
 ) -> None:
     """Workers that are killed one after the other lose none, and what is not too late runs.
 
@@ -94,11 +94,11 @@ def test_messages_that_are_too_late_become_dead_letters(
     store.delivery.offer(QUEUE, Offer("in time", repr(now_ms - 1_000), 0, json.dumps("in time")))
     batch, kills = 40, 3
     for killed in range(1, kills + 1):
-        worker = standalone(redis_server, backup=backup, lease_ttl=0.2, poll_interval=0.1, transfer_batch=batch, **LATE)
+        worker = standalone(redis_server, layout=layout, lease_ttl=0.2, poll_interval=0.1, transfer_batch=batch, **LATE)
         until(lambda: store.client.llen("too_late") >= 500 * killed)  # noqa: B023
         worker.kill()
         worker.wait(10)
-    standalone(redis_server, backup=backup, lease_ttl=0.2, poll_interval=0.1, **LATE)
+    standalone(redis_server, layout=layout, lease_ttl=0.2, poll_interval=0.1, **LATE)
     until(lambda: arrived(store.client)["in time"])
     letters = list(browse(DelayStore(store.client, KEYS), "too_late"))
     assert 3_000 <= len(letters) <= 3_000 + (kills * batch if SLOTS else 0)

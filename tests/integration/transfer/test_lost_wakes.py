@@ -20,7 +20,7 @@ from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners,
 #: A lost announcement costs less than two poll intervals of 1 s; the rest is for a busy machine.
 LATE_S = 10.0
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 
 class _Mute(Keys):
@@ -34,43 +34,43 @@ class _Mute(Keys):
         return "nobody"
 
 
-def test_an_announcement_that_nobody_heard_costs_one_poll(client: redis.Redis, transfer: Transfer, backup: str) -> None:
+def test_an_announcement_that_nobody_heard_costs_one_poll(client: redis.Redis, transfer: Transfer, layout: str) -> None:
     """A new head that was never announced to the leader is delivered all the same, and once."""
     transfer()
-    options = Options(backup=backup)
+    options = Options(layout=layout)
     mute = DelayStore(client, _Mute(slots=SLOTS), options=options)
     offer(mute, "far", 300)
-    until(lambda: listeners(client, backup) == 1)
+    until(lambda: listeners(client, layout) == 1)
     offer(DelayStore(client, KEYS, options=options), "now", 0.05)
     until(lambda: arrived(client) == {"now": 1}, what="the leader waits for the message that is due far away")
     offer(mute, "near", 0.3)
     until(lambda: arrived(client) == {"now": 1, "near": 1}, LATE_S)
 
 
-def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer, backup: str) -> None:
+def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer, layout: str) -> None:
     """Messages published while subscriptions are being cut arrive once each, and the leader listens again."""
     transfer()
-    store = DelayStore(client, KEYS, options=Options(backup=backup))
+    store = DelayStore(client, KEYS, options=Options(layout=layout))
     store.queues.know(QUEUE)
-    until(lambda: listeners(client, backup) == 1)
+    until(lambda: listeners(client, layout) == 1)
     for n in range(20):
         client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         offer(store, str(n), 0.05)
-        until(lambda: listeners(client, backup) == 1, LATE_S, "the leader listens again")
+        until(lambda: listeners(client, layout) == 1, LATE_S, "the leader listens again")
     until(lambda: len(arrived(client)) == 20, LATE_S)
     assert set(arrived(client).values()) == {1}
 
 
-def test_a_worker_outlives_cut_subscriptions(make_proj: MakeProj, backup: str) -> None:
+def test_a_worker_outlives_cut_subscriptions(make_proj: MakeProj, layout: str) -> None:
     """A worker whose subscriptions are cut again and again loses no task and stays the same process."""
     proj = make_proj()
     worker = proj.worker()
     client = proj.server.client()
-    until(lambda: listeners(client, backup) == 1)
+    until(lambda: listeners(client, layout) == 1)
     for n in range(15):
         proj.send("record", n, countdown=0.5 + n / 20)
         client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-        until(lambda: listeners(client, backup) == 1, LATE_S, "the leader listens again")
+        until(lambda: listeners(client, layout) == 1, LATE_S, "the leader listens again")
     until(lambda: {run["value"] for run in proj.runs()} == set(range(15)))
     # The cuts also hit kombu's own subscriptions. At times, more rarely from 5.7 on, kombu then loses its connection
     # and gives back the tasks that the pool has just begun.
@@ -94,10 +94,10 @@ def test_a_user_without_the_channel_is_served_by_polls(make_proj: MakeProj, own_
     assert until(lambda: worker.log.count("delayed messages are noticed only every poll interval")) == 1
 
 
-def test_many_transfer_workers_deliver_each_message_once(client: redis.Redis, transfer: Transfer, backup: str) -> None:
+def test_many_transfer_workers_deliver_each_message_once(client: redis.Redis, transfer: Transfer, layout: str) -> None:
     """Transfer workers that all poll for the same due messages deliver each of them once."""
     count = 3000
-    store = DelayStore(client, KEYS, options=Options(backup=backup))
+    store = DelayStore(client, KEYS, options=Options(layout=layout))
     for first in range(0, count, 500):
         store.delivery.offer(
             QUEUE, *(Offer(str(n), "+500", n % 10, json.dumps(str(n))) for n in range(first, first + 500))

@@ -1,4 +1,4 @@
-"""How a transfer worker hears of messages in Redisson's form, from our publishers and from other clients."""
+"""How a transfer worker hears of messages in Redisson's layout, from our publishers and from other clients."""
 
 import logging
 import struct
@@ -21,13 +21,13 @@ RARE_POLLS = {"poll_interval": 60.0, "lease_ttl": 200.0}
 LATE_S = 10.0
 NONSENSE = ("abc", "", "1e999", "-1e999", "nan", "-5", "1e300", "0", "0x10", b"\xff\xfe", "9" * 5000, "1 2")
 
-pytestmark = pytest.mark.parametrize("backup", ["list"], indirect=True)
+pytestmark = pytest.mark.parametrize("layout", ["redisson"], indirect=True)
 
 
 @pytest.fixture
 def store(client: redis.Redis) -> DelayStore:
-    """Keeps messages in Redisson's form, on an empty database."""
-    return DelayStore(client, KEYS, options=Options(backup="list"))
+    """Keeps messages in Redisson's layout, on an empty database."""
+    return DelayStore(client, KEYS, options=Options(layout="redisson"))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_new_head_is_delivered_on_time_without_a_poll(
     """The leader wakes for what a publisher of ours and another client announce, and is not early."""
     store.queues.know(QUEUE)
     transfer(**RARE_POLLS)
-    until(lambda: listeners(store.client, "list") == 1)
+    until(lambda: listeners(store.client, "redisson") == 1)
     offer(store, "far", 3000)
     begun = time.time()
     offer(store, "ours", 0.4)
@@ -70,7 +70,7 @@ def test_queues_are_followed_as_they_become_known(store: DelayStore, raw: redis.
     transfer(poll_interval=0.2)
     for queue in ("orders", "with space", "{a}b"):
         offer(store, "first", 0.1, queue)
-        until(lambda: listeners(store.client, "list", queue) == 1, LATE_S)  # noqa: B023
+        until(lambda: listeners(store.client, "redisson", queue) == 1, LATE_S)  # noqa: B023
         offer_as_redisson(raw, "second", 0.1, queue)
         until(lambda: arrived(store.client, queue) == {"first": 1, "second": 1}, LATE_S)  # noqa: B023
 
@@ -81,7 +81,7 @@ def test_a_cut_subscription_is_made_again_with_a_transfer(
     """What is announced while the subscription is cut is delivered when it is there again, and not by a poll."""
     store.queues.know(QUEUE)
     transfer(**RARE_POLLS)
-    until(lambda: listeners(store.client, "list") == 1)
+    until(lambda: listeners(store.client, "redisson") == 1)
     for n in range(5):
         with raw.pipeline() as pipe:  # nobody listens when it is announced
             pipe.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
@@ -89,7 +89,7 @@ def test_a_cut_subscription_is_made_again_with_a_transfer(
             pipe.execute()
         raw.zrange(KEYS.timeout(QUEUE), 0, -1)
         until(lambda: arrived(store.client)[str(n)] == 1, LATE_S)  # noqa: B023
-        until(lambda: listeners(store.client, "list") == 1, LATE_S)
+        until(lambda: listeners(store.client, "redisson") == 1, LATE_S)
     assert set(arrived(store.client).values()) == {1}
 
 
@@ -99,7 +99,7 @@ def test_nonsense_on_the_channels_stops_nobody(
     """Whatever is published on Redisson's channel or ours, the leader goes on, hears, and logs no fault."""
     store.queues.know(QUEUE)
     [worker] = transfer(**RARE_POLLS)
-    until(lambda: listeners(store.client, "list") == 1)
+    until(lambda: listeners(store.client, "redisson") == 1)
     offer(store, "far", 3000)
     with caplog.at_level(logging.WARNING, "kombu_delayq"):
         for n, nonsense in enumerate(NONSENSE):
@@ -114,12 +114,12 @@ def test_nonsense_on_the_channels_stops_nobody(
 def test_a_leader_without_the_channel_polls_and_still_hears_ours(
     own_server: PrivateRedis, transfer: Transfer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where an ACL forbids Redisson's channels, their messages cost a poll; those of the other form are heard of."""
+    """Where an ACL forbids Redisson's channels, their messages cost a poll; those of the other layout are heard of."""
     admin = own_server.client()
     admin.execute_command("ACL", "SETUSER", "default", "resetchannels", "&delayq:wake:*")
     admin.execute_command("ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all")
     client = redis.Redis(port=own_server.port, username="admin", password="secret", decode_responses=True)
-    listed, hashed = DelayStore(client, KEYS, options=Options(backup="list")), DelayStore(client, KEYS)
+    listed, hashed = DelayStore(client, KEYS, options=Options(layout="redisson")), DelayStore(client, KEYS)
     listed.queues.know(QUEUE)
     with caplog.at_level(logging.WARNING, "kombu_delayq"):
         transfer(server=own_server)
@@ -129,8 +129,8 @@ def test_a_leader_without_the_channel_polls_and_still_hears_ours(
         until(lambda: arrived(client) == {"listed": 1}, LATE_S)
         offer(hashed, "hashed", 0.1)
         until(lambda: arrived(client) == {"listed": 1, "hashed": 1}, LATE_S)
-        stays(lambda: listeners(client, "list") == 0, 1.0)
-    refused = [each for each in caplog.messages if "Redisson's form are noticed only every poll interval" in each]
+        stays(lambda: listeners(client, "redisson") == 0, 1.0)
+    refused = [each for each in caplog.messages if "Redisson's layout are noticed only every poll interval" in each]
     assert len(refused) == 1
     client.close()
 
@@ -144,7 +144,7 @@ def test_an_idle_leader_sends_as_many_commands_for_any_number_of_queues(
     """
 
     def commands_per_poll(queue: str) -> float:
-        until(lambda: listeners(store.client, "list", queue) == 1, LATE_S)
+        until(lambda: listeners(store.client, "redisson", queue) == 1, LATE_S)
         before = calls()
         until(lambda: calls()["lead"] >= before["lead"] + 5)
         after = calls()
@@ -167,7 +167,7 @@ def test_an_idle_leader_sends_as_many_commands_for_any_number_of_queues(
 def test_messages_in_both_forms_of_a_queue_are_delivered(
     store: DelayStore, client: redis.Redis, transfer: Transfer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Messages that publishers of either form put into one queue arrive on time, and the log warns of it once."""
+    """Messages that publishers of either layout put into one queue arrive on time, and the log warns of it once."""
     hashed = DelayStore(client, KEYS)
     with caplog.at_level(logging.WARNING, "kombu_delayq"):
         transfer(2, poll_interval=0.2)
@@ -175,7 +175,7 @@ def test_messages_in_both_forms_of_a_queue_are_delivered(
             offer(store if n % 2 else hashed, str(n), 0.05 * n)
         until(lambda: sum(arrived(client).values()) == 20, LATE_S)
     assert set(arrived(client).values()) == {1}
-    assert len([each for each in caplog.messages if "in the form 'hash'" in each]) <= 2  # one a worker
+    assert len([each for each in caplog.messages if "in the layout 'hash'" in each]) <= 2  # one a worker
 
 
 def test_a_killed_leader_is_stood_in_for(proj: Proj) -> None:

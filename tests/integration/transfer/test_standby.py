@@ -23,20 +23,20 @@ LATE_S = 12.0
 #: Starts a transfer worker without waiting until one leads; keywords are its own.
 Standby = Callable[..., TransferWorker]
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 
 @pytest.fixture
-def store(client: redis.Redis, backup: str) -> DelayStore:
-    return DelayStore(client, KEYS, options=Options(backup=backup))
+def store(client: redis.Redis, layout: str) -> DelayStore:
+    return DelayStore(client, KEYS, options=Options(layout=layout))
 
 
 @pytest.fixture
-def standby(redis_server: PrivateRedis, backup: str) -> Iterator[Standby]:
+def standby(redis_server: PrivateRedis, layout: str) -> Iterator[Standby]:
     workers: list[TransferWorker] = []
 
     def start(queues: Callable[[], list[str]] = list) -> TransferWorker:
-        options = Options(backup=backup, poll_interval=POLL_S)
+        options = Options(layout=layout, poll_interval=POLL_S)
         workers.append(
             TransferWorker(
                 lambda: DelayStore(redis.Redis(port=redis_server.port), KEYS, options=options),
@@ -87,7 +87,7 @@ def test_who_stands_by_leads_when_the_leases_end(store: DelayStore, client: redi
     assert len(names) == 3
     assert names < {worker.name for worker in workers}
     until(
-        lambda: listeners(client, store.backup) == 3 or store.backup == "list",
+        lambda: listeners(client, store.layout) == 3 or store.layout == "redisson",
         LATE_S,
         "the leader and its deputies listen",
     )

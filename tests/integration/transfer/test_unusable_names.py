@@ -17,15 +17,15 @@ from tests.support.conditions import until
 from tests.support.slots import KEYS
 from tests.support.workers.transfers import Transfer, arrived, offer
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 QUEUES, WAKE = "delayq:queues", "delayq:wake:0"
 BAD = [b"\xff\xfe", b"bad {\x80}", b"", b"\r\n*1", b"\0"]
 
 
 @pytest.fixture
-def store(client: redis.Redis, backup: str) -> DelayStore:
-    return DelayStore(client, KEYS, options=Options(backup=backup))
+def store(client: redis.Redis, layout: str) -> DelayStore:
+    return DelayStore(client, KEYS, options=Options(layout=layout))
 
 
 def test_bad_names_do_not_stop_other_queues(

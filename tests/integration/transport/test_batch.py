@@ -12,7 +12,7 @@ from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = [
-    pytest.mark.both_forms,
+    pytest.mark.both_layouts,
     pytest.mark.skipif(kombu.VERSION < (5, 7), reason="Producer.batch is new in kombu 5.7"),
 ]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.workers.harness import Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 
 def test_countdown_waits_in_redis_and_runs_once_not_early(proj: Proj) -> None:

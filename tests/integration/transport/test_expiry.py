@@ -15,7 +15,7 @@ from tests.support.slots import SLOTS
 from tests.support.workers.harness import TRANSPORT, Proj
 from tests.support.workers.transfers import Transfer
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 QUEUE = Queue("brief", expires=3)
 #: Bodies, and when they came.

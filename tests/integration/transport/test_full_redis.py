@@ -11,7 +11,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Worker
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 BODY = "x" * 10_000
 FULL = (redis.ResponseError, OperationalError)

@@ -19,16 +19,16 @@ from tests.support.slots import SLOTS
 from tests.support.store.plain_names import slotted
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 HARMED, SOUND = "orders", "mails"
-DUE, BACKUP, ORDER = range(3)  # which of the keys of a queue
+DUE, BODIES, ORDER = range(3)  # which of the keys of a queue
 QUEUES, LEASE = "delayq:queues", "delayq:transfer"
 
 
 @pytest.fixture
-def connection(redis_server: PrivateRedis, client: redis.Redis, backup: str) -> Iterator[Connection]:
-    options = {"poll_interval": 0.2, "backup": backup}
+def connection(redis_server: PrivateRedis, client: redis.Redis, layout: str) -> Iterator[Connection]:
+    options = {"poll_interval": 0.2, "layout": layout}
     with Connection(redis_server.url, transport=TRANSPORT, transport_options=options) as connection:
         yield connection
 
@@ -52,7 +52,7 @@ def _publish(connection: Connection, queue: str, delay_s: float, task_id: str) -
 def _stored(connection: Connection) -> list[str]:
     """Returns the keys of the harmed queue that every queue with messages may have."""
     store = connection.default_channel.store
-    return list(store.keys.stored(HARMED, store.backup)[:3])
+    return list(store.keys.stored(HARMED, store.layout)[:3])
 
 
 def _name(connection: Connection, which: int | str) -> str:
@@ -68,7 +68,7 @@ def _ready(client: redis.Redis, queue: str) -> Callable[[], bool]:
     return lambda: client.llen(queue) == 1
 
 
-@pytest.mark.parametrize("which", [DUE, BACKUP, ORDER, QUEUES])
+@pytest.mark.parametrize("which", [DUE, BODIES, ORDER, QUEUES])
 def test_publish_names_the_key(connection: Connection, client: redis.Redis, which: int | str) -> None:
     """Publishing fails with an error that names the key, stores no half, and works once the key is away."""
     stored, key = _stored(connection), _name(connection, which)
@@ -88,7 +88,7 @@ def test_publish_names_the_key(connection: Connection, client: redis.Redis, whic
     assert client.sismember(QUEUES, HARMED)
 
 
-@pytest.mark.parametrize("which", [DUE, BACKUP, HARMED, f"{HARMED}\x06\x166"])
+@pytest.mark.parametrize("which", [DUE, BODIES, HARMED, f"{HARMED}\x06\x166"])
 def test_transfer_goes_on_with_other_queues(
     connection: Connection, client: redis.Redis, caplog: pytest.LogCaptureFixture, which: int | str
 ) -> None:
@@ -156,7 +156,7 @@ def test_no_error_has_the_arguments_of_a_task(make_proj: MakeProj, client: redis
     proj = make_proj()
     with proj.connection() as connection:
         store = connection.default_channel.store
-        client.set(store.keys.stored("celery", store.backup)[which] if isinstance(which, int) else which, "harm")
+        client.set(store.keys.stored("celery", store.layout)[which] if isinstance(which, int) else which, "harm")
     calls = [Call(("s3cret-argument",), countdown=60 if which == DUE else None)]
     with pytest.raises((OperationalError, redis.ResponseError)) as many:
         send_many(proj.app, "proj.record", calls, argsrepr="hidden")

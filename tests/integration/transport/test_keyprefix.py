@@ -9,9 +9,9 @@ from tests.support.conditions import stays
 from tests.support.slots import plain_only
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
-#: What stands before the prefix in names of Redisson's form.
+#: What stands before the prefix in names of Redisson's layout.
 REDISSON = ("redisson_delay_queue:{", "redisson_delay_queue_timeout:{")
 
 

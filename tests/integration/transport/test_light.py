@@ -67,7 +67,7 @@ def test_nothing_changes_without_the_options(redis_server: PrivateRedis) -> None
     assert message["headers"].keys() >= DEFAULTS.keys()
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 def test_workers_run_light_messages(make_proj: MakeProj) -> None:
     """Workers run, retry and chain such tasks, and messages of both kinds stand in one queue."""
     proj = make_proj(broker_transport_options=LIGHT)

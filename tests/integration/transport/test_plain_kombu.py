@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 JOBS = Queue("jobs")
 
@@ -181,7 +181,7 @@ def test_a_connection_that_is_lost_while_a_queue_is_declared(proj: Proj, delay_s
     assert (proj.server.client().llen("jobs"), proj.delayed("jobs")) == ((0, 1) if delay_s else (1, 0))
 
 
-def test_who_consumes_redissons_form_makes_its_queue_known(proj: Proj, backup: str) -> None:
+def test_who_consumes_redissons_form_makes_its_queue_known(proj: Proj, layout: str) -> None:
     """The first message may be that of a JVM service, which tells no transfer worker of the queue."""
     with proj.connection() as connection, connection.Consumer(JOBS, on_message=print):
-        assert proj.server.client().sismember("delayq:queues", "jobs") == (backup == "list")
+        assert proj.server.client().sismember("delayq:queues", "jobs") == (layout == "redisson")

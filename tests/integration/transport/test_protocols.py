@@ -10,7 +10,7 @@ from celery import Celery
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 SERIALIZERS = ("json", "pickle", "msgpack", "yaml")
 PROTOCOLS = (1, 2)

@@ -9,7 +9,7 @@ from kombu.exceptions import ChannelError
 
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 WORK = Exchange("work")
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.conditions import until
 from tests.support.workers.harness import Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 COUNTDOWN_S = 3
 

@@ -11,7 +11,7 @@ from kombu import Connection, Exchange, Queue
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 
 def _soon(delay_s: float = 2) -> float:

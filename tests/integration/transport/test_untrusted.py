@@ -81,7 +81,7 @@ def test_a_consumer_of_json_runs_no_other_decoder(
     assert ran == []
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 def test_what_is_done_with_a_waiting_message_runs_no_registered_decoder(
     proj: Proj, trap: tuple[str, list[object]]
 ) -> None:

@@ -10,7 +10,7 @@ from celery_ext import browse, cancel, count, get, reschedule
 from tests.support.workers.backlogs import fill
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 BASE = datetime(2100, 1, 1, tzinfo=UTC)
 MANY = 5000

@@ -19,7 +19,7 @@ from tests.support.store.keyspace import ODD_IDS
 from tests.support.workers.events import captured
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 #: Ids that a publisher may choose. Celery makes its own of an empty one, and others are no UTF-8.
 CUSTOM_IDS = [

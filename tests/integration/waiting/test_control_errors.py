@@ -93,7 +93,7 @@ def test_a_connection_that_is_lost_is_an_operational_error(
     assert isinstance(error.value.__cause__, (redis.ConnectionError, redis.TimeoutError))
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 def test_redis_restarted_between_two_calls(make_proj: MakeProj, durable_server: PrivateRedis) -> None:
     """Calls after a restart of Redis, which has forgotten its scripts and connections, work as those before."""
     proj = make_proj(durable_server)
@@ -113,8 +113,8 @@ def test_redis_restarted_between_two_calls(make_proj: MakeProj, durable_server: 
     assert proj.server.client().llen("celery") == 1
 
 
-@pytest.mark.both_forms
-@pytest.mark.parametrize("which", [0, 1], ids=["due", "backup"])
+@pytest.mark.both_layouts
+@pytest.mark.parametrize("which", [0, 1], ids=["due", "layout"])
 def test_a_harmed_queue_does_not_hide_the_others(proj: Proj, caplog: pytest.LogCaptureFixture, which: int) -> None:
     """With a key of the wrong type in one queue, other queues are searched, and the key is named."""
     harmed = proj.send("record", countdown=300, queue="harmed")
@@ -135,7 +135,7 @@ def test_a_harmed_queue_does_not_hide_the_others(proj: Proj, caplog: pytest.LogC
     assert cancel(proj.app, harmed.id) == "cancelled"
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 def test_the_only_queue_being_harmed_is_an_error(proj: Proj) -> None:
     """When no queue at all can be searched, the caller gets Redis's error, which names the key."""
     task = proj.send("record", countdown=300, queue="harmed")
@@ -230,7 +230,7 @@ def test_an_id_that_no_publisher_can_write_does_not_stop_the_others(proj: Proj) 
     assert get(proj.app, "\ud800") is None
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 def test_twins_that_another_reschedules_meanwhile_are_changed_once(proj: Proj) -> None:
     """When another call changes two tasks of one id between the reading and the writing, they are read again, once."""
     for number in range(2):
@@ -255,7 +255,7 @@ def test_twins_that_another_reschedules_meanwhile_are_changed_once(proj: Proj) -
     assert len(remaining) == 2
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_layouts
 def test_one_connection_is_enough_for_everything(make_proj: MakeProj) -> None:
     """With a pool of one connection, a caller can cancel, and can publish while it browses."""
     proj = make_proj(broker_pool_limit=1, task_send_sent_event=True)

@@ -90,7 +90,7 @@ def test_two_cancels_and_the_transfer(proj: Proj) -> None:
     assert _await_end(proj, len(transferred)) == Counter(transferred)
     states = {each: "REVOKED" if each in cancelled else "SUCCESS" for each in ids}
     until(lambda: {each: proj.app.backend.get_task_meta(each)["status"] for each in ids} == states)
-    assert not proj.server.client().exists("delayq:{celery}:due", "delayq:{celery}:backup")
+    assert not proj.server.client().exists("delayq:{celery}:due", "delayq:{celery}:bodies")
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from tests.support.commands.shell import run
 from tests.support.servers.proxies import LosesReply
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 
 #: The client repeats once what has not been answered.
@@ -24,7 +24,7 @@ REPEATING = {"retry_on_timeout": True, "socket_timeout": 2.0}
 
 
 def loses(proj: Proj, operation: str) -> LosesReply:
-    return LosesReply(proj.server.port, scripts.load(operation, proj.backup).sha.encode(), silent=True)
+    return LosesReply(proj.server.port, scripts.load(operation, proj.layout).sha.encode(), silent=True)
 
 
 def through(make_proj: MakeProj, proxy: LosesReply) -> Proj:

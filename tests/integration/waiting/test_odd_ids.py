@@ -9,7 +9,7 @@ from celery_ext import Call, browse, cancel, get, reschedule, run_now, send_many
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 IDS = ["\ud800", "a\udfffb", "\udc80", "\udced\udca0\udc80", "ü\ud800", '"\ud800\\']
 

@@ -1,4 +1,4 @@
-"""What apps, commands and workers see of a queue whose messages are half in one form of backup, half in the other."""
+"""What apps, commands and workers see of a queue whose messages are half in one layout, half in the other."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ import pytest
 
 import celery_ext
 from celery_ext.waiting import by_id
-from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Waiting
 from tests.support.commands.shell import lines, run
@@ -24,21 +24,21 @@ IDS = [f"t{n}" for n in range(8)]
 DUE = datetime(2100, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture(params=BACKUPS)
+@pytest.fixture(params=LAYOUTS)
 def proj(request: pytest.FixtureRequest, make_proj: MakeProj) -> Proj:
-    """An app, and eight tasks that wait, every second of them in the form of backup that is not the app's."""
-    [other] = {*BACKUPS} - {request.param}
-    made, with_other = (make_proj(broker_transport_options={"backup": each}) for each in (request.param, other))
+    """An app, and eight tasks that wait, every second of them in the layout that is not the app's."""
+    [other] = {*LAYOUTS} - {request.param}
+    made, with_other = (make_proj(broker_transport_options={"layout": each}) for each in (request.param, other))
     for n, each in enumerate(IDS):
         [made, with_other][n % 2].send("record", each, eta=DUE + timedelta(seconds=n), task_id=each)
     return made
 
 
 def forms(proj: Proj, queue: str = "celery") -> dict[str, int]:
-    """Counts the delayed messages of a queue in each form."""
+    """Counts the delayed messages of a queue in each layout."""
     with proj.connection() as connection:
         store = connection.default_channel.store
-        return {form: store.client.zcard(store.keys.stored(queue, form)[0]) for form in BACKUPS}
+        return {form: store.client.zcard(store.keys.stored(queue, form)[0]) for form in LAYOUTS}
 
 
 def test_an_app_sees_and_changes_both(proj: Proj) -> None:
@@ -62,7 +62,7 @@ def test_an_app_sees_and_changes_both(proj: Proj) -> None:
         "nope": "not_delayed",
     }
     assert celery_ext.run_now(proj.app, IDS[4:6]) == dict.fromkeys(IDS[4:6], "transferred")
-    assert forms(proj) == {"hash": 2, "list": 2}
+    assert forms(proj) == {"hash": 2, "redisson": 2}
     assert proj.server.client().llen("celery") == 2
 
 
@@ -78,23 +78,23 @@ def test_the_commands_see_and_change_both(proj: Proj) -> None:
     for args in (["cancel", "--yes", *IDS[:2]], ["run-now", *IDS[2:4]], ["reschedule", *IDS[4:6], "--countdown", "9h"]):
         run(proj.server, *args)
     assert {each["id"] for each in lines(proj.server, "list")} == {*IDS[4:]}
-    assert forms(proj) == {"hash": 2, "list": 2}
+    assert forms(proj) == {"hash": 2, "redisson": 2}
     assert lines(proj.server, "purge", "--yes", "celery") == [{"queue": "celery", "removed": 4}]
-    assert forms(proj) == {"hash": 0, "list": 0}
+    assert forms(proj) == {"hash": 0, "redisson": 0}
 
 
 def test_an_import_goes_to_the_own_form(proj: Proj) -> None:
-    """What was exported from both forms comes back in that of the broker's app, in the same order."""
+    """What was exported from both layouts comes back in that of the broker's app, in the same order."""
     text = run(proj.server, "export").stdout
     run(proj.server, "purge", "--yes", "celery")
-    own = proj.conf["broker_transport_options"]["backup"]
-    run(proj.server, "-o", f"backup={own}", "import", stdin=text)
-    assert forms(proj) == {**dict.fromkeys(BACKUPS, 0), own: 8}
+    own = proj.conf["broker_transport_options"]["layout"]
+    run(proj.server, "-o", f"layout={own}", "import", stdin=text)
+    assert forms(proj) == {**dict.fromkeys(LAYOUTS, 0), own: 8}
     assert [each.id for each in celery_ext.browse(proj.app, "celery")] == IDS
 
 
 def test_kombu_counts_both(proj: Proj) -> None:
-    """A queue is deleted as empty only when it is in either form; `celery purge` counts, and removes, both."""
+    """A queue is deleted as empty only when it is in either layout; `celery purge` counts, and removes, both."""
     with proj.connection() as connection:
         channel = connection.default_channel
         client = proj.server.client()
@@ -104,23 +104,23 @@ def test_kombu_counts_both(proj: Proj) -> None:
         assert channel.store.queues.size("celery") == 4
     proj.send("record", task_id="ready")
     assert "5 messages" in proj.celery("purge", "-f")
-    assert forms(proj) == {"hash": 0, "list": 0}
+    assert forms(proj) == {"hash": 0, "redisson": 0}
 
 
 def test_a_worker_tells_and_revokes_both(proj: Proj) -> None:
-    """Remote control names what waits in either form, and a revoke removes it."""
+    """Remote control names what waits in either layout, and a revoke removes it."""
     worker = proj.worker(pool="solo")
     proj.await_answers()
     inspect = proj.app.control.inspect([worker.node], timeout=30)
     assert [each["request"]["id"] for each in inspect.scheduled()[worker.node]] == IDS
     assert {*inspect.query_task(*IDS[:2])[worker.node]} == {*IDS[:2]}
     proj.app.control.revoke(IDS[:4])
-    until(lambda: forms(proj) == {"hash": 2, "list": 2}, what="the revoked ones are removed")
+    until(lambda: forms(proj) == {"hash": 2, "redisson": 2}, what="the revoked ones are removed")
     assert [each["request"]["id"] for each in inspect.scheduled()[worker.node]] == IDS[4:]
 
 
 def move_after_the_first_search(store: DelayStore) -> list[str]:
-    """Moves a store's messages to its own form after it has found some. Returns a list that is empty until then."""
+    """Moves a store's messages to its own layout after it has found some. Returns a list that is empty until then."""
     find, moved = store.lookup.get, list[str]()
 
     def get(*args: Any) -> dict[str, list[Waiting]]:
@@ -142,18 +142,18 @@ ACTS: list[tuple[Callable[[DelayStore, list[str]], Iterable[tuple[str, str]]], s
 
 
 @pytest.mark.parametrize(("act", "word"), ACTS, ids=lambda each: each if isinstance(each, str) else "")
-@pytest.mark.parametrize("own", BACKUPS)
+@pytest.mark.parametrize("own", LAYOUTS)
 def test_what_is_moved_before_it_is_changed_is_changed_all_the_same(
     make_proj: MakeProj, own: str, act: Callable[[DelayStore, list[str]], Iterable[tuple[str, str]]], word: str
 ) -> None:
     """A conversion between search and change makes nobody say that a task does not wait."""
-    [other] = {*BACKUPS} - {own}
-    proj = make_proj(broker_transport_options={"backup": other})
+    [other] = {*LAYOUTS} - {own}
+    proj = make_proj(broker_transport_options={"layout": other})
     ids = [f"m{n}" for n in range(10)]
     fill(proj, "q", ((each, DUE) for each in ids))
     with proj.connection() as connection:
         given = connection.default_channel.store
-        store = DelayStore(given.client, given.keys, options=Options(backup=own))
+        store = DelayStore(given.client, given.keys, options=Options(layout=own))
         moved = move_after_the_first_search(store)
         assert Counter(dict(act(store, ids)).values()) == {word: 10}
         assert moved

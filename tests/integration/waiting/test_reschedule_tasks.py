@@ -16,7 +16,7 @@ from kombu_delayq.message.fields import read
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 EPSILON_S = 0.001  # a moment in s is less exact than one in µs
 TOKYO = ZoneInfo("Asia/Tokyo")

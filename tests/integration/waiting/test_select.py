@@ -14,7 +14,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Lookup
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 BASE = datetime(2100, 1, 1, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj, Worker
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_layouts
 
 
 def _shape(told: Any) -> Any:
@@ -77,7 +77,7 @@ def test_the_next_hundred_of_the_queues_that_a_worker_consumes(proj: Proj) -> No
     assert ids[0] in proj.celery("inspect", *options, "query_task", ids[0])
 
 
-def test_messages_that_are_hard_to_tell(proj: Proj, backup: str) -> None:
+def test_messages_that_are_hard_to_tell(proj: Proj, layout: str) -> None:
     """Scheduled decodes JSON only, tells of large arguments in short, and of plain messages and lost ones nothing."""
     worker = proj.worker(concurrency=1)
     proj.await_answers()
@@ -89,9 +89,9 @@ def test_messages_that_are_hard_to_tell(proj: Proj, backup: str) -> None:
     proj.app.conf.task_protocol = 2
     with proj.connection() as connection:
         connection.Producer().publish({"no": "task"}, routing_key="celery", DelaySeconds=50)
-    if backup == "hash":  # where bodies are apart
+    if layout == "hash":  # where bodies are apart
         lost = proj.send("record", "lost", countdown=60)
-        assert proj.server.client().hdel("delayq:{celery}:backup", lost.id) == 1
+        assert proj.server.client().hdel("delayq:{celery}:bodies", lost.id) == 1
 
     pickled, large, packed, protocol_1 = (task["request"] for task in _inspect(proj, worker).scheduled()[worker.node])
     assert pickled["args"] == "({1, 2},)"

@@ -195,7 +195,7 @@ def test_errors_are_as_the_page_shows_them() -> None:
 
 def waiting(client: redis.Redis) -> Iterator[dict[str, Any]]:
     """Yields the messages that wait in the delayed store of the queue ``orders``."""
-    for body in client.hvals("delayq:{orders}:backup"):
+    for body in client.hvals("delayq:{orders}:bodies"):
         yield json.loads(body[body.index("{") :])
 
 

@@ -105,7 +105,7 @@ def test_a_promotion_that_was_killed_is_completed(
         with pytest.raises(Killed):
             promote(spark, str(tmp_path), LATE, broker_url=redis_server.url)
     consumed = client.zpopmin("delayq:{q}:due", 3)  # by a worker, so that only the guard knows these
-    client.hdel("delayq:{q}:backup", *(member for member, _ in consumed)) if consumed else None
+    client.hdel("delayq:{q}:bodies", *(member for member, _ in consumed)) if consumed else None
     promote(spark, str(tmp_path), LATE, broker_url=redis_server.url)
     assert len(delayed(client)) == 40 - len(consumed)
     assert waiting_ids(tmp_path) == {}

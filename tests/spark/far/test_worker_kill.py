@@ -40,7 +40,7 @@ def test_promoting(spark: SparkSession, redis_server: PrivateRedis, client: redi
         until(lambda: client.zcard("delayq:{q}:due") >= 10)
         before = client.zcard("delayq:{q}:due")
         [head] = client.zpopmin("delayq:{q}:due")
-        client.hdel("delayq:{q}:backup", head[0])
+        client.hdel("delayq:{q}:bodies", head[0])
         _kill_python_workers(spark)
         done = promoted.result(60)
     assert before < len(IDS)

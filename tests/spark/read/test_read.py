@@ -83,7 +83,7 @@ def test_a_task_is_a_row(store: DelayStore, read: Read) -> None:
         "kwargs": '{"order": "\\u00fc"}',
         "size": len(raw),
         "raw": None,
-        "backup": "hash",
+        "layout": "hash",
     }
 
 
@@ -97,7 +97,7 @@ def test_no_message_fails_the_job(store: DelayStore, read: Read) -> None:
     for identity, message in (("pickled", pickled), ("huge", huge), ("good", task_message(task_id="good", eta=AT))):
         offer(store, identity, message)
     offer(store, "never", task_message(task_id="never", eta=AT), due_ms=1e300)
-    store.client.hdel(store.keys.backup("orders"), "lost")
+    store.client.hdel(store.keys.bodies("orders"), "lost")
     rows = {row.task_id: row for row in read(partitions=2).collect()}
     told = {name: (row.task, row.retries, row.args, row.due is None) for name, row in rows.items()}
     assert told == {
@@ -190,17 +190,17 @@ def test_a_replica_is_read_instead(redis_server: PrivateRedis, store: DelayStore
         assert store_of(replica).client.info("replication")["role"] == "slave"
 
 
-@pytest.mark.parametrize(("backup", "delivery"), [("hash", "direct"), ("list", "direct"), ("list", "staged")])
+@pytest.mark.parametrize(("layout", "delivery"), [("hash", "direct"), ("redisson", "direct"), ("redisson", "staged")])
 def test_what_is_written_can_be_read(
-    spark: SparkSession, redis_server: PrivateRedis, read: Read, client: redis.Redis, backup: str, delivery: str
+    spark: SparkSession, redis_server: PrivateRedis, read: Read, client: redis.Redis, layout: str, delivery: str
 ) -> None:
-    """Rows that were written as tasks, in either form of backup, are read as they wait, in any."""
+    """Rows that were written as tasks, in either layout, are read as they wait, in any."""
     rows = [(n, AT + timedelta(minutes=n)) for n in range(20)]
     written = spark.createDataFrame(rows, "order_id int, eta timestamp")
     options = {"broker_url": redis_server.url, "task": "orders.close", "queue": "orders", "id_columns": "order_id"}
-    transport = {"broker_transport_options": json.dumps({"backup": backup})}
+    transport = {"broker_transport_options": json.dumps({"layout": layout})}
     written.write.format("celery").options(**options, **transport, delivery=delivery).mode("append").save()
-    assert client.zcard(Keys().stored("orders", backup)[0]) == 20
+    assert client.zcard(Keys().stored("orders", layout)[0]) == 20
     found = read(partitions=3).withColumn("order_id", f.get_json_object("kwargs", "$.order_id").cast("int"))
     assert sorted((row.order_id, row.due) for row in found.collect()) == sorted(
         (row.order_id, row.eta) for row in written.collect()

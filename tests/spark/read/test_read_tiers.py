@@ -25,7 +25,7 @@ def test_a_promotion_moves_rows_and_changes_none(
     order = f.get_json_object("kwargs", "$.order_id").cast("int").alias("order_id")
 
     def found() -> list[tuple[str, int, datetime]]:
-        return sorted(tuple(row) for row in waiting.select("backup", order, "due").collect())
+        return sorted(tuple(row) for row in waiting.select("layout", order, "due").collect())
 
     local = [row.eta for row in rows.orderBy("order_id").collect()]
     assert found() == [("far", 1, local[1]), ("far", 2, local[2]), ("far", 3, local[3]), ("hash", 0, local[0])]

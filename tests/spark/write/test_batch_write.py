@@ -118,7 +118,7 @@ def test_spread(spark: SparkSession, redis_server: PrivateRedis, client: redis.R
         append(spark.range(0, 40, 1, 4), redis_server, countdown="1h", spread="10m", job_id=name)
         base_ms = float(client.hget(f"delayq:job:{name}", "base") or 0)
         offsets.append({identity: round(due_ms - base_ms) for identity, due_ms in delayed(client).items()})
-        client.delete("delayq:{q}:due", "delayq:{q}:backup")
+        client.delete("delayq:{q}:due", "delayq:{q}:bodies")
     assert offsets[0] == offsets[1]
     minutes = {offset_ms // 60_000 for offset_ms in offsets[0].values()}
     assert minutes <= set(range(60, 70))

@@ -121,7 +121,7 @@ def test_killed_jobs_run_again(
 
     assert 0 < client.zcard(PROMOTED) < len(WAITING)
     [head] = client.zpopmin(PROMOTED)  # it was delivered meanwhile
-    client.hdel("delayq:{q}:backup", head[0])
+    client.hdel("delayq:{q}:bodies", head[0])
     done = promote(spark, str(tmp_path / "tier"), datetime.max.replace(tzinfo=UTC), broker_url=redis_server.url)
     assert done.rows == len(WAITING)
     assert delayed(client).keys() | {head[0]} == set(WAITING)

@@ -12,10 +12,9 @@ from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.slots import usable
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import hash_only
 from tests.support.store.jobs import GUARD, JOB, STAGED, begun, claim, now, published, several
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     QUEUE_NAMES,
     clock_ms,
@@ -26,6 +25,7 @@ from tests.support.store.keyspace import (
     popped,
     waiting,
 )
+from tests.support.store.layouts import hash_only
 from tests.support.store.priorities import STEPS, Kombu
 
 
@@ -146,7 +146,7 @@ def test_delayed_messages_are_transferred_when_they_are_due(store: DelayStore, s
     assert until(lambda: store.delivery.transfer("q").moved) == 3
     assert popped(store.client, "q") == [b"body of z", b"body of a"]
     assert popped(store.client, "q\x06\x169") == [b"body of m"]
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BACKUP)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES)))
 
 
 def test_a_message_that_waits_already_is_not_doubled(store: DelayStore) -> None:

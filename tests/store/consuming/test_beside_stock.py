@@ -13,8 +13,8 @@ pytestmark = plain_only("stock kombu cannot consume there")
 
 
 @pytest.fixture
-def backup() -> str:
-    """Consuming does not regard the form of backup."""
+def layout() -> str:
+    """Consuming does not regard the layout."""
     return "hash"
 
 

@@ -15,8 +15,8 @@ from tests.support.store.keyspace import clock_ms
 
 
 @pytest.fixture
-def backup() -> str:
-    """Consuming does not regard the form of backup."""
+def layout() -> str:
+    """Consuming does not regard the layout."""
     return "hash"
 
 
@@ -68,7 +68,7 @@ def test_a_consumer_that_is_fenced_off_has_no_time_left(store: DelayStore) -> No
     [(ME, "host", "1"), ("fe80::1:77:0000abcd", "fe80::1", "77"), ("no:name", "no", ""), ("", "", "")],
 )
 def test_a_name_tells_host_and_process(name: str, host: str, pid: str) -> None:
-    """A consumer's host and process are read from its name; a name of another form is no error."""
+    """A consumer's host and process are read from its name; a name of another layout is no error."""
     lease = ConsumerLease(name, 0.0, [])
     assert (lease.host, lease.pid) == (host, pid)
 

@@ -15,8 +15,8 @@ LENT = lent_name("billing", "10-0123abcd")
 
 
 @pytest.fixture
-def backup() -> str:
-    """Consuming does not regard the form of backup."""
+def layout() -> str:
+    """Consuming does not regard the layout."""
     return "hash"
 
 

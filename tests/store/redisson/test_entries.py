@@ -1,4 +1,4 @@
-"""What is kept in Redisson's form, byte for byte."""
+"""What is kept in Redisson's layout, byte for byte."""
 
 import math
 import struct
@@ -10,10 +10,10 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.slots import SLOTS
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import list_only
 from tests.support.store.keyspace import FUTURE_MS, contents, look, waiting
+from tests.support.store.layouts import redisson_only
 
-pytestmark = list_only
+pytestmark = redisson_only
 
 #: Names of queues, each with the name that Redisson gives it between its own and the rest.
 NAMES = {

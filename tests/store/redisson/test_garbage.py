@@ -1,4 +1,4 @@
-"""Entries that have left Redisson's form stay in its list for a while: few, never delivered, cheap to get rid of."""
+"""Entries that have left Redisson's layout stay in its list for a while: few, never delivered, cheap to get rid of."""
 
 import random
 from collections import Counter
@@ -14,12 +14,12 @@ from kombu_delayq.store.delivery import LIST_SHARE
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.searching import MAX_BYTES
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import list_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, only, popped, waiting
+from tests.support.store.layouts import redisson_only
 from tests.support.store.recorded import Seen, recorder
-from tests.support.store.redisson_form import TRANSFER, entry, is_sound, listed, live, offer, task
+from tests.support.store.redisson_layout import TRANSFER, entry, is_sound, listed, live, offer, task
 
-pytestmark = list_only
+pytestmark = redisson_only
 
 COUNT = 4000
 #: In which order messages leave that came one after the other: when the n-th is due.

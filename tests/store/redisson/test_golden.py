@@ -90,7 +90,7 @@ def as_redisson(commands: Commands) -> Commands:
 
 def without_heads(heard: list[Seen]) -> list[Seen]:
     """Returns what was heard, without what a worker does to learn when the head of each queue is due."""
-    heads = scripts.load("heads", "list")
+    heads = scripts.load("heads", "redisson")
     kept, is_in_heads = [], False
     for seen in heard:
         if not seen.in_script:
@@ -101,9 +101,9 @@ def without_heads(heard: list[Seen]) -> list[Seen]:
 
 
 @pytest.fixture
-def backup() -> str:
+def layout() -> str:
     """The form whose session was recorded."""
-    return "list"
+    return "redisson"
 
 
 @pytest.fixture

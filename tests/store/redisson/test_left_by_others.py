@@ -1,4 +1,4 @@
-"""What stays when another client removes or transfers messages of Redisson's form goes with the next operation."""
+"""What stays when another client removes or transfers messages of Redisson's layout goes with the next operation."""
 
 import struct
 
@@ -7,19 +7,19 @@ import pytest
 from kombu_delayq.store import DelayStore
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, waiting
-from tests.support.store.redisson_form import task
+from tests.support.store.redisson_layout import task
 
 
 @pytest.fixture
-def backup() -> str:
-    """Each test is about this form alone."""
-    return "list"
+def layout() -> str:
+    """Each test is about this layout alone."""
+    return "redisson"
 
 
 @pytest.fixture
 def listed(make_store: MakeStore) -> DelayStore:
-    """A store in Redisson's form."""
-    return make_store(backup="list")
+    """A store in Redisson's layout."""
+    return make_store(layout="redisson")
 
 
 def transfer_as_redisson(store: DelayStore, due_ms: float) -> None:

@@ -1,4 +1,4 @@
-"""Redisson's form while Redisson works on the same queue: nothing lost, nothing double, everything found."""
+"""Redisson's layout while Redisson works on the same queue: nothing lost, nothing double, everything found."""
 
 import json
 from random import Random
@@ -12,11 +12,11 @@ from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.searching import MAX_BYTES
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import list_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, popped, waiting
-from tests.support.store.redisson_form import TRANSFER, body_in, entry, is_sound, live, task
+from tests.support.store.layouts import redisson_only
+from tests.support.store.redisson_layout import TRANSFER, body_in, entry, is_sound, live, task
 
-pytestmark = list_only
+pytestmark = redisson_only
 
 COUNTS = st.sampled_from([1, 2, 15])
 #: So many that what leaves does not leave the list at once.
@@ -105,7 +105,9 @@ class SharedQueue(RuleBasedStateMachine):
     def read_a_page(self) -> None:
         """We go on with a search for messages of other clients that takes many calls."""
         args = [*self.page, 9, MAX_BYTES]
-        word, _, *self.page = StoreClient(self.client).run("index", self.store.keys.stored("q", "list"), args, "list")
+        word, _, *self.page = StoreClient(self.client).run(
+            "index", self.store.keys.stored("q", "redisson"), args, "redisson"
+        )
         if word == b"end":
             self.page = [b"", b"", b""]
 

@@ -1,14 +1,14 @@
-"""Members of the ZSET that are no entries do not stop a queue in Redisson's form."""
+"""Members of the ZSET that are no entries do not stop a queue in Redisson's layout."""
 
 import pytest
 
 from kombu_delayq.store import DelayStore
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import list_only
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, waiting
+from tests.support.store.layouts import redisson_only
 from tests.support.store.parts import scanned, whole
 
-pytestmark = list_only
+pytestmark = redisson_only
 
 MALFORMED = [
     *(b"", b"\x07", b"\x08", b"x", b"\0" * 15, b"\0" * 17, b"\xff" * 9, b"\xff" * 40, b"\x08" + b"\xff" * 100),

@@ -1,4 +1,4 @@
-"""``repair_index.lua`` in Redisson's form: finds entries without a message, and those that no id leads to."""
+"""``repair_index.lua`` in Redisson's layout: finds entries without a message, and those that no id leads to."""
 
 import struct
 from collections.abc import Iterator
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.support.store.forms import list_only
 from tests.support.store.keyspace import (
     FUTURE_MS,
     ODD_IDS,
@@ -18,9 +17,10 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
-from tests.support.store.redisson_form import IDS, LISTED, NOTES, TIMEOUT, offer, task
+from tests.support.store.layouts import redisson_only
+from tests.support.store.redisson_layout import IDS, LISTED, NOTES, TIMEOUT, offer, task
 
-pytestmark = list_only
+pytestmark = redisson_only
 
 MALFORMED = [b"", b"\x07", b"\x08" + b"x" * 16, b"\x08" + b"x" * 8 + struct.pack("<Q", 9) + b"too few", b"x" * 500]
 

@@ -1,4 +1,4 @@
-"""Repairs of a queue in Redisson's form while it is in use, by us and by other clients: nothing is lost or doubled."""
+"""Repairs of a queue in Redisson's layout while it is in use, by us and by other clients: none is lost or doubled."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from celery_ext.maintenance.repair import Findings, check
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.forms import list_only
 from tests.support.store.keyspace import PAST_MS, popped, waiting
-from tests.support.store.redisson_form import LISTED, TIMEOUT, TRANSFER, entry, task
+from tests.support.store.layouts import redisson_only
+from tests.support.store.redisson_layout import LISTED, TIMEOUT, TRANSFER, entry, task
 
-pytestmark = list_only
+pytestmark = redisson_only
 
 #: How another client offers.
 OFFER = "redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2]) redis.call('RPUSH', KEYS[2], ARGV[2])"

@@ -11,7 +11,7 @@ from kombu_delayq.store.searching import MAX_BYTES
 from kombu_delayq.store.types import Page, Waiting
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     BOUNDS,
     DUE,
     FUTURE_MS,
@@ -53,10 +53,10 @@ def test_messages_come_in_the_order_of_delivery(store: DelayStore) -> None:
     before = contents(store.client)
     page = store.scan.browse("q")
     assert page.messages == [
-        Waiting("q", "past", PAST_MS, 0, b"body of past", store.backup),
-        Waiting("q", "z", FUTURE_MS, 0, b"body of z", store.backup),
-        Waiting("q", "b", FUTURE_MS, 6, b"body of b", store.backup),
-        Waiting("q", "a", FUTURE_MS, 0, b"body of a", store.backup),
+        Waiting("q", "past", PAST_MS, 0, b"body of past", store.layout),
+        Waiting("q", "z", FUTURE_MS, 0, b"body of z", store.layout),
+        Waiting("q", "b", FUTURE_MS, 6, b"body of b", store.layout),
+        Waiting("q", "a", FUTURE_MS, 0, b"body of a", store.layout),
     ]
     assert not page.more
     assert contents(store.client) == before
@@ -166,11 +166,11 @@ def test_a_message_without_its_body_is_returned_as_such(store: DelayStore) -> No
     assert [each.priority for each in found] == [0, 0, 0, 0]
     assert found[3].id == "empty"
     assert browsed(store, count=1) == [each.id for each in found]
-    # Of an entry of Redisson's form that is cut short, nobody knows the id.
-    assert store.backup == "list" or [each.id for each in found[:3]] == ["i", "j", "k"]
+    # Of an entry of Redisson's layout that is cut short, nobody knows the id.
+    assert store.layout == "redisson" or [each.id for each in found[:3]] == ["i", "j", "k"]
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP])
+@pytest.mark.parametrize("key", [DUE, BODIES])
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
     store.delivery.offer("q", waiting("i"))

@@ -18,11 +18,11 @@ from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
 
 
 def test_overview_has_the_stats_of_each_queue(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queues are counted together, in either form, in the order asked for, also over several round trips."""
+    """Queues are counted together, in either layout, in the order asked for, also over several round trips."""
     monkeypatch.setattr(figures, "QUEUES_A_ROUND_TRIP", 2)
     store = make_store()
-    for backup in ("hash", "list"):
-        make_store(backup=backup).delivery.offer("both", waiting(backup, PAST_MS))
+    for layout in ("hash", "redisson"):
+        make_store(layout=layout).delivery.offer("both", waiting(layout, PAST_MS))
     store.delivery.offer("later", waiting("i"))
     store.client.lpush("ready\x06\x163", "message")
     names = ["ready", "both", "unknown", "later"]
@@ -42,7 +42,7 @@ def test_overview_has_the_stats_of_each_queue(make_store: MakeStore, monkeypatch
 def test_overview_says_why_a_queue_is_not_counted(store: DelayStore) -> None:
     """Somebody else's key in the way of one queue does not keep others from being counted."""
     store.delivery.offer("q", waiting("i"))
-    key = store.keys.stored("broken", store.backup)[0]
+    key = store.keys.stored("broken", store.layout)[0]
     store.client.set(key, "somebody else's")
     broken, whole = store.figures.overview(["broken", "q"])
     assert f"WRONGTYPE key {key}" in broken.error
@@ -50,7 +50,7 @@ def test_overview_says_why_a_queue_is_not_counted(store: DelayStore) -> None:
 
 
 def test_a_user_with_the_rights_for_one_form_sees_that_form(own_server: PrivateRedis) -> None:
-    """A user that may not read Redisson's keys sees the other form; one that may read nothing gets Redis's error."""
+    """A user that may not read Redisson's keys sees the other layout; one that may read nothing gets Redis's error."""
     admin = own_server.client()
     for user, keys in (("half", "~delayq:* ~{delayq}:* ~q* ~{q}*"), ("none", "~nothing")):
         admin.execute_command("ACL", "SETUSER", user, "on", ">password", "+@all", *keys.split())

@@ -10,8 +10,8 @@ from tests.support.workers.harness import MakeProj, Proj
 
 
 def shared(make_proj: MakeProj, **options: Any) -> Proj:
-    """Makes the app with its delayed messages in Redisson's form; ``options`` are transport options."""
-    return make_proj(broker_transport_options={"backup": "list", **options})
+    """Makes the app with its delayed messages in Redisson's layout; ``options`` are transport options."""
+    return make_proj(broker_transport_options={"layout": "redisson", **options})
 
 
 @contextmanager

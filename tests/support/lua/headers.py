@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 
 #: ``KEYS[1] due  ZSET  ...``; from one on any number, ``KEYS[5...] ready  LIST``; several in turn,
-#: ``KEYS[3...] due, bodies  ZSET, HASH``. ``HASH|LIST`` is the type in each form of backup.
+#: ``KEYS[3...] due, bodies  ZSET, HASH``. ``HASH|LIST`` is the type in each layout.
 _NAMED = re.compile(r"-- (KEYS|ARGV)\[(\d*)(\.\.\.)?\d*\]\s+(\w+(?:, \w+)*)(?:\s+([\w|]+(?:, [\w|]+)*))?")
 _TYPES = {"ZSET", "HASH", "STRING", "SET", "LIST"}
 #: Commands that take a key of one type alone; those on ZSETs and HASHes begin with their letter.
@@ -113,22 +113,22 @@ def complaints(source: str) -> list[str]:
         found.append(f"does not say Returns, Atomic, Cost, in this order: {header.labels}")
     for name, said_types in header.keys:
         types = said_types.split("|")
-        if not _TYPES.issuperset(types) or len(types) not in (1, len(BACKUPS)):
-            found.append(f"{name}: {said_types!r} is not one of {_TYPES}, or one for each form of backup")
+        if not _TYPES.issuperset(types) or len(types) not in (1, len(LAYOUTS)):
+            found.append(f"{name}: {said_types!r} is not one of {_TYPES}, or one for each layout")
     return found
 
 
-def key_types(source: str, backup: str) -> list[dict[str, str]]:
-    """Returns the type of each key that a header names, as it is for one form of backup.
+def key_types(source: str, layout: str) -> list[dict[str, str]]:
+    """Returns the type of each key that a header names, as it is for one layout.
 
-    Twice where an operation works on both forms at once: for its own keys, and for those of the other form.
+    Twice where an operation works on both layouts at once: for its own keys, and for those of the other layout.
     """
     found: list[dict[str, str]] = [{**_AS_ARGUMENTS}]
     for name, type_names in read_header(source).keys:
         types = type_names.split("|")
         if name in found[-1]:
             found.append({})
-        found[-1][name] = types[BACKUPS.index(backup)] if len(types) > 1 else types[0]
+        found[-1][name] = types[LAYOUTS.index(layout)] if len(types) > 1 else types[0]
     return found
 
 
@@ -139,7 +139,7 @@ def wrong_types(text: str, types: dict[str, str]) -> list[str]:
     name wherever it is used: ``keys.due``, ``to.keys.due``, ``due``.
 
     Args:
-        text: A script, or the part of one that works on one form of backup.
+        text: A script, or the part of one that works on one layout.
         types: The type of each key that it uses.
     """
     shown = [(name, type_) for name, type_ in _types_shown(text, list(types)) if types.get(name) != type_]

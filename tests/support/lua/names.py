@@ -3,7 +3,7 @@
 import re
 
 from kombu_delayq import scripts
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 
 _DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)", re.MULTILINE)
 _NAME = r"[A-Za-z_]\w*"
@@ -34,41 +34,41 @@ def used_in(source: str) -> set[str]:
     return set(_USED.findall(code)) - declared
 
 
-def included_by(path: str, backup: str) -> list[str]:
-    """Returns the paths of the includes that a file names, for a script of one form of backup."""
-    return [scripts.path_of(include, backup) for include in scripts.included(source_of(path))]
+def included_by(path: str, layout: str) -> list[str]:
+    """Returns the paths of the includes that a file names, for a script of one layout."""
+    return [scripts.path_of(include, layout) for include in scripts.included(source_of(path))]
 
 
-def included_first(path: str, backup: str) -> list[str]:
-    """Returns the paths of the include that a file runs first, for a script of one form of backup."""
-    return [scripts.path_of(include, backup) for include in scripts.included_first(source_of(path), backup)]
+def included_first(path: str, layout: str) -> list[str]:
+    """Returns the paths of the include that a file runs first, for a script of one layout."""
+    return [scripts.path_of(include, layout) for include in scripts.included_first(source_of(path), layout)]
 
 
-def included_of_other(path: str, backup: str) -> list[str]:
-    """Returns the paths of the includes of the other form that a file names, for a script of one form of backup."""
-    [other] = {*BACKUPS} - {backup}
+def included_of_other(path: str, layout: str) -> list[str]:
+    """Returns the paths of the includes of the other layout that a file names, for a script of one layout."""
+    [other] = {*LAYOUTS} - {layout}
     return [scripts.path_of(include, other) for include in scripts.included_of_other(source_of(path))]
 
 
-def complaints(path: str, backup: str, definitions: dict[str, str]) -> list[str]:
+def complaints(path: str, layout: str, definitions: dict[str, str]) -> list[str]:
     """Returns what a file uses and does not include itself, and what it includes and does not use.
 
     Args:
         path: Path of the file, under ``lua/``.
-        backup: The form of backup for which it is read.
-        definitions: All names that includes define for this form, each with the path of its include.
+        layout: The layout for which it is read.
+        definitions: All names that includes define for this layout, each with the path of its include.
     """
     source = source_of(path)
     needed = {definitions[name]: name for name in used_in(source) if name in definitions}
-    included = included_by(path, backup)
+    included = included_by(path, layout)
     found = [
         f"{needed[include]} is in {include}, which is not included" for include in needed if include not in included
     ]
     found += [f"{include} is included and not used" for include in included if include not in needed]
     called = set(re.findall(r"\bother\.(\w+)", source))
-    for include in included_of_other(path, backup):
+    for include in included_of_other(path, layout):
         own = called.intersection(defined_in(source_of(include)))
         called -= own
         if not own:
-            found.append(f"{include} is included of the other form and not used")
-    return found + [f"other.{name} is in no include of the other form" for name in sorted(called)]
+            found.append(f"{include} is included of the other layout and not used")
+    return found + [f"other.{name} is in no include of the other layout" for name in sorted(called)]

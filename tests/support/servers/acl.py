@@ -12,13 +12,13 @@ PAGE = ROOT / "docs" / "how-to" / "acl.md"
 
 
 @pytest.fixture
-def users(own_server: PrivateRedis, backup: str) -> PrivateRedis:
+def users(own_server: PrivateRedis, layout: str) -> PrivateRedis:
     """A server that has the users of the page."""
     blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 5
     for block in blocks:
         own_server.client().execute_command(*block.split())
-        if backup == "list":
+        if layout == "redisson":
             name = block.split()[2]
             keys_alone = 1 if name == "status" else None
             own_server.client().execute_command("ACL", "SETUSER", name, *rights_of_list()[:keys_alone])
@@ -28,7 +28,7 @@ def users(own_server: PrivateRedis, backup: str) -> PrivateRedis:
 
 
 def rights_of_list() -> list[str]:
-    """Returns the rights that the page adds for Redisson's form, the keys first."""
+    """Returns the rights that the page adds for Redisson's layout, the keys first."""
     found = re.search(r"```text\n(~redisson.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found
     return found[1].split()
@@ -48,7 +48,7 @@ def rights_in_slots(user: str) -> list[str]:
 def denials(server: PrivateRedis) -> list[Any]:
     """Returns what Redis has denied to users.
 
-    Denials that do not matter are left out: of the name that a Redis client gives itself, and of the other form.
+    Denials that do not matter are left out: of the name that a Redis client gives itself, and of the other layout.
     """
     other = () if "~redisson" in str(server.client().acl_getuser("shop")["keys"]) else ("redisson_",)
     found = server.client().execute_command("ACL", "LOG")  # newer clients make a dict of each entry

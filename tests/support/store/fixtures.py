@@ -1,4 +1,4 @@
-"""A store on a real server, in either form of backup, and a look at its keys."""
+"""A store on a real server, in either layout, and a look at its keys."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.options import BACKUPS, Options
+from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.store.keyspace import Ear, ear_of
@@ -19,8 +19,8 @@ from tests.support.store.plain_names import PlainNames, client_of
 MakeStore = Callable[..., DelayStore]
 
 
-@pytest.fixture(params=os.environ.get("DELAYQ_STORE_FORMS", " ".join(BACKUPS)).split())
-def backup(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=os.environ.get("DELAYQ_STORE_LAYOUTS", " ".join(LAYOUTS)).split())
+def layout(request: pytest.FixtureRequest) -> str:
     """The form in which stores keep messages. A test runs with both, unless it is marked for one."""
     return str(request.param)
 
@@ -34,13 +34,13 @@ def client(redis_server: PrivateRedis) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def make_store(redis_server: PrivateRedis, client: redis.Redis, backup: str) -> Iterator[MakeStore]:
+def make_store(redis_server: PrivateRedis, client: redis.Redis, layout: str) -> Iterator[MakeStore]:
     made: list[DelayStore] = []
 
     def make(
         server: PrivateRedis = redis_server, keys: Keys | None = None, steps: Any = (0, 3, 6, 9), **options: Any
     ) -> DelayStore:
-        options = {"backup": backup, **options}
+        options = {"layout": layout, **options}
         keys = replace(keys or Keys(), slots=server.slots)
         store = DelayStore(redis.Redis(port=server.port), keys, steps, Options(**options))
         if server.slots:  # the store itself uses names as they are, also those of a plain server
@@ -61,7 +61,7 @@ def store(make_store: MakeStore) -> DelayStore:
 
 @pytest.fixture
 def ear(store: DelayStore) -> Iterator[Ear]:
-    """Hears the store's announcements of new heads. In Redisson's form each queue has its own channel."""
+    """Hears the store's announcements of new heads. In Redisson's layout each queue has its own channel."""
     ear = ear_of(store)
     yield ear
     ear.close()

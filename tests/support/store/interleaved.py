@@ -138,6 +138,6 @@ def each_order(
 
 def _turned(port: int, store: DelayStore) -> DelayStore:
     pool = redis.ConnectionPool(connection_class=Turned, port=port)
-    own = DelayStore(redis.Redis(connection_pool=pool), store.keys, options=Options(backup=store.backup))
+    own = DelayStore(redis.Redis(connection_pool=pool), store.keys, options=Options(layout=store.layout))
     own.client.ping()
     return own

@@ -22,7 +22,7 @@ FUTURE_MS = 4_102_444_800_000.0
 
 Contents = dict[bytes, Any]
 
-DUE, BACKUP, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "backup", "order", "twins"))
+DUE, BODIES, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "twins"))
 
 #: Ids that an operation might take for something else. Some look like the id of a twin; one is not UTF-8.
 ODD_IDS = [
@@ -60,14 +60,14 @@ def contents(client: redis.Redis) -> Contents:
 
 
 def look(store: DelayStore) -> Contents:
-    """Reads a database without regard to the form of backup.
+    """Reads a database without regard to the layout.
 
     In place of the keys of delayed messages the result has the messages of each known queue, in the order of their
     delivery: id, due time, priority, body.
     """
     found = contents(store.client)
     for queue in store.queues.names():
-        for key in store.keys.stored(queue, store.backup):
+        for key in store.keys.stored(queue, store.layout):
             found.pop(as_bytes(key), None)
         found[b"waiting in " + as_bytes(queue)] = [
             message[1:5] for message in store.scan.browse(queue, count=5000).messages
@@ -76,30 +76,30 @@ def look(store: DelayStore) -> Contents:
 
 
 def in_form(store: DelayStore, key: str) -> str:
-    """Returns the key of the store's form that stands for a key of the default form; any other key as it is."""
-    match = re.fullmatch(r"delayq:\{(.*)\}:(due|backup|order|twins)", key, re.DOTALL)
+    """Returns the key of the store's layout that stands for a key of the default layout; any other key as it is."""
+    match = re.fullmatch(r"delayq:\{(.*)\}:(due|bodies|order|twins)", key, re.DOTALL)
     if match is None:
         return name_in(store, key)
-    return store.keys.stored(match[1], store.backup)[("due", "backup", "order", "twins").index(match[2])]
+    return store.keys.stored(match[1], store.layout)[("due", "bodies", "order", "twins").index(match[2])]
 
 
 def kept_ms(store: DelayStore, due_ms: float) -> float:
-    """Returns the due time that a store keeps: Redisson's form has whole ms."""
-    return float(ceil(due_ms)) if store.backup == "list" else due_ms
+    """Returns the due time that a store keeps: Redisson's layout has whole ms."""
+    return float(ceil(due_ms)) if store.layout == "redisson" else due_ms
 
 
 def announced(store: DelayStore, due_ms: float, queue: str = "q") -> str:
     """Returns what an ear hears of a new head."""
-    if store.backup == "list":
+    if store.layout == "redisson":
         return f"{ceil(due_ms)} on {store.keys.channel(queue)}"
     return f"{due_ms:.17g} {queue}"
 
 
 def lose_body(store: DelayStore, *ids: str) -> None:
-    """Removes the bodies of messages. In Redisson's form the entry is cut short."""
+    """Removes the bodies of messages. In Redisson's layout the entry is cut short."""
     for identity in ids:
-        if store.backup == "hash":
-            assert store.client.hdel(BACKUP, identity) == 1
+        if store.layout == "hash":
+            assert store.client.hdel(BODIES, identity) == 1
         else:
             entry, due_ms = lose_index(store, identity)
             store.client.zadd(store.keys.timeout("q"), {entry[:-1]: due_ms})
@@ -117,14 +117,14 @@ def lose_index(store: DelayStore, identity: str) -> tuple[bytes, float]:
 def bodies_of_members(store: DelayStore) -> dict[bytes, bytes | None]:
     """Returns the members of the index, each with its body."""
     members = store.client.zrange(in_form(store, DUE), 0, -1)
-    if store.backup == "list":
+    if store.layout == "redisson":
         return {member: member[16:] for member in members}
-    return {member: body_of(store.client.hget(BACKUP, id_of(member)) or b"") for member in members}
+    return {member: body_of(store.client.hget(BODIES, id_of(member)) or b"") for member in members}
 
 
 def spoil_the_count(store: DelayStore) -> None:
     """Makes the counter of marked messages something else than a number."""
-    if store.backup == "hash":
+    if store.layout == "hash":
         store.client.set(ORDER, "not a number")
     else:
         store.client.hset(in_form(store, ORDER), "order", "not a number")
@@ -153,8 +153,8 @@ def twin_id(identity: str, body: str, priority: int = 0) -> str:
 
 
 def by_queue(heads: QueueHeads) -> dict[str, float]:
-    """Returns when the next message of each queue is due. All messages are in one form of backup."""
-    assert len({form.backup for form in heads.due_ms}) <= 1
+    """Returns when the next message of each queue is due. All messages are in one layout."""
+    assert len({form.layout for form in heads.due_ms}) <= 1
     return {form.queue: due_ms for form, due_ms in heads.due_ms.items()}
 
 
@@ -171,9 +171,9 @@ def refuses_a_key_of_the_wrong_type(
 
     Args:
         store: The store.
-        key: A key of the default form; the key of the store's form that stands for it is used.
+        key: A key of the default layout; the key of the store's layout that stands for it is used.
         act: What is refused.
-        stepped: Keys of the default form that an earlier step may have changed, where Redis has hash slots and the
+        stepped: Keys of the default layout that an earlier step may have changed, where Redis has hash slots and the
             operation is several steps.
     """
     key = in_form(store, key)
@@ -196,7 +196,7 @@ def wrong_type_of(key: str) -> str:
 
 
 def opened(value: bytes) -> bytes:
-    """Returns priority and body of a value in the backup, whether it is marked or not."""
+    """Returns priority and body of a stored value, whether it is marked or not."""
     return value[9:] if value.startswith(b"\x7f") else b"0" + value
 
 

@@ -158,7 +158,7 @@ class Model:
 
 
 class ListModel(Model):
-    """The same for messages in Redisson's form.
+    """The same for messages in Redisson's layout.
 
     Due times are whole ms. Of the messages with one id, the first that still waits is stored under this id. Each other
     one is stored under an id of its own, made from the body that it has now.

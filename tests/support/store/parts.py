@@ -9,8 +9,8 @@ from kombu_delayq.store.types import Part, Scanned
 
 
 def whole(store: DelayStore) -> Part:
-    """Returns the part with all messages in the store's form of backup."""
-    return Part("q", backup=store.backup)
+    """Returns the part with all messages in the store's layout."""
+    return Part("q", layout=store.layout)
 
 
 def ids_of(store: DelayStore, page: Scanned) -> list[str]:

@@ -12,7 +12,7 @@ from tests.support.workers.harness import TRANSPORT, MakeProj, Proj, beside
 
 
 @pytest.fixture
-def make_proj(redis_server: PrivateRedis, backup: str) -> Iterator[MakeProj]:
+def make_proj(redis_server: PrivateRedis, layout: str) -> Iterator[MakeProj]:
     """Makes the app on an empty broker with our transport.
 
     ``server=`` puts the broker elsewhere, other keywords are settings of the app; ``broker_transport=""`` makes it
@@ -35,8 +35,8 @@ def make_proj(redis_server: PrivateRedis, backup: str) -> Iterator[MakeProj]:
         is_ours = settings["broker_transport"] == TRANSPORT or settings["broker_url"].startswith("delayq")
         if broker.slots and not is_ours:
             pytest.skip("not in hash slots: stock kombu reads and writes several slots in one command")
-        if settings["broker_transport"] == TRANSPORT and backup != "hash":
-            settings["broker_transport_options"] = {"backup": backup, **settings.get("broker_transport_options", {})}
+        if settings["broker_transport"] == TRANSPORT and layout != "hash":
+            settings["broker_transport_options"] = {"layout": layout, **settings.get("broker_transport_options", {})}
         way = settings.get("broker_transport_options", {}).get("consume", "take")
         if broker.slots and way != "take":
             pytest.skip("not in hash slots: kombu's own way of consuming and publishing")

@@ -184,18 +184,18 @@ class Proj:
         )
 
     @property
-    def backup(self) -> str:
+    def layout(self) -> str:
         """The form in which the app keeps delayed messages."""
-        return str(self.conf.get("broker_transport_options", {}).get("backup", "hash"))
+        return str(self.conf.get("broker_transport_options", {}).get("layout", "hash"))
 
     def keys(self, queue: str = "celery") -> list[str]:
         """Returns the names of the keys of a queue's delayed messages: the index, the bodies, two more."""
-        return KEYS.stored(queue, self.backup)
+        return KEYS.stored(queue, self.layout)
 
     def lengths(self, queue: str = "celery") -> tuple[int, int]:
         """Counts the entries of a queue's index, and the bodies."""
         client, (index, bodies, *_) = self.server.client(), self.keys(queue)
-        return int(client.zcard(index)), int(client.llen(bodies) if self.backup == "list" else client.hlen(bodies))
+        return int(client.zcard(index)), int(client.llen(bodies) if self.layout == "redisson" else client.hlen(bodies))
 
     def delayed(self, queue: str = "celery") -> int:
         """Counts the delayed messages of a queue."""

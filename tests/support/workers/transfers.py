@@ -24,12 +24,12 @@ Transfer = Callable[..., Sequence[TransferWorker]]
 
 
 @pytest.fixture
-def transfer(redis_server: PrivateRedis, backup: str) -> Iterator[Transfer]:
+def transfer(redis_server: PrivateRedis, layout: str) -> Iterator[Transfer]:
     workers: list[TransferWorker] = []
 
     def start(count: int = 1, server: PrivateRedis = redis_server, **options: Any) -> Sequence[TransferWorker]:
         def connect() -> DelayStore:
-            options_of = Options(**{"backup": backup, **options})
+            options_of = Options(**{"layout": layout, **options})
             return DelayStore(redis.Redis(port=server.port), keys_of(server), options=options_of)
 
         workers.extend(TransferWorker(connect) for _ in range(count))
@@ -53,9 +53,9 @@ def arrived(client: redis.Redis, queue: str = QUEUE) -> Counter[str]:
     return Counter(json.loads(body) for body in client.lrange(queue, 0, -1))
 
 
-def listeners(client: redis.Redis, backup: str, queue: str = QUEUE) -> int:
-    """Counts the subscribers to the queue's new heads in this form."""
-    channel = KEYS.channel(queue) if backup == "list" else KEYS.wake
+def listeners(client: redis.Redis, layout: str, queue: str = QUEUE) -> int:
+    """Counts the subscribers to the queue's new heads in this layout."""
+    channel = KEYS.channel(queue) if layout == "redisson" else KEYS.wake
     return int(client.pubsub_numsub(channel)[0][1])
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from celery_ext.cli import delayq
-from kombu_delayq.options import BACKUPS, NAMES
+from kombu_delayq.options import LAYOUTS, NAMES
 from kombu_delayq.store.keys import Keys
 from tests.support import ROOT
 from tests.support.pages import PAGES, blocks, commands, named, page_code
@@ -24,7 +24,7 @@ OURS = ("kombu_delayq", "celery_ext", "lua", "tests", "docs")
 def test_reference_names_every_option_key_and_command() -> None:
     """The pages made from the code name all that the code has."""
     keys = Keys()
-    of_queue = {key for backup in BACKUPS for key in keys.stored("orders", backup)}
+    of_queue = {key for layout in LAYOUTS for key in keys.stored("orders", layout)}
     of_queue |= {keys.channel("orders"), keys.replaying("orders")}
     of_job = {of("nightly") for of in (keys.job, keys.guard, keys.staged)} | {keys.stream("clicks")}
     of_all = {keys.queues, keys.used, keys.cancelled, keys.chains, *keys.leases, keys.runs, keys.wake}

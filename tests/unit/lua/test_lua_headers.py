@@ -1,11 +1,11 @@
-"""The header of each Lua file says what its body does, for each form of backup."""
+"""The header of each Lua file says what its body does, for each layout."""
 
 from inspect import isdatadescriptor, isfunction
 
 import pytest
 
 from kombu_delayq import scripts
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store.keys import Keys
 from tests.support.lua.headers import complaints, key_types, wrong_types
 from tests.support.lua.names import source_of
@@ -37,28 +37,28 @@ def test_header_names_what_the_body_uses(operation: str) -> None:
     assert complaints(source_of(f"{operation}.lua")) == []
 
 
-@pytest.mark.parametrize(("operation", "backup"), FORMS)
-def test_header_says_of_which_type_the_keys_are(operation: str, backup: str) -> None:
-    """In each form of backup all commands of an expanded script take the types of keys that its header says."""
-    types = key_types(source_of(f"{operation}.lua"), backup)
-    apart, _, own = scripts.load(operation, backup).text.rpartition("end)()\n")
+@pytest.mark.parametrize(("operation", "layout"), FORMS)
+def test_header_says_of_which_type_the_keys_are(operation: str, layout: str) -> None:
+    """In each layout all commands of an expanded script take the types of keys that its header says."""
+    types = key_types(source_of(f"{operation}.lua"), layout)
+    apart, _, own = scripts.load(operation, layout).text.rpartition("end)()\n")
     assert wrong_types(own, types[0]) == []
     assert len(types) == (2 if apart else 1)
     if apart:
         assert wrong_types(apart, types[1]) == []
 
 
-@pytest.mark.parametrize(("operation", "backup"), FORMS)
-def test_header_and_keys_agree_on_types(operation: str, backup: str) -> None:
+@pytest.mark.parametrize(("operation", "layout"), FORMS)
+def test_header_and_keys_agree_on_types(operation: str, layout: str) -> None:
     """A header says of each key the type that the docstring in ``keys.py`` says."""
-    own, *others = key_types(source_of(f"{operation}.lua"), backup)
-    [other] = {*BACKUPS} - {backup}
-    for types, form in ((own, backup), *((each, other) for each in others)):
+    own, *others = key_types(source_of(f"{operation}.lua"), layout)
+    [other] = {*LAYOUTS} - {layout}
+    for types, form in ((own, layout), *((each, other) for each in others)):
         documented = documented_types(form)
         assert documented | types == types | documented
 
 
-def documented_types(backup: str) -> dict[str, str]:
+def documented_types(layout: str) -> dict[str, str]:
     """Returns the type that ``Keys`` says of each key, by the name that scripts have for it."""
     keys, of_key, found = Keys(), {}, {}
     for name, attribute in vars(Keys).items():
@@ -70,14 +70,16 @@ def documented_types(backup: str) -> dict[str, str]:
             of_key[getattr(keys, name)("q")] = type_
         assert isfunction(attribute) or isdatadescriptor(attribute)
     roles = ("due", "bodies", "notes", "ids")
-    return found | {role: of_key[key] for role, key in zip(roles, keys.stored("q", backup), strict=True)}
+    return found | {role: of_key[key] for role, key in zip(roles, keys.stored("q", layout), strict=True)}
 
 
 def test_there_are_keys_with_types() -> None:
     """The check above finds the types of the keys that have one."""
     found = documented_types("hash")
     assert found | {"bodies": "HASH", "notes": "STRING", "ids": "ZSET", "queues": "SET", "ready": "LIST"} == found
-    assert documented_types("list") | {"bodies": "LIST", "notes": "HASH", "ids": "HASH"} == documented_types("list")
+    assert documented_types("redisson") | {"bodies": "LIST", "notes": "HASH", "ids": "HASH"} == documented_types(
+        "redisson"
+    )
 
 
 def test_there_are_operations() -> None:
@@ -93,7 +95,7 @@ def test_there_are_operations() -> None:
         ("-- ARGV[1] count   how many\n", ""),
         ("-- ARGV[1] count   how many\n", "-- ARGV[1] count   how many\n-- ARGV[2] size  unused\n"),
         ("-- ARGV[1] count ", "-- ARGV[1] number "),
-        ("-- KEYS[1] due ", "-- KEYS[1] backup "),
+        ("-- KEYS[1] due ", "-- KEYS[1] layout "),
         ("KEYS[3...]", "KEYS[4...]"),
         ("-- KEYS[3...] ready  LIST  where\n", ""),
         ("for i = 3, #KEYS do", "for i = 4, #KEYS do"),
@@ -132,5 +134,5 @@ def test_a_type_that_is_not_that_of_the_commands_is_found(right: str, wrong: str
 
 
 def test_a_type_is_found_wrong_for_one_form_only() -> None:
-    """A type may be right for one form of backup, and wrong for the other."""
-    assert wrong_types(GOOD, *key_types(GOOD, "list")) == ["bodies is said to be a LIST, and used as a HASH"]
+    """A type may be right for one layout, and wrong for the other."""
+    assert wrong_types(GOOD, *key_types(GOOD, "redisson")) == ["bodies is said to be a LIST, and used as a HASH"]

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from kombu_delayq import scripts
-from kombu_delayq.options import BACKUPS
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StorePart
 from tests.support import ROOT
@@ -40,32 +40,32 @@ def test_every_operation_has_its_method_and_its_tests(operation: str) -> None:
     assert (ROOT / "tests" / "lua" / f"test_{operation}.py").is_file()
 
 
-#: Each Lua file with each form of backup for which it is read.
+#: Each Lua file with each layout for which it is read.
 READ = [
-    *((f"{operation}.lua", backup) for operation, backup in FORMS),
-    *((include, backup) for include in INCLUDES for backup in BACKUPS if include.split("/")[1] in ("shared", backup)),
+    *((f"{operation}.lua", layout) for operation, layout in FORMS),
+    *((include, layout) for include in INCLUDES for layout in LAYOUTS if include.split("/")[1] in ("shared", layout)),
 ]
 
 
 @cache
-def definitions(backup: str) -> dict[str, str]:
-    """Returns all names that includes define for a form of backup, each with the path of its include."""
-    paths = [path for path, form in READ if form == backup and path in INCLUDES]
+def definitions(layout: str) -> dict[str, str]:
+    """Returns all names that includes define for a layout, each with the path of its include."""
+    paths = [path for path, form in READ if form == layout and path in INCLUDES]
     return {name: path for path in paths for name in defined_in(source_of(path))}
 
 
-@pytest.mark.parametrize(("path", "backup"), READ)
-def test_a_file_includes_what_it_uses(path: str, backup: str) -> None:
-    """What a file uses it defines itself, or includes itself, in each form of backup; and it includes nothing else."""
-    assert complaints(path, backup, definitions(backup)) == []
+@pytest.mark.parametrize(("path", "layout"), READ)
+def test_a_file_includes_what_it_uses(path: str, layout: str) -> None:
+    """What a file uses it defines itself, or includes itself, in each layout; and it includes nothing else."""
+    assert complaints(path, layout, definitions(layout)) == []
 
 
-@pytest.mark.parametrize("backup", BACKUPS)
-def test_a_name_finds_its_file(backup: str) -> None:
-    """In a form of backup a function or local of an include is defined once."""
-    names = [name for path in set(definitions(backup).values()) for name in defined_in(source_of(path))]
-    assert sorted(names) == sorted(definitions(backup))
-    shared, own = (set(scripts.directory().glob(f"include/{folder}/*")) for folder in ("shared", backup))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_name_finds_its_file(layout: str) -> None:
+    """In a layout a function or local of an include is defined once."""
+    names = [name for path in set(definitions(layout).values()) for name in defined_in(source_of(path))]
+    assert sorted(names) == sorted(definitions(layout))
+    shared, own = (set(scripts.directory().glob(f"include/{folder}/*")) for folder in ("shared", layout))
     assert not {path.name for path in shared} & {path.name for path in own}
 
 
@@ -103,10 +103,10 @@ def test_lua_files_are_short(path: Path) -> None:
     assert max(map(len, lines)) <= 120
 
 
-@pytest.mark.parametrize(("operation", "backup"), FORMS)
-def test_an_expanded_script_has_its_includes_and_no_comments(operation: str, backup: str) -> None:
+@pytest.mark.parametrize(("operation", "layout"), FORMS)
+def test_an_expanded_script_has_its_includes_and_no_comments(operation: str, layout: str) -> None:
     """Redis gets the code of an operation after what that uses of its includes, without what is written for people."""
-    text = scripts.load(operation, backup).text
+    text = scripts.load(operation, layout).text
     assert not re.search(r"^ *--", text, re.MULTILINE)
     _, body = split(source_of(f"{operation}.lua"))
     assert text.endswith(re.sub(r"^ *--.*\n", "", body + "\n", flags=re.MULTILINE).lstrip("\n"))
@@ -129,44 +129,44 @@ def test_what_runs_first_stands_before_what_may_not_be_needed() -> None:
     assert "local function put(" in rest
     defined = re.findall(r"^local function (\w+)", text, re.MULTILINE)
     assert len(defined) == len({*defined})
-    assert "offer_one" not in scripts.load("offer", "list").text
+    assert "offer_one" not in scripts.load("offer", "redisson").text
 
 
 def test_functions_of_the_other_form_stand_apart() -> None:
-    """What ``@other`` names is there for the other form, with all that it includes, and beside the script's own."""
-    for backup, other in (BACKUPS, BACKUPS[::-1]):
-        apart, end, own = scripts.load("convert", backup).text.partition("end)()\n")
+    """What ``@other`` names is there for the other layout, with all that it includes, and beside the script's own."""
+    for layout, other in (LAYOUTS, LAYOUTS[::-1]):
+        apart, end, own = scripts.load("convert", layout).text.partition("end)()\n")
         assert end
         assert "@other" not in own
-        for form, text in ((backup, own), (other, apart)):
+        for form, text in ((layout, own), (other, apart)):
             assert f"notes = '{'string' if form == 'hash' else 'hash'}'" in text
         named = re.findall(r"^  (\w+) = \1,$", apart, re.MULTILINE)
         assert set(named) == set(re.findall(r"\bother\.(\w+)\(", own))
 
 
-@pytest.mark.parametrize(("operation", "backup"), FORMS)
-def test_the_sha_is_that_of_the_text(operation: str, backup: str) -> None:
+@pytest.mark.parametrize(("operation", "layout"), FORMS)
+def test_the_sha_is_that_of_the_text(operation: str, layout: str) -> None:
     """A script's SHA is the one that Redis computes."""
-    script = scripts.load(operation, backup)
+    script = scripts.load(operation, layout)
     assert script.sha == sha1(script.text.encode(), usedforsecurity=False).hexdigest()
-    assert scripts.load(operation, backup) is script
+    assert scripts.load(operation, layout) is script
 
 
-def test_an_unknown_operation_or_backup_is_an_error() -> None:
+def test_an_unknown_operation_or_layout_is_an_error() -> None:
     """There is no script of a name that no file has."""
     with pytest.raises(FileNotFoundError):
         scripts.load("no_such_operation")
     with pytest.raises(FileNotFoundError):
-        scripts.load("offer", "no_such_backup")
+        scripts.load("offer", "no_such_layout")
 
 
 @pytest.mark.skipif(not shutil.which("luacheck"), reason="luacheck is not installed")
 def test_luacheck_finds_nothing(tmp_path: Path) -> None:
     """The scripts, as Redis gets them, are clean to luacheck."""
     files = []
-    for operation, backup in FORMS:
-        files.append(tmp_path / f"{operation}_{backup}.lua")
-        files[-1].write_text(scripts.load(operation, backup).text, encoding="utf-8")
+    for operation, layout in FORMS:
+        files.append(tmp_path / f"{operation}_{layout}.lua")
+        files[-1].write_text(scripts.load(operation, layout).text, encoding="utf-8")
     done = subprocess.run(
         ["luacheck", "--no-color", "--config", str(ROOT / ".luacheckrc"), *map(str, files)],
         capture_output=True,

@@ -29,7 +29,7 @@ def test_a_queues_keys_carry_its_name_as_hash_tag(queue: str, tagged: str) -> No
     """The queue's name is the hash tag of its keys; a name with a ``{`` brings its own."""
     keys = Keys()
     assert keys.due(queue) == f"delayq:{tagged}:due"
-    assert keys.backup(queue) == f"delayq:{tagged}:backup"
+    assert keys.bodies(queue) == f"delayq:{tagged}:bodies"
     assert keys.order(queue) == f"delayq:{tagged}:order"
     assert keys.twins(queue) == f"delayq:{tagged}:twins"
 
@@ -59,7 +59,7 @@ def test_the_prefix_stands_before_every_name() -> None:
     plain, prefixed = Keys(), Keys("app:")
     for name in ("queues", "lease", "deputy", "second_deputy", "wake", "cancelled", "runs"):
         assert getattr(prefixed, name) == "app:" + getattr(plain, name)
-    for name in ("due", "backup", "order", "twins", "replaying", "job", "guard", "staged", "stream"):
+    for name in ("due", "bodies", "order", "twins", "replaying", "job", "guard", "staged", "stream"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("q")
     assert prefixed.ready("q", (0, 3)) == ["app:" + key for key in plain.ready("q", (0, 3))]
 
@@ -67,7 +67,7 @@ def test_the_prefix_stands_before_every_name() -> None:
 def test_no_two_keys_are_the_same() -> None:
     """All keys of a queue or job, and those of one whose name only adds braces or a part of a key, differ."""
     keys = Keys()
-    makers = (keys.due, keys.backup, keys.order, keys.twins, keys.replaying)
+    makers = (keys.due, keys.bodies, keys.order, keys.twins, keys.replaying)
     makers += (keys.job, keys.guard, keys.staged, keys.stream)
     like_keys = ("}:due", "job:a", "{a}:due", "delayq:{a}:due", "a:due")
     names = [make(name) for name in ("a", "b", "{a}", "tagged:a", "", *like_keys) for make in makers]
@@ -78,12 +78,12 @@ def test_no_two_keys_are_the_same() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "app:", "a*?[b]\\", "delayq:"])
 @pytest.mark.parametrize(
-    "queue", ["q", "", "{", "{a}", "tagged:a", "tagged:{a}", "a:due", "}:due", "a}:backup", "ü\udcff"]
+    "queue", ["q", "", "{", "{a}", "tagged:a", "tagged:{a}", "a:due", "}:due", "a}:bodies", "ü\udcff"]
 )
 def test_a_queue_is_told_by_its_keys(prefix: str, queue: str) -> None:
     """The keys of index and bodies tell a queue of any name, behind any prefix; other keys do not."""
     keys = Keys(prefix)
-    assert keys.queue_of(keys.due(queue)) == keys.queue_of(keys.backup(queue)) == queue
+    assert keys.queue_of(keys.due(queue)) == keys.queue_of(keys.bodies(queue)) == queue
     others = [keys.order(queue), keys.twins(queue), keys.due(queue) + ":due", f"x{keys.due(queue)}", keys.wake]
     of_jobs = [of(name) for of in (keys.job, keys.guard, keys.staged, keys.stream) for name in (queue, f"{queue}:due")]
     for other in others + of_jobs:
@@ -178,7 +178,7 @@ def test_in_a_cluster_the_keys_of_a_queue_share_a_slot(prefix: str, queue: str) 
     lists = keys.ready(queue, (0, 3, 6, 9))
     assert lists[0] == prefix + queue
     held = [keys.unacked(queue), keys.unacked_index(queue), keys.consumers(queue), keys.consumed(queue)]
-    own = [*keys.stored(queue, "hash"), *keys.stored(queue, "list"), keys.counts(queue), keys.bucket(queue)]
+    own = [*keys.stored(queue, "hash"), *keys.stored(queue, "redisson"), keys.counts(queue), keys.bucket(queue)]
     assert len({*lists, *held, *own}) == 4 + 4 + 10
     assert {key_slot(key.encode()) for key in (*lists, *held, *own)} == {key_slot(lists[0].encode())}
     assert [key for key in (*lists, *held, *own[:4]) if not key.startswith(prefix)] == []

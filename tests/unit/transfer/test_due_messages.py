@@ -16,7 +16,7 @@ NOW_MS = 1_800_000_000_000.0
 class _Store:
     """A store of queues, of which one has a message that is due; it notes what it is asked."""
 
-    backup = "hash"
+    layout = "hash"
 
     def __init__(self, queue: str) -> None:
         self.delivery = self
@@ -29,7 +29,7 @@ class _Store:
         self.asked.append(queues)
         return QueueHeads(NOW_MS, {form: due_ms for form, due_ms in self._due_ms.items() if form.queue in queues})
 
-    def transfer(self, queue: str, backup: str) -> Transferred:
+    def transfer(self, queue: str, layout: str) -> Transferred:
         """Notes what is transferred."""
         self.asked.append(queue)
         self._due_ms.clear()

@@ -9,7 +9,7 @@ from kombu_delayq.transfer.due_times import DueTimes, KnownHead
 NOW_MS = 1_800_000_000_000.0
 
 A, B, C, NEW = (QueueForm(queue, "hash") for queue in ("a", "b", "c", "new"))
-LISTED = QueueForm("a", "list")
+LISTED = QueueForm("a", "redisson")
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_queues_that_are_gone_are_forgotten(due_times: DueTimes) -> None:
 
 
 def test_each_form_of_a_queue_has_a_head_of_its_own(due_times: DueTimes) -> None:
-    """A queue is one to look after, with a head in each form of backup."""
+    """A queue is one to look after, with a head in each layout."""
     assert due_times.queues == ["a", "b", "c"]
     due_times.note_head(LISTED, NOW_MS - 1)
     assert due_times.due() == [A, LISTED]

@@ -17,7 +17,7 @@ OF_KOMBU = stock.SentinelChannel.from_transport_options
 DOTTED = "kombu_delayq.transport:Transport"
 
 VALID: dict[str, list[Any]] = {
-    "backup": ["hash"],
+    "layout": ["hash"],
     "transfer": [True, False],
     "consume": ["take", "brpop"],
     "consumer_ttl": [1, 60.0, 3600],
@@ -49,7 +49,7 @@ VALID: dict[str, list[Any]] = {
     "journal_restore": ["ask", "auto"],
 }
 WRONG: dict[str, list[Any]] = {
-    "backup": ["tape", None, 1, ["hash"], {}],
+    "layout": ["tape", None, 1, ["hash"], {}],
     "transfer": [1, 0, "yes", "False", None],
     "consume": ["get", None, 1, ["take"], {}],
     "consumer_ttl": [0, 0.9, 3601, None, "60", True, math.inf, math.nan],
@@ -115,7 +115,7 @@ def test_all_mistakes_are_named_at_once() -> None:
         "poll_intervall": 1,
         "max-delay": 60,
         "transferbatch": 10,
-        "Backup": "hash",
+        "Layout": "hash",
         "lease_ttl": "long",
         "transfer": 2,
         "visibility_timeout": 60,
@@ -128,7 +128,7 @@ def test_all_mistakes_are_named_at_once() -> None:
         ("poll_intervall", "poll_interval"),
         ("max-delay", "max_delay"),
         ("transferbatch", "transfer_batch"),
-        ("Backup", "backup"),
+        ("Layout", "layout"),
     ):
         assert f"{mistake!r} (did you mean {nearest!r}?)" in text
     assert "lease_ttl='long' is not a number" in text

@@ -265,8 +265,8 @@ def test_the_conditions_in_json() -> None:
     "position",
     [
         Position(b"1764000000000.125", "orders", "hash", b"id"),
-        Position(b"-inf", "", "list", b""),
-        Position(b"1.5e+17", "ü \udcff/?&#+", "list", bytes(range(256))),
+        Position(b"-inf", "", "redisson", b""),
+        Position(b"1.5e+17", "ü \udcff/?&#+", "redisson", bytes(range(256))),
     ],
 )
 def test_a_cursor_survives_in_a_url(position: Position) -> None:

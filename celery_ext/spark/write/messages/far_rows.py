@@ -86,7 +86,7 @@ def far_rows(
 def _cut(
     bodies: Iterable[str], templates: Sequence[Template]
 ) -> tuple[list[str | None], list[str | None], list[bytes | None]]:
-    """Returns the arguments in bodies as JSON texts, None where they are empty; and the bodies of another form."""
+    """Returns the arguments in bodies as JSON texts, None where they are empty; and the bodies of another layout."""
     args: list[str | None] = []
     kwargs: list[str | None] = []
     others: list[bytes | None] = []

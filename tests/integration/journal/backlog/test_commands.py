@@ -41,7 +41,7 @@ def test_an_app_sees_one_backlog(own_server: PrivateRedis, tmp_path: Path, monke
     assert reschedule(app, ids[0], countdown=50 * DAY_S) == "rescheduled"
     assert reschedule(app, ids[1], countdown=60 * DAY_S) == "rescheduled"
     found = [task for task in get(app, ids).values() if task is not None]
-    assert sorted(task.message.backup for task in found) == [
+    assert sorted(task.message.layout for task in found) == [
         "hash",
         "journal",
         "journal",

@@ -81,5 +81,5 @@ def test_what_is_rescheduled_waits_once(make_journaled: MakeJournaled, hours: in
     found = list(by_id.browse(store, "q"))
     assert sorted(one.id for one in found) == sorted(f"i{n}" for n in range(COUNT))
     assert {one.due_ms for one in found} == {due_ms}
-    assert {one.backup for one in found} <= ({"hash"} if hours == 1 else {"hash", "journal"})
+    assert {one.layout for one in found} <= ({"hash"} if hours == 1 else {"hash", "journal"})
     assert store.queues.size("q") == COUNT

@@ -97,11 +97,11 @@ def test_counts_span_both_tiers(make_journaled: MakeJournaled) -> None:
 
 
 def test_parts_of_the_journal(make_journaled: MakeJournaled) -> None:
-    """The rows of a queue are cut, scanned and read as those of the default form are."""
+    """The rows of a queue are cut, scanned and read as those of the default layout are."""
     store = make_journaled()
     names = [name for name in spread(store) if int(name[1:]) % 2]
-    parts = store.scan.cut("q", [3, 8], backup="journal")
-    assert [part.backup for part in parts] == ["journal"] * len(parts)
+    parts = store.scan.cut("q", [3, 8], layout="journal")
+    assert [part.layout for part in parts] == ["journal"] * len(parts)
     found = []
     for part in parts:
         page = store.scan.scan(part, count=2)
@@ -110,11 +110,11 @@ def test_parts_of_the_journal(make_journaled: MakeJournaled) -> None:
             page = store.scan.scan(part, page, count=2)
             found += store.scan.ids(part, page.members) if page.members else []
     assert [name.decode() for name in found] == names
-    page = store.scan.scan(Part("q", backup="journal"))
-    bodies = store.scan.bodies(Part("q", backup="journal"), page.members)
+    page = store.scan.scan(Part("q", layout="journal"))
+    bodies = store.scan.bodies(Part("q", layout="journal"), page.members)
     assert list(map(len, [body or b"" for body in bodies])) == page.lengths
     store.lookup.cancel(["q"], names[:1])
-    assert store.scan.bodies(Part("q", backup="journal"), page.members)[0] is None
+    assert store.scan.bodies(Part("q", layout="journal"), page.members)[0] is None
 
 
 def test_an_action_on_a_filter_reaches_both_tiers(make_journaled: MakeJournaled) -> None:
@@ -178,7 +178,7 @@ def test_a_row_follows_its_message(make_journaled: MakeJournaled) -> None:
         [row] = store.journal.get(["i"], None)
         assert (row.due_ms, row.body, row.state == 0) == (due_ms, b"%d" % hours, False)
         [message] = store.lookup.get(["q"], ["i"])["i"]
-        assert (message.due_ms, message.backup) == (due_ms, "hash")
+        assert (message.due_ms, message.layout) == (due_ms, "hash")
     assert store.lookup.discard("q", [(message, "")]) == ["cancelled"]
     assert store.journal.get(["i"], None) == []
 

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-def backup() -> str:
-    """The journal does not regard the form of backup."""
+def layout() -> str:
+    """The journal does not regard the layout."""
     return "hash"
 
 

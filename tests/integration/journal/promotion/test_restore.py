@@ -128,7 +128,7 @@ def test_what_redis_still_has_is_not_doubled(journaled_store: JournaledStore, no
 
 
 def test_messages_of_jvm_services_are_left_alone(journaled_store: JournaledStore, now_ms: float) -> None:
-    """What a JVM service put into Redis in Redisson's form is unknown to the journal: a restore changes none of it."""
+    """What a JVM service put into Redisson's layout is unknown to the journal: a restore changes none of it."""
     store = journaled_store
     Promoter(store).beat()
     store.delivery.offer("q", offer("ours", now_ms + SOON_MS))

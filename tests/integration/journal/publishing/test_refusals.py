@@ -68,7 +68,7 @@ def test_pages_that_redis_refuses_have_no_rows(own_server: PrivateRedis, tmp_pat
     client.config_set("maxmemory", 0)
     with app.connection_for_write() as connection:
         store = connection.default_channel.store
-        waiting = set(client.hkeys("delayq:{celery}:backup"))
+        waiting = set(client.hkeys("delayq:{celery}:bodies"))
         assert {row.id for row in store.journal.get([f"id {number}" for number in range(1000)], None)} == waiting
     assert len(waiting) == 400
 

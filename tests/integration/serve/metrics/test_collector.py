@@ -34,7 +34,7 @@ def of(name: str, found: dict[Series, float]) -> dict[Any, float]:
 
 
 def test_gauges_say_what_each_queue_holds(store: DelayStore) -> None:
-    """Delayed, ready of all priorities, overdue, and due within each span: of every known queue, in either form."""
+    """Delayed, ready of all priorities, overdue, and due within each span: of every known queue, in either layout."""
     for delay_s in (-100, 3, 50, 70, 600, 7200, 40_000, 900_000):
         store.delivery.offer("orders", waiting(f"in {delay_s}", store.now_ms() + delay_s * 1000))
     store.delivery.offer("mails", waiting("i", FUTURE_MS))
@@ -56,9 +56,9 @@ def test_gauges_say_what_each_queue_holds(store: DelayStore) -> None:
 
 
 def test_a_queue_that_holds_messages_in_both_forms_counts_them_together(make_store: MakeStore) -> None:
-    """Messages in one form and in the other are of one queue."""
-    for backup in ("hash", "list"):
-        make_store(backup=backup).delivery.offer("q", waiting(backup, FUTURE_MS))
+    """Messages in one layout and in the other are of one queue."""
+    for layout in ("hash", "redisson"):
+        make_store(layout=layout).delivery.offer("q", waiting(layout, FUTURE_MS))
     found = scraped(DelayqCollector(make_store()))
     assert of("delayed_messages", found) == {"q": 2}
 
@@ -192,7 +192,7 @@ def test_the_rights_of_the_page_are_enough(users: PrivateRedis, caplog: pytest.L
     store.close()
 
 
-@pytest.mark.parametrize("backup", ["hash"], indirect=True)
+@pytest.mark.parametrize("layout", ["hash"], indirect=True)
 def test_any_name_of_a_queue_can_be_a_label(store: DelayStore) -> None:
     """Quotes, line breaks, braces and bytes that are no UTF-8 end no scrape; promtool understands the whole text."""
     odd = '"' if store.keys.slots else '"}'  # where names with a brace and no tag are refused

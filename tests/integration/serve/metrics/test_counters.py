@@ -72,7 +72,7 @@ def test_counters_survive_a_purge_and_go_with_the_queue(store: DelayStore) -> No
 
 
 def test_a_fleet_counts_each_message_once(
-    transfer: Transfer, make_store: MakeStore, client: redis.Redis, backup: str
+    transfer: Transfer, make_store: MakeStore, client: redis.Redis, layout: str
 ) -> None:
     """With several transfer workers, one of which goes, each exporter says the same, and it is right."""
     store = make_store()

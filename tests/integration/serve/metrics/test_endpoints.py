@@ -118,7 +118,7 @@ def test_a_wrong_question_is_answered_in_words(get: Get, path: str, status: int,
     assert said in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("backup", ["hash"], indirect=True)
+@pytest.mark.parametrize("layout", ["hash"], indirect=True)
 def test_scale_says_that_a_queue_cannot_be_counted(get: Get, store: DelayStore) -> None:
     """A key of the wrong type is an error, which an autoscaler does not take for an idle queue."""
     store.client.set("delayq:{orders}:due", "somebody else's")

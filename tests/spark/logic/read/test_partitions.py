@@ -157,8 +157,8 @@ def test_nothing_waits(redis_server: PrivateRedis, store: DelayStore) -> None:
 def test_queues_that_come_later_are_read_by_the_same_plan(
     redis_server: PrivateRedis, store: DelayStore, partitions: int
 ) -> None:
-    """A plan for all queues has each message once, also those of queues that came after it, in either form."""
-    listed = DelayStore(redis.Redis(port=redis_server.port), options=Options(backup="list"))
+    """A plan for all queues has each message once, also those of queues that came after it, in either layout."""
+    listed = DelayStore(redis.Redis(port=redis_server.port), options=Options(layout="redisson"))
     expected = fill(store, "a", 10)
     reading = reader_of(redis_server, partitions=partitions, due_after="2100-01-01T00:00:00Z")
     planned = reading.partitions()

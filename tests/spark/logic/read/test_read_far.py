@@ -80,15 +80,15 @@ def promote(store: DelayStore, tier: FarTier) -> None:
 def test_a_row_is_the_same_before_and_after_its_promotion(
     redis_server: PrivateRedis, store: DelayStore, tier: FarTier
 ) -> None:
-    """All columns but ``backup`` have the same values while a row is in the files and when it is in Redis."""
+    """All columns but ``layout`` have the same values while a row is in the files and when it is in Redis."""
     before = {row["task_id"]: row for row in read(redis_server, tier)}
-    assert {row.pop("backup") for row in before.values()} == {"far"}
-    for name in COLUMNS.keys() - {"backup"}:
+    assert {row.pop("layout") for row in before.values()} == {"far"}
+    for name in COLUMNS.keys() - {"layout"}:
         alone = [row[name] for row in read(redis_server, tier, columns=name)]
         assert sorted(alone) == sorted(row[name] for row in before.values()), name
     promote(store, tier)
     after = {row["task_id"]: row for row in read(redis_server, tier)}
-    assert {row.pop("backup") for row in after.values()} == {"hash"}
+    assert {row.pop("layout") for row in after.values()} == {"hash"}
     assert before == after
     assert sorted(before) == IDS
 
@@ -101,7 +101,7 @@ def test_rows_of_both_tiers_are_in_one_partition_each(
     near = fill(store, "q", 30, first_ms=2e12) + fill(store, "r", 30, same=5, first_ms=2e12 + 86_400_000 + HOUR_MS)
     found = read(redis_server, tier, partitions=partitions, page_size=7)
     assert ids(found) == sorted([*near, *IDS])
-    assert {row["backup"] for row in found} == {"hash", "far"}
+    assert {row["layout"] for row in found} == {"hash", "far"}
 
 
 def test_queue_and_due_time_bound_what_is_read(redis_server: PrivateRedis, store: DelayStore, tier: FarTier) -> None:
@@ -133,7 +133,7 @@ def test_what_has_left_redis_during_a_promotion_waits_no_more(
     store.lookup.cancel(["q"], sent[:4])
     found = read(redis_server, tier)
     assert ids(found) == sorted(set(IDS) - set(sent[:4]))
-    assert {row["task_id"] for row in found if row["backup"] == "hash"} == set(sent[4:])
+    assert {row["task_id"] for row in found if row["layout"] == "hash"} == set(sent[4:])
 
 
 @pytest.mark.parametrize("batches", range(7))

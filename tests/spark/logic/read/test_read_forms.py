@@ -1,4 +1,4 @@
-"""Queues in Redisson's form, and in both forms of backup, are read as those in the default form."""
+"""Queues in Redisson's layout, and in both layouts, are read as those in the default layout."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from kombu_delayq.store.types import Offer
 from tests.support.messages import changed_message, task_message
 from tests.support.spark.odd_messages import MESSAGES
 from tests.support.spark.reading import FUTURE_MS, Row, fill, ids_of, reader_of, rows_of, store_of
-from tests.support.store import redisson_form
+from tests.support.store import redisson_layout
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStor
 
 @pytest.fixture
 def listed(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
-    """A store in Redisson's form."""
-    store = DelayStore(redis.Redis(port=redis_server.port), options=Options(backup="list"))
+    """A store in Redisson's layout."""
+    store = DelayStore(redis.Redis(port=redis_server.port), options=Options(layout="redisson"))
     yield store
     store.close()
 
@@ -45,7 +45,7 @@ def read(server: PrivateRedis, **options: Any) -> list[Row]:
 def test_each_message_of_either_form_is_in_one_of_even_partitions(
     redis_server: PrivateRedis, store: DelayStore, listed: DelayStore, partitions: int, same: int
 ) -> None:
-    """Partitions over queues in one form or both have each message once, and differ in size by one at most."""
+    """Partitions over queues in one layout or both have each message once, and differ in size by one at most."""
     expected = [fill(store, "a", 50, same), fill(store, "b", 20, same)]
     expected += [fill(listed, "b", 50, same, prefix="b2"), fill(listed, "c", 30, same)]
     reading = reader_of(redis_server, partitions=partitions, page_size=9)
@@ -65,15 +65,15 @@ def test_a_row_is_the_same_in_either_form(redis_server: PrivateRedis, store: Del
         each.client.flushall()
         each.delivery.offer("q", *offers)
         rows.append({row["due"]: row for row in read(redis_server)})
-        assert {row.pop("backup") for row in rows[-1].values()} == {each.backup}
-        for name in COLUMNS.keys() - {"backup"}:  # each alone is as beside the others
+        assert {row.pop("layout") for row in rows[-1].values()} == {each.layout}
+        for name in COLUMNS.keys() - {"layout"}:  # each alone is as beside the others
             alone = [row[name] for row in read(redis_server, columns=name)]
             assert sorted(alone, key=repr) == sorted((row[name] for row in rows[-1].values()), key=repr), name
     assert list(rows[0].values()) == list(rows[1].values())
 
 
 @pytest.mark.parametrize("columns", ["task_id", "task_id,size", "task_id,task,kwargs", ",".join(COLUMNS)])
-@pytest.mark.parametrize("form", ["hash", "list"])
+@pytest.mark.parametrize("form", ["hash", "redisson"])
 def test_ids_that_messages_share_may_be_on_any_page(
     redis_server: PrivateRedis, store: DelayStore, listed: DelayStore, form: str, columns: str
 ) -> None:
@@ -87,7 +87,7 @@ def test_ids_that_messages_share_may_be_on_any_page(
         for n, (each, message) in enumerate(zip(ids, messages, strict=True))
     ]
     for at in range(0, len(offers), 500):
-        {"hash": store, "list": listed}[form].delivery.offer("q", *offers[at : at + 500])
+        {"hash": store, "redisson": listed}[form].delivery.offer("q", *offers[at : at + 500])
     assert [row["task_id"] for row in read(redis_server, columns=columns, partitions=1)] == ids
 
 
@@ -95,8 +95,8 @@ def test_messages_of_other_clients_have_all_columns(redis_server: PrivateRedis, 
     """Id and priority of what Redisson offers come from the message, and what is no message has a row of NULLs."""
     message = task_message((1,), kwargs={"a": 2}, task_id="t", priority=4)
     raw = json.dumps(message).encode()
-    redisson_form.offer(listed, 1, raw)
-    redisson_form.offer(listed, 2, b"text", FUTURE_MS + 1, old=True)
+    redisson_layout.offer(listed, 1, raw)
+    redisson_layout.offer(listed, 2, b"text", FUTURE_MS + 1, old=True)
     listed.client.zadd(listed.keys.timeout("q"), {b"\x08" + b"x" * 20: FUTURE_MS + 2})
     task, text, lost = read(redis_server, queue="q")
     assert {name: task[name] for name in ("task_id", "task", "args", "kwargs", "priority", "size", "raw")} == {
@@ -110,7 +110,7 @@ def test_messages_of_other_clients_have_all_columns(redis_server: PrivateRedis, 
     }
     assert (text["task_id"], text["priority"], text["size"], text["raw"]) == ("entry-0000000000000040", 0, 4, b"text")
     assert lost["task_id"] == "entry-0878787878787878"
-    assert {name for name, value in lost.items() if value is not None} == {"queue", "task_id", "due", "backup"}
+    assert {name for name, value in lost.items() if value is not None} == {"queue", "task_id", "due", "layout"}
 
 
 def test_only_ids_cost_a_further_call(redis_server: PrivateRedis, listed: DelayStore) -> None:
@@ -130,7 +130,7 @@ def test_only_ids_cost_a_further_call(redis_server: PrivateRedis, listed: DelayS
 def test_what_comes_in_the_other_form_is_read_by_the_same_plan(
     redis_server: PrivateRedis, store: DelayStore, listed: DelayStore
 ) -> None:
-    """A queue that was in one form when partitions were planned is read in both."""
+    """A queue that was in one layout when partitions were planned is read in both."""
     expected = fill(store, "q", 10)
     reading = reader_of(redis_server, partitions=2)
     planned = reading.partitions()

@@ -38,19 +38,19 @@ def read(server: PrivateRedis, url: str, **options: Any) -> list[Row]:
 def test_a_row_is_the_same_in_the_journal_and_in_redis(
     redis_server: PrivateRedis, journaled: JournaledStore, url: str
 ) -> None:
-    """Messages of any priority have the same columns in the journal as in Redis; only ``backup`` differs."""
+    """Messages of any priority have the same columns in the journal as in Redis; only ``layout`` differs."""
     offers = [
         Offer(f"t-{n}", repr(FUTURE_MS + n), n % 10, json.dumps(task_message((n,), task_id=f"t-{n}")))
         for n in range(20)
     ]
     journaled.delivery.offer("q", *offers)
     found = read(redis_server, url, page_size=7)
-    assert {row.pop("backup") for row in found} == {"journal"}
+    assert {row.pop("layout") for row in found} == {"journal"}
     plain = store_of(redis_server)
     plain.delivery.offer("q", *offers)
     reading = reader_of(redis_server)
     in_redis = [row for part in reading.partitions() for row in rows_of(reading, part)]
-    assert {row.pop("backup") for row in in_redis} == {"hash"}
+    assert {row.pop("layout") for row in in_redis} == {"hash"}
     assert found == in_redis
     plain.close()
 
@@ -65,7 +65,7 @@ def test_windows_have_both_tiers(
     far = fill(journaled, "q", 30, same=4, prefix="far") + fill(journaled, "only-journal", 10, prefix="another")
     found = read(redis_server, url, partitions=partitions, page_size=7)
     assert sorted(row["task_id"] for row in found) == sorted(near + far)
-    assert {row["task_id"] for row in found if row["backup"] == "journal"} == set(far)
+    assert {row["task_id"] for row in found if row["layout"] == "journal"} == set(far)
     plain.close()
 
 

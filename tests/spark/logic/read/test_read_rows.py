@@ -55,7 +55,7 @@ def test_a_task_has_a_value_in_every_column() -> None:
         "kwargs": '{"k": [null, 0.5]}',
         "size": len(raw),
         "raw": raw,
-        "backup": "hash",
+        "layout": "hash",
     }
     assert list(row_of(raw)) == list(COLUMNS)
 
@@ -145,7 +145,7 @@ def test_a_lost_message_has_a_row() -> None:
         "queue": "orders",
         "task_id": "t",
         "due": DUE_AT,
-        "backup": "hash",
+        "layout": "hash",
     }
 
 

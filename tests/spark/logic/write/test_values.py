@@ -276,7 +276,7 @@ def test_nested_instants_keep_their_moment_when_clocks_change(hour_utc: int) -> 
 
 @pytest.mark.parametrize("text", ["12345678123456781234567812345678", "{12345678-1234-5678-1234-567812345678}"])
 def test_uuids_arrive_as_uuids(text: str) -> None:
-    """Texts, in any form that ``uuid.UUID`` takes, and bytes of a UUID column are UUIDs for the task."""
+    """Texts, in any layout that ``uuid.UUID`` takes, and bytes of a UUID column are UUIDs for the task."""
     value = UUID(text)
     batch = batch_of(a=[text, None], b=[value.bytes, None], c=pa.array([value.bytes, None], pa.large_binary()))
     check(batch, [()] * 2, [{"a": value, "b": value, "c": value}, dict.fromkeys("abc")], uuid_columns="a,b,c")

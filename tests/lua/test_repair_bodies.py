@@ -1,12 +1,11 @@
-"""``repair_backup.lua``: gives bodies what they lack: an index entry, a place among the twins."""
+"""``repair_bodies.lua``: gives bodies what they lack: an index entry, a place among the twins."""
 
 import pytest
 
 from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store import DelayStore
-from tests.support.store.forms import hash_only
 from tests.support.store.keyspace import (
-    BACKUP,
+    BODIES,
     DUE,
     FUTURE_MS,
     ODD_IDS,
@@ -21,16 +20,17 @@ from tests.support.store.keyspace import (
     twin_id,
     waiting,
 )
+from tests.support.store.layouts import hash_only
 
-pytestmark = hash_only  # it looks at what only that form keeps
+pytestmark = hash_only  # it looks at what only that layout keeps
 
 TWO = twin_id("i", "two").encode()
 
 
 def repair(store: DelayStore, due_ms: float | None = FUTURE_MS, *, mend: bool = True) -> dict[bytes, str]:
     """Repairs all bodies of a queue in one call, each with one due time. Returns the state of each."""
-    ids = sorted(store.client.hkeys(BACKUP))
-    return dict(zip(ids, store.repair.repair_backup("q", [(each, due_ms) for each in ids], mend=mend), strict=True))
+    ids = sorted(store.client.hkeys(BODIES))
+    return dict(zip(ids, store.repair.repair_bodies("q", [(each, due_ms) for each in ids], mend=mend), strict=True))
 
 
 @pytest.mark.parametrize("mend", [False, True])
@@ -54,7 +54,7 @@ def test_a_body_without_an_index_entry_gets_one(store: DelayStore, ear: Ear, men
     store.client.delete(DUE)
     before = contents(store.client)
     bodies: list[tuple[bytes, float | None]] = [(b"i", FUTURE_MS + 9), (b"j", FUTURE_MS + 7)]
-    assert store.repair.repair_backup("q", bodies, mend=mend) == ["unindexed"] * 2
+    assert store.repair.repair_bodies("q", bodies, mend=mend) == ["unindexed"] * 2
     assert contents(store.client) == (mended if mend else before)
     assert ear.heard() == ([f"{FUTURE_MS + 7:.0f} q"] if mend else [])
 
@@ -72,7 +72,7 @@ def test_without_a_due_time_there_is_only_a_look(store: DelayStore, ear: Ear) ->
 def test_an_entry_that_is_there_keeps_its_due_time(store: DelayStore) -> None:
     """Of two repairs at once the second changes nothing, nor does one change what was rescheduled meanwhile."""
     store.delivery.offer("q", waiting("i", FUTURE_MS + 9))
-    assert store.repair.repair_backup("q", [(b"i", PAST_MS), (b"i", PAST_MS)], mend=True) == ["sound"] * 2
+    assert store.repair.repair_bodies("q", [(b"i", PAST_MS), (b"i", PAST_MS)], mend=True) == ["sound"] * 2
     assert store.client.zscore(DUE, "i") == FUTURE_MS + 9
 
 
@@ -81,7 +81,7 @@ def test_a_body_that_left_meanwhile_is_gone(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("i", PAST_MS))
     store.delivery.transfer("q")
     before = contents(store.client)
-    assert store.repair.repair_backup("q", [(b"i", FUTURE_MS)], mend=True) == ["gone"]
+    assert store.repair.repair_bodies("q", [(b"i", FUTURE_MS)], mend=True) == ["gone"]
     assert contents(store.client) == before
 
 
@@ -119,7 +119,7 @@ def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("i", PAST_MS, "two"), expire_ms=60_000)
     store.client.delete(DUE, TWINS)
     repair(store)
-    for key in (DUE, BACKUP, TWINS):
+    for key in (DUE, BODIES, TWINS):
         assert 0 < store.client.pttl(key) <= 60_000
 
 
@@ -138,17 +138,17 @@ def test_any_id(store: DelayStore, identity: str) -> None:
 @pytest.mark.parametrize("value", ["\x7f", "\x7fnot hex", ""])
 def test_a_damaged_body_hides_no_other(store: DelayStore, value: str) -> None:
     """A body with half a mark, or none at all, is told like any other, and the rest is put right."""
-    store.client.hset(BACKUP, mapping={"damaged": value, "sound": "body"})
+    store.client.hset(BODIES, mapping={"damaged": value, "sound": "body"})
     assert set(repair(store, None).values()) == {"unindexed"}
     assert set(repair(store).values()) == {"unindexed"}
     assert set(repair(store).values()) == {"sound"}
 
 
-@pytest.mark.parametrize("key", [DUE, BACKUP, ORDER, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is mended."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
     ear.heard()
-    act = lambda: store.repair.repair_backup("q", [(b"i", PAST_MS), (TWO, PAST_MS)], mend=True)  # noqa: E731
+    act = lambda: store.repair.repair_bodies("q", [(b"i", PAST_MS), (TWO, PAST_MS)], mend=True)  # noqa: E731
     refuses_a_key_of_the_wrong_type(store, key, act)
     assert ear.heard() == []

@@ -1,4 +1,4 @@
--- The keys in which Redisson's form keeps a queue's delayed messages. The first two are Redisson's own.
+-- The keys in which Redisson's layout keeps a queue's delayed messages. The first two are Redisson's own.
 --   due     ZSET  entry of each message -> due time, ms since the epoch; see entry.lua
 --   bodies  LIST  the same entries, and garbage: entries that have left `due`, see sweep.lua
 --   notes   HASH  order: count of messages marked so far

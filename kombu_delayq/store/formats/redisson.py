@@ -1,4 +1,7 @@
-"""Reads the entries of Redisson's form. Source: ``lua/include/list/entry.lua`` and ``lua/include/list/names.lua``."""
+"""Reads the entries of Redisson's layout.
+
+Source: ``lua/include/redisson/entry.lua`` and ``lua/include/redisson/names.lua``.
+"""
 
 import re
 from contextlib import suppress

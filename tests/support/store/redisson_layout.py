@@ -1,4 +1,4 @@
-"""Redisson's form of backup, as Redisson itself works on it, and what must hold of it at any moment."""
+"""Redisson's layout, as Redisson itself works on it, and what must hold of it at any moment."""
 
 import json
 import struct
@@ -65,13 +65,13 @@ def is_sound(store: DelayStore, queue: str = "q", removed: int = 0) -> None:
     """Checks what must hold of a queue after any operation of ours and of others.
 
     Args:
-        store: A store in this form.
+        store: A store in this layout.
         queue: Name of the queue.
         removed: Number of messages that others may have removed since our last operation.
     """
     waiting, entries, found = live(store, queue), listed(store, queue), records(store, queue)
     if not waiting:
-        assert not store.client.exists(*store.keys.stored(queue, "list"))
+        assert not store.client.exists(*store.keys.stored(queue, "redisson"))
         return
     assert set(waiting) <= set(entries)
     assert len(set(entries)) == len(entries) <= 1.5 * len(waiting) + 1000

@@ -1,4 +1,4 @@
--- How messages leave for the other form in a conversion.
+-- How messages leave for the other layout in a conversion.
 -- @include names take
 
 -- Returns the ids under which messages were offered. Cost O(1) a message.
