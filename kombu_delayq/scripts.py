@@ -4,8 +4,8 @@ A Lua file names in its header the includes whose functions or constants it uses
 
 ``-- @include clock find``
     An include is a file of functions. It stands in ``lua/include/shared/``, or, where the two layouts need
-    different functions under the same names, in ``lua/include/hash/`` and ``lua/include/redisson/``: a script gets those
-    of the layout that it is loaded for.
+    different functions under the same names, in ``lua/include/hash/`` and ``lua/include/redisson/``: a script gets
+    those of the layout that it is loaded for.
 ``-- @other page leave``
     The includes of the other layout, for a script that works on both layouts at once. It calls their functions as
     ``other.page`` and so on. They stand in a scope of their own, apart from the script's own functions of the same
