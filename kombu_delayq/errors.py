@@ -54,7 +54,7 @@ class UnsupportedRedis(DelayqError):
 
 
 class UnsupportedJournal(DelayqError):
-    """The tables of the journal are of a later release of kombu-delayq."""
+    """The tables of the journal are of another release of kombu-delayq."""
 
 
 class UnreadableMessage(DelayqError, ValueError):

@@ -100,14 +100,8 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq transfer --also reports --metrics-port 9808": "With a queue of a JVM service, and metrics",
     },
     "journal": {
-        "celery -A shop delayq journal status": "The journal of an app",
-        "delayq --journal-url postgresql://db/delayq journal trim": "A journal by its URL",
-    },
-    "journal run": {
-        "celery -A shop delayq journal run": "For an app",
-    },
-    "journal status": {
-        "celery -A shop delayq journal status --json": "For a script",
+        "celery -A shop delayq journal check": "The journal of an app",
+        "delayq --journal-url postgresql://db/delayq journal check": "A journal by its URL",
     },
     "journal check": {
         "celery -A shop delayq journal check orders": "One queue",
@@ -115,9 +109,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "journal restore": {
         "celery -A shop delayq journal restore --dry-run": "Only look",
         "celery -A shop delayq journal restore --overdue skip": "Without what should have run by now",
-    },
-    "journal trim": {
-        "celery -A shop delayq journal trim --dry-run": "Only count",
     },
     "serve": {
         "delayq serve": "For this machine, to look at",

@@ -191,7 +191,7 @@ def options(subject: Subject) -> Findings:
             f"journal_horizon={found.journal_horizon:g} is not well above journal_lead={found.journal_lead:g}: "
             "messages go to the database and come back at once",
             "raise journal_horizon",
-            "how-to/months-ahead.md",
+            "how-to/journal.md",
         )
 
 

@@ -142,6 +142,6 @@ def journal(subject: Subject) -> Findings:
         yield Finding(
             Level.ERROR if state.waiting else Level.WARNING,
             "nobody promotes messages from the journal",
-            "start a worker with the option journal_url, or `celery -A app delayq journal run`",
+            "start a worker with the option journal_url, or `celery -A app delayq transfer`",
             "troubleshooting.md#nobody-promotes-or-promotion-is-behind",
         )

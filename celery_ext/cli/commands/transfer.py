@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import click
 from celery.bin.base import COMMA_SEPARATED_LIST
@@ -32,7 +32,6 @@ logger = logging.getLogger("kombu_delayq.transfer")
 )
 @loglevel_option("DEBUG also logs every transfer.")
 @metrics_options
-@click.option("--no-journal", is_flag=True, help="Leave the journal to others, such as `delayq journal run`.")
 @click.pass_obj
 def transfer(
     broker: CliBroker,
@@ -40,7 +39,6 @@ def transfer(
     loglevel: str,
     metrics_port: int | None,
     metrics_host: str,
-    no_journal: bool,
 ) -> None:
     """Run a transfer worker until it is stopped.
 
@@ -58,8 +56,7 @@ def transfer(
 
     try:
         serving = metrics(broker, queues, metrics_host, metrics_port)
-        promoting = nullcontext() if no_journal else _promotion(broker)
-        with serving, promoting, errors_in_words(connection):
+        with serving, _promotion(broker), errors_in_words(connection):
             logger.info("transfer worker %s for %s", worker.name, connection.as_uri())
             run_until_stopped(worker, connect)
     except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LAG_S = 60.0
 #: What is wrong with Redis that no promoter has noted.
 _FAULTS = {
-    "lost": "Redis has lost data, and no promoter has noted it yet: start one, such as `delayq journal run`",
+    "lost": "Redis has lost data, and no promoter has noted it yet: start one, such as `delayq transfer`",
     "behind": "Redis was set back to older data, and no promoter has noted it yet: start one, such as `delayq journal "
     "run`",
     "other": "Redis belongs to another journal, so nothing is promoted: is journal_url right?",

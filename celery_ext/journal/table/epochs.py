@@ -273,12 +273,6 @@ class Epochs:
 
         return self._database.write(work, durable=False)
 
-    def count_trimmable(self, retention_ms: float) -> int:
-        """Counts what ``trim`` would delete if it were called again and again."""
-        with self._database.reading() as connection:
-            counts = (select(func.count()).where(where) for where in _left(connection, retention_ms))
-            return sum(connection.scalar(one) or 0 for one in counts)
-
 
 def _left(connection: Connection, retention_ms: float) -> Iterator[ColumnElement[bool]]:
     """Yields for each epoch and queue which rows have left Redis, and by a time more."""

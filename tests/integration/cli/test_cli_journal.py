@@ -89,7 +89,7 @@ def test_status_shows_both_tiers(store: JournaledStore, delayq: Delayq) -> None:
     assert (found["waiting"], found["offered"], found["lag_s"], found["lost"]) == (1, 1, 0.0, [])
     assert 0 <= found["watermark_age_s"] < 60
     assert report["queues"][0]["in_journal"] == 1
-    assert json.loads(delayq("journal", "status", "--json").stdout)["promoter"] == "host:1:promoter"
+    assert found["promoter"] == "host:1:promoter"
     checked = delayq("status", "--check", "--journal").stdout
     assert checked.startswith("DELAYQ OK")
     assert "promotion_lag=0s;60;1800;0" in checked
@@ -175,17 +175,6 @@ def test_restore_looks_for_itself(store: JournaledStore, delayq: Delayq, lost: t
     assert delayq("journal", "restore", "--yes").stdout == "nothing is to be restored\n"
 
 
-def test_trim_deletes_what_has_left(store: JournaledStore, delayq: Delayq) -> None:
-    """Rows behind the watermark and older than the retention go; what waits stays."""
-    store.journal.set_watermarks(clock_ms(store.client) + 2 * DAY_MS, {})
-    assert delayq("journal", "trim", "--dry-run").stdout == "1 row would be deleted\n"
-    assert "give --yes" in delayq("journal", "trim", code=2).stderr
-    assert noted(store) == []
-    assert delayq("journal", "trim", "--yes").stdout == "1 row deleted\n"
-    assert noted(store) == [("journal trim", 1, {"deleted": 1})]
-    assert [row.id for row in store.journal.browse("q")] == ["far"]
-
-
 def test_a_database_that_is_away(
     store: JournaledStore, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,38 +199,20 @@ def test_a_database_that_is_away(
 
 def test_no_journal_and_the_wrong_one(store: JournaledStore, redis_server: PrivateRedis, tmp_path: Any) -> None:
     """A command says how to name the journal, and refuses a Redis that belongs to another."""
-    assert "there is no journal: set the transport option" in run(redis_server, "journal", "status", code=1).stderr
-    assert "there is no journal" in run(redis_server, "journal", "run", code=1).stderr
+    assert "there is no journal: set the transport option" in run(redis_server, "journal", "check", code=1).stderr
     other = ("--journal-url", f"sqlite:///{tmp_path}/other.db")
     for command in (("check",), ("restore", "--yes")):
         said = run(redis_server, *other, "journal", *command, code=1).stderr
         assert "belongs to another journal than sqlite:///" in said
 
 
-@pytest.mark.parametrize("command", ["journal run", "transfer"])
-def test_a_process_that_promotes(
-    journaled_store: JournaledStore, redis_server: PrivateRedis, journal_url: str, command: str
-) -> None:
-    """`journal run` and `transfer` promote what is due soon, and stop with exit code 0 and without the lease."""
+def test_a_process_that_promotes(journaled_store: JournaledStore, redis_server: PrivateRedis, journal_url: str) -> None:
+    """`transfer` promotes what is due soon, and stops with exit code 0 and without the lease."""
     store = journaled_store
     store.journal.add([addition("soon", clock_ms(store.client) + 60_000)])
     environment = {**os.environ, "DELAYQ_JOURNAL_URL": journal_url}
-    args = [BIN / "delayq", "-b", redis_server.url, *command.split()]
+    args = [BIN / "delayq", "-b", redis_server.url, "transfer"]
     process = subprocess.Popen(args, stderr=subprocess.PIPE, text=True, env=environment)
     until(lambda: in_redis(store) == ["soon"])
     read_until(process, "promotes")
     assert store.promotion.promoter() is None
-
-
-def test_transfer_may_leave_the_journal_to_others(
-    journaled_store: JournaledStore, redis_server: PrivateRedis, journal_url: str
-) -> None:
-    """With --no-journal a transfer worker delivers, and nobody promotes."""
-    store = journaled_store
-    store.journal.add([addition("soon", clock_ms(store.client) + 60_000)])
-    args = [BIN / "delayq", "-b", redis_server.url, "--journal-url", journal_url, "transfer", "--no-journal"]
-    process = subprocess.Popen(args, stderr=subprocess.PIPE, text=True)
-    store.redis_alone.delivery.offer("q", offer("due", clock_ms(store.client) + 500))
-    until(lambda: store.client.llen("q") == 1)
-    assert in_redis(store) == []
-    read_until(process, "leads")

@@ -18,15 +18,14 @@ _until: ContextVar[float | None] = ContextVar("delayq_until", default=None)
 
 
 @contextmanager
-def within(seconds: float, *, anew: bool = False) -> Iterator[None]:
+def within(seconds: float) -> Iterator[None]:
     """Limits how long the calls of a block wait for the database, all together.
 
     Args:
         seconds: The limit, s. An outer limit that ends earlier holds as well.
-        anew: Whether outer limits do not count.
     """
     outer, until = _until.get(), monotonic() + seconds
-    _until.set(until if anew or outer is None else min(outer, until))
+    _until.set(until if outer is None else min(outer, until))
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from kombu_delayq.connection.text import as_bytes, as_text
 
-#: Raised with each change of the schema. ``versions`` brings an older one up to date, and refuses a newer one.
+#: Raised with each change of the schema. Tables of any other version are refused.
 VERSION = 2
 
 #: What a name begins with that no database takes as text, such as one with a NUL; its bytes follow in hex.

@@ -1,28 +1,102 @@
-"""``delayq journal restore``."""
+"""``delayq journal``: looks after the journal, the SQL database beside Redis."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
+from kombu.connection import Connection
 
 from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.commands.journal.opened import opened, refuse_other
 from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import json_line, number_of
+from celery_ext.cli.output import escaped, json_line, number_of
 from celery_ext.cli.param_types import MOMENT, Moment
 from celery_ext.cli.progress import by_row, with_progress
+from celery_ext.cli.queues import queues_argument
+from celery_ext.cli.status.journal import losses, values_of
 from celery_ext.cli.stderr import print_stderr
+from celery_ext.connection import look_at_journal
 
 if TYPE_CHECKING:
     from celery_ext.journal import JournaledStore
+    from celery_ext.journal.upkeep import Checked
+
+NO_JOURNAL = (
+    "there is no journal: set the transport option journal_url of the app, or give `delayq --journal-url URL journal …`"
+)
 
 #: What to do with overdue messages, as in ``celery_ext.journal.upkeep``, which needs an extra.
 OVERDUE = ("run", "skip", "dead-letter")
 
 
-@click.command()
+@click.group()
+def journal() -> None:
+    """Look after the journal: the database with the messages that are due late, or with all.
+
+    Its URL is the transport option journal_url of the app, or `delayq --journal-url URL journal …`. Workers and
+    `delayq transfer` promote its messages, and `delayq status` shows how it is.
+    """
+
+
+@journal.command()
+@queues_argument()
+@json_option("Print JSON instead, one object a queue.")
+@click.pass_obj
+def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
+    """Compare the journal with Redis, and change nothing.
+
+    Without QUEUE, it looks at all queues. It counts messages that Redis was given, that are not due yet, and that Redis
+    has no more; with journal="all", also messages in Redis that the journal does not have. It may run while both are in
+    use.
+
+    Exit code 1 means that messages are missing, in Redis or in the journal, or that a loss is to be restored.
+    """
+    with _opened(broker) as (connection, store):
+        from celery_ext.journal.upkeep import check as pages_of
+
+        _refuse_other(connection, store)
+        total = sum(size.offered for size in store.journal.sizes().values())
+        found = _by_queue(with_progress(by_row(pages_of(store, queues=queues)), "checking", total))
+        for queue, values in found.items():
+            click.echo(json_line({"queue": queue, **values}) if as_json else _checked_text(queue, values))
+        if not (found or as_json):
+            click.echo("no message of the journal has to be in Redis now")
+        _, state = look_at_journal(store)
+        told = list(losses(values_of(state, store.now_ms(), store.options.journal_lead))) if state else []
+        for text in told:
+            print_stderr(text)
+    if told or any(values["missing"] or values["unknown"] for values in found.values()):
+        raise SystemExit(1)
+
+
+def _by_queue(pages: "Iterable[Checked | None]") -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for page in pages:
+        if page is None:
+            continue
+        none = {"looked": 0, "missing": 0, "unknown": 0, "missing_ids": [], "unknown_ids": []}
+        values = found.setdefault(page.queue, none)
+        for name, value in page._asdict().items():
+            if name != "queue":
+                values[name] += list(value) if isinstance(value, tuple) else value
+        for name in ("missing_ids", "unknown_ids"):
+            del values[name][5:]  # examples
+    return found
+
+
+def _checked_text(queue: str, values: dict[str, Any]) -> str:
+    said = [f"queue {escaped(queue)}: {number_of(values['looked'], 'message')} compared"]
+    for kind, where in (("missing", "missing in Redis"), ("unknown", "not in the journal")):
+        if count := values[kind]:
+            ids = ", ".join(map(escaped, values[f"{kind}_ids"]))
+            said.append(f"{count:,} {where}, such as {ids}")
+    return ", ".join(said) if len(said) > 1 else f"{said[0]}, all there"
+
+
+@journal.command()
 @click.option("-q", "--queue", "queues", metavar="QUEUE", multiple=True, help="Only this queue. May be repeated.")
 @click.option("--due-from", type=MOMENT, help="Only messages due at this time or later: ISO 8601, or from now.")
 @click.option(
@@ -62,8 +136,8 @@ def restore(
 
     With --queue or --due-from, the loss stays noted until a restore of everything.
     """
-    with opened(broker) as (connection, store):
-        refuse_other(connection, store)
+    with _opened(broker) as (connection, store):
+        _refuse_other(connection, store)
         unnoted = _unnoted(store, queues) if dry_run else _look(store, queues)
         count = sum(store.journal.count_lost(loss.epoch) for loss in store.journal.unrestored())
         count += store.journal.count_missing() + unnoted
@@ -92,10 +166,10 @@ def restore(
         if as_json:
             click.echo(json_line({**done, "dry_run": dry_run}))
         else:
-            click.echo(_text(done, dry_run=dry_run))
+            click.echo(_restored_text(done, dry_run=dry_run))
         if not dry_run and done["restored"] and not store.promotion.promoter():
             print_stderr(
-                "nobody promotes: what was restored waits in the journal until a worker, or `delayq journal run`, runs"
+                "nobody promotes: what was restored waits in the journal until a worker, or `delayq transfer`, runs"
             )
 
 
@@ -131,7 +205,7 @@ def _restore(store: "JournaledStore", given: dict[str, Any], total: int, done: C
             done.update(page._asdict())
 
 
-def _text(done: Counter[str], *, dry_run: bool) -> str:
+def _restored_text(done: Counter[str], *, dry_run: bool) -> str:
     one, many = ("would wait", "would wait") if dry_run else ("waits", "wait")
     parts = [f"{number_of(done['restored'], one, many)} again"]
     for name, words in (
@@ -142,3 +216,31 @@ def _text(done: Counter[str], *, dry_run: bool) -> str:
         if done[name]:
             parts.append(f"{done[name]:,} {words}")
     return f"{number_of(done['looked'], 'message')} looked at: {', '.join(parts)}"
+
+
+@contextmanager
+def _opened(broker: CliBroker, *, hurried: bool = False) -> "Iterator[tuple[Connection, JournaledStore]]":
+    """Connects to Redis, and yields the connection and a store with a journal. An error ends the command in words.
+
+    Args:
+        broker: The broker of the command.
+        hurried: Whether every answer of Redis has a time limit.
+    """
+    with broker.store(hurried=hurried) as (connection, store):
+        found: Any = store
+        if getattr(found, "journal", None) is None:
+            raise click.ClickException(NO_JOURNAL)
+        found.journal.let_take_time()
+        yield connection, found
+
+
+def _refuse_other(connection: Connection, store: "JournaledStore") -> None:
+    """Ends the command if Redis belongs to another journal than this one."""
+    marker = store.promotion.marker()
+    if marker is not None and marker.id != store.journal.id:
+        raise click.ClickException(
+            escaped(
+                f"{connection.as_uri()} belongs to another journal than {store.journal.url}: is it the right "
+                "broker, and the right database?"
+            )
+        )
