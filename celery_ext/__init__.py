@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from celery_ext.bulk.target import Call
     from celery_ext.delays.chain import DelayChain
     from celery_ext.delays.levels import DelayLevels
+    from celery_ext.shards import ShardRouter
     from celery_ext.signals import delay_chain_exhausted
-    from celery_ext.spreading.declared import Spread, spread
     from celery_ext.waiting.control import browse, cancel, count, get, reschedule, run_now
     from celery_ext.waiting.delayed_task import DelayedTask
     from celery_ext.waiting.select import Selected, select
@@ -23,7 +23,7 @@ __all__ = [
     "DelayLevels",
     "DelayedTask",
     "Selected",
-    "Spread",
+    "ShardRouter",
     "aclose",
     "asend",
     "asend_many",
@@ -37,7 +37,6 @@ __all__ = [
     "run_now",
     "select",
     "send_many",
-    "spread",
 ]
 
 #: Where each name is. It is imported when it is first used: pytest imports this package at its start in every project.
@@ -60,8 +59,7 @@ _MODULES = {
     "select": "celery_ext.waiting.select",
     "Selected": "celery_ext.waiting.select",
     "send_many": "celery_ext.bulk.send_many",
-    "Spread": "celery_ext.spreading.declared",
-    "spread": "celery_ext.spreading.declared",
+    "ShardRouter": "celery_ext.shards",
 }
 
 

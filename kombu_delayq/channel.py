@@ -9,16 +9,16 @@ from kombu_delayq import hooks
 from kombu_delayq.connected import ConnectedChannel, connect_store
 from kombu_delayq.connection import demotion
 from kombu_delayq.connection.replies import as_lost
-from kombu_delayq.connection.text import Command, as_text
+from kombu_delayq.connection.text import as_text
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.due import Due, due_of
-from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, id_of
+from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message
 from kombu_delayq.message.letters import DEAD_LETTER
 from kombu_delayq.message.lighter import lighten, omit_defaults
 from kombu_delayq.message.seal import seal, uuid_of
-from kombu_delayq.publish_batch import DelayedPublishBatch, PagePart, PutAhead, page_by_part
+from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import Offer, PageId, Placed
+from kombu_delayq.store.types import Offer, PageId
 
 __all__ = ["DelayedChannel", "connect_store"]
 
@@ -39,8 +39,6 @@ class DelayedChannel(ConnectedChannel):
                 self._transport().settle_slots(self.client)
                 if self.has_slots:
                     self._use_slots()
-                self._spread = self.options.spreads
-                self._spread_noted = set[str]()
             except BaseException:
                 self.close()
                 raise
@@ -55,9 +53,8 @@ class DelayedChannel(ConnectedChannel):
 
     def put_many(self, queue: str, page: PageId, offers: Sequence[Offer]) -> None:
         """Publishes a page of sealed messages; the arguments are those of ``Delivery.put``."""
-        self._check_version_for(offers)
-        for part in self._parts(queue, page, offers):
-            self.store.delivery.put(*part, self.expire_ms(queue))
+        self.check_version_for(offers)
+        self.store.delivery.put(queue, page, offers, self.expire_ms(queue))
 
     def put_one(self, queue: str, offer: Offer, chain: str | None = None, *, in_chain: bool = False) -> None:
         """Publishes a sealed message, as ``_put`` publishes one that is not written yet.
@@ -68,9 +65,6 @@ class DelayedChannel(ConnectedChannel):
             chain: Id of the delay chain of which the message is a step, or None.
             in_chain: Whether the message has a delay chain.
         """
-        if queue in self._spread:
-            self._note_spread(queue)
-            queue = self.options.part_of(queue, offer.id)
         if offer.due:
             self._check_delay(Due(float(offer.due), offer.due.startswith("+"), str(offer.id)))
         if chain is not None:
@@ -88,19 +82,7 @@ class DelayedChannel(ConnectedChannel):
 
     def put_ahead(self, queue: str) -> PutAhead:
         """Returns a publisher that sends pages of sealed messages to one queue, over its own connection."""
-
-        def split(page: PageId, offers: Sequence[Offer]) -> list[PagePart]:
-            self._check_version_for(offers)
-            return self._parts(queue, page, offers)
-
-        def place(part: PagePart) -> Placed:
-            return self.store.delivery.place(part.queue, part.offers, self.expire_ms(queue), part.page)
-
-        def commands_of(part: PagePart) -> list[Command]:
-            return self.store.delivery.put_commands(*part, self.expire_ms(queue))
-
-        delivery = self.store.delivery
-        return PutAhead(self.own_pool(), split, place, commands_of, delivery.take_back, delivery.confirm)
+        return PutAhead(self, queue)
 
     def offer_of(self, message: Message, due: Due) -> Offer:
         """Returns a message in the form that the store takes."""
@@ -117,9 +99,6 @@ class DelayedChannel(ConnectedChannel):
         lighten(message, body, options.repr_maxsize, text_bodies=options.text_bodies)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
-        if queue in self._spread:
-            self._note_spread(queue)
-            queue = self.options.part_of(queue, id_of(message))
         due = due_of(message)
         if CHAIN_ID in message["properties"]:
             return self._put_step(queue, message, due)
@@ -141,16 +120,6 @@ class DelayedChannel(ConnectedChannel):
         else:
             self.store.delivery.offer(queue, offer, expire_ms=self.expire_ms(queue))
         return None
-
-    def _parts(self, queue: str, page: PageId, offers: Sequence[Offer]) -> list[PagePart]:
-        if queue in self._spread:
-            self._note_spread(queue)
-        return page_by_part(self.options, queue, page, offers)
-
-    def _note_spread(self, queue: str) -> None:
-        """Notes the parts of a queue in Redis, once a channel, or with each message until Redis takes the note."""
-        if queue not in self._spread_noted and self.store.queues.note_spread(queue):
-            self._spread_noted.add(queue)
 
     def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
         """Stores a step of a delay chain, even one that is due at once, so that a cancelled chain ends."""
@@ -189,7 +158,8 @@ class DelayedChannel(ConnectedChannel):
         delay_s = (due.ms if due.relative else due.ms - time() * 1000) / 1000
         self.options.check_delay(delay_s, f"task {due.task_id}" if due.task_id else "")
 
-    def _check_version_for(self, offers: Sequence[Offer]) -> None:
+    def check_version_for(self, offers: Sequence[Offer]) -> None:
+        """Checks the version of Redis, once, if a message among some has a due time."""
         if any(offer.due for offer in offers):
             self._check_version()
 

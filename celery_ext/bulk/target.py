@@ -12,6 +12,7 @@ from celery.app.task import Task
 from celery_ext.bulk.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from celery_ext.delays.install import sends_as_celery
 from celery_ext.delays.task import DelayChainTask
+from celery_ext.shards import ShardRouter
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.options import Options
 
@@ -98,7 +99,7 @@ class Target:
             "task_send_sent_event is set": conf.task_send_sent_event,
             "the broker uses another transport": not waits_in_redis(self.app),
             "a signal of published tasks has receivers": has_receivers(self.name),
-            "a router of task_routes may look at arguments": is_routed_by_code(self.app),
+            "a router of task_routes may look at arguments": is_routed_by_code(self.app, self.name, self.options),
             "its class has its own apply_async or shadow_name, or pydantic arguments": (
                 self.task is not None and not applies_as_celery(self.task)
             ),
@@ -176,6 +177,10 @@ def has_receivers(task: str) -> bool:
     return any(signal.receivers and signal.has_listeners(task) for signal in _OF_PUBLISHING)
 
 
-def is_routed_by_code(app: "Celery") -> bool:
-    """Whether a router of an app is anything but a table of names."""
-    return not all(isinstance(router, MapRoute) for router in app.amqp.router.routes)
+def is_routed_by_code(app: "Celery", task: str, options: Mapping[str, Any]) -> bool:
+    """Whether a router of an app may send each call of a task with these options to another queue."""
+    return not all(
+        isinstance(router, MapRoute)
+        or (isinstance(router, ShardRouter) and (bool(options.get("queue")) or not router.routes(task)))
+        for router in app.amqp.router.routes
+    )

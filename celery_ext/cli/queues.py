@@ -11,7 +11,6 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.completing import offer, within
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import open_store
-from celery_ext.spreading.rows import Spreads
 from kombu_delayq.store import DelayStore, WaitingStore
 from kombu_delayq.store.viewing.figures import Figures
 
@@ -74,10 +73,9 @@ def queues_argument(*, required: bool = False) -> Any:
 def known_queues(
     broker: CliBroker, store: WaitingStore, given: Iterable[str], *, figures: Figures | None = None
 ) -> list[str]:
-    """Returns the given queues that are known, each once with its parts, and names the others on stderr.
+    """Returns the given queues that are known, each once, and names the others on stderr.
 
-    A queue is known while it holds delayed messages, or when the transfer workers or the app know it. One that is
-    spread over several is known with its parts.
+    A queue is known while it holds delayed messages, or when the transfer workers or the app know it.
 
     Args:
         broker: The broker of the command.
@@ -86,11 +84,10 @@ def known_queues(
         figures: With these, a queue that only has messages ready for a consumer is known, too.
     """
     known = {*store.queues.names(), *(broker.app.amqp.queues if broker.app is not None else ())}
-    spreads = Spreads.of(store)
     queues = dict[str, None]()
     for name in dict.fromkeys(given):
-        if name in known or name in spreads.parts or _holds_some(store, name, figures):
-            queues |= dict.fromkeys(spreads.members(name))
+        if name in known or _holds_some(store, name, figures):
+            queues[name] = None
         else:
             print_stderr(f"queue {name!r} holds no {'' if figures else 'delayed '}messages, and is not known")
     return list(queues)

@@ -164,7 +164,7 @@ def _round(
             if not page:
                 break
             letters = [DeadLetter(queue, message) for message in page]
-            decided = [_in_its_part(store, letter, decide(letter)) for letter in letters]
+            decided = [decide(letter) for letter in letters]
             # The delay chain of a task that was cancelled once has to begin anew when the task is replayed.
             ids = [letter.id for letter, decision in zip(letters, decided, strict=True) if decision.to == "queue"]
             store.chains.accept(ids)
@@ -173,13 +173,6 @@ def _round(
             )  # fewer when a consumer took some: the next page begins there
             yield from zip(letters[:taken], decided[:taken], strict=True)
             left, count = left - taken, _next_count(page)
-
-
-def _in_its_part(store: OperatorStore, letter: DeadLetter, decision: Letter) -> Letter:
-    """Sends a letter that goes to a queue which is spread over several to one of the parts."""
-    if decision.queue not in store.options.spreads or decision.to != "queue":
-        return decision
-    return decision._replace(queue=store.options.part_of(decision.queue, letter.id))
 
 
 def _next_count(page: list[bytes]) -> int:

@@ -17,7 +17,7 @@ from celery_ext.connection import journal_shown
 #: Field of a worker's reply to ``inspect stats`` that has the facts.
 FIELD = "delayq"
 #: Options that all processes of a broker need alike: with different ones, messages go where others do not look.
-ALIKE = ("global_keyprefix", "sep", "priority_steps", "fanout_prefix", "unacked_key", "hash_slots", "queue_parts")
+ALIKE = ("global_keyprefix", "sep", "priority_steps", "fanout_prefix", "unacked_key", "hash_slots")
 #: Options that should be alike, because it is not said which process goes by its own.
 BETTER_ALIKE = (
     *("visibility_timeout", "consume", "layout", "delivery_limit", "delivery_limit_queue", "max_delay"),

@@ -10,7 +10,6 @@ from celery import Celery
 from celery_ext.connection import look_at_journal
 from celery_ext.delays.install import is_installed
 from celery_ext.doctor.workers import Worker
-from celery_ext.spreading.rows import Spreads, members_of
 from kombu_delayq.options import NAMES, Options, parse
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
@@ -77,11 +76,11 @@ class Subject:
 
     @cached_property
     def overview(self) -> list[QueueStats]:
-        """Figures of all queues that Redis or the app know, and of their parts."""
+        """Figures of all queues that Redis or the app know."""
         store, _ = self.journal
         of_app = list(self.app.amqp.queues) if self.app is not None else []
         names = sorted({*store.queues.names(), *of_app})
-        return store.figures.overview(members_of(Spreads.of(store).rows(names)))
+        return store.figures.overview(names)
 
     @cached_property
     def unknown_to_app(self) -> list[QueueStats]:

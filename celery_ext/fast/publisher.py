@@ -16,6 +16,7 @@ from celery_ext.delays.task import LEFT_TO_CELERY
 from celery_ext.fast.message import LeftToCelery, OneCall, Written, new_task_id, written
 from celery_ext.fast.recipe import IN_OPTIONS, Recipe, recipe_of
 from celery_ext.fast.watch import Watch
+from celery_ext.shards import ShardRouter
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store.types import Offer
@@ -131,6 +132,8 @@ class FastPublisher:
             return None
         if positional or _sends_callback() or has_receivers(name):
             return None
+        if self._watch.shard_routers:
+            options |= _shard_of(self._watch.shard_routers, name, args, kwargs, options)
         own = {} if IN_OPTIONS.keys().isdisjoint(options) else _take_texts(options)
         is_expiring = None if expires is _OMITTED else expires is not None
         recipe = self._recipe(name, options, is_expiring, bool(headers), task_type)
@@ -252,6 +255,15 @@ class FastPublisher:
             policy = recipe.retry_policy
             maybe_declare(queue, channel, retry=policy is not None, **(policy or {}))
         channel.put_one(recipe.template.queue, offer, chain_id, in_chain=recipe.in_chain)
+
+
+def _shard_of(routers: list[Any], *call: Any) -> dict[str, Any]:
+    """Returns the queue of a call as an option, if it is the matter of a ``ShardRouter``; else nothing."""
+    for router in routers:
+        route: dict[str, Any] | None = router(*call)
+        if route is not None:
+            return route if isinstance(router, ShardRouter) else {}
+    return {}
 
 
 def _take_texts(options: dict[str, Any]) -> dict[str, str]:

@@ -10,12 +10,14 @@ import kombu.messaging
 from celery import Celery
 from celery.app import amqp, base
 from celery.app import task as celery_task
+from celery.app.routes import MapRoute
 from celery.app.task import Task
 from celery.app.utils import _OLD_SETTING_KEYS, SETTING_KEYS
 from celery.utils.collections import DictAttribute
 from kombu.messaging import Producer
 
-from celery_ext.bulk.target import is_routed_by_code, waits_in_redis
+from celery_ext.bulk.target import waits_in_redis
+from celery_ext.shards import ShardRouter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +36,7 @@ class Watch:
     Attributes:
         amqp: ``app.amqp`` at the last ``note``.
         queues: Its table of queues.
+        shard_routers: All routers of the app if a ``ShardRouter`` is among them; else none.
         is_applied_untraced: Whether nobody has replaced ``apply_async`` of Celery's class of tasks.
     """
 
@@ -41,6 +44,7 @@ class Watch:
         self._app = app
         self.amqp: Any = None
         self.queues: Any = None
+        self.shard_routers: list[Any] = []
         self.is_applied_untraced = False
         self._conf: Any = None
         self._changes: Mapping[str, Any] = {}
@@ -69,6 +73,8 @@ class Watch:
             getattr(own, name)  # makes it, if it was reset
         self.amqp, self.queues = own, own.queues
         self.is_applied_untraced = _is_of(Task.apply_async, celery_task)
+        routers = list(own.router.routes)
+        self.shard_routers = routers if any(isinstance(router, ShardRouter) for router in routers) else []
         self._changes, self._objects = dict(conf.changes), self._seen()
         self._sources = tuple(_sources_of(conf))
         self._conf = conf
@@ -109,7 +115,9 @@ class Watch:
             "task_protocol is 1": lambda: conf.task_protocol == 1,
             "task_send_sent_event is set": lambda: conf.task_send_sent_event,
             "task_inherit_parent_priority is set": lambda: conf.task_inherit_parent_priority,
-            "a router of task_routes may look at arguments": lambda: is_routed_by_code(app),
+            "a router of task_routes may look at arguments": lambda: (
+                not all(isinstance(router, MapRoute | ShardRouter) for router in app.amqp.router.routes)
+            ),
             "something has replaced what Celery publishes with": lambda: not _publishes_as_celery(app),
             "the broker uses another transport": lambda: not waits_in_redis(app),
         }

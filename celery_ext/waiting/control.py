@@ -13,7 +13,6 @@ from celery import Celery
 from celery.result import AsyncResult
 
 from celery_ext.connection import as_operational_errors, open_store
-from celery_ext.spreading.rows import Spreads
 from celery_ext.waiting import by_id, revoke
 from celery_ext.waiting.by_id import Outcome
 from celery_ext.waiting.delayed_task import DelayedTask
@@ -157,7 +156,7 @@ def browse(
 
     Args:
         app: Any app on the broker.
-        queue: Name of the queue; None for all queues. A queue that is spread over several is all of its parts.
+        queue: Name of the queue; None for all queues.
         due_after: Only tasks due at this time or later; without a zone it is in UTC.
         due_before: Only tasks due earlier than this time; without a zone it is in UTC.
         limit: Most tasks to yield; None for all.
@@ -193,7 +192,7 @@ def count(
 
     Args:
         app: Any app on the broker.
-        queue: Name of the queue; None for all queues. A queue that is spread over several is all of its parts.
+        queue: Name of the queue; None for all queues.
         due_after: Only tasks due at this time or later; without a zone it is in UTC.
         due_before: Only tasks due earlier than this time; without a zone it is in UTC.
 
@@ -206,7 +205,7 @@ def count(
 
 
 def _queues(store: "WaitingStore", queue: str | None) -> list[str]:
-    return store.queues.names() if queue is None else Spreads.of(store).members(queue)
+    return store.queues.names() if queue is None else [queue]
 
 
 @contextmanager

@@ -102,7 +102,6 @@ def search(
     Raises:
         ValueError: The cursor is damaged, or belongs to another filter.
     """
-    selection = selection.with_parts(store)
     position = None if cursor is None else cursors.read(cursor, selection)
     return _search(store, selection, position, limit, for_s, stop)
 

@@ -51,7 +51,7 @@ def select(
     Args:
         app: Any app on the broker.
         task: Name of a task, or a pattern with ``*``, ``?`` and ``[…]``, such as ``"shop.*"``.
-        queues: A queue, or several; None for all. A queue that is spread over several is all of its parts.
+        queues: A queue, or several; None for all.
         due_from: Only tasks due at this time or later; without a zone it is in UTC.
         due_to: Only tasks due earlier than this time; without a zone it is in UTC.
         args: Values that arguments have, by their paths.
@@ -109,7 +109,7 @@ class Selected:
         with store_of_app(self._app) as store:
             if self._selection.reads_bodies:
                 return sum(isinstance(event, DelayedTask) for event in _searched(store, self._selection))
-            selection = self._selection.with_parts(store)
+            selection = self._selection
             queues = store.queues.names() if selection.queues is None else selection.queues
             return sum(store.scan.count(queue, selection.from_ms, selection.to_ms) for queue in queues)
 

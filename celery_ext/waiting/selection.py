@@ -1,12 +1,11 @@
 """Which waiting messages are meant: by queue, due time, task, arguments and priority."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import translate
 from math import inf, isnan
 from typing import TYPE_CHECKING, Any
 
-from celery_ext.spreading.rows import Spreads
 from celery_ext.waiting.arguments import Argument, Sought, sought
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import quoted
@@ -14,7 +13,7 @@ from kombu_delayq.message.fields import task_at_start
 from kombu_delayq.message.times import iso_of
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import WaitingStore
+    pass
 
 #: Longest text of a filter, in characters.
 LONGEST = 500
@@ -65,12 +64,6 @@ class Selection:
             object.__setattr__(self, "_name", re.compile(translate(self.task)))
         if self.q is not None:
             object.__setattr__(self, "_sought", sought(self.q))
-
-    def with_parts(self, store: "WaitingStore") -> "Selection":
-        """Returns a filter that also has the parts of its queues, where these are spread over several."""
-        if self.queues is None:
-            return self
-        return replace(self, queues=tuple(Spreads.of(store).expand(self.queues)))
 
     @property
     def reads_bodies(self) -> bool:

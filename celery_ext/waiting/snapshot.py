@@ -123,7 +123,6 @@ def take(
     Returns:
         The snapshot; None if it was stopped.
     """
-    selection = selection.with_parts(store)
     snapshot = Snapshot(selection)
     if not (_add_matches if selection.reads_bodies else _add_all)(store, snapshot, progress, stop):
         return None

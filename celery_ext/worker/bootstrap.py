@@ -1,6 +1,5 @@
 """Prepares every worker on our transport, and every process that the ``celery`` command starts."""
 
-from contextlib import suppress
 from typing import Any
 
 from celery import _state
@@ -11,7 +10,6 @@ from redis.exceptions import RedisError
 from celery_ext.connection import bypasses, channel_of_consumer, store_of_consumer, uses_delayq
 from celery_ext.delays.install import extend_app, use_fast_publisher
 from celery_ext.fast.publisher import FastPublisher
-from celery_ext.spreading.declared import consume_parts
 from kombu_delayq.errors import DelayqError
 
 logger = get_logger(__name__)
@@ -45,7 +43,6 @@ def attach() -> None:
     worker_init.connect(begin, dispatch_uid="delayq-remote-control")
     beat_init.connect(install_in, dispatch_uid="delayq-beat")
     celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
-    celeryd_after_setup.connect(consume_parts, dispatch_uid="delayq-spread")
 
 
 def begin(sender: Any = None, **kwargs: Any) -> None:
@@ -58,8 +55,6 @@ def begin(sender: Any = None, **kwargs: Any) -> None:
     from celery_ext.worker.remote_control import extend_commands  # brings in all of Celery's worker
 
     celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
-    celeryd_after_setup.connect(consume_parts, dispatch_uid="delayq-spread")
-    worker_ready.connect(note_spread, dispatch_uid="delayq-note-spread")
     worker_ready.connect(note_chains, dispatch_uid="delayq-chains")
     worker_ready.connect(look_at_start, dispatch_uid="delayq-doctor")
     extend_commands()
@@ -114,16 +109,6 @@ def look_at_start(sender: Any, **kwargs: Any) -> None:
     if channel is not None and (found := examine_start(sender.app, channel)):
         shown = "; ".join(f"{finding.check}: {finding.found}" for finding in found)
         logger.warning("`delayq doctor` finds %s", shown)
-
-
-def note_spread(sender: Any, **kwargs: Any) -> None:
-    """Notes in Redis which queues are spread over several, so that those without the app see each as one."""
-    store = store_of_consumer(sender)
-    if store is None:
-        return
-    for queue in store.options.spreads:
-        with suppress(RedisError):  # the next publisher notes it too
-            store.queues.note_spread(queue)
 
 
 def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:

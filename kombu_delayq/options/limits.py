@@ -28,12 +28,6 @@ class QueueLimits(NamedTuple):
     rate: float | None
     burst: float
 
-    def shared(self, count: int) -> "QueueLimits":
-        """Returns those of one of ``count`` queues that share the rate."""
-        if self.rate is None:
-            return self
-        return self._replace(rate=self.rate / count, burst=max(self.burst / count, 1))
-
 
 def per_queue(check: Check) -> Check:
     """Makes a check of one value for all queues, or of a mapping of queues to values."""

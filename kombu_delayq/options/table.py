@@ -8,7 +8,6 @@ from typing import Any
 from kombu_delayq.errors import DelayTooLong
 from kombu_delayq.options.checks import Check, choice, number, or_none, queue_name, switch, text
 from kombu_delayq.options.limits import POLICIES, QueueLimits, limits_of, per_queue, rate
-from kombu_delayq.options.spread import part_of, parts_of, split_part, spread_queues
 
 #: The forms in which delayed messages can be kept.
 LAYOUTS = ("hash", "redisson")
@@ -165,13 +164,6 @@ class Options:
         "Whether a task is published without the headers for which a worker assumes the same value, such as "
         "`shadow` null or `retries` 0, and with {} for callbacks and workflow if it has none. Celery reads both.",
     )
-    queue_parts: Mapping[str, int] | None = _option(
-        None,
-        or_none(spread_queues),
-        "parts",
-        "Queues that are spread over several, such as {'orders': 8}: a publisher puts each message of `orders` into "
-        "one of `orders.0` to `orders.7`, by the task id. See `celery_ext.spread`.",
-    )
     cancelled_ttl: float = _option(
         86_400.0,
         number(1),
@@ -242,29 +234,9 @@ class Options:
         """For how long counters are kept that do not go with their queue, in ms; 0 for good."""
         return round((self.forget_after or 0.0) * 1000)
 
-    @property
-    def spreads(self) -> Mapping[str, int]:
-        """The queues that are spread over several, with their numbers of parts."""
-        return self.queue_parts or {}
-
     def limits_of(self, queue: str) -> QueueLimits | None:
-        """Returns what limits the transfer of a queue's messages; None if nothing does.
-
-        Each part of a queue that is spread has its share of the queue's rate.
-        """
-        whole, part = split_part(queue)
-        count = self.spreads.get(whole, 0)
-        is_part = part is not None and part < count
-        limits = limits_of(whole if is_part else queue, self.overdue, self.max_lateness, self.transfer_rate)
-        return limits.shared(count) if limits is not None and is_part else limits
-
-    def parts_of(self, queue: str) -> list[str]:
-        """Returns the queues over which a queue is spread; none for any other queue."""
-        return parts_of(queue, self.spreads[queue]) if queue in self.spreads else []
-
-    def part_of(self, queue: str, identity: str | bytes) -> str:
-        """Returns the queue that gets a message: one of the parts of a queue that is spread, else the queue itself."""
-        return part_of(queue, self.spreads[queue], identity) if queue in self.spreads else queue
+        """Returns what limits the transfer of a queue's messages; None if nothing does."""
+        return limits_of(queue, self.overdue, self.max_lateness, self.transfer_rate)
 
     def check_delay(self, delay_s: float, of: str = "") -> None:
         """Raises DelayTooLong if a delay is longer than ``max_delay``. ``of`` names the message in the error."""

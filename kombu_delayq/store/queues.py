@@ -1,6 +1,6 @@
 """The store's operations on whole queues: lists, counts, empties, forgets and converts them."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,7 +14,6 @@ from kombu_delayq.connection.nodes import scan_pages
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.options.spread import split_part
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.keys.naming import glob_escaped
 from kombu_delayq.store.registry import QueueRegistry
@@ -162,39 +161,7 @@ class Queues(QueueUse):
         with suppress(NoPermissionError):
             self._client.ask("UNLINK", self._keys.counts(queue))
             self._client.ask("SREM", self._keys.dead_letters, queue)
-            self._client.ask("SREM", self._keys.spread, queue)
         return count
-
-    def note_spread(self, queue: str) -> bool:
-        """Notes the parts of a queue, so that processes without the option ``queue_parts`` show them as one queue.
-
-        Parts of earlier are kept: they may hold messages. A Redis that refuses the note is no error.
-
-        Returns:
-            False if Redis may take the note later, such as when it has memory again; True if it has it, or if the
-            user has not the right.
-        """
-        try:
-            self._client.ask("SADD", self._keys.spread, *self._client.options.parts_of(queue))
-        except NoPermissionError:
-            return True
-        except ResponseError:
-            return False
-        return True
-
-    def spread(self) -> dict[str, list[str]]:
-        """Returns the queues that are spread over several, with their parts: those of the options and those noted."""
-        options, noted = self._client.options, set[str]()
-        with suppress(ResponseError):  # such as for a user without the right
-            noted.update(map(as_text, self._client.redis.smembers(self._keys.spread)))
-        for queue in options.spreads:
-            noted.update(options.parts_of(queue))
-        parts: defaultdict[str, list[str]] = defaultdict(list)
-        named = {part: split_part(part) for part in noted}
-        for part, (queue, number) in sorted(named.items(), key=lambda item: item[1][1] or 0):
-            if number is not None:
-                parts[queue].append(part)
-        return dict(sorted(parts.items()))
 
     def note_dead_letters(self, queue: str) -> None:
         """Notes that a queue has dead letters, so that they are shown. A Redis that refuses the note is no error."""

@@ -1,6 +1,5 @@
 """Jobs and readers of a real Spark where Redis has hash slots: on several nodes, and on one that has all slots."""
 
-import json
 import os
 import re
 import signal
@@ -13,7 +12,6 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from celery_ext import spread
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from tests.support.conditions import until
@@ -23,8 +21,7 @@ from tests.support.spark.jobs import append, append_stepped, numbers
 from tests.support.spark.session import SparkLog
 from tests.support.spark.stepped import Journal, attempt
 
-ORDERS = spread("orders", 8)
-SPREAD = {"broker_transport_options": json.dumps(ORDERS.transport_options)}
+ORDERS = [f"orders.{number}" for number in range(8)]
 ROWS = 80
 
 
@@ -46,7 +43,7 @@ def slotted(request: pytest.FixtureRequest) -> Iterator[tuple[str, redis.Redis]]
     """Broker URL, and a client, of an empty Redis with hash slots."""
     if request.param == "three nodes":
         cluster = request.getfixturevalue("cluster")
-        assert len({cluster.node_of(queue) for queue in (*ORDERS.parts, "mails", "q")}) == 3
+        assert len({cluster.node_of(queue) for queue in (*ORDERS, "mails", "q")}) == 3
         with cluster.client() as client:
             yield cluster.url, client
         return
@@ -56,8 +53,8 @@ def slotted(request: pytest.FixtureRequest) -> Iterator[tuple[str, redis.Redis]]
 
 
 def queue_of(number: int) -> str:
-    """Returns the queue of a row: a part of ``orders``, or that of its column, or that of the option."""
-    return (ORDERS.part_of(task_id("t", number)), "mails", "orders.3", "q")[number % 4]
+    """Returns the queue of a row: one of ``ORDERS``, or that of its column, or that of the option."""
+    return (ORDERS[number // 4 % 8], "mails", "orders.3", "q")[number % 4]
 
 
 def waits(number: int) -> bool:
@@ -67,8 +64,9 @@ def waits(number: int) -> bool:
 
 @pytest.fixture
 def frame(spark: SparkSession) -> DataFrame:
-    """Rows for a queue that is spread, for one of its parts, and for two others; half of them are due later."""
-    queue = "element_at(array('orders', 'mails', 'orders.3', NULL), cast(id % 4 AS int) + 1) AS queue"
+    """Rows for a queue in shards and for two others; half of them are due later."""
+    shard = "concat('orders.', cast(id / 4 AS int) % 8)"
+    queue = f"element_at(array({shard}, 'mails', 'orders.3', NULL), cast(id % 4 AS int) + 1) AS queue"
     return spark.range(0, ROWS, 1, 2).selectExpr("id", queue, "if(id % 8 < 4, 3600, NULL) AS countdown")
 
 
@@ -84,13 +82,11 @@ def test_each_row_is_sent_and_read_once(
 ) -> None:
     """A job with a Python worker that is killed half way sends each row once to its slot; a reader has each once."""
     url, broker_client = slotted
-    options = {"delivery": delivery, "job_id": "nightly", "id_columns": "id", "chunk_size": 2, **SPREAD}
+    options = {"delivery": delivery, "job_id": "nightly", "id_columns": "id", "chunk_size": 2}
     broker = Broker(url, redis_server.port)
     append_stepped(frame, broker, kill_once, **options)
     assert Journal(redis_server.port).lines("killed") == ["killed: partition 0, attempt 0"]
-    ready = [
-        (number, queue) for queue in (*ORDERS.parts, "mails", "q", "orders") for number in numbers(broker_client, queue)
-    ]
+    ready = [(number, queue) for queue in (*ORDERS, "mails", "q") for number in numbers(broker_client, queue)]
     assert sorted(ready) == [(number, queue_of(number)) for number in range(ROWS) if not waits(number)]
     told = until(
         lambda: re.search(
@@ -108,6 +104,3 @@ def test_each_row_is_sent_and_read_once(
     number = f.get_json_object("kwargs", "$.id").cast("int").alias("number")
     rows = sorted(tuple(row) for row in read().select(number, "queue", "task_id").collect())
     assert rows == [(number, queue_of(number), task_id("t", number)) for number in range(ROWS) if waits(number)]
-    # The job has noted which parts the queue has.
-    orders = read(queue="orders").select(number).collect()
-    assert sorted(row.number for row in orders) == [n for n in range(ROWS) if waits(n) and n % 4 in (0, 2)]

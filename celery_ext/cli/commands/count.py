@@ -12,7 +12,6 @@ from celery_ext.cli.progress import Bar
 from celery_ext.cli.queues import known_or_all, queues_argument
 from celery_ext.cli.selecting import report_unreadable
 from celery_ext.cli.stderr import print_stderr
-from celery_ext.spreading.rows import Spreads
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Progress, Skipped, search
 from celery_ext.waiting.selection import Selection
@@ -28,14 +27,13 @@ from kombu_delayq.store import WaitingStore
 def count(broker: CliBroker, queues: tuple[str, ...], criteria: Criteria, as_json: bool) -> None:
     """Count waiting messages, queue by queue.
 
-    Without QUEUE, it counts those of all queues. A queue that is spread over several is one. With --task or --arg it
+    Without QUEUE, it counts those of all queues. With --task or --arg it
     reads all messages of the queues and the range of due times.
     """
     with broker.store() as (_, store):
         names = known_or_all(broker, store, queues)
-        spreads = Spreads.of(store)
         selection = criteria.selection(store.now_ms(), names)
-        found, failed = (_read if criteria.reads_bodies else _counted)(store, selection, spreads)
+        found, failed = (_read if criteria.reads_bodies else _counted)(store, selection)
     rows = sorted(found.items())
     if as_json:
         for queue, number in rows:
@@ -48,24 +46,24 @@ def count(broker: CliBroker, queues: tuple[str, ...], criteria: Criteria, as_jso
         raise SystemExit(1)
 
 
-def _counted(store: WaitingStore, selection: Selection, spreads: Spreads) -> tuple[Counter[str], bool]:
+def _counted(store: WaitingStore, selection: Selection) -> tuple[Counter[str], bool]:
     forms, skipped = forms_of(store, selection)
     found: Counter[str] = Counter()
     for form, number in forms.items():
-        found[spreads.whole_of(form.queue)] += number
+        found[form.queue] += number
     for one in skipped:
         print_stderr(f"queue {one.queue!r}: {one.error}")
     return found, bool(skipped)
 
 
-def _read(store: WaitingStore, selection: Selection, spreads: Spreads) -> tuple[Counter[str], bool]:
+def _read(store: WaitingStore, selection: Selection) -> tuple[Counter[str], bool]:
     found: Counter[str] = Counter()
     failed, unreadable = False, 0
     with Bar("counting") as bar:
         for event in search(store, selection):
             match event:
                 case DelayedTask():
-                    found[spreads.whole_of(event.queue)] += 1
+                    found[event.queue] += 1
                 case Progress(looked, of, unreadable):
                     bar(looked, of)
                 case Skipped(queue, error):

@@ -46,15 +46,10 @@ def values_of(cluster: Cluster, away: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def place_of(store: OperatorStore, cluster: Cluster | None, queues: Sequence[str]) -> dict[str, Any]:
-    """Returns the hash slot of a queue and the name of its node; nothing for a server without slots.
-
-    The parts of a queue that is spread are in several slots, so the row of the whole queue has none.
-    """
-    slot, node = store.nodes.place_of(queues[0], cluster)
-    if slot is None:
-        return {}
-    return {"slot": slot, "node": node} if len(queues) == 1 else {"slot": None, "node": None}
+def place_of(store: OperatorStore, cluster: Cluster | None, queue: str) -> dict[str, Any]:
+    """Returns the hash slot of a queue and the name of its node; nothing for a server without slots."""
+    slot, node = store.nodes.place_of(queue, cluster)
+    return {} if slot is None else {"slot": slot, "node": node}
 
 
 def _node(node: Node) -> dict[str, Any]:
@@ -94,8 +89,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
 def table(report: Mapping[str, Any]) -> Iterator[str]:
     """Yields a table of the nodes; nothing for a server without slots."""
     found = (report["cluster"] or {}).get("nodes", [])
-    each = (part for row in report["queues"] for part in row.get("parts", [row]))
-    queues = Counter(row["node"] for row in each if "node" in row)
+    queues = Counter(row["node"] for row in report["queues"] if "node" in row)
     rows = [
         [
             escaped(node["node"]),

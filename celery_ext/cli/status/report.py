@@ -1,7 +1,7 @@
 """The report of ``delayq status``: a dict, as ``--json`` prints it."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kombu.connection import Connection
@@ -12,8 +12,6 @@ from celery_ext.cli.letter_options import named_by
 from celery_ext.cli.queues import known_queues
 from celery_ext.cli.status import cluster, journal
 from celery_ext.connection import look_at_journal, stock_transport
-from celery_ext.spreading.figures import counts_together, stats_together
-from celery_ext.spreading.rows import Spreads, members_of
 from kombu_delayq.message.times import iso_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consuming.types import ConsumerLease
@@ -61,22 +59,16 @@ def report(broker: CliBroker, connection: Connection, store: OperatorStore, queu
     away = [] if nodes is None else _registry_away(store)
     given = list(queues) if away else known_queues(broker, store, queues, figures=store.figures)
     names = given if queues else sorted({*([] if away else store.queues.names()), *of_app})
-    spreads = Spreads({}) if away else Spreads.of(store)
-    shown = {name: spreads.members(name) for name in queues if name in given} if queues else spreads.rows(names)
-    names = members_of(shown)
     letters = _dead_letters(broker, store, queues)
     consuming = _consuming(store)
     counts = _or_missing(store, lambda: store.figures.counts(names), dict[str, QueueCounts]())
-    stats = {found.queue: found for found in _overview(store, names)}
-
-    def row_of(queues: Sequence[str]) -> dict[str, Any]:
-        row = _row([stats[queue] for queue in queues], counts, consuming, letters, state)
-        return {**row, **cluster.place_of(store, nodes, queues)}
-
-    rows = []
-    for name, members in shown.items():
-        parts = [row_of([member]) for member in members]
-        rows += parts if len(parts) == 1 else [{**row_of(members), "queue": name, "parts": parts}]
+    rows = [
+        {
+            **_row(found, counts.get(found.queue), consuming, letters, state),
+            **cluster.place_of(store, nodes, found.queue),
+        }
+        for found in _overview(store, names)
+    ]
     values = {
         "broker": connection.as_uri(),
         "global_keyprefix": store.keys.prefix,
@@ -114,28 +106,23 @@ def _overview(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]:
 
 
 def _row(
-    several: Sequence[QueueStats],
-    counts_of: Mapping[str, QueueCounts],
+    stats: QueueStats,
+    counts: QueueCounts | None,
     consuming: _Consuming,
     letters: dict[str, Any],
     state: "JournalState | None",
 ) -> dict[str, Any]:
-    """Returns the row of a queue, or of several that are shown as the first of them."""
-    queues = [stats.queue for stats in several]
-    stats = stats_together(queues[0], several)
-    found = [counts_of[queue] for queue in queues if queue in counts_of]
-    counts = counts_together(found) if found else None
+    queue, due_ms = stats.queue, stats.next_due_ms
     if stats.error:
-        return {"queue": stats.queue, "error": stats.error}
-    due_ms = stats.next_due_ms
-    living = [lease for lease in consuming.leases if lease.left_ms > 0 and not set(queues).isdisjoint(lease.queues)]
+        return {"queue": queue, "error": stats.error}
+    living = [lease for lease in consuming.leases if lease.left_ms > 0 and queue in lease.queues]
     consumers = len({("http", lease.pid) if lease.is_lent else lease.name for lease in living})  # one has many leases
-    unacked = sum(consuming.unacked.get(queue, 0) for queue in queues)
-    is_idle = not (consumers or unacked or consuming.error or not letters.keys().isdisjoint(queues))
+    unacked = consuming.unacked.get(queue, 0)
+    is_idle = not (consumers or unacked or consuming.error or queue in letters)
     return {
-        "queue": stats.queue,
+        "queue": queue,
         "delayed": stats.delayed,
-        "in_journal": _in_journal(queues, state),
+        "in_journal": _in_journal(queue, state),
         "ready": stats.ready,
         "next_due": None if due_ms is None else iso_of(due_ms),
         "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),
@@ -149,11 +136,11 @@ def _row(
     }
 
 
-def _in_journal(queues: Sequence[str], state: "JournalState | None") -> int | None:
+def _in_journal(queue: str, state: "JournalState | None") -> int | None:
     """Returns how many messages only the journal has; None while its database does not answer."""
     if state is None:
         return 0
-    return None if state.error else sum(state.waiting.get(queue, 0) for queue in queues)
+    return None if state.error else state.waiting.get(queue, 0)
 
 
 def _held_back(stats: QueueStats, counts: QueueCounts | None) -> dict[str, Any] | None:

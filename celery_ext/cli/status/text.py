@@ -50,8 +50,7 @@ def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
 
 
 def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
-    shown = [each for row in report["queues"] for each in (row, *(row.get("parts", ()) if named else ()))]
-    shown = [row for row in shown if "error" not in row]
+    shown = [row for row in report["queues"] if "error" not in row]
     if shown:
         head = ["QUEUE", "DELAYED", "READY", "CONSUMERS", "NEXT DUE", "OVERDUE"]
         if report["journal"]:
@@ -70,7 +69,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
 def _cells(row: dict[str, Any], report: dict[str, Any], *, dated: bool = True) -> list[str]:
     due = in_words(row["next_due_in_s"]) if row["next_due"] else "-"
     return [
-        escaped(_name(row)),
+        escaped(row["queue"]),
         f"{row['delayed']:,}",
         *([_number(row["in_journal"])] if report["journal"] else []),
         f"{row['ready']:,}",
@@ -79,11 +78,6 @@ def _cells(row: dict[str, Any], report: dict[str, Any], *, dated: bool = True) -
         _overdue(row),
         *(["-" if row["slot"] is None else f"{row['slot']}", escaped(row["node"] or "-")] if report["cluster"] else []),
     ]
-
-
-def _name(row: dict[str, Any]) -> str:
-    """Returns the name of a queue, and how many parts it has; the queue itself is one of the ``parts``."""
-    return f"{row['queue']} ({number_of(len(row['parts']) - 1, 'part')})" if "parts" in row else str(row["queue"])
 
 
 def _number(count: int | None) -> str:

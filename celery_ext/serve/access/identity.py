@@ -1,17 +1,14 @@
 """Callers, and what they may do."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import partial
 
 from starlette.requests import Request
 
 from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.serve.problems import Problem
-from celery_ext.serve.service import serve_of
-from celery_ext.spreading.rows import Spreads
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.store.types import Waiting
 
@@ -45,14 +42,12 @@ class Caller:
         actions: What the caller may do.
         queues: Patterns of the names of the queues on which it may act, such as ``orders.*``.
         tasks: Patterns of the names of the tasks that it may see, enqueue and change.
-        whole_of: Returns the queue of which another is a part. Who may act on a queue may act on its parts.
     """
 
     name: str
     actions: frozenset[Action]
     queues: tuple[str, ...] = ("*",)
     tasks: tuple[str, ...] = ("*",)
-    whole_of: Callable[[str], str] = field(default=lambda queue: queue, repr=False, compare=False)
 
     @property
     def unlimited(self) -> bool:
@@ -69,7 +64,7 @@ class Caller:
         """
         return (
             action in self.actions
-            and (queue is None or self._has(queue))
+            and (queue is None or _is_like(queue, self.queues))
             and (task is None or _is_like(task, self.tasks))
         )
 
@@ -100,10 +95,7 @@ class Caller:
 
     def queues_of(self, names: Iterable[str]) -> list[str]:
         """Returns those queues on which the caller may act, in the same order."""
-        return [name for name in names if self._has(name)]
-
-    def _has(self, queue: str) -> bool:
-        return _is_like(queue, self.queues) or ("." in queue and _is_like(self.whole_of(queue), self.queues))
+        return [name for name in names if _is_like(name, self.queues)]
 
 
 #: Whoever calls a server that asks for no token: someone on this machine, who may look.
@@ -126,20 +118,7 @@ def unauthorized(detail: str, *, invalid: bool = False) -> Problem:
 def caller_of(request: Request) -> Caller:
     """Returns who sent a request."""
     caller: Caller = request.state.caller
-    return caller if "*" in caller.queues else replace(caller, whole_of=partial(_whole_of, request))
-
-
-def spreads_of(request: Request) -> Spreads:
-    """Returns which queues are spread over several. Redis is asked once a request."""
-    if not hasattr(request.state, "spreads"):
-        request.state.spreads = Spreads.of(serve_of(request).store)
-    found: Spreads = request.state.spreads
-    return found
-
-
-def _whole_of(request: Request, queue: str) -> str:
-    """Returns the queue of which another is a part."""
-    return spreads_of(request).whole_of(queue)
+    return caller
 
 
 def _is_like(name: str, patterns: tuple[str, ...]) -> bool:

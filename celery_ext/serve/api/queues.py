@@ -1,20 +1,19 @@
 """``/v1/queues``: what queues hold, and what comes due when."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.serve.access.identity import Action, caller_of, spreads_of
+from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import answer, iso, query_of
 from celery_ext.serve.api.models.figures import (
     ClusterFigures,
     HeldBackFigures,
     Histogram,
     NodeFigures,
-    PartFigures,
     QueueFigures,
     QueueList,
     RedisFigures,
@@ -23,13 +22,11 @@ from celery_ext.serve.api.models.requests import HistogramQuery
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
-from celery_ext.spreading.figures import by_row, counts_together, due_together, stats_together
-from celery_ext.spreading.rows import members_of
 from kombu_delayq.message.times import ms_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S, HeldBack
-from kombu_delayq.store.viewing.nodes import Cluster, Place
+from kombu_delayq.store.viewing.nodes import Cluster
 
 T = TypeVar("T")
 
@@ -57,11 +54,11 @@ def list_queues(request: Request) -> Response:
     """Answers with the figures of each queue that the caller may see."""
     store = serve_of(request).store
     cluster = store.nodes.overview()
-    shown, memory = _shown(request), store.memory()
+    memory = store.memory()
     return answer(
         QueueList(
             now=iso(store.now_ms()),
-            queues=list(_figures(store, shown, cluster)),
+            queues=list(_figures(store, _names(request), cluster)),
             leader=store.leases.leader(),
             standby=_allowed(store, store.leases.deputies) or [],
             redis=RedisFigures(used_memory=memory.used, maxmemory=memory.limit, version=memory.version),
@@ -75,7 +72,7 @@ def show_queue(request: Request) -> Response:
     queue = request.path_params["queue"]
     caller_of(request).check(Action.READ, queue=queue)
     store = serve_of(request).store
-    [found] = _figures(store, {queue: spreads_of(request).members(queue)}, store.nodes.overview())
+    [found] = _figures(store, [queue], store.nodes.overview())
     if not (found.delayed or found.ready or found.unacked or found.error) and queue not in _names(request):
         raise _unknown(queue)
     return answer(found)
@@ -86,17 +83,17 @@ def histogram(request: Request) -> Response:
     store, caller, queue = serve_of(request).store, caller_of(request), request.path_params["queue"]
     wanted = query_of(request, HistogramQuery)
     if queue == EVERY:
-        shown = _shown(request)
+        shown = _names(request)
     else:
         caller.check(Action.READ, queue=queue)
-        shown = {queue: spreads_of(request).members(queue)}
+        shown = [queue]
     from_ms = store.now_ms() if wanted.from_ is None else ms_of(wanted.from_)
     to_ms = from_ms + _HOUR_MS if wanted.to is None else ms_of(wanted.to)
     if not from_ms < to_ms:
         raise bad_request("the span ends before it begins", "bad-span")
     length_ms = to_ms - from_ms
     bounds = [from_ms + length_ms * at / wanted.buckets for at in range(wanted.buckets)] + [to_ms]
-    counts = by_row(shown, store.figures.due_counts(members_of(shown), [-inf, *bounds, inf]), due_together)
+    counts = store.figures.due_counts(shown, [-inf, *bounds, inf])
     if queue != EVERY and not any(map(sum, counts.values())) and queue not in _names(request):
         raise _unknown(queue)
     return answer(
@@ -122,27 +119,16 @@ def _names(request: Request) -> list[str]:
     return caller_of(request).queues_of(sorted(names))
 
 
-def _shown(request: Request) -> dict[str, list[str]]:
-    """Returns the queues that the caller may see, each with those that it stands for."""
-    caller = caller_of(request)
-    return spreads_of(request).rows(_names(request), lambda queue: bool(caller.queues_of([queue])))
-
-
-def _figures(
-    store: OperatorStore, shown: Mapping[str, Sequence[str]], cluster: Cluster | None
-) -> Iterator[QueueFigures]:
-    if not shown:
+def _figures(store: OperatorStore, names: Sequence[str], cluster: Cluster | None) -> Iterator[QueueFigures]:
+    if not names:
         return
-    names = members_of(shown)
     counts_of, letters = store.figures.counts(names), set(_allowed(store, store.figures.dead_letter_queues) or ())
     held = _allowed(store, store.figures.held)
     consumers = _allowed(store, store.consumers.by_queue)
     stats_of = {stats.queue: stats for stats in store.figures.overview(names)}
-    for queue, members in shown.items():
-        stats = stats_together(queue, [stats_of[one] for one in members])
-        counts = counts_together([counts_of[one] for one in members])
-        lateness, is_one = counts.lateness, len(members) == 1
-        place = store.nodes.place_of(queue, cluster) if is_one else Place()
+    for queue in names:
+        stats, counts = stats_of[queue], counts_of[queue]
+        lateness, place = counts.lateness, store.nodes.place_of(queue, cluster)
         figures = QueueFigures(
             queue=queue,
             delayed=stats.delayed,
@@ -152,20 +138,18 @@ def _figures(
             overdue_by_s=round(stats.overdue_ms / 1000, 3) if stats.overdue else 0.0,
             held_back=_held_back(stats, counts.holding(stats)),
             too_late=counts.too_late,
-            unacked=None if held is None else sum(held.get(one, 0) for one in members),
+            unacked=None if held is None else held.get(queue, 0),
             dead_letters=stats.ready if queue in letters else None,
             next_due=None if stats.next_due_ms is None else iso(stats.next_due_ms),
             lateness_p50_s=_known(lateness.quantile(0.5)),
             lateness_p99_s=_known(lateness.quantile(0.99)),
             transferred=counts.transferred,
-            consumers=None if consumers is None else max(consumers[one] for one in members),
+            consumers=None if consumers is None else consumers[queue],
             slot=place.slot,
             node=place.node,
         )
         if stats.error:
             figures.error = stats.error
-        if not is_one:
-            figures.parts = [_part(store, stats_of[one], held, cluster) for one in members]
         yield figures
 
 
@@ -187,21 +171,6 @@ def _cluster(cluster: Cluster) -> ClusterFigures:
             )
             for node in cluster.nodes
         ],
-    )
-
-
-def _part(
-    store: OperatorStore, stats: QueueStats, held: Mapping[str, int] | None, cluster: Cluster | None
-) -> PartFigures:
-    place = store.nodes.place_of(stats.queue, cluster)
-    return PartFigures(
-        queue=stats.queue,
-        delayed=stats.delayed,
-        ready=stats.ready,
-        overdue=stats.overdue,
-        unacked=None if held is None else held.get(stats.queue, 0),
-        slot=place.slot,
-        node=place.node,
     )
 
 

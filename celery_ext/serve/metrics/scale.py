@@ -11,8 +11,6 @@ from celery_ext.delays import durations
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
-from celery_ext.spreading.figures import counts_together, stats_together
-from celery_ext.spreading.rows import Spreads
 from kombu_delayq.store import OperatorStore
 
 #: Most queues in one question.
@@ -71,22 +69,19 @@ def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
     Raises:
         Problem: Redis refuses to count a queue.
     """
-    spreads = Spreads.of(store)
-    members = spreads.expand(queues)
-    found = {stats.queue: stats for stats in store.figures.overview(members)}
+    found = {stats.queue: stats for stats in store.figures.overview(queues)}
     for stats in found.values():
         if stats.error:
             raise Problem(502, f"queue {stats.queue!r} cannot be counted: {stats.error}", "broker-refuses")
     horizon_ms = max(stats.now_ms for stats in found.values()) + ahead_s * 1000
-    counts = store.figures.due_counts(members, [-inf, horizon_ms])
-    limited = store.figures.counts(members)
+    counts = store.figures.due_counts(queues, [-inf, horizon_ms])
+    limited = store.figures.counts(queues)
     work = {}
     for queue in queues:
-        parts = spreads.members(queue)
-        stats = stats_together(queue, [found[part] for part in parts])
-        soon = sum(counts.get(part, [found[part].overdue])[0] for part in parts)
+        stats = found[queue]
+        soon = counts.get(queue, [stats.overdue])[0]
         overdue, due = stats.overdue, max(soon - stats.overdue, 0)  # the transfer goes on between both
-        if (held := counts_together([limited[part] for part in parts]).holding(stats)) is not None:
+        if (held := limited[queue].holding(stats)) is not None:
             overdue, due = min(overdue, max(1, ceil(held.per_s * ahead_s))), 0
         work[stats.queue] = QueueWork(stats.ready + overdue + due, stats.ready, overdue, due)
     sums: Any = {name: sum(getattr(each, name) for each in work.values()) for name in QueueWork.__struct_fields__}

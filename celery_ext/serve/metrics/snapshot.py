@@ -1,16 +1,13 @@
 """Reads from Redis what the metrics are made of."""
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from celery_ext.connection import look_at_journal
-from celery_ext.spreading.figures import by_row, counts_together, due_together, stats_together
-from celery_ext.spreading.rows import Spreads
 from kombu_delayq.connection.text import readable
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
@@ -90,7 +87,6 @@ class SnapshotReader:
         figures = store.figures
         letters = {*self._letters, *self._optional(store, "dead letters", figures.dead_letter_queues, list[str]())}
         known = {*store.queues.names(), *(set(self._declared()) - letters)}
-        spreads = Spreads.of(store)
         names, letters = sorted(filter(may_see, known)), set(filter(may_see, letters))
         found = {stats.queue: stats for stats in figures.overview(sorted({*names, *letters}))}
         for stats in found.values():
@@ -102,7 +98,7 @@ class SnapshotReader:
         now_ms = max((stats.now_ms for stats in stats_of), default=0.0)
         unacked = self._optional(store, "messages in hand", figures.held, None)
         consumers = self._optional(store, "consumers", store.consumers.by_queue, None)
-        snapshot = Snapshot(
+        return Snapshot(
             store.leases.leader() is not None,
             stats_of,
             self._optional(store, "due times", lambda: _within(store, names, now_ms), {}),
@@ -114,7 +110,6 @@ class SnapshotReader:
             cluster,
             slots,
         )
-        return _as_one(snapshot, spreads, may_see) if spreads.parts else snapshot
 
     def _optional(self, store: OperatorStore, what: str, look: Callable[[], T], missing: T) -> T:
         """Returns what a function finds, or ``missing`` where Redis refuses it, such as for a right or a key's type."""
@@ -128,34 +123,6 @@ class SnapshotReader:
         if what not in self._warned:
             self._warned.add(what)
             logger.warning("metrics leave out %s: %s", what, readable(error))
-
-
-def _as_one(snapshot: Snapshot, spreads: Spreads, may_see: Callable[[str], bool]) -> Snapshot:
-    """Returns the figures with those of the parts of a queue together, but for the slots of the parts."""
-    rows = spreads.rows([stats.queue for stats in snapshot.queues], may_see)
-    whole = {member: name for name, members in rows.items() for member in members}
-    stats = {found.queue: found for found in snapshot.queues}
-
-    def summed(values: Mapping[str, int]) -> dict[str, int]:
-        found = Counter[str]()
-        for name, count in values.items():
-            found[whole.get(name, name)] += count
-        return dict(found)
-
-    journal = snapshot.journal
-    if journal is not None:
-        journal = journal._replace(waiting=summed(journal.waiting), offered=summed(journal.offered))
-    return replace(
-        snapshot,
-        queues=[
-            stats_together(name, [stats[one] for one in members if one in stats]) for name, members in rows.items()
-        ],
-        within=by_row(rows, snapshot.within, due_together),
-        counts=by_row(rows, snapshot.counts, counts_together),
-        unacked=by_row(rows, snapshot.unacked, sum),
-        consumers=by_row(rows, snapshot.consumers, max),
-        journal=journal,
-    )
 
 
 def _within(store: OperatorStore, queues: Sequence[str], now_ms: float) -> dict[str, list[int]]:

@@ -124,7 +124,6 @@ class QueueRow:
         in_journal: How many of the delayed messages only the journal has.
         slot: Its hash slot; None on a server without slots.
         node: The node that serves the slot; None if nobody does, or it is not known.
-        parts: The queue itself, and those over which it is spread; none for any other queue.
     """
 
     queue: str
@@ -146,7 +145,6 @@ class QueueRow:
     in_journal: int = 0
     slot: int | None = None
     node: str | None = None
-    parts: tuple["QueueRow", ...] = ()
 
     @property
     def is_late(self) -> bool:

@@ -1,7 +1,7 @@
 """Reads the figures that the page shows, in a few round trips, however many queues there are."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
@@ -10,8 +10,6 @@ from time import monotonic
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.page.chart import bounds, small_bars
 from celery_ext.serve.page.figures import QueueRow, late, moment, number
-from celery_ext.spreading.figures import by_row, counts_together, due_together, stats_together
-from celery_ext.spreading.rows import members_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.viewing.counts import QueueCounts
@@ -38,37 +36,33 @@ class Gathered:
     cluster: Cluster | None = None
 
 
-def gather(store: OperatorStore, shown: Mapping[str, Sequence[str]], span: str) -> Gathered:
+def gather(store: OperatorStore, queues: Sequence[str], span: str) -> Gathered:
     """Reads the figures of queues.
 
     Args:
         store: The broker's store.
-        shown: By name of a row, the queues that it stands for; see ``Spreads.rows``.
+        queues: Their names.
         span: A key of ``chart.SPANS``.
     """
     cluster = store.nodes.overview()
     now_ms = store.now_ms()
-    queues = members_of(shown)
     stats = {found.queue: found for found in store.figures.overview(queues)}
     counts = store.figures.counts(queues)
     due = store.figures.due_counts(queues, bounds(now_ms, span))
     held, consumers = _held(store), _consumers(store)
 
-    def row_of(name: str, members: Sequence[str]) -> QueueRow:
+    def row_of(queue: str) -> QueueRow:
+        slot, node = store.nodes.place_of(queue, cluster)
         row = _row(
-            stats_together(name, [stats[queue] for queue in members]),
-            counts_together([counts[queue] for queue in members]),
-            due_together([due[queue] for queue in members if queue in due]),
-            None if held is None else sum(held.get(queue, 0) for queue in members),
-            None if consumers is None else max(consumers[queue] for queue in members),
+            stats[queue],
+            counts[queue],
+            due.get(queue, []),
+            None if held is None else held.get(queue, 0),
+            None if consumers is None else consumers[queue],
         )
-        if len(members) > 1:
-            return replace(row, parts=tuple(row_of(queue, [queue]) for queue in members))
-        slot, node = store.nodes.place_of(name, cluster)
         return replace(row, slot=slot, node=node)
 
-    rows = [row_of(name, members) for name, members in shown.items()]
-    return Gathered(now_ms, rows, by_row(shown, due, due_together), cluster)
+    return Gathered(now_ms, list(map(row_of, queues)), due, cluster)
 
 
 class Disk:

@@ -38,7 +38,7 @@ def nodes_of(cluster: Cluster | None, queues: Sequence[QueueRow]) -> list[NodeRo
         return []
     down, living = (
         {node.id for node in cluster.down},
-        Counter(part.node for row in queues for part in row.parts or (row,)),
+        Counter(row.node for row in queues),
     )
     return [
         NodeRow(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import InputPartition
 
 from celery_ext.spark.read.selection import WaitingSelection
-from celery_ext.spreading.rows import Spreads
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.types import Part, QueueForm
 
@@ -39,7 +38,7 @@ def plan(store: SparkStore, selection: WaitingSelection, count: int | None) -> l
     Returns:
         The partitions: no more than there are messages, at least one.
     """
-    names = store.queues.names() if selection.queues is None else Spreads.of(store).expand(selection.queues)
+    names = store.queues.names() if selection.queues is None else list(dict.fromkeys(selection.queues))
     sizes = store.scan.sizes(names, selection.from_ms, selection.to_ms)
     total = sum(sizes.values())
     wanted = max(min(count or -(-total // PARTITION_MESSAGES), total), 1)

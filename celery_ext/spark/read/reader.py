@@ -17,7 +17,6 @@ from celery_ext.spark.read.schema import OF_BODY
 from celery_ext.spark.read.seen import Seen
 from celery_ext.spark.read.selection import WaitingSelection
 from celery_ext.spark.read.windows import WindowPartition, store_weights, windows
-from celery_ext.spreading.rows import Spreads
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.formats.hash import id_of, may_be_twin
 from kombu_delayq.store.formats.redisson import mark_of
@@ -101,7 +100,7 @@ class WaitingReader(DataSourceReader):
 
     def _queues(self, store: SparkStore) -> Collection[str]:
         queues = self._selection.queues
-        return store.queues.names() if queues is None else Spreads.of(store).expand(queues)
+        return store.queues.names() if queues is None else list(dict.fromkeys(queues))
 
     def _batches(
         self, store: SparkStore, part: Part, selection: WaitingSelection, seen: Seen | None = None

@@ -14,7 +14,6 @@ from celery_ext.waiting import by_id
 from kombu_delayq.connection.ahead import SendAhead
 from kombu_delayq.connection.text import Command
 from kombu_delayq.message.pages import Page, pages
-from kombu_delayq.publish_batch import by_part
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
@@ -65,7 +64,6 @@ class Sender:
         self._retry = Retry(options.write_timeout, store.database_errors)
         self._ahead = SendAhead(store.client.connection_pool)
         self._on_way: tuple[str, Sequence[Offer]] | None = None
-        self._spreads_noted: set[str] = set()
         self.rows = self._most
         self._chunks: defaultdict[str, Page[Offer]] = defaultdict(lambda: Page(most, options.chunk_bytes))
 
@@ -77,14 +75,6 @@ class Sender:
             StragglerRefused: The job is aborted, or a later run has taken it over.
             BrokerUnavailable: The broker takes no messages for longer than ``write_timeout``.
         """
-        options = self._store.options
-        if queue in options.spreads:
-            if queue not in self._spreads_noted:
-                self._retry.until_done(lambda: self._store.queues.note_spread(queue))
-                self._spreads_noted.add(queue)
-            for part, own in by_part(options, queue, offers).items():
-                self.add(part, own)
-            return
         chunk = self._chunks[queue]
         for offer in offers:
             if chunk.add(offer, offer.size):

@@ -10,7 +10,6 @@ from kombu_delayq.audit import ChangeLog
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import headers_of, read
 from kombu_delayq.options import Options
-from kombu_delayq.options.spread import split_part
 from kombu_delayq.store.chains import Refused
 from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.types import Offer, Offered, PageId, Placed, Transferred, Waiting
@@ -93,7 +92,6 @@ class MemoryQueues:
         self, shelf: Shelf, options: Callable[[], Options], now_ms: Callable[[], float], ready: Callable[[str], int]
     ) -> None:
         self._shelf, self._options, self._now_ms, self._ready = shelf, options, now_ms, ready
-        self._noted = set[str]()
 
     def names(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages."""
@@ -116,19 +114,6 @@ class MemoryQueues:
     def delete(self, queue: str) -> int:
         """Removes a queue's delayed messages, as ``purge``."""
         return self.purge(queue)
-
-    def note_spread(self, queue: str) -> bool:
-        """Notes the parts of a queue. Returns True, because memory refuses nothing."""
-        self._noted.update(self._options().parts_of(queue))
-        return True
-
-    def spread(self) -> dict[str, list[str]]:
-        """Returns the queues that are spread over several, with their parts."""
-        noted = self._noted.union(*(self._options().parts_of(queue) for queue in self._options().spreads))
-        parts: dict[str, list[str]] = {}
-        for part in sorted(noted, key=lambda name: split_part(name)[1] or 0):
-            parts.setdefault(split_part(part)[0], []).append(part)
-        return dict(sorted(parts.items()))
 
     def note_dead_letters(self, queue: str) -> None:
         """Does nothing: nobody shows the dead letters of a test."""

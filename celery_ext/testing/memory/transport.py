@@ -15,7 +15,7 @@ from kombu_delayq import hooks, options
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.due import Due, due_of
-from kombu_delayq.message.fields import CHAIN_ID, Message, id_of
+from kombu_delayq.message.fields import CHAIN_ID, Message
 from kombu_delayq.message.lighter import lighten, omit_defaults
 from kombu_delayq.message.seal import seal
 from kombu_delayq.options import Options
@@ -79,9 +79,6 @@ class Channel(stock.Channel):
         lighten(message, body, options.repr_maxsize, text_bodies=options.text_bodies)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> None:
-        if queue in self.options.spreads:
-            self.store.queues.note_spread(queue)
-            queue = self.options.part_of(queue, id_of(message))
         due = due_of(message)
         properties = message["properties"]
         if CHAIN_ID in properties:

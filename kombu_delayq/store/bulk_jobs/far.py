@@ -58,4 +58,4 @@ class FarJobs(KnownJobs):
                     return None
                 found = [0] * len(ids)
             free |= {(share, one): bool(is_free) for one, is_free in zip(ids, found, strict=True)}
-        return [free[self._share(*row), row[1]] for row in rows]
+        return [free[self._keys.share(row[0]), row[1]] for row in rows]

@@ -96,7 +96,7 @@ class KnownJobs(StorePart):
         for share, ids in self._by_share(rows).items():
             found = self._client.redis.smismember(self._part(name, share)[1], ids)
             known |= {(share, one): bool(is_known) for one, is_known in zip(ids, found, strict=True)}
-        return [known[self._share(*row), row[1]] for row in rows]
+        return [known[self._keys.share(row[0]), row[1]] for row in rows]
 
     def excluded(self, job: JobRun, ids: Sequence[str]) -> set[str]:
         """Returns, where Redis has hash slots, which ids an open job has excluded.
@@ -112,12 +112,8 @@ class KnownJobs(StorePart):
         """Returns the ids of rows by the share of the queues that get them."""
         found: dict[str, list[str]] = {}
         for queue, one in rows:
-            found.setdefault(self._share(queue, one), []).append(one)
+            found.setdefault(self._keys.share(queue), []).append(one)
         return found
-
-    def _share(self, queue: str, one: str) -> str:
-        """Returns the share of the queue that gets a message: of one part, if the queue is spread over several."""
-        return self._keys.share(self._client.options.part_of(queue, one))
 
     def _part(self, name: str, queue: str) -> list[str]:
         """Returns the keys of a job: job, guard and staged messages; where it has parts, those for a queue."""

@@ -204,11 +204,6 @@ class Keys(Naming):
         return self._of_all("dead_letters")
 
     @property
-    def spread(self) -> str:
-        """SET: names of the parts of queues that are spread over several, such as ``orders.0``."""
-        return self._of_all("spread")
-
-    @property
     def audit(self) -> str:
         """STREAM: the latest of who did what to waiting messages."""
         return self._of_all("audit")

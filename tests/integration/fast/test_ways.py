@@ -19,7 +19,7 @@ from kombu import Exchange, Queue
 from kombu.exceptions import EncodeError, OperationalError
 from kombu.messaging import Producer
 
-from celery_ext import Call, browse, install, send_many
+from celery_ext import Call, ShardRouter, browse, install, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.fast import publisher
 from celery_ext.fast.publisher import FastPublisher
@@ -538,18 +538,20 @@ def test_a_call_is_one_round_trip(fast: Fast, redis_server: PrivateRedis) -> Non
         assert client.info("stats")["total_reads_processed"] - before == 51  # the last one asks for this count
 
 
-def test_a_queue_may_be_spread(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages for a queue that is spread over several go to the part that their id chooses."""
-    fast = Fast(redis_server, monkeypatch, broker_transport_options={"queue_parts": {"orders": 2}})
-    for countdown in (None, 60):
-        primed(fast, queue="orders", countdown=countdown)
-        for _ in range(20):
-            assert fast.is_fast(queue="orders", countdown=countdown)
+def test_shards(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call goes to the shard of its key, as Celery sends it, also once a router is there that was not."""
+    fast = Fast(redis_server, monkeypatch)
+    primed(fast)
+    orders = ShardRouter("orders", 2, key=lambda order: order)
+    fast.app.conf.update(task_routes=[{"other.task": "others"}, orders])
     client = redis_server.client()
-    parts = [client.llen(f"orders.{part}") for part in (0, 1)]
-    assert sum(parts) == 23
-    assert all(parts)
-    assert len([task for part in (0, 1) for task in browse(fast.app, f"orders.{part}")]) == 23
+    for number in range(40):
+        before = client.llen(orders.queue_of(number))
+        is_fast = fast.is_fast(number)
+        assert client.llen(orders.queue_of(number)) == before + 1
+        assert is_fast or number < 20
+    assert fast.is_fast(0, queue="celery") is False
+    assert client.llen("celery") == 4
 
 
 def test_far_messages_go_to_the_journal(

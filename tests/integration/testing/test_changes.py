@@ -136,22 +136,18 @@ def test_delay_levels_need_install(delayed_tasks: DelayedTasks, shop: Shop) -> N
 
 
 def test_transport_options_of_the_app_hold(delayed_tasks: DelayedTasks, shop: Shop) -> None:
-    """What the app's transport options refuse is refused in a test, too, and a queue that is spread has parts."""
+    """What the app's transport options refuse is refused in a test, too."""
     shop.app.conf.broker_transport_options = {
         "max_delay": 3600,
-        "queue_parts": {"spread": 4},
         "visibility_timeout": 9,
         "global_keyprefix": "prod:",
     }
     delayed_tasks.advance("2h")
     with pytest.raises(DelayTooLong):
         shop.remind.apply_async((1,), countdown=3601)
-    ids = [shop.remind.apply_async((n,), countdown=60, queue="spread").id for n in range(20)]
-    assert {task.queue for task in delayed_tasks.waiting()} <= {f"spread.{part}" for part in range(4)}
-    assert [task.id for task in delayed_tasks.waiting()] == ids
-    assert celery_ext.count(shop.app, "spread") == 20
+    shop.remind.apply_async((1,), countdown=60)
     delayed_tasks.advance(60)
-    assert shop.done == list(range(20))
+    assert shop.done == [1]
 
 
 def test_many_calls_at_once_wait_too(delayed_tasks: DelayedTasks, shop: Shop) -> None:

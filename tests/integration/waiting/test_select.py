@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from celery_ext import browse, cancel, count, select, spread
+from celery_ext import browse, cancel, count, select
 from celery_ext.waiting.bulk import Bulk
 from kombu_delayq.errors import AnswerLost
 from kombu_delayq.store import DelayStore
@@ -182,15 +182,6 @@ def test_what_was_stopped_goes_on(proj: Proj) -> None:
     assert 0 < first["cancelled"] < 2500
     assert select(proj.app, queues="q").count() == 2500 - first["cancelled"]
     assert select(proj.app, queues="q").cancel() == {"cancelled": 2500 - first["cancelled"]}
-
-
-def test_the_queues_of_a_spread_queue_are_one(make_proj: MakeProj) -> None:
-    """The name of a queue that is spread selects all of its parts."""
-    proj = make_proj(broker_transport_options=spread("wide", 4).transport_options)
-    for n in range(20):
-        _send(proj, f"t{n}", queue="wide")
-    assert select(proj.app, queues="wide").count() == len(_ids(proj, queues="wide", task="proj.*")) == 20
-    assert select(proj.app, queues="wide").cancel() == {"cancelled": 20}
 
 
 def test_a_pool_of_one_connection_is_enough(make_proj: MakeProj) -> None:

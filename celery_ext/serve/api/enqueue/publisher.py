@@ -24,7 +24,7 @@ from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem, unavailable
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.times import ms_of
-from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS, page_by_part
+from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.store.types import Offer, PageId
 
 logger = logging.getLogger(__name__)
@@ -211,8 +211,7 @@ class Publisher:
                 if uses_chains:
                     store.chains.use_chains()
                 database_errors = store.database_errors
-                for part, page, own in page_by_part(store.options, queue, self._page, offers):
-                    store.delivery.put(part, page, own, expire_ms)
+                store.delivery.put(queue, self._page, offers, expire_ms)
             except database_errors as error:  # before Redis got anything
                 return _journal_fails(error, len(offers))
             except (RedisConnectionError, RedisTimeoutError, OSError, OperationalError) as error:

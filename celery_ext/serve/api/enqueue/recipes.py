@@ -7,11 +7,10 @@ from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple
 
-from celery.app.routes import MapRoute
 from kombu.common import maybe_declare
 
 from celery_ext.bulk.messages import BulkMessages
-from celery_ext.bulk.target import Call, Target
+from celery_ext.bulk.target import Call, Target, is_routed_by_code
 from celery_ext.bulk.template import NoTemplate
 from celery_ext.serve.access.identity import Caller
 from celery_ext.serve.api.enqueue.routing import WRONG, Way, refused, way_of
@@ -111,17 +110,12 @@ class Recipes:
         if found is not None:
             return found
         recipe = self._make(request, caller)
-        if self._routes_by_name:
+        if not is_routed_by_code(self._app, request.task, {"queue": request.queue}):
             with self._lock:
                 self._kept[Kind.of(request)] = recipe
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
         return recipe
-
-    @property
-    def _routes_by_name(self) -> bool:
-        """Whether the way of a task does not depend on its arguments."""
-        return all(isinstance(router, MapRoute) for router in self._app.amqp.router.routes)
 
     def _make(self, request: TaskRequest, caller: Caller) -> Recipe:
         app, task = self._app, request.task

@@ -20,28 +20,6 @@ class HeldBackFigures(Answer):
     until: Iso
 
 
-class PartFigures(Answer):
-    """What a part of a queue holds that is spread over several.
-
-    Attributes:
-        queue: Its name.
-        delayed: Number of messages that wait for their due time.
-        ready: Number of messages that wait for a consumer.
-        overdue: Number of delayed messages whose due time is past.
-        unacked: Number of messages in the hands of consumers; null if the server's Redis user may not know it.
-        slot: Its hash slot; null on a server without slots.
-        node: The node that serves the slot; null if nobody does, or it is not known.
-    """
-
-    queue: str
-    delayed: Count
-    ready: Count
-    overdue: Count
-    unacked: Count | None
-    slot: Count | None
-    node: str | None
-
-
 class QueueFigures(Answer):
     """What a queue holds.
 
@@ -65,7 +43,6 @@ class QueueFigures(Answer):
         slot: Its hash slot on a Redis Cluster; else null.
         node: Address of the node that serves the slot; null if nobody does, or it is not known.
         error: Why Redis refuses to count the queue; the numbers are 0 then.
-        parts: The queue itself and those over which it is spread; the numbers above are of all of them together.
     """
 
     queue: str
@@ -86,7 +63,6 @@ class QueueFigures(Answer):
     slot: Count | None = None
     node: str | None = None
     error: str | UnsetType = UNSET
-    parts: list[PartFigures] | UnsetType = UNSET
 
 
 class RedisFigures(Answer):

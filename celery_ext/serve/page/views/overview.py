@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.connection import look_at_journal
-from celery_ext.serve.access.identity import caller_of, spreads_of
+from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import QueueRow, health
 from celery_ext.serve.page.gather import Disk, gather, letters_of
@@ -57,8 +57,7 @@ def overview(request: Request) -> Response:
     names = set(store.queues.names())
     names.update(serve.broker.app.amqp.queues)
     caller = caller_of(request)
-    shown = spreads_of(request).rows(caller.queues_of(sorted(names)), lambda queue: bool(caller.queues_of([queue])))
-    found = gather(store, shown, span)
+    found = gather(store, caller.queues_of(sorted(names)), span)
     page.now_ms = found.now_ms
     order = request.query_params.get("sort", "")
     links = {name: page.links.to("", span=name, sort=order) for name in SPANS}

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.serve.access.identity import Action, caller_of, spreads_of
+from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.gather import gather
@@ -142,7 +142,7 @@ def queue(request: Request) -> Response:
     caller_of(request).check(Action.READ, queue=name)
     page, span = Page(request, "overview"), span_of(request)
     store = serve_of(request).store
-    found = gather(store, {name: spreads_of(request).members(name)}, span)
+    found = gather(store, [name], span)
     [row] = found.rows
     is_live = "x-live" in request.headers
     if not (is_live or row.delayed or row.ready or row.unacked or row.error or _is_known(request, name)):
@@ -170,9 +170,7 @@ def queue(request: Request) -> Response:
 
 def _is_known(request: Request, name: str) -> bool:
     serve = serve_of(request)
-    return name in serve.broker.app.amqp.queues or not {name, *spreads_of(request).members(name)}.isdisjoint(
-        serve.store.queues.names()
-    )
+    return name in serve.broker.app.amqp.queues or name in serve.store.queues.names()
 
 
 def filter_of(given: Mapping[str, str], name: str) -> Filter:

@@ -69,18 +69,6 @@ def test_windows_have_both_tiers(
     plain.close()
 
 
-def test_a_queue_that_is_spread(redis_server: PrivateRedis, journaled: JournaledStore, url: str) -> None:
-    """Who asks for the whole queue reads its parts too, in Redis and in the journal."""
-    plain = store_of(redis_server)
-    plain.client.sadd(plain.keys.spread, "orders.0", "orders.1")
-    near = fill(plain, "orders.0", 3) + fill(plain, "orders", 2) + fill(plain, "orders.1", 3)
-    far = fill(journaled, "orders.1", 4, prefix="far")
-    fill(plain, "orders.2", 3)
-    found = read(redis_server, url, queue="orders", partitions=2)
-    assert sorted(row["task_id"] for row in found) == sorted(near + far)
-    plain.close()
-
-
 @pytest.mark.parametrize("batches", [0, 1, 3])
 def test_a_row_that_is_promoted_meanwhile_is_read_once(
     redis_server: PrivateRedis, journaled: JournaledStore, url: str, batches: int, monkeypatch: pytest.MonkeyPatch

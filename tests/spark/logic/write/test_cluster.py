@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from celery_ext import spread
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import SparkStore
@@ -16,14 +15,13 @@ from tests.support.commands.shell import lines
 from tests.support.servers.cluster import PrivateCluster
 
 OPTIONS: Any = SimpleNamespace(chunk_size=50, chunk_bytes=500_000, max_rate=0, max_queue_depth=0, write_timeout=30.0)
-ORDERS = spread("orders", 8)
 LATER_MS = 4_102_444_800_000.0
 
 
 @pytest.fixture
 def store(cluster: PrivateCluster) -> Iterator[SparkStore]:
-    """The store of a broker on which the queue ``orders`` is spread."""
-    store = Broker.of(cluster.url, None, ORDERS.transport_options).connect()
+    """The store of a broker."""
+    store = Broker.of(cluster.url, None, {}).connect()
     yield store
     store.close()
 
@@ -123,17 +121,3 @@ def test_a_cancel_that_comes_while_a_chunk_is_on_its_way(store: SparkStore, monk
     assert asked == [[], ["i1"]]
     assert waiting(store, "a") == ["i0"]
     assert (sender.cancelled, other.cancelled) == (1, 0)
-
-
-def test_rows_of_a_spread_queue_are_known_in_their_parts(store: SparkStore) -> None:
-    """``sent`` and ``withhold`` look where the sender has sent, also for rows that name the whole queue."""
-    job = begun(store)
-    rows = [("orders", f"i{number}") for number in range(20)]
-    assert store.jobs.withhold("j", 600_000, rows[:5]) == [True] * 5
-    sender = Sender(store, job, OPTIONS)
-    sender.add("orders", later(*(one for _, one in rows)))
-    sender.flush()
-    assert (sender.enqueued, sender.repeated) == (15, 5)
-    assert store.jobs.sent("j", [*rows, ("orders", "unknown")]) == [True] * 20 + [False]
-    assert store.jobs.withhold("j", 600_000, rows) == [False] * 20
-    assert store.queues.spread() == {"orders": ORDERS.parts}
