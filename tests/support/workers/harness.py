@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from kombu import Connection
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.slots import KEYS
+from tests.support.workers.forked import Forked
 
 TRANSPORT = "kombu_delayq.transport:Transport"
 #: The directory of the apps that the processes run.
@@ -42,6 +44,23 @@ def beside(server: PrivateRedis) -> PrivateRedis:
     return _plain_server() if server.slots else server
 
 
+def _start(args: list[str], environment: dict[str, str], log: str) -> "Forked | subprocess.Popen[bytes]":
+    """Starts ``celery -A proj``: forked, unless something happens before the first import, or is read by it."""
+    args, env = ["-A", "proj", *args], {**os.environ, **environment}
+    if not {"gevent", "eventlet"}.intersection(args) and "REMAP_SIGTERM" not in env:
+        return Forked("celery", args, APPS, env, log)
+    with Path(log).open("ab") as written:
+        return subprocess.Popen(
+            [sys.executable, "-m", "celery", *args],
+            cwd=APPS,
+            env=env,
+            stdout=written,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
 class Worker:
     """A ``celery worker`` process.
 
@@ -54,15 +73,7 @@ class Worker:
     def __init__(self, environment: dict[str, str], args: tuple[str, ...], name: str) -> None:
         self.name = name
         self._log = tempfile.NamedTemporaryFile("w+", prefix=f"delayq-{name}-", suffix=".log")  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", "proj", "worker", "-n", f"{name}@%h", "-l", "INFO", *args],
-            cwd=APPS,
-            env={**os.environ, **environment},
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self.process = _start(["worker", "-n", f"{name}@%h", "-l", "INFO", *args], environment, self._log.name)
 
     @property
     def node(self) -> str:
@@ -93,7 +104,9 @@ class Worker:
     def kill(self) -> None:
         """SIGKILL to the worker and its pool, as the kernel's out-of-memory killer would."""
         if self.alive():
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just begun, and is no group yet
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
             self.process.wait(10)
 
     def stop(self, timeout_s: float = 60.0) -> int:
