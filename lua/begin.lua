@@ -29,10 +29,6 @@ local word = fenced(job, run)
 if word == 'unknown' then -- a new job, or a later run
   word = (redis.call('HGET', job, 'staged') or is_staged) ~= is_staged and 'mixed' or nil
   if not word then
-    if redis.call('HGET', job, 'state') == 'open' then
-      redis.call('HINCRBY', job, 'superseded', 1)
-    end
-    redis.call('HINCRBY', job, 'runs', 1)
     redis.call('HDEL', job, 'ended')
     redis.call('HSET', job, 'state', 'open', 'run', run, 'staged', is_staged)
     redis.call('HSETNX', job, 'base', base ~= '' and base or string.format('%.17g', now))

@@ -1,4 +1,4 @@
--- Notes that all parts of a bulk job have ended, where each is in the slot of its queue; see `finish`.
+-- Notes that all parts of a bulk job have ended.
 -- KEYS[1] job  HASH  state of the job as a whole
 -- ARGV[1] run    number of the run that has ended
 -- ARGV[2] state  'committed', 'publishing' or 'aborted': what the parts have come to

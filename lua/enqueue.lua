@@ -12,27 +12,26 @@
 -- ARGV[2] queue      name
 -- ARGV[3] run        number of the run that writes
 -- ARGV[4] ttl        how long job, guard and staged messages are kept from now on, ms
--- ARGV[5] rate       messages a second that the job may send, 0 for any number
--- ARGV[6] depth      how many messages may be in the queue at most, 0 for any number
--- ARGV[7] is_staged  '1' to stage the messages, '0' to send them
--- ARGV[8...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 18th on four a message:
+-- ARGV[5] depth      how many messages may be in the queue at most, 0 for any number
+-- ARGV[6] is_staged  '1' to stage the messages, '0' to send them
+-- ARGV[7...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 17th on four a message:
 -- id, due (ms since the epoch, or '' for now), priority (0-9), body; with an empty body the id is only claimed, and
--- counts as sent, or repeated, if it has a due time: the message waits elsewhere
+-- counts as sent if it has a due time: the message waits elsewhere
 -- Returns {'enqueued', number of new ids, number repeated, 'first' | 'head' | 'behind'}; or, with nothing changed,
--- {'committed' | 'aborted' | 'superseded' | 'unknown'} when the run may not write, {'wait', ms} when the rate asks for
--- a pause, or {'deep', number in the queue} when the queue would become too deep
+-- {'committed' | 'aborted' | 'superseded' | 'unknown'} when the run may not write, or {'deep', number in the queue}
+-- when the queue would become too deep
 -- Atomic: an id is in the guard, and counted, if and only if its message has been sent or staged.
 -- Cost: O(log N) a message
--- @include clock deliver job job_counts rate rate_limit wrong_type
+-- @include clock deliver depth job wrong_type
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
 local keys = { due = KEYS[4], bodies = KEYS[5], notes = KEYS[6], ids = KEYS[7] }
 local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], other = KEYS[8], first_list = 9 }
 function to.list_of(priority)
-  return KEYS[9 + ARGV[8 + priority]]
+  return KEYS[9 + ARGV[7 + priority]]
 end
-local run, ttl, rate, depth = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local is_staged, now = ARGV[7] == '1', now_ms()
+local run, ttl, depth = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local is_staged, now = ARGV[6] == '1', now_ms()
 
 local wrong = wrong_stored(keys, 9) or wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
 if wrong then
@@ -42,12 +41,12 @@ local word = fenced(job, run)
 if word then
   return { word }
 end
-local ids, rows, claims, seen, elsewhere, repeated = {}, {}, {}, {}, 0, 0
-for i = 18, #ARGV, 4 do
+local ids, rows, claims, seen, elsewhere = {}, {}, {}, {}, 0
+for i = 17, #ARGV, 4 do
   ids[#ids + 1] = ARGV[i]
 end
 for n, guarded in ipairs(redis.call('SMISMEMBER', guard, unpack(ids))) do
-  local id, i = ids[n], 14 + 4 * n
+  local id, i = ids[n], 13 + 4 * n
   if guarded == 0 and not seen[id] then
     seen[id] = true
     claims[#claims + 1] = id
@@ -56,25 +55,22 @@ for n, guarded in ipairs(redis.call('SMISMEMBER', guard, unpack(ids))) do
     elseif ARGV[i + 1] ~= '' then
       elsewhere = elsewhere + 1
     end
-  elseif ARGV[i + 1] ~= '' or ARGV[i + 3] ~= '' then
-    repeated = repeated + 1
   end
 end
 local is_sent = not is_staged and #rows > 0
-local held = is_sent and held_up(job, rate, depth, to, #rows, now)
-if held then
-  return held
+if is_sent and depth > 0 then
+  local found = depth_of(to)
+  if found + #rows > depth then
+    return { 'deep', found }
+  end
 end
 local place = is_sent and deliver(to, now, rows) or 'behind'
-if is_sent then
-  sent(job, rate, #rows, now)
-end
 for _, row in ipairs(is_staged and rows or {}) do
   redis.call('RPUSH', staged, to.queue, row.id, row.due, row.priority, row.body)
 end
 if #claims > 0 then -- after the messages: a script that is cut short here repeats a message and loses none
   redis.call('SADD', guard, unpack(claims))
 end
-count_chunk(job, to.queue, now, is_staged and 'staged' or 'sent', #rows, elsewhere, repeated)
+redis.call('HINCRBY', job, 'enqueued', #rows + elsewhere)
 keep_all({ job, guard, staged }, ttl)
 return { 'enqueued', #claims, #ids - #claims, place }

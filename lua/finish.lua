@@ -10,7 +10,7 @@
 -- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; a job
 -- that has already ended keeps its state; or 'superseded', with nothing changed, when a later run has begun
 -- Atomic: a message of the job is sent before this or never.
--- Cost: O(1), for the abort of a job that stages O(queues); Redis frees the memory in the background
+-- Cost: O(1); Redis frees the memory in the background
 -- @include clock job wrong_type
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
@@ -43,15 +43,6 @@ if word == 'aborted' and is_staged then
   redis.call('UNLINK', staged)
   redis.call('HINCRBY', job, 'enqueued', string.format('%d', -waiting))
   redis.call('HDEL', job, 'staged')
-  local fields = redis.call('HGETALL', job)
-  for i = 1, #fields, 2 do
-    if string.sub(fields[i], 1, 7) == 'staged:' then
-      redis.call('HDEL', job, fields[i])
-    end
-  end
-end
-if fence and run ~= '0' then -- a run that ends before any of its tasks has begun
-  redis.call('HINCRBY', job, 'runs', 1)
 end
 redis.call('HSET', job, 'state', word, 'run', run, 'ended', string.format('%.17g', now))
 if word ~= 'aborted' and #ARGV > 4 then

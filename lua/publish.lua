@@ -11,27 +11,26 @@
 -- ARGV[2] queue  name
 -- ARGV[3] count  how many messages to send at most
 -- ARGV[4] bytes  about how many bytes to send at most
--- ARGV[5] rate   messages a second that the job may send, 0 for any number
--- ARGV[6] depth  how many messages may be in the queue at most, 0 for any number
--- ARGV[7] ttl    how long job and staged messages are kept from now on, ms
--- ARGV[8] length how many messages are staged, or '' for any number
--- ARGV[9] cutoff due time, ms since the epoch, after which a message waits elsewhere and is not sent; '' to send all
--- ARGV[10...19] for each priority 0-9: its list, counted from 0
+-- ARGV[5] depth  how many messages may be in the queue at most, 0 for any number
+-- ARGV[6] ttl    how long job and staged messages are kept from now on, ms
+-- ARGV[7] length how many messages are staged, or '' for any number
+-- ARGV[8] cutoff due time, ms since the epoch, after which a message waits elsewhere and is not sent; '' to send all
+-- ARGV[9...18] for each priority 0-9: its list, counted from 0
 -- Returns {'published', number sent, 'first' | 'head' | 'behind', number left}, with 0 sent where not `length` messages
--- are staged; or, with nothing changed, {state of the job} when it is not 'publishing', {'wait', ms} when the rate asks
--- for a pause, or {'deep', number in the queue} when the queue is too deep
+-- are staged; or, with nothing changed, {state of the job} when it is not 'publishing', or {'deep', number in the
+-- queue} when the queue is too deep
 -- Atomic: sends first, removes after; with the last message the job is committed.
 -- Cost: O(log N) a message
--- @include clock deliver job rate rate_limit wrong_type
+-- @include clock deliver depth job wrong_type
 
 local job, staged = KEYS[1], KEYS[2]
 local keys = { due = KEYS[3], bodies = KEYS[4], notes = KEYS[5], ids = KEYS[6] }
 local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], other = KEYS[7], first_list = 8 }
 function to.list_of(priority)
-  return KEYS[8 + ARGV[10 + priority]]
+  return KEYS[8 + ARGV[9 + priority]]
 end
-local count, bytes, rate, depth = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local ttl, length, cutoff, now = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), now_ms()
+local count, bytes, depth = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local ttl, length, cutoff, now = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), now_ms()
 
 local wrong = wrong_stored(keys, 8) or wrong_type({ [job] = 'hash', [staged] = 'list' })
 if wrong then
@@ -45,12 +44,12 @@ local staged_now = redis.call('LLEN', staged) / ENTRIES
 if length and length ~= staged_now then
   return { 'published', 0, 'behind', staged_now }
 end
-local held = held_up(job, rate, depth, to, 1, now)
-if held then
-  return held
-end
 if depth > 0 then
-  count = math.min(count, depth - depth_of(to))
+  local found = depth_of(to)
+  if found >= depth then
+    return { 'deep', found }
+  end
+  count = math.min(count, depth - found)
 end
 local rows, read, size = {}, 0, 0
 while read < count and size < bytes do
@@ -64,8 +63,6 @@ while read < count and size < bytes do
   read, size = read + 1, size + #entry[5]
 end
 local place = #rows > 0 and deliver(to, now, rows) or 'behind'
-sent(job, rate, #rows, now)
-redis.call('HSET', job, 'wrote', string.format('%.17g', now))
 redis.call('LTRIM', staged, read * ENTRIES, -1)
 redis.call('PEXPIRE', staged, ttl)
 redis.call('PEXPIRE', job, ttl)

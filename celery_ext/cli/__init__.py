@@ -23,7 +23,6 @@ from celery_ext.cli.commands.demo import demo
 from celery_ext.cli.commands.doctor import doctor
 from celery_ext.cli.commands.export import export
 from celery_ext.cli.commands.import_ import import_
-from celery_ext.cli.commands.jobs import jobs
 from celery_ext.cli.commands.journal import journal
 from celery_ext.cli.commands.list import list_
 from celery_ext.cli.commands.purge import purge
@@ -50,7 +49,7 @@ Exit codes:
 
 
 _COMMANDS = {
-    "Look": (status, doctor, list_, count, show, jobs),
+    "Look": (status, doctor, list_, count, show),
     "Change": (cancel, reschedule, run_now, purge, dead_letters),
     "Run": (transfer, serve, tokens, journal, demo, completion),
     "Mend": (repair, convert, export, import_),

@@ -65,20 +65,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "dead-letters drop": {
         "delayq dead-letters drop failed --id 3f2a1c9e": "One dead letter",
     },
-    "jobs": {
-        "delayq jobs list": "What Redis remembers of the writes of Spark",
-        "delayq jobs show close-orders-2026-11-20": "How far one is, queue by queue",
-    },
-    "jobs list": {
-        "delayq jobs list 'close-orders-*'": "Those whose names begin so",
-        "delayq jobs list --state running --json": "What has not ended, for a script",
-    },
-    "jobs show": {
-        "delayq jobs show close-orders-2026-11-20 --json | jq .sent": "How many messages it has sent",
-    },
-    "jobs drop": {
-        "delayq jobs drop close-orders-2026-11-20": "So that it can be written anew, after a question",
-    },
     "export": {
         "delayq export --output backlog.jsonl": "All queues into a file",
         "delayq export orders | gzip > orders.jsonl.gz": "One queue, packed",

@@ -1,6 +1,6 @@
 """The argument ``QUEUE...`` of the commands, and which of the queues exist."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -11,7 +11,7 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.completing import offer, within
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import open_store
-from kombu_delayq.store import DelayStore, WaitingStore
+from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.viewing.figures import Figures
 
 #: Key of ``context.meta`` under which ``-q`` leaves its queues for the argument.
@@ -22,23 +22,12 @@ _COMPLETION_S = 1.0
 
 def complete_queue(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completes the names of queues that hold or held delayed messages; none if the broker does not answer soon."""
-    return complete(context, incomplete, lambda store: store.queues.names())
-
-
-def complete(context: click.Context, incomplete: str, names: Callable[[DelayStore], list[str]]) -> list[CompletionItem]:
-    """Completes a name that the store of the broker knows; none if the broker does not answer soon.
-
-    Args:
-        context: The context of the incomplete command line.
-        incomplete: What is typed.
-        names: Returns all names.
-    """
 
     def find() -> list[str]:
         timeouts = {"socket_connect_timeout": _COMPLETION_S, "socket_timeout": _COMPLETION_S}
         connection = CliBroker.of_completion(context).connection(timeouts)
         connection.get_transport_cls()  # what has to be imported is not the broker's fault
-        return within(_COMPLETION_S, lambda: names(open_store(connection)))
+        return within(_COMPLETION_S, lambda: open_store(connection).queues.names())
 
     return offer(find, incomplete)
 

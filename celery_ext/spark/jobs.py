@@ -8,7 +8,7 @@ from kombu.connection import Connection
 
 from celery_ext.connection import TRANSPORT, open_store
 from kombu_delayq import urls
-from kombu_delayq.store.bulk_jobs import Job
+from kombu_delayq.store.job_types import Job
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress

@@ -70,16 +70,13 @@ class Cancelled(NamedTuple):
         return "chain_ended" if self.is_chain else "not_delayed"
 
 
-def cancel(
-    store: WaitingStore, ids: Iterable[str], *, chains_in_use: bool = False, job: str = ""
-) -> Iterator[Cancelled]:
+def cancel(store: WaitingStore, ids: Iterable[str], *, chains_in_use: bool = False) -> Iterator[Cancelled]:
     """Removes the waiting messages of some ids. If a step of a delay chain runs just now, ends the chain.
 
     Args:
         store: The broker's store.
         ids: Task ids.
         chains_in_use: Whether the caller knows of tasks with a delay chain.
-        job: Name of the bulk job that cancels, which counts them.
 
     Raises:
         AnswerLost: Redis did not answer. All known removals have been yielded before.
@@ -89,7 +86,7 @@ def cancel(
         queues, chains = store.chains.refuse(part, in_use=chains_in_use)
         found: dict[str, list[Waiting]] = {}
         try:
-            _remove(store, queues, part, found, job)
+            _remove(store, queues, part, found)
         except Exception:
             yield from (Cancelled(task_id, messages) for task_id, messages in found.items())
             raise
@@ -130,16 +127,14 @@ def _discarded(store: WaitingStore, task_id: str, messages: Iterable[Waiting]) -
     return removed
 
 
-def _remove(
-    store: WaitingStore, queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]], job: str
-) -> None:
+def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> None:
     """Removes the messages of ids that are refused, and adds these messages to ``found``."""
     full = list(ids)
     while full:
         more: dict[str, list[Waiting]] = {}
         try:
             with naming_ids("cancelled", full):
-                store.lookup.cancel(queues, full, more, job=job)
+                store.lookup.cancel(queues, full, more)
         finally:
             for task_id, messages in more.items():
                 found[task_id] = [*found.get(task_id, ()), *messages]

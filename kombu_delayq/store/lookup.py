@@ -67,8 +67,6 @@ class Lookup(Searching):
         queues: Sequence[str],
         ids: Sequence[str],
         found: dict[str, list[Waiting]] | None = None,
-        *,
-        job: str = "",
     ) -> dict[str, list[Waiting]]:
         """Removes the waiting messages of some ids; one round trip. Returns them as ``get`` does.
 
@@ -79,12 +77,10 @@ class Lookup(Searching):
             queues: Names of the queues to search.
             ids: As for ``get``.
             found: Filled with the result, part by part, so that a caller has the parts that came before an error.
-            job: Name of the bulk job that cancels, which counts the ids that had messages.
         """
 
         def call(form: QueueForm, part: Sequence[str]) -> ScriptCall:
-            counted_in = self._keys.job(job, self._keys.share(form.queue)) if job else ""
-            args: list[Any] = [MAX_TWINS, MAX_BYTES, CHAIN_ID, self._keys.counts(form.queue), counted_in, form.queue]
+            args: list[Any] = [MAX_TWINS, MAX_BYTES, CHAIN_ID, self._keys.counts(form.queue)]
             return [*self._client.stored(*form), *self._of_chains], [*args, *map(as_bytes, part)], form.layout
 
         found = {} if found is None else found

@@ -4,7 +4,7 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import TTL_MS, WHOLE, begun
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type

@@ -9,7 +9,7 @@ import redis
 
 from kombu_delayq.connection.commands import RedisCommands
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import PageId
 from tests.support.conditions import until

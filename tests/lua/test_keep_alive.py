@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore

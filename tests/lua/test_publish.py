@@ -4,10 +4,9 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import PUBLISH_BYTES, PUBLISH_COUNT, Enqueued
-from kombu_delayq.store.bulk_jobs.parts import JobParts
+from kombu_delayq.store.job_types import PUBLISH_BYTES, PUBLISH_COUNT, Enqueued
+from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.types import Offer
-from tests.support.slots import SLOTS, plain_only
 from tests.support.store.jobs import (
     JOB,
     KEPT_MS,
@@ -78,46 +77,27 @@ def test_large_messages_take_many_calls(store: DelayStore) -> None:
 def test_each_queue_gets_its_own(store: DelayStore) -> None:
     """Messages for several queues go to each in the order in which they were staged."""
     job = staged_job(store, *(("ab"[n // 2 % 2], now(str(n))) for n in range(8)))
-    sent = [4, 4, 0] if store.keys.slots else [2, 2, 2, 2, 0]  # in hash slots each queue has a list of its own
-    assert [store.jobs.publish(job).fresh for _ in sent] == sent
+    assert [store.jobs.publish(job).fresh for _ in range(3)] == [4, 4, 0]
     assert popped(store.client, "a") == [b"body of 0", b"body of 1", b"body of 4", b"body of 5"]
     assert popped(store.client, "b") == [b"body of 2", b"body of 3", b"body of 6", b"body of 7"]
     assert store.queues.names() == ["a", "b"]
 
 
-@plain_only("what is staged for a queue is in a list of its own")
-def test_another_publisher_at_the_same_messages_ends_none(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who finds that by now the next messages are for another queue sends these, and does not say that none is left."""
-    job = staged_job(store, ("a", now("i")), ("b", now("j")), ("b", now("k")))
-    read = store.client.lindex
-
-    def read_late(key: str, at: int) -> bytes | None:
-        head = read(key, at)
-        monkeypatch.setattr(store.client, "lindex", read)
-        store.jobs.publish(job)
-        return head  # type: ignore[no-any-return]  # of an untyped client
-
-    monkeypatch.setattr(store.client, "lindex", read_late)
-    assert store.jobs.publish(job).fresh == 2
-    assert (popped(store.client, "a"), popped(store.client, "b")) == ([b"body of i"], [b"body of j", b"body of k"])
-
-
-@pytest.mark.skipif(not SLOTS, reason="on a plain server what is staged is in one list")
 @pytest.mark.parametrize("queues", ["ab", "a"])
 def test_another_publisher_at_the_same_queue_ends_none(
     store: DelayStore, monkeypatch: pytest.MonkeyPatch, queues: str
 ) -> None:
     """Who finds that another one has sent a queue's messages sends those of the other queues, if there are any."""
     job = staged_job(store, *((queue, now(queue)) for queue in queues))
-    staged_in = JobParts.staged_in
+    staged_in = BulkJobs._staged_in
 
-    def read_late(parts: JobParts, name: str) -> dict[str, int]:
-        found = staged_in(parts, name)
+    def read_late(jobs: BulkJobs, name: str) -> dict[str, int]:
+        found = staged_in(jobs, name)
         monkeypatch.undo()
         assert store.jobs.publish(job).fresh == 1
         return found
 
-    monkeypatch.setattr(JobParts, "staged_in", read_late)
+    monkeypatch.setattr(BulkJobs, "_staged_in", read_late)
     assert store.jobs.publish(job) == Enqueued("enqueued", len(queues) - 1)
     assert [popped(store.client, queue) for queue in queues] == [[f"body of {queue}".encode()] for queue in queues]
 

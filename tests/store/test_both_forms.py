@@ -9,8 +9,8 @@ import pytest
 from kombu_delayq.connection.text import Command
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.store.fixtures import MakeStore

@@ -8,7 +8,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
+from kombu_delayq.store.job_types import Enqueued, JobRun
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, STAGED, TTL_MS, begun, claim, now, published, several
 from tests.support.store.keyspace import BODIES, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting

@@ -14,8 +14,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import scripts
 from kombu_delayq.options.limits import QueueLimits
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
 from kombu_delayq.store.consuming.types import Request, Requeued
+from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, PageId, Part, QueueForm, Waiting
 from kombu_delayq.store.upkeep.dead_letters import Letter
@@ -85,9 +85,9 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "enqueue": lambda store: store.jobs.enqueue("q", JOB, [waiting("b")]),
     "finish": lambda store: store.jobs.finish(JOB, "committed"),
     "publish": _publish,
-    "pace": lambda store: store.jobs.pace(JOB._replace(max_rate=1000.0), 1),
+    "job_rate": lambda store: store.jobs.job_rate(JOB._replace(max_rate=1000.0), 1),
     "choose": lambda store: store.jobs.choose(JOB, 60_000),
-    "withhold": lambda store: store.jobs.withhold("other", 60_000, [("q", "unknown")]),
+    "claim_ids": lambda store: store.jobs.claim_ids("other", 60_000, [("q", "unknown")]),
     "convert": lambda store: store.queues.convert("q"),
     "purge": lambda store: store.queues.purge("q"),
     "put": lambda store: store.delivery.put("q", PageId(uuid4().hex, 1), [waiting("p")]),
@@ -111,7 +111,6 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "forget": lambda store: store.queues.forget(["q"], 60.0),
     "unlist": lambda store: store.queues.unlist(["unknown"], [], 0),
     "close": lambda store: store.jobs.close(JOB, "committed"),
-    "drop": lambda store: store.jobs.drop("unknown"),
 }
 
 

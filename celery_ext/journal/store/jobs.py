@@ -1,20 +1,18 @@
 """Bulk jobs whose messages wait in Redis or in the journal."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 
 from celery_ext.journal.store.tiers import Tiers
-from celery_ext.journal.table import Row
 from kombu_delayq.connection.text import Command, as_bytes, as_text
-from kombu_delayq.store.bulk_jobs import ENTRIES, PUBLISH_COUNT, BulkJobs, Enqueued, JobRun, Staged
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.far_jobs import FarJobs
+from kombu_delayq.store.job_types import ENTRIES, PUBLISH_COUNT, Enqueued, JobRun, Staged
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer
 
 
-class JournaledJobs(BulkJobs):
+class JournaledJobs(FarJobs):
     """Sends the messages of bulk jobs to where they belong, each id once.
 
     Rows come first, under a key made from job and id, so that they come once however often a task runs. Then the script
@@ -84,17 +82,6 @@ class JournaledJobs(BulkJobs):
         """Whether this run may write, so that the rows of a straggler do not stay behind."""
         state, run = self._client.ask("HMGET", self._keys.job(job.name), "state", "run")
         return state is not None and as_text(state) == "open" and int(run) == job.run
-
-
-def count_cancelled(client: StoreClient, keys: Keys, job: str, rows: Sequence[Row]) -> None:
-    """Counts tasks that a bulk job has cancelled in the journal alone, while Redis knows the job. job: '' for none."""
-    ids_of = defaultdict[str, set[str]](set)
-    for row in rows if job else ():
-        ids_of[row.queue].add(row.id)
-    for queue, ids in ids_of.items():
-        key = keys.job(job, keys.share(queue))
-        if client.ask("HGET", key, "state") is not None:
-            client.ask("HINCRBY", key, as_bytes(f"cancelled:{queue}"), len(ids))
 
 
 def _key(job: str, offer: Offer) -> bytes:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from celery_ext.journal.store.bringing import Bringing
-from celery_ext.journal.store.jobs import count_cancelled
 from celery_ext.journal.store.losses import Losses
 from celery_ext.journal.store.matching import as_read, rows_as_read, rows_at_any_time
 from celery_ext.journal.store.queues import tally
@@ -50,8 +49,6 @@ class JournaledLookup(Lookup):
         queues: Sequence[str],
         ids: Sequence[str],
         found: dict[str, list[Waiting]] | None = None,
-        *,
-        job: str = "",
     ) -> dict[str, list[Waiting]]:
         """Removes the waiting messages of some ids; see ``Lookup.cancel``. The journal is searched in all queues.
 
@@ -64,7 +61,7 @@ class JournaledLookup(Lookup):
         taken = self._claimed(rows)
         in_redis: dict[str, list[Waiting]] = {}
         try:
-            super().cancel(queues, ids, in_redis, job=job)
+            super().cancel(queues, ids, in_redis)
         finally:
             known = {one.body for messages in in_redis.values() for one in messages}
             lost = self._losses.of([row for row in rows if row.state != WAITING and row.body not in known])
@@ -73,7 +70,6 @@ class JournaledLookup(Lookup):
         self._end_chains({identity: found[identity] for identity in found if identity not in in_redis})
         for queue in {row.queue for row in taken}:
             tally(self._client, self._keys, queue, "cancel", sum(row.queue == queue for row in taken))
-        count_cancelled(self._client, self._keys, job, [row for row in (*taken, *lost) if row.id not in in_redis])
         return found
 
     def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:

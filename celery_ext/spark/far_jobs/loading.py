@@ -23,7 +23,7 @@ from celery_ext.spark.python_workers import no_garbage_collection
 from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.sender import JobCommitted, Sender, refused
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 
 #: Rows of a file that are read at once.
 _PIECE_ROWS = 4 * GROUP_ROWS

@@ -21,7 +21,7 @@ from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
 from kombu_delayq.message.times import us_of
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

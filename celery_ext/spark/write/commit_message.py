@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pyspark.sql.datasource import WriterCommitMessage
 
 from celery_ext.spark.far.manifest import DataFile
-from kombu_delayq.store.bulk_jobs import Job
+from kombu_delayq.store.job_types import Job
 
 #: Most bad rows that a Spark task logs, and reports to the driver.
 MOST_NAMED = 10
@@ -22,6 +22,7 @@ class CommitMessage(WriterCommitMessage):
         enqueued: Number of messages sent or staged, with the dead letters.
         repeated: Number of messages that the job had before, from another attempt or from a row with the same id.
         to_cancel: Number of rows that cancel a task.
+        cancelled: Number of tasks that it has cancelled in Redis.
         bad: Number of rows that make no task.
         dead_lettered: Number of bad rows that became dead letters.
         errors: What is wrong with the first bad rows.
@@ -35,6 +36,7 @@ class CommitMessage(WriterCommitMessage):
     enqueued: int = 0
     repeated: int = 0
     to_cancel: int = 0
+    cancelled: int = 0
     bad: int = 0
     dead_lettered: int = 0
     errors: list[str] = field(default_factory=list)

@@ -68,7 +68,7 @@ def cancel_rows(tier: FarTier, store: SparkStore, ids: Sequence[str]) -> set[str
             cancelled.update(hit.ids)
             continue
         for part in pages(hit.rows, IDS_A_CALL):
-            free = store.jobs.withhold(unit.job, PROMOTION_MS, part)
+            free = store.jobs.claim_ids(unit.job, PROMOTION_MS, part)
             if free is not None:
                 cancelled.update(task_id for (_, task_id), is_free in zip(part, free, strict=True) if is_free)
     return cancelled

@@ -15,7 +15,7 @@ from celery_ext.spark.write.commit_message import CommitMessage
 from celery_ext.spark.write.far_cancel import cancel_rows
 from celery_ext.spark.write.sender import refused
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.bulk_jobs import Begun, JobRun
+from kombu_delayq.store.job_types import Begun, JobRun
 
 #: How long a run of a job that is chosen has time to write its manifest, in ms. Its files are kept for longer.
 FRESH_MS = 12 * 3_600_000.0

@@ -23,7 +23,7 @@ from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
 from celery_ext.spark.write.sender import JobCommitted, Sender, has_room, refused, wait_for
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.bulk_jobs import Begun, Job, JobCounts, JobRun
+from kombu_delayq.store.job_types import Begun, Job, JobCounts, JobRun
 from kombu_delayq.store.types import Offer
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class JobWriter:
                 bad=sum(report.bad for report in reports),
                 dead_lettered=sum(report.dead_lettered for report in reports),
                 late=0 if self.far is None else self.far.rows(name),
-                far_cancelled=cancelled,
+                cancelled=cancelled + sum(report.cancelled for report in reports),
                 offered=sum(report.enqueued + report.repeated for report in reports),
                 fresh=sum(report.enqueued for report in reports),
             )
@@ -201,7 +201,7 @@ class JobWriter:
         if report.dead_lettered and self.options.dead_letter_queue:
             with suppress(RedisError):  # the letters are there all the same
                 store.queues.note_dead_letters(self.options.dead_letter_queue)
-        report.enqueued, report.repeated = sender.enqueued, sender.repeated
+        report.enqueued, report.repeated, report.cancelled = sender.enqueued, sender.repeated, sender.cancelled
 
     def _take_late(
         self, builder: MessageBuilder, batch: "RecordBatch", far: FarTask, sender: Sender, report: CommitMessage
@@ -235,8 +235,8 @@ class JobWriter:
 def committed_before(job: Job) -> JobCommittedBefore:
     """Returns the error of a run of a job that another run has committed."""
     return JobCommittedBefore(
-        f"{in_words(job)}; nothing is sent. To send its rows again, or others, take another job_id, or remove what "
-        "Redis remembers of the job: delayq jobs drop. If the same run is repeated, give on_committed=skip"
+        f"{in_words(job)}; nothing is sent. To send its rows again, or others, take another job_id. If "
+        "the same run is repeated, give on_committed=skip"
     )
 
 

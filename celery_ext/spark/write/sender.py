@@ -15,7 +15,7 @@ from kombu_delayq.connection.ahead import SendAhead
 from kombu_delayq.connection.text import Command
 from kombu_delayq.message.pages import Page, pages
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.bulk_jobs import Enqueued, JobRun
+from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
 
 #: A chunk of a job with ``max_rate`` has the messages of this time at most, in s.
@@ -104,7 +104,7 @@ class Sender:
         self.flush()
         for part in pages(ids, by_id.IDS_A_CALL):
             # The job does not send them later.
-            self._until_enqueued(queue, lambda part=part: self._store.jobs.exclude(queue, self._job, part))  # type: ignore[misc]
+            self._until_enqueued(queue, lambda part=part: self._store.jobs.exclude(self._job, part))  # type: ignore[misc]
             self.cancelled += len(self._cancelled(part))
 
     def _cancelled(self, ids: Sequence[str]) -> set[str]:
@@ -112,12 +112,7 @@ class Sender:
         removed: set[str] = set()
 
         def cancel() -> None:
-            if self._store.keys.slots:  # who removes a message counts it in the job's part of its queue
-                found = self._store.lookup.get(self._store.queues.names(), ids)
-                for queue in {message.queue for messages in found.values() for message in messages}:
-                    self._store.jobs.enter(queue, self._job)
-            cancelled = by_id.cancel(self._store, ids, job=self._job.name)
-            removed.update(result.id for result in cancelled if result.messages)
+            removed.update(result.id for result in by_id.cancel(self._store, ids) if result.messages)
 
         self._retry.until_done(cancel)
         return removed
@@ -153,6 +148,8 @@ class Sender:
 
     def _without_excluded(self, chunk: Sequence[Offer]) -> Sequence[Offer]:
         """Returns what is left of a chunk without the ids that the job has cancelled, to whichever queue they go."""
+        if self._job.cancels:
+            self._confirm()  # it may have the only connection
         excluded = self._excluded(chunk)
         self.repeated += sum(offer.id in excluded for offer in chunk)
         return [offer for offer in chunk if offer.id not in excluded] if excluded else chunk

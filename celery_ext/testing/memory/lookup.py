@@ -58,10 +58,8 @@ class MemoryLookup:
         queues: Sequence[str],
         ids: Sequence[str],
         found: dict[str, list[Waiting]] | None = None,
-        *,
-        job: str = "",
     ) -> dict[str, list[Waiting]]:
-        """Removes the waiting messages of some ids, as ``Lookup.cancel``. There are no bulk jobs here."""
+        """Removes the waiting messages of some ids, as ``Lookup.cancel``."""
         found = {} if found is None else found
         with self._shelf.lock:
             for identity in ids:

@@ -249,29 +249,25 @@ class Keys(Naming):
         """STRING: count of the runs of bulk jobs."""
         return self._of_all("runs")
 
-    def job(self, name: str, share: str = "") -> str:
-        """HASH with a TTL: state of a bulk job, so that its tasks cannot write after its end."""
-        return self._of_job("job", name, share)
+    def job(self, name: str, queue: str | None = None) -> str:
+        """HASH with a TTL: state of a bulk job, or of its part for a queue, so that no task writes after its end."""
+        return self._of_job("job", name, queue)
 
-    def guard(self, name: str, share: str = "") -> str:
-        """SET with a TTL: ids that a bulk job has sent so far, until it is committed."""
-        return self._of_job("guard", name, share)
+    def guard(self, name: str, queue: str | None = None) -> str:
+        """SET with a TTL: ids that a bulk job has sent to a queue so far, or cancelled, until it is committed."""
+        return self._of_job("guard", name, queue)
 
-    def staged(self, name: str, share: str = "") -> str:
+    def staged(self, name: str, queue: str | None = None) -> str:
         """LIST with a TTL: messages that a bulk job sends when it is committed, five entries each."""
-        return self._of_job("staged", name, share)
+        return self._of_job("staged", name, queue)
 
     def parts(self, name: str) -> str:
-        """SET with a TTL, in a cluster: names of the queues in whose slots a bulk job has a part."""
+        """SET with a TTL: names of the queues in whose slots a bulk job has a part."""
         return self._of_all(f"parts:{name}")
 
-    def begun(self, name: str) -> str:
-        """STRING with a TTL, in a cluster: number of the run that has begun in all parts of a bulk job."""
-        return self._of_all(f"begun:{name}")
-
-    def stream(self, name: str, share: str = "") -> str:
+    def stream(self, name: str, queue: str | None = None) -> str:
         """STRING with a TTL: name of the bulk job that a stream works on."""
-        return self._of_job("stream", name, share)
+        return self._of_job("stream", name, queue)
 
     @property
     def wake(self) -> str:

@@ -63,15 +63,6 @@ class Naming:
         ours = self._of_queue(queue, "due"), self._of_redisson("redisson_delay_queue", queue)
         return all(slots.share_one(name, key) for key in ours)
 
-    def of_jobs(self, pattern: str) -> str:
-        """Pattern for SCAN of the bulk jobs whose names match a pattern."""
-        return glob_escaped(self._of_all("job:")) + pattern
-
-    def job_of(self, key: str) -> str | None:
-        """Returns the name of a bulk job by its key, or None for another key."""
-        before = self._of_all("job:")
-        return key.removeprefix(before) if key.startswith(before) else None
-
     def _queue_in(self, tagged: str) -> str:
         """Returns the queue that a key of its own names; of another key, any text."""
         if tagged.startswith("tagged:"):
@@ -81,8 +72,8 @@ class Naming:
     def _of_all(self, what: str) -> str:
         return f"{self.prefix}{'{delayq}' if self.slots else 'delayq'}:{what}"
 
-    def _of_job(self, what: str, name: str, share: str) -> str:
-        return self._of_queue(share, f"{name}:{what}") if share else self._of_all(f"{what}:{name}")
+    def _of_job(self, what: str, name: str, queue: str | None) -> str:
+        return self._of_all(f"{what}:{name}") if queue is None else self._of_queue(queue, f"{name}:{what}")
 
     def _of_share(self, name: str, share: str) -> str:
         if not share:

@@ -41,7 +41,7 @@ def test_each_micro_batch_is_a_job(
         assert (found.name, found.rows, found.sent, found.twice) == (f"{query.id}/{number}", 10, 10, 0)
     assert numbers(client) == list(range(30))
     assert jobs(client) == {"0": "committed", "1": "committed", "2": "committed"}
-    assert not client.keys("delayq:guard:*")
+    assert not client.keys("*:guard")
     for n in range(3):
         until(lambda n=n: f"/{n} is committed: 10 rows, 10 messages in all\n" in spark_log())  # type: ignore[misc]
 

@@ -13,7 +13,7 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 from tests.support.conditions import until
 from tests.support.store.jobs import GUARD, STAGED, begun, now, published, several
 from tests.support.store.keyspace import FUTURE_MS, clock_ms, popped, waiting
@@ -122,7 +122,7 @@ def test_several_publishers_send_each_message_once(store: DelayStore) -> None:
 #: Publishes staged messages of the job "j" as another process, slowly, so that it is killed before it has done all.
 PUBLISHER = """
 import redis, sys
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys

@@ -1,4 +1,4 @@
-"""Where Redis has hash slots, a bulk job has a part in the slot of each of its queues; together they are one job."""
+"""A bulk job has a part in the slot of each of its queues; together they are one job."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,8 +7,8 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import Begun, Enqueued, JobRun
-from kombu_delayq.store.bulk_jobs.parts import JobParts
+from kombu_delayq.store.job_types import Begun, Enqueued, JobRun
+from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.keys import Keys
 from tests.support.slots import need_slots
 from tests.support.store.jobs import TTL_MS, begun, now, published, several
@@ -82,15 +82,15 @@ def found_base(store: DelayStore) -> float:
 def test_a_part_that_begins_late_learns_of_the_end(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A straggler that was stopped between its look at the job and its part's beginning finds that part at its end."""
     job = begun(store)
-    begin_parts = JobParts._begin_parts
+    begin_parts = BulkJobs._begin_parts
 
-    def late(parts: JobParts, run: JobRun, base_ms: float, queues: list[str]) -> list[str]:
+    def late(jobs: BulkJobs, run: JobRun, base_ms: float, queues: list[str]) -> list[str]:
         monkeypatch.undo()
         assert store.jobs.finish(job, word) == word
-        return begin_parts(parts, run, base_ms, queues)
+        return begin_parts(jobs, run, base_ms, queues)
 
     for word in ("aborted", "committed"):
-        monkeypatch.setattr(JobParts, "_begin_parts", late)
+        monkeypatch.setattr(BulkJobs, "_begin_parts", late)
         assert store.jobs.enqueue("a", job, [now("i")]) == Enqueued(word)
         job = begun(store) if word == "aborted" else job
     assert not store.client.exists("app:a")
@@ -101,7 +101,7 @@ def test_an_end_that_was_cut_short_is_completed(store: DelayStore, monkeypatch: 
     """A driver that dies between the end of the job and those of its parts leaves that to whoever comes next."""
     job = begun(store, staged=True)
     store.jobs.enqueue("a", job, several(2))
-    monkeypatch.setattr(JobParts, "end", lambda *_: (_ for _ in ()).throw(ConnectionError))
+    monkeypatch.setattr(BulkJobs, "_end_parts", lambda *_: (_ for _ in ()).throw(ConnectionError))
     with pytest.raises(ConnectionError):
         store.jobs.finish(job, word)
     monkeypatch.undo()
@@ -136,37 +136,6 @@ def test_staged_messages_of_all_parts_are_published(store: DelayStore) -> None:
     assert (found.state, found.enqueued, found.staged) == ("committed", 10, 0)
 
 
-def test_a_part_that_only_an_earlier_run_has_written(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a later run has not come to a queue, the part there is shown as superseded; the job runs."""
-    store, other = make(), make()
-    for queue in ("a", "b"):
-        store.jobs.enqueue(queue, begun(store), several(2))
-    monkeypatch.setattr(JobParts, "begin", lambda *_: None)
-    other.jobs.enqueue("a", begun(other), several(3))
-    found = store.jobs.find("j")
-    assert found is not None
-    assert (found.state, [(part.queue, part.state) for part in found.parts]) == (
-        "running",
-        [("a", "running"), ("b", "superseded")],
-    )
-
-
-def test_a_drop_that_was_cut_short_is_completed(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who drops the job again removes the parts, too; until then nobody can write to them."""
-    job = begun(store)
-    store.jobs.enqueue("a", job, several(2))
-    store.jobs.finish(job, "committed")
-    monkeypatch.setattr(JobParts, "drop", lambda *_: (_ for _ in ()).throw(ConnectionError))
-    with pytest.raises(ConnectionError):
-        store.jobs.drop("j")
-    monkeypatch.undo()
-    assert store.jobs.find("j") is None
-    assert store.jobs.enqueue("a", job, several(3)).word == "committed"
-    assert store.jobs.drop("j") == "dropped"
-    assert store.jobs.drop("j") == "unknown"
-    assert store.jobs.enqueue("a", begun(store), several(2)).fresh == 2
-
-
 def test_the_rate_is_that_of_the_whole_job(store: DelayStore) -> None:
     """A second's messages to one queue hold up another one; ids that were sent before take none of the rate."""
     job = begun(store, max_rate=100.0)
@@ -185,7 +154,7 @@ def test_parts_live_longer_than_their_job(store: DelayStore) -> None:
     keys = store.keys
     assert store.client.pttl(keys.guard("j", "a")) > TTL_MS >= store.client.pttl(keys.job("j"))
     store.jobs.finish(job, "committed")
-    store.client.delete(keys.job("j"), keys.parts("j"), keys.begun("j"))  # its time is over
+    store.client.delete(keys.job("j"), keys.parts("j"))  # its time is over
     assert store.jobs.enqueue("a", job, several(2)).word == "committed"
     new = begun(store)
     assert store.jobs.enqueue("a", new, several(2)).fresh == 2
@@ -207,13 +176,13 @@ def test_a_part_whose_data_are_lost_takes_nothing_until_the_job_is_run_again(sto
     assert [len(popped(store.client, f"app:{queue}")) for queue in "ab"] == [3, 3]
 
 
-def test_ids_are_withheld_from_the_part_of_their_queue(store: DelayStore) -> None:
+def test_ids_are_claimed_in_the_part_of_their_queue(store: DelayStore) -> None:
     """Ids are claimed before a job begins and while it runs; of a job that has sent all, Redis decides."""
     rows = [("a", "i0"), ("b", "i0"), ("b", "i1")]
-    assert store.jobs.withhold("j", TTL_MS, rows[:2]) == [True, True]
+    assert store.jobs.claim_ids("j", TTL_MS, rows[:2]) == [True, True]
     job = begun(store)
     assert store.jobs.enqueue("a", job, several(2)).fresh == 1
-    assert store.jobs.withhold("j", TTL_MS, [*rows, ("a", "i1")]) == [False, False, True, False]
+    assert store.jobs.claim_ids("j", TTL_MS, [*rows, ("a", "i1")]) == [False, False, True, False]
     assert store.jobs.sent("j", [("a", "i1"), ("b", "i1"), ("c", "i1")]) == [True, True, False]
     store.jobs.finish(job, "committed")
-    assert store.jobs.withhold("j", TTL_MS, rows) is None
+    assert store.jobs.claim_ids("j", TTL_MS, rows) is None

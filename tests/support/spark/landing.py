@@ -12,7 +12,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.messages.types import BatchMessages
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.workers.harness import TRANSPORT
 

@@ -35,8 +35,8 @@ class Journal:
         return [line for line in self._client.lrange("journal", 0, -1) if line.startswith(about)]
 
     def job(self, name: str) -> dict[str, str]:
-        """Returns the fields of a job's hash."""
-        return self.broker.hgetall(f"delayq:job:{name}")
+        """Returns the fields of a job's hash, and the count of its part for the queue "q"."""
+        return {**self.broker.hgetall(f"delayq:{{q}}:{name}:job"), **self.broker.hgetall(f"delayq:job:{name}")}
 
 
 #: Takes the batches of one attempt of a Spark task, and yields them to the writer.

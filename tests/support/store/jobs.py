@@ -1,20 +1,19 @@
 """Bulk jobs and their messages, for the tests of several files."""
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
-from kombu_delayq.store.bulk_jobs.parts import longer
+from kombu_delayq.store.job_types import JobRun
+from kombu_delayq.store.jobs import longer
 from kombu_delayq.store.types import Offer
-from tests.support.slots import KEYS, SLOTS
+from tests.support.slots import KEYS
 from tests.support.store.keyspace import Contents
 
-#: Keys of the job "j".
+#: Keys of the job "j" as a whole.
 WHOLE, WHOLE_GUARD, WHOLE_STAGED = "delayq:job:j", "delayq:guard:j", "delayq:staged:j"
-#: The same keys of its part for the queue "q"; on a plain server a job has no parts.
-_SHARE = KEYS.share("q")
-JOB, GUARD, STAGED = (of("j", _SHARE) for of in (KEYS.job, KEYS.guard, KEYS.staged))
+#: The same keys of its part for the queue "q".
+JOB, GUARD, STAGED = (of("j", "q") for of in (KEYS.job, KEYS.guard, KEYS.staged))
 #: How long Redis remembers a job here, in ms: longer than any test. And how long what its part keeps.
 TTL_MS = 600_000
-KEPT_MS = longer(TTL_MS) if SLOTS else TTL_MS
+KEPT_MS = longer(TTL_MS)
 
 
 def begun(
@@ -27,15 +26,14 @@ def begun(
 
 
 def joined(store: DelayStore, job: JobRun, queue: str = "q") -> JobRun:
-    """Lets a run write to a queue: where jobs have parts, that of the queue begins. Returns the run."""
+    """Lets a run write to a queue: its part begins. Returns the run."""
     store.jobs.enqueue_commands(queue, job._replace(max_rate=0.0), [claim("not sent")])
     return job
 
 
 def without_whole(found: Contents) -> Contents:
-    """Returns contents without what jobs keep as a whole, where they have parts; elsewhere as they are."""
-    wholes = (b"delayq:job:", b"delayq:parts:", b"delayq:begun:") if SLOTS else ()
-    return {key: kept for key, kept in found.items() if not key.startswith(wholes)}
+    """Returns contents without what jobs keep as a whole."""
+    return {key: kept for key, kept in found.items() if not key.startswith((b"delayq:job:", b"delayq:parts:"))}
 
 
 def now(identity: str, body: str | bytes = "", priority: int = 0) -> Offer:

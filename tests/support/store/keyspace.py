@@ -173,8 +173,7 @@ def refuses_a_key_of_the_wrong_type(
         store: The store.
         key: A key of the default layout; the key of the store's layout that stands for it is used.
         act: What is refused.
-        stepped: Keys of the default layout that an earlier step may have changed, where Redis has hash slots and the
-            operation is several steps.
+        stepped: Keys of the default layout that an earlier step of the operation may have changed.
     """
     key = in_form(store, key)
     store.client.delete(key)
@@ -183,7 +182,7 @@ def refuses_a_key_of_the_wrong_type(
     with pytest.raises(ResponseError, match=wrong_type_of(key)):
         act()
     after = contents(store.client)
-    for one in stepped if store.keys.slots else ():
+    for one in stepped:
         for name in (one, in_form(store, one)):
             before.pop(name.encode(), None)
             after.pop(name.encode(), None)

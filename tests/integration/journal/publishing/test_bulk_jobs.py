@@ -6,8 +6,8 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.journal import JournaledStore
-from celery_ext.waiting import by_id
-from kombu_delayq.store.bulk_jobs import BulkJobs, JobRun
+from kombu_delayq.store.job_types import JobRun
+from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import far, near, rows
 from tests.support.journal.stores import DAY_MS, MakeJournaled, in_redis
@@ -107,17 +107,3 @@ def test_two_drivers_publish_one_job(make_journaled: MakeJournaled, monkeypatch:
     monkeypatch.setattr(store.jobs, "_staged", read_and_wait)
     published(store, job)
     assert len(store.journal.get([f"id {number}" for number in range(450)])) == 450
-
-
-def test_tasks_that_a_job_cancels_are_counted_in_both_tiers(make_journaled: MakeJournaled) -> None:
-    """Each task counts once, wherever it waited; who cancels for no job counts nothing."""
-    store = make_journaled()
-    job = begun(store)
-    store.jobs.enqueue("q", job, [near(), far(), far("other")])
-    for _ in range(2):
-        list(by_id.cancel(store, ["near", "far", "nobody"], job="j"))
-    list(by_id.cancel(store, ["other"]))
-    found = store.jobs.find("j")
-    assert found is not None
-    assert (found.enqueued, found.cancelled) == (3, 2)
-    assert [(part.queue, part.cancelled) for part in found.parts] == [("q", 2)]

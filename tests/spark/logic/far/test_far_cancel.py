@@ -17,7 +17,7 @@ from celery_ext.spark.far.tier import FarTier
 from celery_ext.spark.far_jobs.loading import Loader, Piece
 from celery_ext.spark.options import WriteOptions
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 from tests.support.spark.far import commit, waiting_ids
 from tests.support.spark.landing import open_store
 

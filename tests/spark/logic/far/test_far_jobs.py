@@ -19,7 +19,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.commit_message import CommitMessage
 from celery_ext.spark.write.job import JobWriter
 from celery_ext.spark.write.prepare import prepare
-from kombu_delayq.store.bulk_jobs import BulkJobs
+from kombu_delayq.store.far_jobs import FarJobs
 from tests.support.spark.far import files_of, waiting_ids
 from tests.support.spark.jobs import delayed, task_ids
 from tests.support.spark.making import batch_of
@@ -76,7 +76,7 @@ def everywhere(client: redis.Redis, path: Path) -> Counter[str]:
 @pytest.mark.parametrize("delivery", ["direct", "staged"])
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(JobWriter, "commit"), (BulkJobs, "choose"), (Files, "put"), (Files, "delete"), (BulkJobs, "finish"), (None, "")],
+    [(JobWriter, "commit"), (FarJobs, "choose"), (Files, "put"), (Files, "delete"), (FarJobs, "finish"), (None, "")],
     ids=["before the commit", "prepared", "chosen", "named", "not finished", "not killed"],
 )
 @pytest.mark.parametrize("aborted", [False, True])
@@ -141,7 +141,7 @@ def test_a_job_that_still_publishes_is_completed(
     """A driver that died while it sent staged messages leaves them to the next run, which is not refused."""
     options = {"far": None, "delivery": "staged"}
     with monkeypatch.context() as patched:
-        patched.setattr(BulkJobs, "publish", _killed_at(BulkJobs, "publish", 1))
+        patched.setattr(FarJobs, "publish", _killed_at(FarJobs, "publish", 1))
         with pytest.raises(Killed):
             Run(redis_server, tmp_path, **options).whole()
     Run(redis_server, tmp_path, **options).whole()
@@ -188,7 +188,7 @@ def test_a_job_that_is_named_writes_no_more_files(
 ) -> None:
     """A run that completes a job whose manifest is there leaves no garbage."""
     with monkeypatch.context() as patched:
-        patched.setattr(BulkJobs, "finish", _killed_at(BulkJobs, "finish", 1))
+        patched.setattr(FarJobs, "finish", _killed_at(FarJobs, "finish", 1))
         with pytest.raises(Killed):
             Run(redis_server, tmp_path).whole()
     before = files_of(tmp_path, "data")
@@ -252,7 +252,7 @@ def test_a_column_op_cancels_in_both_tiers(
     ops = ["enqueue"] * 6 + ["cancel"] * 6
     if killed:
         with monkeypatch.context() as patched:
-            patched.setattr(BulkJobs, "finish", _killed_at(BulkJobs, "finish", 1))
+            patched.setattr(FarJobs, "finish", _killed_at(FarJobs, "finish", 1))
             with pytest.raises(Killed):
                 _run_ops(redis_server, tmp_path, ops)
     _run_ops(redis_server, tmp_path, ops)

@@ -15,7 +15,7 @@ from celery_ext.spark.far.tier import FarTier
 from celery_ext.spark.read import far
 from celery_ext.spark.read.schema import COLUMNS
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 from tests.support.spark.far import HOUR_MS, commit
 from tests.support.spark.reading import Row, fill, reader_of, rows_of, store_of
 

@@ -9,9 +9,8 @@ import pytest
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
-from tests.support.commands.shell import lines
 from tests.support.servers.cluster import PrivateCluster
 
 OPTIONS: Any = SimpleNamespace(chunk_size=50, chunk_bytes=500_000, max_rate=0, max_queue_depth=0, write_timeout=30.0)
@@ -75,31 +74,6 @@ def test_what_a_job_cancels_it_does_not_send_to_any_node(store: SparkStore) -> N
     again.add("b", later("i4"))
     again.flush()
     assert waiting(store, "b") == ["i3", "i4", "i5"]
-
-
-def test_a_job_on_several_nodes_is_counted_and_dropped(cluster: PrivateCluster, store: SparkStore) -> None:
-    """The job is found among those of all nodes, with its counts of each queue; dropped, it leaves no key behind."""
-    first = begun(store, cancels=True)
-    sender = Sender(store, first, OPTIONS)
-    for queue in "abcd":
-        sender.add(queue, later(*(f"{queue}{n}" for n in range(10))))
-    sender.flush()
-    job = begun(store, cancels=True)
-    again = Sender(store, job, OPTIONS)
-    again.add("a", later("a0", "a1", "new"))
-    again.cancel("celery", ["b0", "c0", "c1", "nobody"])
-    for sending in (sender, again):
-        sending.close()
-    found = {one["id"]: one for one in lines(cluster, "jobs", "list")}["j"]
-    assert (found["sent"], found["repeated"], found["cancelled"]) == (41, 2, 3)
-    assert (found["runs"], found["superseded_runs"], found["queues"]) == (2, 1, list("abcd"))
-    [shown] = lines(cluster, "jobs", "show", "j")
-    assert {part["queue"]: part["cancelled"] for part in shown["parts"]} == {"a": 0, "b": 1, "c": 2, "d": 0}
-    store.jobs.finish(job, "committed")
-    assert lines(cluster, "jobs", "drop", "--yes", "j") == [{"id": "j", "dropped": True}]
-    assert lines(cluster, "jobs", "list") == []
-    left = [str(key) for node in cluster.primaries() for key in node.client.scan_iter()]
-    assert not [key for key in left if ":j:" in key or key.endswith(":j")]
 
 
 def test_a_cancel_that_comes_while_a_chunk_is_on_its_way(store: SparkStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.commit_message import CommitMessage
 from celery_ext.spark.write.job import JobWriter
 from celery_ext.spark.write.prepare import prepare
-from kombu_delayq.store.bulk_jobs import Job
+from kombu_delayq.store.job_types import Job
 from tests.support.servers.proxies import Proxy
 from tests.support.spark.landing import landed
 from tests.support.spark.making import batch_of

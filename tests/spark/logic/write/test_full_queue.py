@@ -13,7 +13,7 @@ from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.job import publish
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
 
 DEPTH = 2

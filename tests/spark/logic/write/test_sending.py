@@ -12,11 +12,12 @@ from celery_ext.spark.errors import BrokerUnavailable, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.sender import JobCommitted, Sender, most_in_chunk
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.bulk_jobs import JobRun
+from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.servers.proxies import LosesReply
 from tests.support.spark.landing import open_store
+from tests.support.store.jobs import STAGED, joined
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ def test_a_chunk_is_no_larger_than_rate_and_depth_allow(options: dict[str, str],
 
 def test_cancelled_tasks_are_taken_back_and_not_sent_again(store: DelayStore, client: redis.Redis) -> None:
     """A cancelled task that waits is removed, and one that the job would send later is never sent."""
-    sending = sender(store, begun(store))
+    sending = sender(store, begun(store, cancels=True))
     later = f"{(time() + 3600) * 1000!r}"
     sending.add("q", [Offer(f"i{n}", later, 0, str(n)) for n in range(5)])
     sending.cancel("other", ["i1", "i3", "unknown"])
@@ -219,7 +220,7 @@ def test_a_broker_that_comes_back_gets_each_message_once() -> None:
 
 def test_one_chunk_is_on_its_way_while_the_next_is_filled(store: DelayStore, client: redis.Redis) -> None:
     """A chunk that Redis has not answered yet keeps nobody from going on; the one after it waits for the answer."""
-    sending = sender(store, begun(store), chunk_size="10")
+    sending = sender(store, joined(store, begun(store)), chunk_size="10")
     client.client_pause(60_000, all=False)
     sending.add("q", several(19))
     assert client.llen("q") == 0
@@ -231,7 +232,7 @@ def test_one_chunk_is_on_its_way_while_the_next_is_filled(store: DelayStore, cli
 
 def test_a_chunk_that_did_not_come_to_redis_is_sent_again(store: DelayStore, client: redis.Redis) -> None:
     """A connection that is lost before Redis has run what was on its way costs no message."""
-    sending = sender(store, begun(store), chunk_size="10")
+    sending = sender(store, joined(store, begun(store)), chunk_size="10")
     client.client_pause(60_000, all=False)
     sending.add("q", several(10))
     client.client_kill_filter(_type="normal", skipme=True)
@@ -258,7 +259,7 @@ def test_a_chunk_whose_reply_is_lost_is_not_doubled(
         sending.flush()
         store.close()
     assert proxy.lost == 1
-    assert client.llen("delayq:staged:j") // 5 + client.llen("q") == 45
+    assert client.llen(STAGED) // 5 + client.llen("q") == 45
     assert (sending.enqueued, sending.repeated) == (35, 10)
 
 
@@ -266,7 +267,7 @@ def test_one_connection_is_enough(redis_server: PrivateRedis, client: redis.Redi
     """Where ``max_connections`` is 1, chunks, the names of queues and cancels share that one."""
     pool = redis.ConnectionPool(port=redis_server.port, max_connections=1)
     store = DelayStore(redis.Redis(connection_pool=pool))
-    sending = sender(store, begun(store), chunk_size="10", write_timeout="1s")
+    sending = sender(store, begun(store, cancels=True), chunk_size="10", write_timeout="1s")
     later = f"{(time() + 3600) * 1000!r}"
     offers = [Offer(f"i{n}", later, 0, str(n)) for n in range(35)]
     for queue in "ab":
@@ -274,7 +275,7 @@ def test_one_connection_is_enough(redis_server: PrivateRedis, client: redis.Redi
     sending.cancel("q", ["i0", "i34"])
     sending.add("b", several(20))
     sending.flush()
-    assert (sending.enqueued, sending.repeated, sending.cancelled) == (35, 55, 2)
+    assert (sending.enqueued, sending.repeated, sending.cancelled) == (70, 20, 2)
     store.close()
 
 

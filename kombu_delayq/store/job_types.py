@@ -1,8 +1,9 @@
 """Bulk jobs, their runs, and what Redis says of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from kombu_delayq.message.times import moment_of
 
@@ -91,7 +92,7 @@ class JobCounts(NamedTuple):
         bad: Number of rows that make no task.
         dead_lettered: Number of bad rows that became dead letters.
         late: Number of rows in the files of the far tier.
-        far_cancelled: Number of tasks that were cancelled in the far tier.
+        cancelled: Number of tasks that were cancelled.
         offered: Number of messages that its Spark tasks had for Redis, dead letters among them.
         fresh: How many of these they sent or staged.
     """
@@ -100,43 +101,22 @@ class JobCounts(NamedTuple):
     bad: int = 0
     dead_lettered: int = 0
     late: int = 0
-    far_cancelled: int = 0
+    cancelled: int = 0
     offered: int = 0
     fresh: int = 0
 
 
-#: State of a job, or of its part in one queue. ``running``: it has not ended, though its writer may have died.
-#: ``publishing``: it is committed, and its staged messages are being sent. ``committed`` and ``aborted``: it has ended.
-#: ``superseded``: a part of a running job that an earlier run has written, and the latest run has not.
-JobState = Literal["running", "publishing", "committed", "aborted", "superseded"]
-
-
-@dataclass(frozen=True)
-class JobPart:
-    """What Redis remembers of a bulk job in one queue.
-
-    Attributes:
-        queue: Name of the queue.
-        state: State of the job there.
-        sent: Number of messages that were sent or staged.
-        repeated: How often a message came that the job had before: from another attempt or run, after a lost reply, or
-            from a row with the same id.
-        cancelled: Number of tasks whose messages the job has removed from the queue.
-    """
-
-    queue: str
-    state: JobState
-    sent: int = 0
-    repeated: int = 0
-    cancelled: int = 0
+#: State of a job. ``running``: it has not ended, though its writer may have died. ``publishing``: it is committed, and
+#: its staged messages are being sent. ``committed`` and ``aborted``: it has ended.
+JobState = Literal["running", "publishing", "committed", "aborted"]
 
 
 @dataclass(frozen=True)
 class Job:
     """A bulk job as Redis remembers it.
 
-    The counts of messages hold at any time, each counted in the step of Redis that sends or removes it. ``rows``,
-    ``bad``, ``dead_lettered``, ``sent_before`` and ``twice`` are those of the run that was committed, and None before.
+    ``enqueued`` and ``staged`` hold at any time: each message is counted in the step of Redis that sends it. The other
+    counts are those of the run that was committed, and None before.
 
     Attributes:
         name: Name of the job: its ``job_id``, or that of a query and its micro-batch.
@@ -146,21 +126,16 @@ class Job:
         enqueued: Number of messages that it has sent or staged, with the dead letters.
         staged: Number of staged messages that are still to be sent.
         tier: Where its far rows go, as of ``pin_tier``; None for a job that has not pinned it.
-        repeated: How often a message came that it had before.
-        cancelled: Number of tasks that it has cancelled, in the far tier, too.
         rows: Number of rows.
         bad: Number of rows that make no task.
         dead_lettered: Number of bad rows that became dead letters.
         late: Number of rows in the files of the far tier.
+        cancelled: Number of tasks that it has cancelled, in the far tier, too.
         sent_before: Number of messages that were not sent because another run, or another attempt of a Spark task, had
             sent them.
         twice: Number of messages that were not sent because another row of the same data has the same id. If an earlier
             run had rows that the committed one has not, as many of these may count as ``sent_before``.
-        runs: How many runs it has had.
-        superseded: How many of them had not ended when a later one began.
-        wrote_ms: When a Spark task last wrote, ms since the epoch; None if none did.
         ended_ms: When it was committed or aborted, ms since the epoch; None while it runs.
-        parts: What there is of each queue, by its name.
     """
 
     name: str
@@ -170,19 +145,37 @@ class Job:
     enqueued: int
     staged: int
     tier: str | None = None
-    repeated: int = 0
-    cancelled: int = 0
     rows: int | None = None
     bad: int | None = None
     dead_lettered: int | None = None
     late: int | None = None
+    cancelled: int | None = None
     sent_before: int | None = None
     twice: int | None = None
-    runs: int = 1
-    superseded: int = 0
-    wrote_ms: float | None = None
     ended_ms: float | None = None
-    parts: tuple[JobPart, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, fields: Mapping[str, str], enqueued: int, staged: int) -> "Job":
+        """Returns a job from the fields of its HASH, and the numbers of its messages in all queues together."""
+        state = "running" if fields["state"] == "open" else fields["state"]
+        if state == "publishing" and not staged:  # who sent the last message did not note it yet
+            state = "committed"
+        names = ("rows", "bad", "dead_lettered", "late", "cancelled", "offered", "fresh")
+        counts = {one: int(fields[one]) if one in fields else None for one in names}
+        sent_before, twice = _not_sent(counts.pop("offered"), counts.pop("fresh"), enqueued)
+        return cls(
+            name=name,
+            state=cast(JobState, state),
+            run=int(fields["run"]),
+            base_ms=float(fields["base"]),
+            enqueued=enqueued,
+            staged=staged,
+            tier=fields.get("far"),
+            **counts,
+            sent_before=sent_before,
+            twice=twice,
+            ended_ms=float(fields["ended"]) if "ended" in fields else None,
+        )
 
     @property
     def sent(self) -> int:
@@ -195,21 +188,22 @@ class Job:
         return self.state in ("committed", "aborted")
 
     @property
-    def queues(self) -> tuple[str, ...]:
-        """Names of the queues to which it has sent, or from which it has cancelled."""
-        return tuple(part.queue for part in self.parts)
-
-    @property
     def began(self) -> datetime:
         """When it began."""
         return moment_of(self.base_ms)
 
     @property
-    def wrote(self) -> datetime | None:
-        """When a Spark task last wrote; None if none did."""
-        return None if self.wrote_ms is None else moment_of(self.wrote_ms)
-
-    @property
     def ended(self) -> datetime | None:
         """When it was committed or aborted; None while it runs."""
         return None if self.ended_ms is None else moment_of(self.ended_ms)
+
+
+def _not_sent(offered: int | None, fresh: int | None, enqueued: int) -> tuple[int | None, int | None]:
+    """Returns how many messages of the committed run were sent before, and how many came twice in its data.
+
+    By the commit all ids of its data are sent. So what it had more than there are ids, came twice in the data.
+    """
+    if offered is None or fresh is None:
+        return None, None
+    twice = min(max(offered - enqueued, 0), offered - fresh)
+    return offered - fresh - twice, twice

@@ -1,4 +1,4 @@
-"""``pace.lua``: lets a bulk job send as many messages as its rate allows."""
+"""``job_rate.lua``: lets a bulk job send as many messages as its rate allows."""
 
 from kombu_delayq.store import DelayStore
 from tests.support.store.jobs import begun
@@ -8,24 +8,24 @@ from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_ty
 def test_a_job_waits_for_its_rate(store: DelayStore) -> None:
     """After a second's messages the job waits for about a second, whoever asks; what was not sent is given back."""
     job = begun(store, max_rate=1000.0)
-    assert store.jobs.pace(job, 1000) == 0
-    wait_ms = store.jobs.pace(job, 1)
+    assert store.jobs.job_rate(job, 1000) == 0
+    wait_ms = store.jobs.job_rate(job, 1)
     assert 500 < wait_ms <= 1000
-    assert store.jobs.pace(job, -1000) == 0
-    assert store.jobs.pace(job, 1000) == 0
+    assert store.jobs.job_rate(job, -1000) == 0
+    assert store.jobs.job_rate(job, 1000) == 0
 
 
 def test_nothing_to_ask(store: DelayStore) -> None:
     """Without a rate, or for no message, nothing is asked; of a job that Redis does not know, nothing is noted."""
     job = begun(store, "other", max_rate=10.0)
     before = contents(store.client)
-    assert store.jobs.pace(job._replace(name="j"), 100) == 0
-    assert store.jobs.pace(job._replace(max_rate=0.0), 100) == 0
-    assert store.jobs.pace(job, 0) == 0
+    assert store.jobs.job_rate(job._replace(name="j"), 100) == 0
+    assert store.jobs.job_rate(job._replace(max_rate=0.0), 100) == 0
+    assert store.jobs.job_rate(job, 0) == 0
     assert contents(store.client) == before
 
 
 def test_a_key_of_the_wrong_type(store: DelayStore) -> None:
     """Somebody else's key is named, and stays."""
     job = begun(store, max_rate=10.0)
-    refuses_a_key_of_the_wrong_type(store, store.keys.job("j"), lambda: store.jobs.pace(job, 1))
+    refuses_a_key_of_the_wrong_type(store, store.keys.job("j"), lambda: store.jobs.job_rate(job, 1))

@@ -3,7 +3,7 @@
 -- KEYS[2] guard  SET   ids that the job has sent or claimed
 -- ARGV[1] ttl  how long the guard is kept from now on at least, ms
 -- ARGV[2...] ids
--- Returns {'withheld', for each id 1 when it is claimed now, 0 when the job had sent or claimed it}; or {'committed'},
+-- Returns {'claimed', for each id 1 when it is claimed now, 0 when the job had sent or claimed it}; or {'committed'},
 -- with nothing changed
 -- Atomic: an id is claimed before the job sends it, or not at all.
 -- Cost: O(1) an id
@@ -19,7 +19,7 @@ local state = redis.call('HGET', job, 'state')
 if state == 'committed' or state == 'publishing' then
   return { 'committed' }
 end
-local reply = { 'withheld' }
+local reply = { 'claimed' }
 for i = 2, #ARGV do
   reply[i] = redis.call('SADD', guard, ARGV[i])
 end

@@ -5,21 +5,22 @@
 -- Returns '0'; or, with nothing changed, how long to wait, ms
 -- Atomic: no two callers are let through in place of one.
 -- Cost: O(1)
--- @include clock rate wrong_type
+-- @include clock wrong_type
 
 local job, rate, count = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
+local CATCH_UP_MS = 100 -- after a pause a job may catch up with so many ms of its rate
 
 local wrong = wrong_type({ [job] = 'hash' })
 if wrong then
   return wrong
 end
-if redis.call('EXISTS', job) == 0 then
+if not redis.call('HGET', job, 'state') then
   return '0'
 end
-local wait = wait_of(job, rate, now)
-if count > 0 and wait > 0 then
-  return string.format('%.17g', wait)
+local next_ms = tonumber(redis.call('HGET', job, 'next') or 0)
+if count > 0 and next_ms > now then
+  return string.format('%.17g', next_ms - now)
 end
-sent(job, rate, count, now)
+redis.call('HSET', job, 'next', string.format('%.17g', math.max(next_ms, now - CATCH_UP_MS) + count * 1000 / rate))
 return '0'

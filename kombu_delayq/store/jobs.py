@@ -1,0 +1,409 @@
+"""The store's operations on bulk jobs, which send each id once, however often their tasks run.
+
+A job as a whole has a HASH, and a part in the slot of each queue that it writes to. A part is a job of its own: state,
+run, guard (the ids that were sent) and staged messages, so that the script that writes to a queue asks keys of one slot
+alone. The names of the queues are noted before their parts begin, and read after the job as a whole has changed. So a
+run that begins a part of a job that has ended, or has a later run, learns that, or is seen.
+"""
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from kombu_delayq.connection.replies import checked
+from kombu_delayq.connection.text import Command, as_bytes, as_text
+from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.job_types import (
+    ENTRIES,
+    PUBLISH_BYTES,
+    PUBLISH_COUNT,
+    Begun,
+    Enqueued,
+    Job,
+    JobCounts,
+    JobRun,
+    Staged,
+)
+from kombu_delayq.store.registry import QueueRegistry
+from kombu_delayq.store.types import Offer
+
+#: Parts are kept for so much longer than the job as a whole, which therefore never outlives what they have sent. In
+#: this fraction of ``ttl_ms`` their time begins anew.
+RENEWAL = 1 / 4
+#: States of a job that has sent everything, or is about to.
+COMMITTED = ("committed", "publishing")
+
+
+class BulkJobs(StorePart):
+    """Begins, writes and ends bulk jobs.
+
+    One call checks that the run may still write, notes the ids, and sends the messages, all or nothing.
+    """
+
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client)
+        self._registry = registry
+        #: By job and run: when it began last in this process, in s of ``monotonic``.
+        self._begun: dict[tuple[str, int], float] = {}
+        #: Job, run and queue of the parts that this store has begun.
+        self._joined: set[tuple[str, int, str]] = set()
+
+    def new_run(self) -> int:
+        """Returns a number that is larger than the numbers of all earlier runs of bulk jobs."""
+        return int(self._client.redis.incr(self._keys.runs))
+
+    def begin(self, job: JobRun, stream: str = "") -> Begun:
+        """Lets a run write to its job; earlier runs can no longer write.
+
+        Args:
+            job: The run.
+            stream: Name of the stream that the job belongs to, if any; ``of_stream`` finds the job by it.
+        """
+        self._complete(job)
+        keys = [*self._of_job(job.name), self._keys.stream(stream)]
+        word, base = self._client.run(
+            "begin", keys, [job.run, job.ttl_ms, job.name if stream else "", int(job.staged), ""]
+        )
+        begun = Begun(as_text(word), float(base))
+        if begun.word == "open":
+            self._begin_all_parts(job, begun.base_ms)
+        return begun
+
+    def enqueue(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Enqueued:
+        """Sends messages to one queue, or stages them, unless their ids have been sent to it by the job.
+
+        Args:
+            queue: The queue to which the messages go when they are due.
+            job: The run, which has begun.
+            offers: The messages. An empty due time is now; a due time relative to arrival is not allowed. A few hundred
+                at a time keep Redis responsive. Redis refuses a call with more than 7,999, because Lua cannot pass on
+                more arguments. A call with more than ``max_depth`` never fits. An offer with an empty body only
+                claims its id, so that the job sends nothing more under it; with a due time, it counts as sent.
+        """
+        if not offers:
+            return Enqueued("enqueued")
+        word = self._enter(queue, job)
+        if word != "open":
+            return Enqueued(word)
+        admitted = 0 if job.staged else sum(bool(offer.body) for offer in offers)
+        wait_ms = self.job_rate(job, admitted)
+        if wait_ms:
+            return Enqueued("wait", wait_ms=wait_ms)
+
+        def run(forms: Sequence[str]) -> Any:
+            return self._registry.run("enqueue", queue, *self._enqueue_call(queue, job, offers, forms))
+
+        word, *numbers = self._client.in_each_form(run)
+        done = _enqueued(as_text(word), numbers)
+        self.job_rate(job, min(done.fresh - admitted, 0))
+        return done
+
+    def enqueue_commands(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> list[Command]:
+        """Returns the commands of ``enqueue``, for a caller that sends them itself; ``enqueued`` reads the replies.
+
+        If these commands fail, ``enqueue`` may still succeed: it loads a script that Redis does not know, and leaves
+        out the layout that the ACL forbids. It does not repeat messages that the commands have sent.
+        Without commands, ``enqueue`` has more to ask for.
+        """
+        if job.max_rate or self._enter(queue, job) != "open":
+            return []
+        keys, args = self._enqueue_call(queue, job, offers, self._client.forms)
+        return self._registry.around(queue, self._client.evalsha_command("enqueue", keys, args))
+
+    def enqueued(self, queue: str, replies: Sequence[Any]) -> Enqueued:
+        """Returns the result that is in the replies to ``enqueue_commands`` for a queue."""
+        word, *numbers = replies[len(replies) // 2]
+        if numbers and numbers[-1] in (b"first", "first"):
+            self._registry.confirm(queue)
+        return _enqueued(as_text(word), numbers)
+
+    def exclude(self, job: JobRun, ids: Sequence[str]) -> Enqueued:
+        """Claims ids, so that the job sends nothing more under them, to whichever queue.
+
+        A part of the job does not know of this: whoever sends asks ``excluded`` before and after.
+
+        Args:
+            job: The run, which has begun.
+            ids: The ids, a few hundred at a time.
+
+        Returns:
+            ``enqueued``, or why the run may not write.
+        """
+        [state, run] = self._fields(job.name, "state", "run")
+        word = _fence(state, run, job)
+        if word == "open":
+            keys = [self._keys.job(job.name), self._keys.guard(job.name)]
+            word = as_text(self._client.run("claim_ids", keys, [job.ttl_ms, *ids])[0])
+        return Enqueued("enqueued" if word == "claimed" else word)
+
+    def excluded(self, job: JobRun, ids: Sequence[str]) -> set[str]:
+        """Returns which ids an open job has excluded; none of a job that does not cancel."""
+        if not job.cancels:
+            return set()
+        found = self._client.ask("SMISMEMBER", self._keys.guard(job.name), *ids)
+        return {one for one, is_excluded in zip(ids, found, strict=True) if is_excluded}
+
+    def job_rate(self, job: JobRun, count: int) -> float:
+        """Asks whether the rate of a job as a whole lets messages through now.
+
+        Args:
+            job: The run.
+            count: How many; less than 0 for those that were let through and not sent.
+
+        Returns:
+            For how long to wait, in ms; 0 if they may be sent.
+        """
+        if not (job.max_rate and count):
+            return 0.0
+        return float(self._client.run("job_rate", [self._keys.job(job.name)], [job.max_rate, count]))
+
+    def finish(self, job: JobRun, word: str, counts: JobCounts | None = None) -> str:
+        """Commits or aborts a job, so that none of its tasks can write any more.
+
+        Redis keeps the ids that an aborted job has sent, so that a later run sends only the missing messages.
+
+        Args:
+            job: The run that ends; the number 0 stands for the latest run.
+            word: ``committed`` or ``aborted``.
+            counts: What the driver has counted. A commit notes it, unless the job has ended already.
+
+        Returns:
+            The state of the job: ``committed``, ``publishing`` (``publish`` must send the staged messages) or
+            ``aborted``; or ``superseded``, with nothing changed, because a later run has begun.
+        """
+        counted = [item for pair in (counts._asdict() if counts else {}).items() for item in pair]
+        state = as_text(self._client.run("finish", self._of_job(job.name), [job.run, word, job.ttl_ms, "", *counted]))
+        return state if state == "superseded" else self._end_parts(job, state)
+
+    def close(self, job: JobRun, state: str) -> str:
+        """Notes that the parts of a job have ended; ``finish`` and ``publish`` do it.
+
+        Args:
+            job: The run that has ended.
+            state: What the parts have come to: ``committed``, ``publishing`` or ``aborted``.
+
+        Returns:
+            ``closed``; or, with nothing changed, ``superseded`` or ``unknown``.
+        """
+        return as_text(self._client.run("close", [self._keys.job(job.name)], [job.run, state, job.ttl_ms]))
+
+    def publish(self, job: JobRun) -> Enqueued:
+        """Sends some of the messages that a committed job has staged: of the first queue that has room.
+
+        Returns:
+            ``enqueued`` and the number of messages sent, 0 when none is left; or ``wait`` or ``deep``, as ``enqueue``
+            does; or the state of a job that is not being published. A call sends no more messages than ``max_depth``
+            has room for.
+        """
+        return self._client.in_each_form(lambda forms: self._publish(job, forms))
+
+    def find(self, name: str) -> Job | None:
+        """Returns what Redis remembers of a job, or None; two round trips at most."""
+        found, queues = self._client.send([("HGETALL", self._keys.job(name)), ("SMEMBERS", self._keys.parts(name))])
+        fields = {as_text(field): as_text(value) for field, value in found.items()}
+        parts = [self._part(name, as_text(queue)) for queue in queues]
+        commands = [command for job, _, staged in parts for command in (("HGET", job, "enqueued"), ("LLEN", staged))]
+        counts = [int(one or 0) for one in (self._client.send(commands) if commands else ())]
+        return Job.of(name, fields, sum(counts[::2]), sum(counts[1::2]) // ENTRIES) if fields else None
+
+    def of_stream(self, stream: str) -> str | None:
+        """Returns the name of the job that a stream last worked on, or None."""
+        name = self._client.redis.get(self._keys.stream(stream))
+        return None if name is None else as_text(name)
+
+    def _enter(self, queue: str, job: JobRun) -> str:
+        """Begins the part of a queue, once a store. Returns ``open``, or why the run may not write."""
+        begun = self._begun.get((job.name, job.run))
+        if begun is not None and monotonic() - begun > job.ttl_ms / 1000 * RENEWAL:  # Redis keeps the job for longer
+            state, run = self._fields(job.name, "state", "run")
+            word = _fence(state, run, job)
+            word = self.begin(job).word if word == "open" else word
+            if word != "open":
+                return word
+        if (job.name, job.run, queue) in self._joined:
+            return "open"
+        _, _, (state, run, base) = self._client.send(
+            [
+                ("SADD", self._keys.parts(job.name), as_bytes(queue)),
+                ("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms)),
+                ("HMGET", self._keys.job(job.name), "state", "run", "base"),
+            ]
+        )
+        word = _fence(state, run, job)
+        if word == "open":
+            [word] = self._begin_parts(job, float(base), [queue])
+        if word == "open":
+            self._joined.add((job.name, job.run, queue))
+        return word
+
+    def _begin_all_parts(self, job: JobRun, base_ms: float) -> None:
+        """Lets a run that has begun write to all parts of its job, and earlier runs to none."""
+        # Redis may have lost the parts, and the count of the runs, so that a run has the number of one before.
+        self._joined = {part for part in self._joined if part[0] != job.name}
+        queues = self._queues(job.name)
+        for queue, word in zip(queues, self._begin_parts(job, base_ms, queues), strict=True):
+            if word == "mixed":  # it was aborted as a whole, by somebody who died before he came to this part
+                self._finish_parts(job.name, [queue], 0, "aborted", job.ttl_ms, base_ms)
+                self._begin_parts(job, base_ms, [queue])
+        if queues:
+            self._client.ask("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))
+        self._begun[job.name, job.run] = monotonic()
+
+    def _complete(self, job: JobRun) -> None:
+        """Ends the parts of a job whose end was cut short, before another run begins."""
+        state, run, closed = self._fields(job.name, "state", "run", "closed")
+        if state is not None and as_text(state) != "open" and closed != run:
+            self._end_parts(job, as_text(state))
+
+    def _end_parts(self, job: JobRun, state: str) -> str:
+        """Ends the parts of a job that has ended as a whole, unless that is done. Whoever meets such a job may do it.
+
+        Args:
+            job: A run of the job.
+            state: State of the job as a whole.
+
+        Returns:
+            The state of the job; ``publishing`` if a part has staged messages that are to be sent now.
+        """
+        run, closed, base = self._fields(job.name, "run", "closed", "base")
+        if run is None or base is None or closed == run:
+            return state
+        ended = "aborted" if state == "aborted" else "committed"
+        words = self._finish_parts(job.name, self._queues(job.name), int(run), ended, job.ttl_ms, float(base))
+        if state == "committed" and "publishing" in words:
+            state = "publishing"
+        self.close(job._replace(run=int(run)), state)
+        self._client.ask("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))
+        return state
+
+    def _publish(self, job: JobRun, forms: Sequence[str], before: dict[str, int] | None = None) -> Enqueued:
+        """Sends staged messages of one queue, the first that has room and of which another caller has not sent all.
+
+        Args:
+            job: As of ``publish``.
+            forms: The layouts by which to count.
+            before: How many were staged for each queue when all parts were found to be published.
+        """
+        staged = self._staged_in(job.name)
+        if not staged:
+            state, run = self._fields(job.name, "state", "run")
+            if state is not None and run is not None and as_text(state) == "publishing":
+                self.close(job._replace(run=int(run)), "committed")
+            return Enqueued("enqueued")
+        admitted = min(PUBLISH_COUNT, max(staged.values()))
+        wait_ms = self.job_rate(job, admitted)
+        if wait_ms:
+            return Enqueued("wait", wait_ms=wait_ms)
+        done = Enqueued("enqueued")
+        full: Enqueued | None = None
+        for queue in staged:
+            done = self._publish_to(queue, job, forms)
+            full = done if done.word == "deep" else full
+            if done.word not in ("deep", "committed"):
+                break
+        self.job_rate(job, min(done.fresh - admitted, 0))
+        if done.word != "committed":
+            return done
+        if full is not None or staged == before:
+            return full or done
+        return self._publish(job, forms, staged)  # another caller has sent what was staged
+
+    def _publish_to(self, queue: str, job: JobRun, forms: Sequence[str], read: Staged | None = None) -> Enqueued:
+        """Calls the script.
+
+        Args:
+            queue: The queue of the first staged messages.
+            job: As of ``publish``.
+            forms: The layouts by which to count.
+            read: What the caller has read. If other messages are staged now, nothing is sent and the caller reads anew.
+        """
+        key, _, staged = self._part(job.name, queue)
+        limits = [read.most if read else PUBLISH_COUNT, PUBLISH_BYTES, job.max_depth, longer(job.ttl_ms)]
+        only = [read.left, repr(read.cutoff_ms)] if read else ["", ""]
+        args = [self._client.wake(queue), queue, *limits, *only, *self._client.list_of_priority]
+        word, *numbers = self._registry.run("publish", queue, [key, staged, *self._counted(queue, forms)], args)
+        if as_text(word) == "published":
+            count, place, left = numbers
+            if left and not count:  # another caller has sent some, maybe the rest of this queue's messages
+                return self._publish(job, forms)
+            return _enqueued("enqueued", [count, 0, place])
+        return _enqueued(as_text(word), numbers)
+
+    def _enqueue_call(
+        self, queue: str, job: JobRun, offers: Sequence[Offer], forms: Sequence[str]
+    ) -> tuple[list[str], list[Any]]:
+        keys = [*self._part(job.name, queue), *self._counted(queue, forms)]
+        limits = [job.run, longer(job.ttl_ms), job.max_depth, int(job.staged)]
+        args: list[Any] = [self._client.wake(queue), queue, *limits, *self._client.list_of_priority]
+        for offer in offers:
+            args += offer
+        return keys, args
+
+    def _counted(self, queue: str, forms: Sequence[str]) -> list[str]:
+        """Returns the keys that messages of a queue go into, and the keys by which they are counted."""
+        client = self._client
+        return [*client.stored(queue), client.due(queue, forms[-1]), *client.ready(queue)]
+
+    def _begin_parts(self, job: JobRun, base_ms: float, queues: Sequence[str]) -> list[str]:
+        args = [job.run, longer(job.ttl_ms), "", int(job.staged), f"{base_ms:.17g}"]
+        calls = [([*self._part(job.name, queue), self._keys.stream(job.name, queue)], args) for queue in queues]
+        return [as_text(word) for word, _ in self._each("begin", calls)]
+
+    def _finish_parts(
+        self, name: str, queues: Sequence[str], run: int, word: str, ttl_ms: int, base_ms: float
+    ) -> list[str]:
+        args = [run, word, longer(ttl_ms), f"{base_ms:.17g}"]
+        return [as_text(one) for one in self._each("finish", [(self._part(name, queue), args) for queue in queues])]
+
+    def _each(self, operation: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
+        if not calls:
+            return []
+        return checked(self._client.run_each(operation, [(*call, self._client.layout) for call in calls])[0])
+
+    def _staged_in(self, name: str) -> dict[str, int]:
+        """Returns the queues for which messages are staged, with their numbers."""
+        queues = self._queues(name)
+        lengths = self._client.send([("LLEN", self._keys.staged(name, queue)) for queue in queues]) if queues else []
+        return {queue: length // ENTRIES for queue, length in zip(queues, lengths, strict=True) if length}
+
+    def _queues(self, name: str) -> list[str]:
+        """Returns the names of the queues in whose slots a job has a part."""
+        return sorted(map(as_text, self._client.ask("SMEMBERS", self._keys.parts(name))))
+
+    def _fields(self, name: str, *fields: str) -> list[bytes | None]:
+        """Returns fields of a job as a whole."""
+        [found] = self._client.send([("HMGET", self._keys.job(name), *fields)])  # an error names the key
+        return list(found)
+
+    def _part(self, name: str, queue: str) -> list[str]:
+        """Returns the keys of a job's part in the slot of a queue: job, guard and staged messages."""
+        return [of(name, queue) for of in (self._keys.job, self._keys.guard, self._keys.staged)]
+
+    def _of_job(self, name: str) -> list[str]:
+        return [self._keys.job(name), self._keys.guard(name), self._keys.staged(name)]
+
+
+def longer(ttl_ms: int) -> int:
+    """Returns for how long Redis keeps the parts of a job that is kept for ``ttl_ms``, in ms."""
+    return round(ttl_ms * (1 + RENEWAL))
+
+
+def _fence(state: bytes | None, latest: bytes | None, job: JobRun) -> str:
+    """Returns ``open``, or why a run may not write, as the scripts do."""
+    if state is None or latest is None:
+        return "unknown"
+    word = as_text(state)
+    if word in COMMITTED:
+        return "committed"
+    if int(latest) == job.run:
+        return word
+    return "superseded" if job.run < int(latest) else "unknown"
+
+
+def _enqueued(word: str, numbers: Sequence[Any]) -> Enqueued:
+    if word == "deep":
+        return Enqueued(word, depth=int(numbers[0]))
+    if word != "enqueued":
+        return Enqueued(word)
+    count, repeated, _ = numbers
+    return Enqueued(word, int(count), int(repeated))
