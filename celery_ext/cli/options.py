@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from kombu_delayq.audit import ids_named
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: In place of an id: the ids come from the standard input.
@@ -48,6 +50,11 @@ def read_ids(given: Sequence[str]) -> Iterator[str]:
 def count_of_ids(given: Sequence[str]) -> int | None:
     """Returns how many ids there are; None if some come from the standard input."""
     return None if STDIN in given else len(given)
+
+
+def ids_in_line(given: Sequence[str]) -> dict[str, Any]:
+    """Returns the ids of a command for its line in the audit."""
+    return ids_named((one for one in given if one != STDIN), more=STDIN in given)
 
 
 def yes_option(command: F) -> F:

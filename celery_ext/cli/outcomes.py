@@ -10,6 +10,7 @@ from celery_ext.cli.output import escaped, json_line
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting.by_id import Outcome
+from kombu_delayq.audit import NOT_DONE
 
 #: Each outcome in words, of one task or of many.
 WORDS: Mapping[Outcome, str] = {
@@ -21,8 +22,6 @@ WORDS: Mapping[Outcome, str] = {
     "dead_letter": "not waiting, but a dead letter: drop it there, or a replay runs it with all its retries",
     "unreadable": "not changed, because the message cannot be rewritten",
 }
-#: Outcomes of tasks that are as they were.
-NOT_DONE: tuple[Outcome, ...] = ("not_delayed", "dead_letter", "unreadable")
 
 
 def report(

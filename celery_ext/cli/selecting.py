@@ -25,7 +25,6 @@ from celery_ext.waiting.bulk import Action, Bulk, Outcome
 from celery_ext.waiting.select import noted
 from celery_ext.waiting.selection import Selection
 from celery_ext.waiting.snapshot import Snapshot
-from kombu_delayq.audit import this_user
 from kombu_delayq.store import OperatorStore
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -157,7 +156,7 @@ def _counted(store: OperatorStore, selection: Selection) -> Snapshot:
 
 def _run(store: OperatorStore, bulk: Bulk, label: str, app: Celery | None) -> bool:
     try:
-        with stoppable() as stop, Bar(label, bulk.of) as bar, noted(store, this_user(), bulk):
+        with stoppable() as stop, Bar(label, bulk.of) as bar, noted(bulk):
             return bulk.run(store, progress=bar, stop=stop, announce=partial(revoke.announce_cancelled, app))
     except Exception:
         done: Counter[Outcome] = bulk.outcomes

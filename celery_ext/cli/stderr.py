@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from celery_ext.cli.output import escaped
+from kombu_delayq import audit
 
 #: Loggers whose warnings and errors a command shows.
 LOGGERS = ("kombu_delayq", "celery_ext")
@@ -94,6 +95,25 @@ def logs_on_stderr() -> Iterator[None]:
         handler.sum_up()
     if handler.failed:
         raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def audit_file(path: str) -> Iterator[None]:
+    """Appends the lines of the audit to a file, with their times."""
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"the audit cannot be written: {error}") from error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    level = audit.logger.level
+    audit.logger.addHandler(handler)
+    audit.logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        audit.logger.removeHandler(handler)
+        audit.logger.setLevel(level)
+        handler.close()
 
 
 class _StderrHandler(logging.Handler):

@@ -27,8 +27,6 @@ ActionName = Literal["cancel", "reschedule", "run_now"]
 #: ``gone`` (it no longer waited, or no longer matched: somebody else has changed it, it came due, or it lost its body).
 Outcome = Literal["cancelled", "rescheduled", "transferred", "unreadable", "too_long", "gone"]
 
-#: Outcomes of messages that are not as they were.
-CHANGES: frozenset[Outcome] = frozenset({"cancelled", "rescheduled", "transferred"})
 #: How often it looks for messages that another client has changed while they were read.
 TRIES = 3
 #: How often it goes through the range: once more for messages that have moved to a due time it was past.

@@ -1,6 +1,6 @@
 """Reads and changes the waiting tasks of an app."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,7 +16,8 @@ from celery_ext.connection import as_operational_errors, open_store
 from celery_ext.waiting import by_id, revoke
 from celery_ext.waiting.by_id import Outcome
 from celery_ext.waiting.delayed_task import DelayedTask
-from kombu_delayq.message.times import ms_of
+from kombu_delayq.audit import audited, ids_named
+from kombu_delayq.message.times import iso_of, ms_of
 
 if TYPE_CHECKING:
     from kombu_delayq.store import WaitingStore
@@ -54,8 +55,11 @@ def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | 
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may be cancelled.
         kombu.exceptions.OperationalError: Redis does not answer.
     """
-    done = revoke.cancel(partial(store_of_app, app), _ids_of(app, task_id), app)
-    return _in_shape_of(task_id, {cancelled.id: cancelled.outcome for cancelled in done})
+    ids, found = _ids_of(app, task_id), dict[str, Outcome]()
+    with _noted("cancel", ids, found):
+        for cancelled in revoke.cancel(partial(store_of_app, app), ids, app):
+            found[cancelled.id] = cancelled.outcome
+    return _in_shape_of(task_id, found)
 
 
 @overload
@@ -97,10 +101,12 @@ def reschedule(
             been sent.
         kombu.exceptions.OperationalError: Redis does not answer.
     """
-    ids = _ids_of(app, task_id)
+    ids, found = _ids_of(app, task_id), dict[str, Outcome]()
     with store_of_app(app) as store:
         due_ms = due_ms_of(store, eta, countdown)
-        return _in_shape_of(task_id, dict(by_id.reschedule(store, ids, due_ms)))
+        with _noted("reschedule", ids, found, due=iso_of(due_ms)):
+            found.update(by_id.reschedule(store, ids, due_ms))
+    return _in_shape_of(task_id, found)
 
 
 @overload
@@ -117,9 +123,10 @@ def run_now(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome |
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may have been sent.
         kombu.exceptions.OperationalError: Redis does not answer.
     """
-    ids = _ids_of(app, task_id)
-    with store_of_app(app) as store:
-        return _in_shape_of(task_id, dict(by_id.run_now(store, ids)))
+    ids, found = _ids_of(app, task_id), dict[str, Outcome]()
+    with store_of_app(app) as store, _noted("run", ids, found):
+        found.update(by_id.run_now(store, ids))
+    return _in_shape_of(task_id, found)
 
 
 @overload
@@ -202,6 +209,16 @@ def count(
     bounds = bounds_ms(due_after, due_before)
     with store_of_app(app) as store:
         return sum(store.scan.count(name, *bounds) for name in _queues(store, queue))
+
+
+@contextmanager
+def _noted(action: str, ids: Iterable[str], found: Mapping[str, Outcome], **more: Any) -> Iterator[None]:
+    """Logs in the audit what became of the tasks of an app, by their ids."""
+    with audited(action, {**ids_named(ids), **more}) as counts:
+        try:
+            yield
+        finally:
+            counts.update(found.values())
 
 
 def _queues(store: "WaitingStore", queue: str | None) -> list[str]:

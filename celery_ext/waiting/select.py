@@ -12,13 +12,13 @@ from kombu.log import get_logger
 from celery_ext.connection import as_operational_errors, open_store
 from celery_ext.waiting import revoke, search, snapshot
 from celery_ext.waiting.arguments import Argument
-from celery_ext.waiting.bulk import CHANGES, Action, Bulk, Outcome
+from celery_ext.waiting.bulk import Action, Bulk, Outcome
 from celery_ext.waiting.control import bounds_ms, due_ms_of, store_of_app
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Progress, Skipped
 from celery_ext.waiting.selection import Selection
-from kombu_delayq.audit import this_user
-from kombu_delayq.errors import AnswerLost, quoted
+from kombu_delayq.audit import audited
+from kombu_delayq.errors import quoted
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -93,7 +93,7 @@ class Selected:
     ``cancel``, ``reschedule`` and ``run_now`` first note which tasks are selected, with 8 bytes of memory for each, and
     change only those that still meet the conditions when it is their turn. So tasks that come later stay as they are.
     What they do may be stopped at any time and done again. Each that changes something writes a line to the log
-    ``kombu_delayq.audit``, and to the audit in Redis.
+    ``kombu_delayq.audit``.
 
     Each use raises ``kombu.exceptions.OperationalError`` if Redis does not answer.
     """
@@ -206,35 +206,20 @@ class Selected:
                 return Counter()
             _log_skipped(matched.skipped)
             bulk = Bulk(matched, action)
-            with noted(store, this_user(), bulk):
+            with noted(bulk):
                 bulk.run(store, progress=progress, stop=stop, announce=partial(revoke.announce_cancelled, self._app))
             return bulk.outcomes
 
 
 @contextmanager
-def noted(store: "WaitingStore", who: str, bulk: Bulk) -> Iterator[None]:
-    """Notes in the audit what a bulk action has changed, also if it fails half way; nothing if it has changed nothing.
-
-    An action on many messages is noted when it begins, too.
-
-    Args:
-        store: The broker's store.
-        who: Who acts.
-        bulk: The action. If Redis did not answer, it may have changed more than it knows; the line says so.
-    """
-    name, times = f"bulk {bulk.action.name}", bulk.action.times()
-    store.audit.note_begin(who, name, {"filter": bulk.selection.as_json(), **times}, bulk.of)
-    lost: dict[str, bool] = {}
-    try:
-        yield
-    except AnswerLost:
-        lost = {"answer_lost": True}
-        raise
-    finally:
-        changed = sum(count for word, count in bulk.outcomes.items() if word in CHANGES)
-        if changed or lost:
-            what = {"filter": bulk.selection.as_json(), "of": bulk.of, "outcomes": dict(bulk.outcomes)}
-            store.audit.note(who, name, {**what, **times, **lost}, changed)
+def noted(bulk: Bulk, who: str | None = None) -> Iterator[None]:
+    """Logs in the audit what a bulk action has changed, also if it fails half way; see ``audited``."""
+    what = {"filter": bulk.selection.as_json(), "of": bulk.of, **bulk.action.times()}
+    with audited(f"bulk {bulk.action.name}", what, who=who, of=bulk.of) as counts:
+        try:
+            yield
+        finally:
+            counts.update(bulk.outcomes)
 
 
 @contextmanager

@@ -28,7 +28,6 @@ from kombu_delayq.store.upkeep.dead_letters import DeadLetters
 from kombu_delayq.store.upkeep.promotion import Promotion
 from kombu_delayq.store.upkeep.repair import Repair
 from kombu_delayq.store.viewing.answers import Answers
-from kombu_delayq.store.viewing.audit import Audit
 from kombu_delayq.store.viewing.figures import Figures
 from kombu_delayq.store.viewing.nodes import Nodes
 from kombu_delayq.store.viewing.scan import Scan
@@ -109,7 +108,6 @@ class WaitingStore(Store, Protocol):
     scan: Scan
     chains: DelayChains
     queues: Queues
-    audit: Audit
 
 
 class OperatorStore(WaitingStore, Protocol):
@@ -163,7 +161,6 @@ class DelayStore(Store):
         figures: Counts the messages of many queues, and what has happened to them.
         nodes: Looks at the nodes of a Redis Cluster.
         servers: Looks at the servers themselves: memory, disk, clock.
-        audit: Notes who did what.
         answers: Keeps the first answers to requests of the HTTP API.
         shared_runs: Lets several processes of a server see and steer each other's bulk actions.
     """
@@ -195,6 +192,5 @@ class DelayStore(Store):
         self.figures = Figures(shared)
         self.nodes = Nodes(shared)
         self.servers = Servers(shared)
-        self.audit = Audit(shared)
         self.answers = Answers(shared)
         self.shared_runs = SharedRuns(shared)

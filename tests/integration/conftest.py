@@ -1,10 +1,12 @@
 """Fixtures with real Celery workers."""
 
+import logging
 import os
 
 import pytest
 
 from kombu_delayq.options import LAYOUTS
+from tests.support.commands.shell import Audit
 from tests.support.workers.fixtures import broker, make_proj, proj, raw_client
 from tests.support.workers.standalone import standalone
 from tests.support.workers.transfers import transfer
@@ -16,6 +18,13 @@ __all__ = ["broker", "make_proj", "proj", "raw_client", "standalone", "transfer"
 def layout(request: pytest.FixtureRequest) -> str:
     """The form in which apps keep delayed messages."""
     return str(getattr(request, "param", "hash"))
+
+
+@pytest.fixture
+def audit(caplog: pytest.LogCaptureFixture) -> Audit:
+    """Lists the lines of the audit that this process has logged, the latest first."""
+    caplog.set_level(logging.INFO, "kombu_delayq.audit")
+    return lambda: [vars(record)["audit"] for record in reversed(caplog.records) if "audit" in vars(record)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

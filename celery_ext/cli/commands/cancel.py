@@ -5,18 +5,18 @@ from contextlib import nullcontext
 
 import click
 
-from celery_ext.cli.audited import audited, ids_in_words
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.criteria import Criteria
 from celery_ext.cli.letter_options import LatestLetters
-from celery_ext.cli.options import STDIN, confirm, json_option, read_ids, yes_option
-from celery_ext.cli.outcomes import NOT_DONE, exit_code, report
+from celery_ext.cli.options import STDIN, confirm, ids_in_line, json_option, read_ids, yes_option
+from celery_ext.cli.outcomes import exit_code, report
 from celery_ext.cli.output import escaped, number_of
 from celery_ext.cli.selecting import are_selected, change, ids_or_criteria
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting import revoke
 from celery_ext.waiting.bulk import Action
 from celery_ext.waiting.by_id import Cancelled, Outcome
+from kombu_delayq.audit import audited
 
 
 @click.command()
@@ -44,7 +44,7 @@ def cancel(
     with broker.store() as (connection, store):
         question = f"Cancel {'tasks' if in_stdin else named} on {broker_in_words(connection)}?"
         confirm(question, yes=yes, stdin_is_read=in_stdin)
-        with audited(store.audit, "cancel", ids_in_words(ids), NOT_DONE) as counts:
+        with audited("cancel", ids_in_line(ids)) as counts:
             done = revoke.cancel(lambda: nullcontext(store), read_ids(ids), broker.app)
             report(_outcomes(done, LatestLetters(store)), "cancelling", ids, counts, as_json=as_json)
         if counts["cancelled"] and broker.app is None:

@@ -6,7 +6,6 @@ from dataclasses import asdict
 import click
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import escaped, json_line, number_of
@@ -15,6 +14,7 @@ from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.convert import Conversion
 from celery_ext.maintenance.convert import convert as convert_queue
+from kombu_delayq.audit import audited
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import WaitingStore
 
@@ -85,7 +85,7 @@ class _Convert:
 
     def _one(self, conversion: Conversion) -> Iterator[None]:
         what = {"queue": conversion.queue, "to": self._to}
-        with audited(self._store.audit, "convert", what, of=self._size(conversion.queue)) as counts:
+        with audited("convert", what, of=self._size(conversion.queue)) as counts:
             try:
                 yield from convert_queue(self._store, conversion)
             finally:

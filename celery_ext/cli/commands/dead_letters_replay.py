@@ -6,7 +6,6 @@ from datetime import datetime
 import click
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.letter_options import (
     LetterFilter,
@@ -22,6 +21,7 @@ from celery_ext.cli.progress import with_progress
 from celery_ext.cli.stderr import LINES, print_stderr
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter
+from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.upkeep.dead_letters import Letter
 
@@ -145,7 +145,7 @@ class _LetterJob:
             total = sum(self._store.letters.lists(queue).values())
             round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue))
             printing, sent = self._as_json or bool(self._selection.ids), False
-            with audited(self._store.audit, self._name, {"queue": queue}, of=wanted) as done:
+            with audited(self._name, {"queue": queue}, of=wanted, unchanged=()) as done:
                 for letter, what in with_progress(round_, label, total, printing=printing):
                     if what.to != "back":
                         done[what.queue or self._word] += 1

@@ -7,13 +7,13 @@ from typing import BinaryIO
 
 import click
 
-from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import escaped, json_line
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.stderr import LINES, print_stderr
 from celery_ext.maintenance.import_ import Import
+from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 
 #: How many bytes at the end of a file are searched for its last line.
@@ -62,7 +62,7 @@ def import_(
 def _run(store: OperatorStore, work: Import, file: BinaryIO) -> None:
     problems = 0
     of = _count_of_lines(file)
-    with audited(store.audit, "import", {"file": str(getattr(file, "name", "-"))}, of=of or 0) as counts:
+    with audited("import", {"file": str(getattr(file, "name", "-"))}, of=of or 0, unchanged=()) as counts:
         try:
             for problem in with_progress(work.run(file), "importing", of):
                 problems += problem is not None

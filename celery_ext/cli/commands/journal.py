@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from kombu.connection import Connection
 
-from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of
@@ -19,6 +18,7 @@ from celery_ext.cli.queues import queues_argument
 from celery_ext.cli.status.journal import losses, values_of
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import look_at_journal
+from kombu_delayq.audit import audited
 
 if TYPE_CHECKING:
     from celery_ext.journal import JournaledStore
@@ -158,7 +158,7 @@ def restore(
             _restore(store, given, count, done)
         else:
             what = {"queues": list(queues), "overdue": overdue}
-            with audited(store.audit, "journal restore", what, ("looked", "in_redis"), count) as counts:
+            with audited("journal restore", what, of=count, unchanged=("looked", "in_redis")) as counts:
                 try:
                     _restore(store, given, count, done)
                 finally:

@@ -3,12 +3,12 @@
 import click
 from redis.exceptions import NoPermissionError
 
-from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of
 from celery_ext.cli.queues import known_queues, queues_argument
 from celery_ext.cli.stderr import print_stderr
+from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 
 
@@ -30,7 +30,7 @@ def purge(broker: CliBroker, queues: tuple[str, ...], yes: bool, as_json: bool) 
             of = ", ".join(f"{size:,} of queue {escaped(name)}" for name, size in sizes.items())
             confirm(f"Remove all delayed messages, now {of}, on {broker_in_words(connection)}?", yes=yes)
         for name, size in sizes.items():
-            with audited(store.audit, "purge", {"queue": name}, of=size) as counts:
+            with audited("purge", {"queue": name}, of=size) as counts:
                 counts["removed"] = removed = store.queues.purge(name)
             fields = {"queue": name, "removed": removed}
             text = f"queue {escaped(name)}: {number_of(removed, 'delayed message')} removed"

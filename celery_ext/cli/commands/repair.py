@@ -6,7 +6,6 @@ from dataclasses import asdict
 import click
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.audited import audited
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of
@@ -15,6 +14,7 @@ from celery_ext.cli.queues import queues_argument
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.maintenance.repair import Findings, all_queues, check
 from celery_ext.maintenance.strays import Search, Strays, find, forget
+from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 
 #: By kind of damage: the words for one, those for many, and what a repair does about it.
@@ -115,7 +115,7 @@ class _Repair:
         for findings in found:
             mended = {kind: count for kind in WORDS if kind != "unreadable" and (count := getattr(findings, kind))}
             error = {} if findings.error is None else {"error": findings.error}
-            with audited(self._store.audit, "repair", {"queue": findings.queue, **error}, ("undated",)) as counts:
+            with audited("repair", {"queue": findings.queue, **error}, unchanged=("undated",)) as counts:
                 counts.update(mended)
 
     def report_unknown(self, found: list[Findings]) -> None:

@@ -3,16 +3,16 @@
 import click
 
 from celery_ext.cli import selecting
-from celery_ext.cli.audited import audited, ids_in_words
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.criteria import Criteria
-from celery_ext.cli.options import json_option, read_ids, yes_option
-from celery_ext.cli.outcomes import NOT_DONE, WORDS, exit_code, report
+from celery_ext.cli.options import ids_in_line, json_option, read_ids, yes_option
+from celery_ext.cli.outcomes import WORDS, exit_code, report
 from celery_ext.cli.output import when
 from celery_ext.cli.param_types import DURATION, MOMENT, Moment
 from celery_ext.cli.selecting import are_selected, change, ids_or_criteria
 from celery_ext.waiting import by_id
 from celery_ext.waiting.bulk import Action
+from kombu_delayq.audit import audited
 from kombu_delayq.message.times import iso_of
 
 
@@ -63,7 +63,7 @@ def reschedule(
             "rescheduled": f"rescheduled to {when(due_ms, now_ms)}",
             "transferred": "due already, sent to be run",
         }
-        with audited(store.audit, "reschedule", {**ids_in_words(ids), "due": iso_of(due_ms)}, NOT_DONE) as counts:
+        with audited("reschedule", {**ids_in_line(ids), "due": iso_of(due_ms)}) as counts:
             report(
                 by_id.reschedule(store, read_ids(ids), due_ms),
                 "rescheduling",

@@ -2,14 +2,14 @@
 
 import click
 
-from celery_ext.cli.audited import audited, ids_in_words
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.criteria import Criteria
-from celery_ext.cli.options import json_option, read_ids, yes_option
-from celery_ext.cli.outcomes import NOT_DONE, exit_code, report
+from celery_ext.cli.options import ids_in_line, json_option, read_ids, yes_option
+from celery_ext.cli.outcomes import exit_code, report
 from celery_ext.cli.selecting import are_selected, change, ids_or_criteria
 from celery_ext.waiting import by_id
 from celery_ext.waiting.bulk import Action
+from kombu_delayq.audit import audited
 
 
 @click.command("run-now")
@@ -30,6 +30,6 @@ def run_now(
     if are_selected(ids, queues, criteria):
         action, label = lambda now_ms: Action("run_now"), "sending"
         change(broker, queues, criteria, action, question="Run now", label=label, yes=yes, as_json=as_json)
-    with broker.store() as (_, store), audited(store.audit, "run", ids_in_words(ids), NOT_DONE) as counts:
+    with broker.store() as (_, store), audited("run", ids_in_line(ids)) as counts:
         report(by_id.run_now(store, read_ids(ids)), "sending", ids, counts, as_json=as_json)
     raise SystemExit(exit_code(counts))

@@ -284,6 +284,6 @@ def _count(broker: ServeBroker, run: BulkRun) -> None:
 def _run(broker: ServeBroker, run: BulkRun) -> None:
     assert run.work is not None  # noqa: S101  # `start` has made it
     store = broker.store
-    with noted(store, run.who, run.work):
+    with noted(run.work, run.who):
         ended = run.work.run(store, stop=run._stop.is_set, announce=partial(revoke.announce_cancelled, broker.app))
     run.state = "done" if ended else "stopped"

@@ -1,13 +1,15 @@
 """Replays and drops dead letters for callers of a server."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
+from typing import Any
 
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem
+from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.upkeep.dead_letters import Letter
 
@@ -62,10 +64,17 @@ def page(store: OperatorStore, queue: str, skip: int, limit: int) -> list[DeadLe
     return found
 
 
-def replay(broker: ServeBroker, queue: str, chosen: Choose) -> Counter[str]:
+def replay(broker: ServeBroker, queue: str, chosen: Choose, who: str, ids: Collection[str] | None) -> Counter[str]:
     """Sends the chosen dead letters back to the queues from which they came.
 
     Letters that are buried meanwhile stay. Others wait until this round through the queue is over.
+
+    Args:
+        broker: The broker.
+        queue: A queue of dead letters.
+        chosen: Chooses letters.
+        who: Who does it, for the audit.
+        ids: What it says of the choice: their ids, or None for all.
 
     Returns:
         How many letters were ``replayed``, and how many stay as ``unroutable``: nobody knows their queue.
@@ -79,16 +88,27 @@ def replay(broker: ServeBroker, queue: str, chosen: Choose) -> Counter[str]:
             to = route(letter)
             return None if to is None or to == queue else letters_of.to_queue(letter, to, as_before=True)
 
-        return _round(broker.store, queue, chosen, send, "replayed")
+        with audited("replay", _what(queue, ids), who=who) as counts:
+            return _round(broker.store, queue, chosen, send, "replayed", counts)
 
 
-def drop(broker: ServeBroker, queue: str, chosen: Choose) -> Counter[str]:
-    """Removes the chosen dead letters. Returns how many were ``dropped``; letters that are buried meanwhile stay."""
-    return _round(broker.store, queue, chosen, letters_of.away, "dropped")
+def drop(broker: ServeBroker, queue: str, chosen: Choose, who: str, ids: Collection[str] | None) -> Counter[str]:
+    """Removes the chosen dead letters. Returns how many were ``dropped``; the arguments are those of ``replay``."""
+    with audited("drop", _what(queue, ids), who=who) as counts:
+        return _round(broker.store, queue, chosen, letters_of.away, "dropped", counts)
+
+
+def _what(queue: str, ids: Collection[str] | None) -> dict[str, Any]:
+    return {"queue": queue, **({"all": True} if ids is None else ids_named(sorted(ids)))}
 
 
 def _round(
-    store: OperatorStore, queue: str, chosen: Choose, act: Callable[[DeadLetter], Letter | None], word: str
+    store: OperatorStore,
+    queue: str,
+    chosen: Choose,
+    act: Callable[[DeadLetter], Letter | None],
+    word: str,
+    done: Counter[str],
 ) -> Counter[str]:
     newest: datetime | None = None
     any_chosen = False
@@ -96,7 +116,6 @@ def _round(
         any_chosen = any_chosen or chosen(letter)
         if letter.at is not None:
             newest = max(letter.at, newest or letter.at)
-    done = Counter[str]()
     if not any_chosen:
         return done
     unroutable: set[bytes] = set()

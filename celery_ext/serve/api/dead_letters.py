@@ -1,7 +1,7 @@
 """``/v1/dead-letters``: tasks that failed for good are listed, replayed and dropped."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -75,7 +75,7 @@ def _changed(
     request: Request,
     wanted: LettersRequest,
     action: Action,
-    act: Callable[[ServeBroker, str, letters.Choose], Counter[str]],
+    act: Callable[[ServeBroker, str, letters.Choose, str, Collection[str] | None], Counter[str]],
     may_go: Callable[[Caller, Letter], bool],
 ) -> Response:
     serve, caller, queue = serve_of(request), caller_of(request), request.path_params["queue"]
@@ -93,11 +93,7 @@ def _changed(
             met.add(letter.id)
         return chosen
 
-    done = act(serve.broker, queue, choose)
-    count = done["replayed"] + done["dropped"]
-    if count:
-        what = {"queue": queue, **({"ids": sorted(ids)[:20]} if ids else {"all": True})}
-        serve.store.audit.note(caller.name, str(action), what, count)
+    done = act(serve.broker, queue, choose, caller.name, wanted.ids)
     return answer(
         LettersDone(
             replayed=done["replayed"],

@@ -1,7 +1,7 @@
 """The page: what comes due when, queue by queue and task by task."""
 
 from celery_ext.serve.access.identity import Action
-from celery_ext.serve.page.views import audit, bulk, changes, dead_letters, login
+from celery_ext.serve.page.views import bulk, changes, dead_letters, login
 from celery_ext.serve.page.views.errors import explain, is_wanted
 from celery_ext.serve.page.views.overview import overview
 from celery_ext.serve.page.views.queue import queue
@@ -33,7 +33,6 @@ def routes() -> list[ActionRoute]:
         ActionRoute("/dead-letters/{queue:name}", dead_letters.letters, Action.READ),
         ActionRoute("/do/replay", dead_letters.replay, Action.REPLAY, method="POST"),
         ActionRoute("/do/drop", dead_letters.drop, Action.DROP, method="POST"),
-        ActionRoute("/audit", audit.audit, Action.READ),
         ActionRoute("/login", login.login, None),
         ActionRoute("/login", login.log_in, None, method="POST"),
         ActionRoute("/logout", login.leave, None, method="POST"),

@@ -6,7 +6,6 @@ from typing import Any
 
 from celery_ext.testing.memory.lookup import LAYOUT, MemoryLookup, MemoryScan
 from celery_ext.testing.memory.shelf import Shelf
-from kombu_delayq.audit import ChangeLog
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import headers_of, read
 from kombu_delayq.options import Options
@@ -207,7 +206,6 @@ class MemoryStore:
         self.chains = MemoryChains(shelf, self.delivery, refused, chains)
         self.lookup = MemoryLookup(shelf, refused, chains, now_ms, push)
         self.scan = MemoryScan(shelf)
-        self.audit = ChangeLog()
 
     @property
     def changes(self) -> int:

@@ -203,11 +203,6 @@ class Keys(Naming):
         """SET: names of the queues into which dead letters were put."""
         return self._of_all("dead_letters")
 
-    @property
-    def audit(self) -> str:
-        """STREAM: the latest of who did what to waiting messages."""
-        return self._of_all("audit")
-
     def journal(self, share: str = "") -> str:
         """HASH: marker of the journal that this Redis belongs to: its id, and term, epoch and beat of its promoter."""
         return self._of_queue(share, "journal") if share else self._of_all("journal")

@@ -18,7 +18,7 @@ from celery_ext import run_now
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from tests.support.commands.shell import BIN, lines, run
+from tests.support.commands.shell import BIN, Audit, lines, run
 from tests.support.conditions import until
 from tests.support.slots import KEYS
 from tests.support.workers.chains import TASKS, messages, waiting_step
@@ -134,7 +134,7 @@ def test_replay_of_some_leaves_the_others_in_their_order(broker: PrivateRedis, r
     assert properties["delivery_info"] == {"exchange": "", "routing_key": "orders"}
 
 
-def test_replay_and_drop_of_a_task_by_its_name(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+def test_replay_and_drop_of_a_task_by_its_name(broker: PrivateRedis, raw_client: redis.Redis, audit: Audit) -> None:
     """Replay and drop take the letters of the tasks that are named, with their priority, and no others."""
     bury(raw_client, letter("a"), letter("b", task="proj.mail", priority=4), letter("c", task="old[er]"), letter("d"))
     stdout = run(broker, "dead-letters", "replay", DEAD, "--task", "*.mail").stdout
@@ -145,9 +145,9 @@ def test_replay_and_drop_of_a_task_by_its_name(broker: PrivateRedis, raw_client:
     ]
     assert ids(raw_client, DEAD) == ["a", "d"]
     run(broker, "dead-letters", "drop", DEAD, "--task", "old[er]", "--yes", code=1)
-    dropped, replayed = DelayStore(raw_client, KEYS).audit.recent()
-    assert (dropped.action, dropped.what) == ("drop", {"queue": DEAD, "outcomes": {"dropped": 1}})
-    assert (replayed.action, set(replayed.what["outcomes"])) == ("replay", {"orders"})
+    dropped, replayed = audit()
+    assert (dropped["action"], dropped["what"]) == ("drop", {"queue": DEAD, "outcomes": {"dropped": 1}})
+    assert (replayed["action"], set(replayed["what"]["outcomes"])) == ("replay", {"orders"})
 
 
 def test_nothing_is_dropped_or_replayed_unasked(broker: PrivateRedis, raw_client: redis.Redis) -> None:

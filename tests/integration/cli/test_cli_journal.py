@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore, upkeep
 from celery_ext.journal.table.database import engines
-from tests.support.commands.shell import BIN, read_until, run
+from tests.support.commands.shell import BIN, Audit, read_until, run
 from tests.support.conditions import until
 from tests.support.journal.stores import (
     DAY_MS,
@@ -50,9 +50,13 @@ def store(journaled_store: JournaledStore) -> JournaledStore:
     return journaled_store
 
 
-def noted(store: JournaledStore) -> list[tuple[str, int, Any]]:
-    """Returns the action, the count and the outcomes of each line of the audit, the latest first."""
-    return [(line.action, line.count, line.what["outcomes"]) for line in store.audit.recent()]
+Noted = Callable[[], list[tuple[str, int, Any]]]
+
+
+@pytest.fixture
+def noted(audit: Audit) -> Noted:
+    """Lists the action, the count and the outcomes of each line of the audit, the latest first."""
+    return lambda: [(line["action"], line["count"], line["what"]["outcomes"]) for line in audit()]
 
 
 def lose(store: JournaledStore) -> None:
@@ -126,21 +130,21 @@ def test_a_loss_is_told_loudly_until_it_is_restored(store: JournaledStore, delay
     assert delayq("journal", "restore", "--yes").stdout == "nothing is to be restored\n"
 
 
-def test_a_restore_can_be_narrowed(store: JournaledStore, delayq: Delayq) -> None:
+def test_a_restore_can_be_narrowed(store: JournaledStore, delayq: Delayq, noted: Noted) -> None:
     """Another queue, a later time: nothing is restored, and the loss stays noted; overdue ones may be left away."""
     lose(store)
     for narrow in (("--queue", "other"), ("--due-from", "1d")):
         assert delayq("journal", "restore", "--yes", *narrow).stdout.startswith("0 messages looked at")
     assert len(store.journal.unrestored()) == 1
     assert "is not one of" in delayq("journal", "restore", "--yes", "--overdue", "later", code=2).stderr
-    assert noted(store) == []
+    assert noted() == []
     delayq("journal", "restore", "--yes", "--overdue", "skip")
-    assert [(action, count) for action, count, _ in noted(store)] == [("journal restore", 1)]
+    assert [(action, count) for action, count, _ in noted()] == [("journal restore", 1)]
     assert [row.id for row in store.journal.browse("q")] == ["near", "far"]
 
 
 def test_a_restore_that_fails_half_way_is_noted(
-    store: JournaledStore, delayq: Delayq, monkeypatch: pytest.MonkeyPatch
+    store: JournaledStore, delayq: Delayq, noted: Noted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits again by then is in the audit."""
     lose(store)
@@ -152,7 +156,7 @@ def test_a_restore_that_fails_half_way_is_noted(
     restore = upkeep.restore
     monkeypatch.setattr(upkeep, "restore", fails)
     delayq("journal", "restore", "--yes", code=1)
-    assert [(action, count) for action, count, _ in noted(store)] == [("journal restore", 1)]
+    assert [(action, count) for action, count, _ in noted()] == [("journal restore", 1)]
 
 
 def test_check_names_what_is_missing(store: JournaledStore, delayq: Delayq) -> None:

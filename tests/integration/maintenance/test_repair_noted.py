@@ -11,7 +11,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.maintenance.repair import check
 from kombu_delayq.store import DelayStore
 from tests.support.commands.repairs import message, offer
-from tests.support.commands.shell import run
+from tests.support.commands.shell import Audit, run
 from tests.support.slots import KEYS
 
 
@@ -25,18 +25,18 @@ def store(raw_client: redis.Redis) -> DelayStore:
     return store
 
 
-def test_each_mended_message_counts_once(broker: PrivateRedis, store: DelayStore) -> None:
+def test_each_mended_message_counts_once(broker: PrivateRedis, store: DelayStore, audit: Audit) -> None:
     """One without an eta is named as such, and is no further message; a dry run and a second repair leave no line."""
     for args in (("--dry-run",), ("--yes",), ("--yes",)):
         run(broker, "repair", *args, code=int("--dry-run" in args))
-    [note] = store.audit.recent()
-    assert (note.action, note.count) == ("repair", 2)
-    assert note.what == {"queue": "q", "outcomes": {"unindexed": 2, "undated": 1}}
+    [note] = audit()
+    assert (note["action"], note["count"]) == ("repair", 2)
+    assert note["what"] == {"queue": "q", "outcomes": {"unindexed": 2, "undated": 1}}
 
 
 @pytest.mark.parametrize("error", [redis.ConnectionError("gone"), redis.ResponseError("WRONGTYPE")], ids=repr)
 def test_a_repair_that_fails_half_way_is_noted(
-    broker: PrivateRedis, store: DelayStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+    broker: PrivateRedis, store: DelayStore, monkeypatch: pytest.MonkeyPatch, error: Exception, audit: Audit
 ) -> None:
     """What it has mended by then is in the audit, whether the whole repair ends, or this queue is left."""
 
@@ -48,8 +48,8 @@ def test_a_repair_that_fails_half_way_is_noted(
 
     monkeypatch.setattr(repair, "check", fails)
     run(broker, "repair", "--yes", code=1)
-    [note] = store.audit.recent()
-    assert (note.action, note.count, note.what.get("error")) == (
+    [note] = audit()
+    assert (note["action"], note["count"], note["what"].get("error")) == (
         "repair",
         2,
         "WRONGTYPE" if isinstance(error, redis.ResponseError) else None,

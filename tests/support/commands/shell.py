@@ -8,11 +8,11 @@ import select
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from click.testing import CliRunner, Result
 
@@ -22,6 +22,10 @@ from celery_ext.demo.private_redis import PrivateRedis
 BIN = Path(sys.executable).parent
 # stdout and stderr apart, which newer versions of click always do.
 _APART: Any = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
+
+
+#: Lists the lines of the audit that this process has logged, the latest first.
+Audit: TypeAlias = Callable[[], list[dict[str, Any]]]
 
 
 class Server(Protocol):

@@ -46,7 +46,7 @@ BOUNDS: list[tuple[dict[str, float], str]] = [
 
 
 def contents(client: redis.Redis) -> Contents:
-    """Reads every key of a database but counters and the audit, as bytes; ``client`` must not decode."""
+    """Reads every key of a database but counters, as bytes; ``client`` must not decode."""
     readers = {
         b"string": client.get,
         b"hash": client.hgetall,
@@ -54,9 +54,7 @@ def contents(client: redis.Redis) -> Contents:
         b"set": client.smembers,
         b"list": lambda key: client.lrange(key, 0, -1),
     }
-    return {
-        key: readers[client.type(key)](key) for key in client.keys("*") if not key.endswith((b":counts", b":audit"))
-    }
+    return {key: readers[client.type(key)](key) for key in client.keys("*") if not key.endswith(b":counts")}
 
 
 def look(store: DelayStore) -> Contents:

@@ -10,7 +10,7 @@ from kombu_delayq.store.keys import Keys
 
 #: What all queues have together; it has one hash tag in a cluster.
 _OF_ALL = re.compile(
-    r"(app:|\{app\}:)?delayq:((?:queues|used|cancelled|chains|transfer|deputy|deputy:2|runs|dead_letters|audit|journal"
+    r"(app:|\{app\}:)?delayq:((?:queues|used|cancelled|chains|transfer|deputy|deputy:2|runs|dead_letters|journal"
     r"|consumed_queues|renaming)(?::(?:guard|lease))?|(?:replaying|job|guard|staged|parts|begun|stream):.*)",
     re.DOTALL,
 )

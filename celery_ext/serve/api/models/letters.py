@@ -1,4 +1,4 @@
-"""What answers about dead letters, and about the audit, consist of."""
+"""What answers about dead letters, and about bulk actions, consist of."""
 
 from typing import Any, Literal
 
@@ -89,38 +89,6 @@ class LettersDone(Answer):
     dropped: Count = 0
     unroutable: Count = 0
     missing: list[str] = field(default_factory=list)
-
-
-class AuditLine(Answer):
-    """What somebody has done.
-
-    Attributes:
-        id: Identifies the line.
-        at: When it was noted.
-        who: Who did it.
-        action: What was done.
-        what: To what.
-        count: To how many messages.
-    """
-
-    id: str
-    at: Iso
-    who: str
-    action: str
-    what: dict[str, Any]
-    count: int
-
-
-class AuditList(Answer):
-    """A page of the audit, the newest line first.
-
-    Attributes:
-        lines: The lines.
-        cursor: Where older lines begin; null if there are none.
-    """
-
-    lines: list[AuditLine]
-    cursor: str | None
 
 
 class BulkAnswer(Answer):

@@ -1,11 +1,10 @@
 """``/v1/tasks/{id}``: one waiting task is shown, cancelled, rescheduled or run."""
 
-from contextlib import nullcontext
-
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.actions import letters
 from celery_ext.serve.api.exchange import answer, invalid_field, iso, with_body
@@ -16,7 +15,7 @@ from celery_ext.serve.api.tasks.shape import task_of
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
-from celery_ext.waiting import by_id, revoke
+from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.message.times import ms_of
 
@@ -53,11 +52,7 @@ def cancel_task(request: Request) -> Response:
     serve, caller, task_id = serve_of(request), caller_of(request), request.path_params["id"]
     if not _found(request, Action.CANCEL) and not caller.unlimited:
         raise _not_waiting(request)  # a chain whose step runs now belongs to nobody knows which queue
-    only = None if caller.unlimited else caller.mine(Action.CANCEL)
-    [cancelled] = revoke.cancel(lambda: nullcontext(serve.store), [task_id], serve.broker.app, only=only)
-    if not cancelled.messages and letters.find(serve.store, caller.may_read, task_id, serve.settings.dead_letters):
-        raise _not_waiting(request)
-    return _done(request, "cancel", cancelled.outcome, max(len(cancelled.messages), 1))
+    return _done(request, changes.cancel(serve, caller, task_id))
 
 
 @with_body(DueRequest)
@@ -69,8 +64,7 @@ def reschedule_task(request: Request, wanted: DueRequest) -> Response:
     after_ms = (wanted.countdown or 0) * 1000
     due_ms = ms_of(wanted.eta) if wanted.eta is not None else serve.store.now_ms() + after_ms
     _found(request, Action.RESCHEDULE)
-    [(_, word)] = by_id.reschedule(serve.store, [task_id], due_ms, caller_of(request).mine(Action.RESCHEDULE))
-    return _done(request, "reschedule", word, due_ms=due_ms)
+    return _done(request, changes.reschedule(serve, caller_of(request), task_id, due_ms), due_ms)
 
 
 async def run_task(request: Request) -> Response:
@@ -84,9 +78,7 @@ async def run_task(request: Request) -> Response:
 
 def _run(request: Request) -> Response:
     _found(request, Action.RUN)
-    only = caller_of(request).mine(Action.RUN)
-    [(_, word)] = by_id.run_now(serve_of(request).store, [request.path_params["id"]], only)
-    return _done(request, "run", word)
+    return _done(request, changes.run(serve_of(request), caller_of(request), request.path_params["id"]))
 
 
 def not_delayed(task_id: str) -> Problem:
@@ -124,15 +116,14 @@ def _found(request: Request, action: Action) -> list[DelayedTask]:
     return list(map(DelayedTask, found))
 
 
-def _done(request: Request, action: str, word: by_id.Outcome, count: int = 1, due_ms: float | None = None) -> Response:
-    """Answers with what became of a task, and notes it."""
+def _done(request: Request, word: by_id.Outcome, due_ms: float | None = None) -> Response:
+    """Answers with what became of a task."""
     task_id = request.path_params["id"]
     if word == "not_delayed" or word == "dead_letter":
         raise _not_waiting(request)
     if word == "unreadable":
         detail = "the message of this task cannot be rewritten, so nothing changed"
         raise Problem(409, detail, "unreadable", id=task_id, outcome=word)
-    serve_of(request).store.audit.note(caller_of(request).name, action, {"id": task_id, "outcome": word}, count)
     done = Outcome(id=task_id, outcome=word)
     if due_ms is not None and word == "rescheduled":
         done.due = iso(due_ms)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -121,11 +121,7 @@ def _change(request: Request, action: Action) -> Response:
         return (every or letter.id in ids) and may
 
     act = letters_of.replay if action is Action.REPLAY else letters_of.drop
-    done = act(serve.broker, queue, chosen)
-    what: dict[str, Any] = {"queue": queue} | ({"all": True} if every else {"ids": sorted(ids)[:20]})
-    changed = done["replayed"] + done["dropped"]
-    if changed:
-        serve.store.audit.note(caller.name, str(action), what, changed)
+    done = act(serve.broker, queue, chosen, caller.name, None if every else ids)
     query = {word: str(count) for word, count in done.items()} or {"none": "1"}
     return RedirectResponse(Links(path_of(request)).letters(queue, **query), 303)
 

@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 
 from celery_ext.serve.access.identity import Action, Caller
 from tests.integration.serve.api.conftest import MakeApi
+from tests.support.commands.shell import Audit
 from tests.support.conditions import until
 
 
@@ -32,7 +33,7 @@ def ended(api: TestClient, job: str) -> dict[str, Any]:
     return found
 
 
-def test_what_was_counted_is_done_and_nothing_else(make_api: MakeApi, client: redis.Redis) -> None:
+def test_what_was_counted_is_done_and_nothing_else(make_api: MakeApi, client: redis.Redis, audit: Audit) -> None:
     """A filter is counted at a moment; once the number is confirmed, those tasks are cancelled, and no later ones."""
     api = make_api()
     fill(api)
@@ -47,7 +48,7 @@ def test_what_was_counted_is_done_and_nothing_else(make_api: MakeApi, client: re
     done = ended(api, job["id"])
     assert (done["state"], done["done"], done["outcomes"]) == ("done", 5, {"cancelled": 5})
     assert client.zcard("delayq:{q1}:due") == 13
-    line = api.get("/v1/audit").json()["lines"][0]
+    line = audit()[0]
     assert (line["who"], line["action"], line["count"]) == ("tester", "bulk cancel", 5)
     again = api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 5})
     assert again.status_code == 409
@@ -75,7 +76,7 @@ def test_tasks_are_run_and_rescheduled(make_api: MakeApi) -> None:
         assert api.post("/v1/bulk", json=wrong).status_code == 422
 
 
-def test_a_bulk_action_is_stopped(make_api: MakeApi, client: redis.Redis) -> None:
+def test_a_bulk_action_is_stopped(make_api: MakeApi, client: redis.Redis, audit: Audit) -> None:
     """One that was stopped before it began changes nothing, and an unknown one is 404."""
     api = make_api()
     fill(api, 4)
@@ -85,7 +86,7 @@ def test_a_bulk_action_is_stopped(make_api: MakeApi, client: redis.Redis) -> Non
     api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 4})
     assert ended(api, job["id"])["state"] == "stopped"
     assert client.zcard("delayq:{q0}:due") + client.zcard("delayq:{q1}:due") == 4
-    assert all(not line["action"].startswith("bulk") for line in api.get("/v1/audit").json()["lines"])
+    assert not audit()
     assert api.get("/v1/bulk/unknown").status_code == 404
 
 

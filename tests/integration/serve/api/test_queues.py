@@ -12,6 +12,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action, Caller
 from kombu_delayq.message.letters import Reason
 from tests.integration.serve.api.conftest import MakeApi, shop
+from tests.support.commands.shell import Audit
 
 DEAD = "dead/letters"
 REMIND = {"task": "shop.remind", "args": [1]}
@@ -89,7 +90,9 @@ def bury_some(redis_server: PrivateRedis, *ids: str, queue: str = "celery") -> A
     return app
 
 
-def test_dead_letters_are_listed_replayed_and_dropped(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+def test_dead_letters_are_listed_replayed_and_dropped(
+    make_api: MakeApi, redis_server: PrivateRedis, audit: Audit
+) -> None:
     """Letters are chosen by id, or all of a queue; an id that is none is named."""
     api = make_api(dead_letters=("dead/letters",))
     bury_some(redis_server, "one", "two", "three")
@@ -114,7 +117,7 @@ def test_dead_letters_are_listed_replayed_and_dropped(make_api: MakeApi, redis_s
     assert redis_server.client().llen("celery") == 1
     assert api.post(f"{where}:drop", json={"all": True}).json()["dropped"] == 2
     assert api.get(where).json() == {"dead_letters": [], "cursor": None}
-    assert [(line["action"], line["count"]) for line in api.get("/v1/audit").json()["lines"]] == [
+    assert [(line["action"], line["count"]) for line in audit()] == [
         ("drop", 2),
         ("replay", 1),
     ]

@@ -9,6 +9,7 @@ from celery_ext.serve.page.rendering import BOUND
 from kombu_delayq.message.letters import DEAD_LETTER, record
 from kombu_delayq.store import DelayStore
 from tests.integration.serve.page.conftest import Visit
+from tests.support.commands.shell import Audit
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def bury(app: Celery, store: DelayStore):
     return put
 
 
-def test_replay_and_drop_the_ticked(store: DelayStore, visit: Visit, bury) -> None:
+def test_replay_and_drop_the_ticked(store: DelayStore, visit: Visit, bury, audit: Audit) -> None:
     """Letters show why they were buried; those that are ticked go back to their queue, or away."""
     bury(3)
     page = visit().see("dead-letters")
@@ -46,7 +47,7 @@ def test_replay_and_drop_the_ticked(store: DelayStore, visit: Visit, bury) -> No
     page.get_by_text("1 dropped").wait_for()
     assert store.queues.stats("mail").ready == 1
     assert store.client.llen("dead") == 1
-    assert [(line.action, line.count) for line in store.audit.recent()] == [("drop", 1), ("replay", 1)]
+    assert [(line["action"], line["count"]) for line in audit()] == [("drop", 1), ("replay", 1)]
 
 
 def test_all_letters_need_the_number(store: DelayStore, visit: Visit, bury) -> None:

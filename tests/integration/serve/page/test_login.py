@@ -59,7 +59,6 @@ def test_nothing_of_others_is_seen_or_changed(app: Celery, store: DelayStore, se
     assert page("/tasks/shop.remind-mail")[0] == 200
     for hidden in ("shop.charge-mail", "shop.remind-money"):
         assert page(f"/tasks/{hidden}")[0] == 404
-    assert page("/audit")[0] == 403
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     for path, body, expected in (
         ("/do/cancel", "id=shop.charge-mail&queue=mail", 404),
@@ -91,7 +90,6 @@ def test_nonsense_gets_a_clear_answer(serve) -> None:
         "/tasks",
         f"/tasks/{'x' * 5000}",
         "/dead-letters/none?skip=many",
-        "/audit?before=nonsense",
         "/bulk/none",
         "/static/../rendering.py",
         "/static/uplot",
