@@ -10,7 +10,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "status": {
         "delayq status --watch": "What waits, again every 2 s",
-        "delayq status --check --leader --max-overdue 5s": "For a monitor",
         "delayq status orders --json": "One queue, for a script",
     },
     "doctor": {

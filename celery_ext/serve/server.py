@@ -13,7 +13,6 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
-from celery_ext.serve.access.connections import GuardedConnection
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.errors import DelayqError
 
@@ -21,6 +20,8 @@ from kombu_delayq.errors import DelayqError
 GRACE_S = 1
 #: How long a connection stays open for the next request, in s. The page asks every 2 s.
 KEEP_ALIVE_S = 15
+#: Most connections at once; below the usual limit of 1,024 open files.
+CONNECTIONS = 900
 #: Connections that the system accepts before the server does.
 BACKLOG = 512
 
@@ -122,13 +123,13 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application,
-                http=GuardedConnection,
                 ws="none",
                 log_config=None,
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
                 backlog=BACKLOG,
+                limit_concurrency=CONNECTIONS,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=GRACE_S,
             )

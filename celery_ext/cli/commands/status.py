@@ -1,7 +1,6 @@
 """``delayq status``."""
 
 import json
-from typing import Any, NoReturn
 
 import click
 
@@ -9,7 +8,6 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import json_option
 from celery_ext.cli.param_types import DURATION
 from celery_ext.cli.queues import queues_argument
-from celery_ext.cli.status.check import CheckedCommand, Limits, State, check, check_options, end
 from celery_ext.cli.status.report import Report
 from celery_ext.cli.status.report import report as report_of
 from celery_ext.cli.status.text import text
@@ -18,19 +16,8 @@ from celery_ext.cli.status.watch import watch
 #: How often ``--watch`` looks, in s: by default, and at most.
 EVERY_S, LEAST_S = 2.0, 0.1
 
-_EPILOG = """
-\b
-Exit codes with --check, as monitoring plugins have them:
-  0  OK.
-  1  WARNING: more than a --warn-… limit, no known consumer (--consumers), late promotion (--journal), or a node
-     of a cluster that is down (--nodes).
-  2  CRITICAL: more than a --max-… limit, no leader (--leader), something wrong with the journal (--journal),
-     slots that no node serves (--nodes), or Redis has lost data that the journal can restore.
-  3  UNKNOWN: Redis does not answer, a queue cannot be read or is not known, or the options are wrong.
-"""
 
-
-@click.command(cls=CheckedCommand, epilog=_EPILOG)
+@click.command()
 @queues_argument()
 @json_option("Print one JSON object instead; with --watch, one a line.")
 @click.option(
@@ -42,12 +29,8 @@ Exit codes with --check, as monitoring plugins have them:
     metavar="[SECONDS]",
     help=f"Look again every so often, {EVERY_S:g} s if no time is given, until Ctrl-C. Write --watch=5 before a QUEUE.",
 )
-@click.option("--check", "is_check", is_flag=True, help="Print one line and end with an exit code for a monitor.")
-@check_options
 @click.pass_obj
-def status(
-    broker: CliBroker, /, queues: tuple[str, ...], as_json: bool, every_s: float | None, is_check: bool, **limits: Any
-) -> None:
+def status(broker: CliBroker, queues: tuple[str, ...], as_json: bool, every_s: float | None) -> None:
     """Show each queue's delayed and ready messages, what is overdue, who transfers, and who consumes.
 
     Without QUEUE, it shows the queues that hold or held delayed messages and those of the app, all queues with dead
@@ -56,13 +39,7 @@ def status(
     are messages that a consumer has and has not acknowledged, of all its queues. With a journal, IN JOURNAL are
     those of the DELAYED messages that only the journal's database has. On a Redis Cluster, SLOT is the queue's hash
     slot and NODE the primary that has it; the nodes follow in a table of their own.
-
-    With --check it compares with the limits. Each limit is one of a single queue.
     """
-    if is_check:
-        _check(broker, queues, limits, other=as_json or every_s is not None)
-    if Limits.of(limits):
-        raise click.UsageError("limits need --check")
     if every_s is None:
         report = _report(broker, queues)
         click.echo(json.dumps(report.values, indent=2) if as_json else _text(report, broker, queues))
@@ -86,18 +63,3 @@ def _report(broker: CliBroker, queues: tuple[str, ...], *, hurried: bool = False
 
 def _text(report: Report, broker: CliBroker, queues: tuple[str, ...]) -> str:
     return text(report.values, named=bool(queues), app=broker.app is not None)
-
-
-def _check(broker: CliBroker, queues: tuple[str, ...], given: dict[str, Any], *, other: bool) -> NoReturn:
-    if other:
-        end(State.UNKNOWN, "--check prints one line, so it goes with neither --json nor --watch")
-    try:
-        limits = Limits.of(given)
-        report = _report(broker, queues, hurried=True)
-    except click.ClickException as error:
-        end(State.UNKNOWN, error.format_message())
-    except click.exceptions.Exit:
-        end(State.UNKNOWN, "something could not be read; stderr says what")
-    except Exception as error:  # a monitor would take a traceback, with its exit code 1, for a warning
-        end(State.UNKNOWN, f"{type(error).__name__}: {error}")
-    check(report.values, limits, failed=report.failed)

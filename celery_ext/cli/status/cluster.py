@@ -9,8 +9,6 @@ from celery_ext.cli.output import escaped, fit_table, size
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.viewing.nodes import Cluster, Node
 
-#: How many nodes a line of a check names.
-NAMED = 3
 _DOWN = ("failed", "unreachable", "suspected", "unlinked", "loading")
 _ROLES = (("primary", "primaries"), ("replica", "replicas"))
 _STATES = {
@@ -122,25 +120,3 @@ def _memory(node: Mapping[str, Any]) -> str:
     if node["used_memory"] is None:
         return ""
     return size(node["used_memory"]) + (f" of {size(node['maxmemory'])}" if node["maxmemory"] else "")
-
-
-def critical(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what is critical: slots that nobody serves."""
-    if (report["cluster"] or {}).get("slots_uncovered"):
-        yield f"{report['cluster']['slots_uncovered']:,} hash slots are served by no node"
-
-
-def warnings(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what deserves a warning: nodes that do not serve, and replicas without their primary."""
-    found = (report["cluster"] or {}).get("nodes", [])
-    down = [f"{node['node']} {_STATES[node['state']].lower()}" for node in found if node["state"] in _DOWN]
-    if down:
-        yield ", ".join(down[:NAMED]) + (f" and {len(down) - NAMED:,} more" if len(down) > NAMED else "")
-
-
-def unknown(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yields why the nodes are not known, if they are not."""
-    if report["cluster"] is None:
-        yield "the nodes are not known: this Redis is no cluster"
-    elif report["cluster"]["error"]:
-        yield f"the nodes are not known: {report['cluster']['error']}"

@@ -1,4 +1,4 @@
-"""The journal in the report of ``delayq status``: its JSON, its lines, and what a check says of it."""
+"""The journal in the report of ``delayq status``: its JSON, and its lines."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from kombu_delayq.message.times import iso_of
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState
 
-#: From which lag a check warns, in s. A round of the promoter takes much less.
+#: From which lag is shown as a warning, in s. A round of the promoter takes much less.
 LAG_S = 60.0
 #: What is wrong with Redis that no promoter has noted.
 _FAULTS = {
@@ -93,34 +93,6 @@ def _timing(journal: Mapping[str, Any]) -> str:
     if journal["lag_s"] >= 1:
         return f", {warning(_behind(journal)) if journal['lag_s'] >= LAG_S else _behind(journal)}"
     return f", next at {local_time(journal['next_promotion'])} ({in_words(journal['next_promotion_in_s'])})"
-
-
-def critical(journal: Mapping[str, Any] | None, *, wanted: bool) -> Iterator[str]:
-    """Yields what is critical. A loss always is.
-
-    Args:
-        journal: As ``values_of`` returns it; None without one.
-        wanted: Whether the check is to look at all of the journal.
-    """
-    if journal is None:
-        if wanted:
-            yield "there is no journal: the transport option journal_url is not set"
-        return
-    yield from losses(journal)
-    if not wanted:
-        return
-    if journal["error"]:
-        yield f"the database of the journal does not answer: {journal['error']}"
-    if not journal["promoter"]:
-        yield "nobody promotes messages of the journal"
-    if journal["lag_s"] >= journal["lead_s"]:
-        yield f"messages are due that only the journal has; promotion is {_behind(journal)}"
-
-
-def warnings(journal: Mapping[str, Any] | None, *, wanted: bool) -> Iterator[str]:
-    """Yields what is a warning; as ``critical``."""
-    if journal is not None and wanted and LAG_S <= journal["lag_s"] < journal["lead_s"]:
-        yield f"promotion from the journal is {_behind(journal)}"
 
 
 def _behind(journal: Mapping[str, Any]) -> str:

@@ -203,9 +203,6 @@ def test_colours_elsewhere_than_at_a_terminal_are_asked_for(late: Proj, monkeypa
     assert "\x1b[31m1 by " in status
     assert "\x1b[33mnone known\x1b[0m" in status
     assert "\ndue        \x1b[31m1970-01-01 " in run(late.server, "show", "late").stdout
-    assert run(late.server, "status", "--check", "--leader", code=2).stdout.startswith(
-        "DELAYQ \x1b[31mCRITICAL\x1b[0m - "
-    )
     for args in (["-C", "status"], ["status", "--json"], ["list", "--json"], ["show", "late", "--json"]):
         assert "\x1b" not in run(late.server, *args).stdout
 
