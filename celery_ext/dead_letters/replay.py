@@ -23,7 +23,7 @@ Decide = Callable[[DeadLetter], Letter]
 
 def queues(store: OperatorStore) -> set[str]:
     """Returns the queues of dead letters that Redis and the options know. All other queues hold tasks."""
-    return {*store.figures.dead_letter_queues(), store.options.delivery_limit_queue}
+    return {*store.figures.dead_letter_queues(), store.options.dead_letter_queue}
 
 
 def count(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:

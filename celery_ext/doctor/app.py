@@ -177,14 +177,6 @@ def options(subject: Subject) -> Findings:
         return
     if warning:
         yield Finding(Level.WARNING, warning, "take them out, or mend their names", "reference/options.md")
-    if found.lease_ttl <= 2 * found.poll_interval:
-        yield Finding(
-            Level.WARNING,
-            f"lease_ttl={found.lease_ttl:g} is not above two poll intervals ({found.poll_interval:g} s each): "
-            "transfer workers take the lead from each other",
-            "raise lease_ttl, or lower poll_interval",
-            "reference/options.md",
-        )
     if found.journal_url and found.journal_horizon <= 2 * found.journal_lead:
         yield Finding(
             Level.WARNING,

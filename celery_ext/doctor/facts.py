@@ -20,8 +20,8 @@ FIELD = "delayq"
 ALIKE = ("global_keyprefix", "sep", "priority_steps", "fanout_prefix", "unacked_key", "hash_slots")
 #: Options that should be alike, because it is not said which process goes by its own.
 BETTER_ALIKE = (
-    *("visibility_timeout", "consume", "layout", "delivery_limit", "delivery_limit_queue", "max_delay"),
-    *("overdue", "max_lateness", "overdue_queue", "transfer_rate", "cancelled_ttl", "forget_after"),
+    *("visibility_timeout", "consume", "layout", "delivery_limit", "dead_letter_queue", "max_delay"),
+    *("overdue", "max_lateness", "transfer_rate", "forget_after"),
     *("journal_url", "journal", "journal_horizon", "journal_lead", "journal_restore"),
 )
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kombu_delayq.errors import DelayTooLong
 from kombu_delayq.options.checks import Check, choice, number, or_none, queue_name, switch, text
@@ -20,6 +20,14 @@ def _option(default: Any, check: Check, unit: str, text: str) -> Any:
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Transport options, checked. ``dataclasses.fields`` gives the default, unit and help of each option."""
+
+    #: The most messages, and about the most bytes, that one call of the transfer script moves. That limits how long it
+    #: keeps Redis busy. In Redisson's layout it moves half as many, and a sixteenth of the bytes.
+    transfer_batch: ClassVar[int] = 200
+    transfer_batch_bytes: ClassVar[int] = 1_000_000
+    #: For how long a delay chain that was cancelled while one of its steps ran takes no further step, in s. Longer than
+    #: the time from a step's due time to its end.
+    cancelled_ttl: ClassVar[float] = 86_400.0
 
     layout: str = _option(
         "hash",
@@ -62,14 +70,15 @@ class Options:
         or_none(number(1, whole=True)),
         "deliveries",
         "How often a message may be in the hands of a consumer that dies. With the last time it goes to the queue "
-        "delivery_limit_queue, if it is the one that the consumer has held for longest. None: no limit.",
+        "dead_letter_queue, if it is the one that the consumer has held for longest. None: no limit.",
     )
-    delivery_limit_queue: str = _option(
+    dead_letter_queue: str = _option(
         "dead_letters",
         queue_name,
         "",
-        "The queue of dead letters for messages that have reached delivery_limit. The process that puts them there "
-        "runs no task, so it does not know the dead_letter_queue of a task.",
+        "The queue of dead letters for messages that have reached delivery_limit, and for those that are too late with "
+        "overdue='dead-letter'. The process that puts them there runs no task, so it does not know the "
+        "dead_letter_queue of a task.",
     )
     max_waiters: int = _option(
         32,
@@ -90,35 +99,16 @@ class Options:
         "s",
         "About how often the leading transfer worker and its deputies look at Redis when nothing wakes them. A lost "
         "wake message or a lost connection delays messages by about as much, once Redis answers. The other workers "
-        "look eight to twelve times more rarely.",
-    )
-    lease_ttl: float = _option(
-        3.0,
-        number(0.2, 600),
-        "s",
-        "How long the leading transfer worker, or a deputy, may be silent before another takes its place. Keep it "
-        "above two poll intervals.",
-    )
-    transfer_batch: int = _option(
-        200,
-        number(1, 5000, whole=True),
-        "messages",
-        "The most messages that one call of the transfer script moves. In Redisson's layout it moves half as many.",
-    )
-    transfer_batch_bytes: int = _option(
-        1_000_000,
-        number(1, 100_000_000, whole=True),
-        "bytes",
-        "About the most bytes that one call of the transfer script moves, which limits how long it keeps Redis busy. "
-        "In Redisson's layout it moves a sixteenth of them.",
+        "look eight to twelve times more rarely. A leader or deputy that is silent for three times as long loses its "
+        "place.",
     )
     overdue: str | Mapping[str, str] = _option(
         "run",
         per_queue(choice(*POLICIES)),
         "",
         "What happens to a message that is later than max_lateness when it is its turn: 'run' transfers it, "
-        "'dead-letter' puts it into overdue_queue, 'drop' removes it. One value for all queues, or a mapping such as "
-        "{'reminders': 'drop', '*': 'run'}, where '*' stands for all others.",
+        "'dead-letter' puts it into dead_letter_queue, 'drop' removes it. One value for all queues, or a mapping such "
+        "as {'reminders': 'drop', '*': 'run'}, where '*' stands for all others.",
     )
     max_lateness: float | Mapping[str, float | None] | None = _option(
         None,
@@ -126,13 +116,6 @@ class Options:
         "s",
         "From how late on a message is too late, by Redis's clock; the time for which transfer_rate holds it back "
         "counts. One value, or a mapping of queues to values, with '*' for all others.",
-    )
-    overdue_queue: str = _option(
-        "dead_letters",
-        queue_name,
-        "",
-        "The queue of dead letters for messages that are too late, with overdue='dead-letter'. The process that puts "
-        "them there runs no task, so it does not know the dead_letter_queue of a task.",
     )
     transfer_rate: float | Sequence[float] | Mapping[str, Any] | None = _option(
         None,
@@ -163,13 +146,6 @@ class Options:
         "",
         "Whether a task is published without the headers for which a worker assumes the same value, such as "
         "`shadow` null or `retries` 0, and with {} for callbacks and workflow if it has none. Celery reads both.",
-    )
-    cancelled_ttl: float = _option(
-        86_400.0,
-        number(1),
-        "s",
-        "For how long a delay chain that was cancelled while one of its steps ran takes no further step. Keep it "
-        "above the longest time from a step's due time to its end.",
     )
     forget_after: float | None = _option(
         86_400.0,
@@ -228,6 +204,11 @@ class Options:
         "What happens when Redis has lost its data: 'ask' tells it, and waits for `delayq journal restore`; 'auto' "
         "fills Redis again at once.",
     )
+
+    @property
+    def lease_ttl(self) -> float:
+        """How long the leading transfer worker, or a deputy, may be silent before another takes its place, in s."""
+        return 3 * self.poll_interval
 
     @property
     def counts_kept_ms(self) -> int:

@@ -31,7 +31,7 @@ class Limits:
         """
         if done.too_late:
             letters = [(message, _letter(store, form, message, done.now_ms)) for message in done.too_late]
-            buried, lost = store.delivery.bury(form, letters, store.options.overdue_queue)
+            buried, lost = store.delivery.bury(form, letters, store.options.dead_letter_queue)
             self._note(form.queue, "dead-letter", buried)
             done = done._replace(lost=done.lost + lost)
         self._note(form.queue, "drop", done.dropped)
@@ -45,7 +45,7 @@ class Limits:
             if self._is_time((queue, policy), LOG_EVERY_S):
                 del self._gone[queue, policy]
                 to = (
-                    f"went to the dead letters in {store.options.overdue_queue!r}"
+                    f"went to the dead letters in {store.options.dead_letter_queue!r}"
                     if policy != "drop"
                     else "are dropped"
                 )
@@ -72,4 +72,4 @@ def _letter(store: TransportStore, form: QueueForm, late: TooLate, now_ms: float
         return late.body or b""
     limits = options.limits_of(form.queue)
     most_ms = 0.0 if limits is None else limits.max_lateness_ms or 0.0
-    return to_json(too_late(message, now_ms - float(late.due), most_ms, form.queue, options.overdue_queue))
+    return to_json(too_late(message, now_ms - float(late.due), most_ms, form.queue, options.dead_letter_queue))

@@ -149,7 +149,7 @@ class _OfShare:
             if note is None or note.exchange:
                 returned.unread.add(held.tag)
                 continue
-            limit, queue = options.delivery_limit, options.delivery_limit_queue
+            limit, queue = options.delivery_limit, options.dead_letter_queue
             if limit is not None and note.deaths >= limit and held.tag == first:
                 letter = beyond_delivery_limit(note.message, note.deaths, lease.name, queue)
                 letters.append(Requeued(held.tag, queue, note.priority, to_json(letter)))
@@ -160,7 +160,7 @@ class _OfShare:
             with _collected(errors):
                 returned.queues[queue] += len(messages) - len(store.taking.requeue(messages, "next", redelivers=True))
         if letters:
-            store.queues.note_dead_letters(options.delivery_limit_queue)
+            store.queues.note_dead_letters(options.dead_letter_queue)
         with _collected(errors):
             missing = store.taking.requeue(letters, "last", taken_from=self._share)
             returned.buried += len(letters) - len(missing)
@@ -242,7 +242,7 @@ def _fates(store: TransportStore, returned: _Returned) -> Iterator[str]:
         queues = ", ".join(f"{count} to {readable(name)!r}" for name, count in sorted(returned.queues.items()))
         yield f"{returned.queues.total()} went back ({queues})"
     if returned.buried:
-        limit, queue = store.options.delivery_limit, store.options.delivery_limit_queue
+        limit, queue = store.options.delivery_limit, store.options.dead_letter_queue
         yield f"{returned.buried} went to the dead letters in {queue!r}, because of delivery_limit={limit}"
     if returned.unread:
         yield f"{len(returned.unread)} cannot be read and stay for `delayq repair`, among them {min(returned.unread)}"

@@ -84,7 +84,7 @@ def test_entries_as_redisson_packed_them_before_3_21_1(old_jvm: Jvm, make_proj: 
 
 def test_an_earlier_message_of_java_wakes_the_leader(jvm: Jvm, make_proj: MakeProj) -> None:
     """A leader that sleeps until a far head learns of an earlier one of Java from Redisson's announcement."""
-    proj = shared(make_proj, poll_interval=60.0, lease_ttl=200.0)
+    proj = shared(make_proj, poll_interval=60.0)
     proj.send("record", "far", countdown=3600)
     proj.worker(pool="solo")
     due = time.time() + 1

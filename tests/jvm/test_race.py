@@ -38,9 +38,7 @@ def store(client: redis.Redis, redis_server: PrivateRedis) -> Iterator[DelayStor
 
 
 def _store(server: PrivateRedis) -> DelayStore:
-    return DelayStore(
-        redis.Redis(port=server.port), options=Options(layout="redisson", lease_ttl=1.0, poll_interval=0.3)
-    )
+    return DelayStore(redis.Redis(port=server.port), options=Options(layout="redisson", poll_interval=0.3))
 
 
 def _offer_from_both_sides(jvm: Jvm, store: DelayStore, ours: Sequence[str], javas: Sequence[str]) -> dict[str, float]:
@@ -125,7 +123,7 @@ def test_10_000_messages_are_seen_once(jvm: Jvm, redis_server: PrivateRedis, sto
 
 @contextmanager
 def _transfer_process(server: PrivateRedis) -> Iterator["subprocess.Popen[bytes]"]:
-    options = {"layout": "redisson", "lease_ttl": 1.0, "poll_interval": 0.3}
+    options = {"layout": "redisson", "poll_interval": 0.3}
     conf = {"broker_url": server.url, "broker_transport": TRANSPORT, "broker_transport_options": options}
     with subprocess.Popen(
         [sys.executable, "-m", "celery", "-A", "proj", "delayq", "transfer", "-l", "ERROR"],

@@ -1,12 +1,11 @@
 """``cut.lua``: cuts a queue's waiting messages into parts."""
 
-from dataclasses import replace
-
 import pytest
 
 from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import FUTURE_MS, ODD_IDS, contents, odd, refuses_a_key_of_the_wrong_type, waiting
 from tests.support.store.parts import connected, cut_into, scanned, whole
+from tests.support.store.tuned import tuned
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 99, 100])
@@ -32,7 +31,9 @@ def test_what_leaves_moves_no_other_to_another_part(store: DelayStore, how: str)
     if how == "cancel":
         store.lookup.cancel(["q"], [str(n) for n in range(0, 100, 2)] + [ids[-1] for ids in before])
     else:
-        DelayStore(store.client, store.keys, options=replace(store.options, transfer_batch=60)).delivery.transfer("q")
+        DelayStore(store.client, store.keys, options=tuned(layout=store.layout, transfer_batch=60)).delivery.transfer(
+            "q"
+        )
     left = set(scanned(store))
     assert 0 < len(left) < 100
     assert [scanned(store, part) for part in parts] == [[each for each in ids if each in left] for ids in before]

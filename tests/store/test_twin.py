@@ -18,13 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from celery_ext.testing.memory.store import MemoryStore
 from celery_ext.waiting import by_id
 from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, PageId, Waiting
 from tests.store import test_search
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, popped
+from tests.support.store.tuned import tuned
 
 QUEUES = ("q", "other", "third")
 IDS = st.sampled_from(["a", "b", "a~", "ü", "i~0123456789abcdef"])
@@ -42,7 +42,7 @@ PLACE = st.integers(0, 1000)
 
 def new_twin(pushed: list[Waiting]) -> MemoryStore:
     """Makes a store in memory, which pushes to a list."""
-    return MemoryStore(Options(transfer_batch=3), lambda: time.time() * 1000, pushed.append)
+    return MemoryStore(tuned(transfer_batch=3), lambda: time.time() * 1000, pushed.append)
 
 
 class TwinMachine(RuleBasedStateMachine):

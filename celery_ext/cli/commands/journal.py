@@ -110,7 +110,7 @@ def _checked_text(queue: str, values: dict[str, Any]) -> str:
 @click.option(
     "--dead-letters",
     metavar="QUEUE",
-    help="Where they go then; by default the transport option delivery_limit_queue.",
+    help="Where they go then; by default the transport option dead_letter_queue.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, and say what would be done.")
 @yes_option

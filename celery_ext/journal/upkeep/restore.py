@@ -57,7 +57,7 @@ def restore(
         queues: Only these queues; all by default.
         from_ms: Only messages that are due from then on, ms since the epoch.
         overdue: One of ``OVERDUE``.
-        dead_letters: Queue for overdue messages, by default the option ``delivery_limit_queue``.
+        dead_letters: Queue for overdue messages, by default the option ``dead_letter_queue``.
         dry_run: Whether to count only.
 
     Yields:
@@ -68,7 +68,7 @@ def restore(
     """
     if overdue not in OVERDUE:
         raise InvalidOptions(f"overdue is one of {', '.join(OVERDUE)}, not {overdue!r}")
-    letters = dead_letters or store.options.delivery_limit_queue
+    letters = dead_letters or store.options.dead_letter_queue
     journal = store.journal
     for lost in journal.unrestored():
         for queue, given in journal.lost_in(lost.epoch):

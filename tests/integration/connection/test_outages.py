@@ -13,13 +13,13 @@ import redis
 from kombu.exceptions import OperationalError
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
 from tests.support.servers.redis_version import major_version
 from tests.support.slots import KEYS
+from tests.support.store.tuned import tuned
 from tests.support.workers.harness import MakeProj, Proj, Worker
 from tests.support.workers.visibility import sweep, swept_after
 
@@ -103,7 +103,7 @@ def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
     """When Redis is killed again and again amid transfers, each message ends in its queue once."""
     count = 4000
     client = redis.Redis(port=durable_server.port)
-    small = Options(transfer_batch=20, layout=layout)
+    small = tuned(transfer_batch=20, layout=layout)
     store = DelayStore(client, KEYS, options=small)
     for first in range(0, count, 500):
         store.delivery.offer("q", *(Offer(str(n), "+0", 0, str(n)) for n in range(first, first + 500)))

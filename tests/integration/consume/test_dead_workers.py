@@ -148,7 +148,7 @@ def test_a_silent_redis_kills_no_consumer(make_proj: MakeProj, own_server: Priva
 
 def test_a_poison_task_ends_among_the_dead_letters(make_proj: MakeProj) -> None:
     """A task that kills its workers is buried with its last allowed death, and replayed when its cause is gone."""
-    options = {**OPTIONS, "delivery_limit": 2, "delivery_limit_queue": "graves"}
+    options = {**OPTIONS, "delivery_limit": 2, "dead_letter_queue": "graves"}
     proj = make_proj(broker_transport_options=options, worker_prefetch_multiplier=1)
     sent = proj.send("poison", 2)
     proj.send("record", "behind")

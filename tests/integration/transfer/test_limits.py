@@ -25,7 +25,7 @@ from tests.support.workers.standalone import Standalone, await_lease
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, commands_of_look
 
 FLOOD, RATE, BURST = 20_000, 200, 50
-LATE = {"overdue": {QUEUE: "dead-letter"}, "max_lateness": 60, "overdue_queue": "too_late"}
+LATE = {"overdue": {QUEUE: "dead-letter"}, "max_lateness": 60, "dead_letter_queue": "too_late"}
 
 pytestmark = pytest.mark.both_layouts
 

@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, only, pop
 from tests.support.store.layouts import redisson_only
 from tests.support.store.recorded import Seen, recorder
 from tests.support.store.redisson_layout import TRANSFER, entry, is_sound, listed, live, offer, task
+from tests.support.store.tuned import tuned
 
 pytestmark = redisson_only
 
@@ -99,7 +99,7 @@ def test_garbage_is_delivered_by_nobody(store: DelayStore, old: bool) -> None:
     assert store.lookup.cancel(["q"], cancelled).keys() == set(cancelled)
     assert len(listed(store)) == 400 > 200 == len(live(store))
     names = ("q", store.keys.timeout("q"), store.keys.listed("q"))
-    slow = DelayStore(store.client, store.keys, options=replace(store.options, transfer_batch=10))
+    slow = DelayStore(store.client, store.keys, options=tuned(layout=store.layout, transfer_batch=10))
     while store.queues.size("q"):
         store.client.eval(TRANSFER, 3, *names, FUTURE_MS, 7, "dLc0" if old else "Bc0Lc0")
         slow.delivery.transfer("q")

@@ -13,10 +13,10 @@ from celery_ext.journal.promotion.office import Office
 from celery_ext.journal.promotion.rounds import Round, Rounds
 from celery_ext.journal.table import Addition
 from celery_ext.journal.upkeep import Restored, restore
-from kombu_delayq.options import Options
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.store.plain_names import client_of
+from tests.support.store.tuned import tuned
 
 HOUR_MS, DAY_MS = 3_600_000.0, 86_400_000.0
 
@@ -48,7 +48,7 @@ def journaled_store(make_journaled: MakeJournaled) -> JournaledStore:
 def journaled(port: int, options: dict[str, Any]) -> JournaledStore:
     """Makes a store with a journal."""
     keys = Keys(slots=os.environ.get("DELAYQ_REDIS_SLOTS") == "1")
-    return JournaledStore(client_of(port, slots=keys.slots), keys, (0, 3, 6, 9), Options(**options))
+    return JournaledStore(client_of(port, slots=keys.slots), keys, (0, 3, 6, 9), tuned(**options))
 
 
 class Promoter:

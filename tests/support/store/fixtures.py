@@ -9,11 +9,12 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.options import LAYOUTS, Options
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.store.keyspace import Ear, ear_of
 from tests.support.store.plain_names import PlainNames, client_of
+from tests.support.store.tuned import tuned
 
 #: Makes another store on the test's database; keywords as of DelayStore, and options.
 MakeStore = Callable[..., DelayStore]
@@ -42,7 +43,7 @@ def make_store(redis_server: PrivateRedis, client: redis.Redis, layout: str) -> 
     ) -> DelayStore:
         options = {"layout": layout, **options}
         keys = replace(keys or Keys(), slots=server.slots)
-        store = DelayStore(redis.Redis(port=server.port), keys, steps, Options(**options))
+        store = DelayStore(redis.Redis(port=server.port), keys, steps, tuned(**options))
         if server.slots:  # the store itself uses names as they are, also those of a plain server
             store.client = PlainNames(connection_pool=store.client.connection_pool)
         made.append(store)

@@ -8,15 +8,15 @@ from typing import Any
 
 import redis
 
-from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
+from tests.support.store.tuned import tuned
 
 
 @contextmanager
 def own_store(store: DelayStore) -> Iterator[DelayStore]:
     """A store of the same form with a connection of its own, as another process would have."""
     port = store.client.connection_pool.connection_kwargs["port"]
-    own = DelayStore(redis.Redis(port=port), store.keys, options=Options(layout=store.layout, transfer_batch=3))
+    own = DelayStore(redis.Redis(port=port), store.keys, options=tuned(layout=store.layout, transfer_batch=3))
     yield own
     own.close()
 

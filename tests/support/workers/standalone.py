@@ -15,11 +15,11 @@ from tests.support.slots import KEYS
 _PROGRAM = """
 import json, os, sys
 from redis import Redis
-from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
-port, options, keys = int(sys.argv[1]), Options(**json.loads(sys.argv[2])), Keys(slots=sys.argv[3] == "slots")
+from tests.support.store.tuned import tuned
+port, options, keys = int(sys.argv[1]), tuned(**json.loads(sys.argv[2])), Keys(slots=sys.argv[3] == "slots")
 TransferWorker(lambda: DelayStore(Redis(port=port, client_name=str(os.getpid())), keys, options=options)).run()
 """
 

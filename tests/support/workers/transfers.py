@@ -9,13 +9,13 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
 from tests.support.slots import KEYS, SLOTS
 from tests.support.store.plain_names import keys_of
+from tests.support.store.tuned import tuned
 
 QUEUE = "celery"
 
@@ -29,7 +29,7 @@ def transfer(redis_server: PrivateRedis, layout: str) -> Iterator[Transfer]:
 
     def start(count: int = 1, server: PrivateRedis = redis_server, **options: Any) -> Sequence[TransferWorker]:
         def connect() -> DelayStore:
-            options_of = Options(**{"layout": layout, **options})
+            options_of = tuned(**{"layout": layout, **options})
             return DelayStore(redis.Redis(port=server.port), keys_of(server), options=options_of)
 
         workers.extend(TransferWorker(connect) for _ in range(count))

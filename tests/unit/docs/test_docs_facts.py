@@ -107,7 +107,7 @@ def test_transport_options_of_examples_are_read(page: Path) -> None:
 
 
 def defaults(page: Path) -> Iterator[tuple[str, float]]:
-    """Yields the options whose default a page gives, such as "`lease_ttl` (default 3 s)", and the default in s."""
+    """Yields the options whose default a page gives, such as "`poll_interval` (default 1 s)", and the default in s."""
     text = re.sub(r"\s+", " ", page.read_text(encoding="utf-8"))
     for form in (
         r"`([a-z_]+)`[\w ]{0,10} ?\(default X\)",
@@ -135,7 +135,7 @@ def test_defaults_are_those_of_the_code(page: Path) -> None:
 def test_defaults_are_found() -> None:
     """The pages give some defaults, and the test above sees them."""
     found = {name for page in PAGES for name, _ in defaults(page)}
-    assert found >= {"poll_interval", "lease_ttl", "cancelled_ttl", "unacked_mutex_expire", "visibility_timeout"}
+    assert found >= {"poll_interval", "unacked_mutex_expire", "visibility_timeout"}
     assert found >= {"job_ttl", "write_timeout"}
 
 

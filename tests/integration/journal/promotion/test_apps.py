@@ -49,7 +49,7 @@ def test_a_worker_promotes_what_it_is_to_run(make_proj: MakeProj, journal_url: s
 def test_delayq_transfer_promotes(redis_server: PrivateRedis, journal_url: str) -> None:
     """`delayq transfer` promotes beside its transfer worker, and gives the lease back when it ends."""
     redis_server.client().flushall()
-    options = {"journal_url": journal_url, "lease_ttl": 0.5}
+    options = {"journal_url": journal_url, "poll_interval": 0.2}
     store = journaled(redis_server.port, options)
     given = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
     process = subprocess.Popen([BIN / "delayq", "--broker", redis_server.url, *given, "transfer"])

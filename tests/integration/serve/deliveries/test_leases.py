@@ -139,7 +139,7 @@ def test_a_message_at_its_delivery_limit_is_buried(
     app: Celery, consumer: HttpConsumer, client: redis.Redis, transfer: Transfer
 ) -> None:
     """What came so often into the hands of consumers whose lease ended goes to the dead letters."""
-    transfer(poll_interval=0.05, consumer_ttl=1, delivery_limit=2, delivery_limit_queue="dead")
+    transfer(poll_interval=0.05, consumer_ttl=1, delivery_limit=2, dead_letter_queue="dead")
     send(app, 1)
     for count in (0, 1):
         [message] = consumer.take(wait="10s", lease="1s")["messages"]

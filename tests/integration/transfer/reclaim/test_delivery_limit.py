@@ -16,7 +16,7 @@ def test_a_message_at_its_delivery_limit_is_buried(store: DelayStore, reclaim: R
     publish(store, 1, **{"x-delivery-count": limit - 1})
     store.client.rpush("dead letters", json.dumps(message(7)))
     dead_with(store, 1)
-    reclaim(delivery_limit=limit, delivery_limit_queue="dead letters")
+    reclaim(delivery_limit=limit, dead_letter_queue="dead letters")
     until(lambda: gone(store))
     assert not store.client.exists(INDEX, UNACKED, "q")
     assert numbers(store, "dead letters") == [7, 0]
