@@ -88,8 +88,8 @@ WITH_OLDEST := tests/lua $(OF_STORE) $(addprefix tests/integration/,bulk cluster
 	$(addprefix --ignore=tests/integration/,connection/test_acl_journal.py cluster/test_views.py cluster/test_private_cluster.py doctor/test_django.py \
 	delays/test_chain_crashes.py transfer/test_forgetting.py transfer/test_limits.py waiting/test_queues_in_both_forms.py) \
 	--deselect=tests/integration/waiting/test_browse_tasks.py::test_what_waits_all_the_time_is_told_once \
-	--deselect=tests/integration/fast/test_ways.py::test_far_messages_go_to_the_journal \
-	--deselect=tests/integration/fast/test_ways.py::test_settings_that_django_overrides_are_seen
+	--deselect=tests/integration/publish/test_fast.py::test_far_messages_go_to_the_journal \
+	--deselect=tests/integration/publish/test_fast.py::test_settings_that_django_overrides_are_seen
 
 oldest: $(OLDEST)/.test
 	DELAYQ_LAYOUTS=hash DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) \

@@ -4,13 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from celery_ext.asynchronous.send import asend, asend_many
-    from celery_ext.asynchronous.threads import aclose
-    from celery_ext.bulk.send_many import send_many
-    from celery_ext.bulk.target import Call
     from celery_ext.delays.chain import DelayChain
     from celery_ext.delays.levels import DelayLevels
-    from celery_ext.shards import ShardRouter
+    from celery_ext.publish.asynchronous import aclose, asend, asend_many
+    from celery_ext.publish.recipe import Call
+    from celery_ext.publish.send_many import send_many
+    from celery_ext.publish.shards import ShardRouter
     from celery_ext.signals import delay_chain_exhausted
     from celery_ext.waiting.control import browse, cancel, count, get, reschedule, run_now
     from celery_ext.waiting.delayed_task import DelayedTask
@@ -41,11 +40,11 @@ __all__ = [
 
 #: Where each name is. It is imported when it is first used: pytest imports this package at its start in every project.
 _MODULES = {
-    "aclose": "celery_ext.asynchronous.threads",
-    "asend": "celery_ext.asynchronous.send",
-    "asend_many": "celery_ext.asynchronous.send",
+    "aclose": "celery_ext.publish.asynchronous",
+    "asend": "celery_ext.publish.asynchronous",
+    "asend_many": "celery_ext.publish.asynchronous",
     "browse": "celery_ext.waiting.control",
-    "Call": "celery_ext.bulk.target",
+    "Call": "celery_ext.publish.recipe",
     "cancel": "celery_ext.waiting.control",
     "count": "celery_ext.waiting.control",
     "delay_chain_exhausted": "celery_ext.signals",
@@ -58,8 +57,8 @@ _MODULES = {
     "run_now": "celery_ext.waiting.control",
     "select": "celery_ext.waiting.select",
     "Selected": "celery_ext.waiting.select",
-    "send_many": "celery_ext.bulk.send_many",
-    "ShardRouter": "celery_ext.shards",
+    "send_many": "celery_ext.publish.send_many",
+    "ShardRouter": "celery_ext.publish.shards",
 }
 
 

@@ -100,7 +100,7 @@ class _SendTask:
         self._app = app
         #: The ``send_task`` that was set on the app before; None for the method of its class.
         self.before = vars(app).get("send_task")
-        #: Sends calls by templates, see ``celery_ext.fast``; None for Celery's way.
+        #: Sends calls by templates, see ``celery_ext.publish.fast``; None for Celery's way.
         self.fast: Publisher | None = None
         self._last_eta: dict[float, datetime] = {}
 

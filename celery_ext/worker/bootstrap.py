@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.connection import bypasses, channel_of_consumer, store_of_consumer, uses_delayq
 from celery_ext.delays.install import extend_app, use_fast_publisher
-from celery_ext.fast.publisher import FastPublisher
+from celery_ext.publish.fast import FastPublisher
 from kombu_delayq.errors import DelayqError
 
 logger = get_logger(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from celery_ext.bulk.template import Slots
+from celery_ext.publish.template import Slots
 from celery_ext.spark.far.ids import ids_of, is_uuid
 from celery_ext.spark.far.schema import BASE, TEMPLATES
 from celery_ext.spark.far.templates import StoredTemplate, parsed

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from celery_ext.bulk.template import MessageForm, Template
+from celery_ext.publish.template import MessageForm, Template
 
 
 class StoredTemplate(NamedTuple):

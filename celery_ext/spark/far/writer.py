@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from celery_ext.bulk.template import Template
+from celery_ext.publish.template import Template
 from celery_ext.spark.far.filesystem import Files
 from celery_ext.spark.far.ids import order_of
 from celery_ext.spark.far.manifest import DataFile, data_prefix, hour_of

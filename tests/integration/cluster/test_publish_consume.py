@@ -11,7 +11,7 @@ from kombu import Connection, Consumer, Exchange, Queue
 
 from celery_ext import install
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.fast.recipe import Recipe
+from celery_ext.publish.recipe import Recipe
 from kombu_delayq import InvalidBrokerURL
 from tests.support.servers.certificates import Authority
 from tests.support.servers.cluster import PrivateCluster

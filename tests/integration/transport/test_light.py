@@ -11,8 +11,8 @@ from kombu import Connection
 from celery_ext import Call, browse, cancel, get, install, reschedule, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.lighter import DEFAULTS
-from tests.integration.bulk.test_send_many_golden import ETA, NOW, record, sent
-from tests.integration.fast.test_golden import Both, both  # noqa: F401  # a fixture
+from tests.integration.publish.test_fast_golden import Both, both  # noqa: F401  # a fixture
+from tests.integration.publish.test_send_many_golden import ETA, NOW, record, sent
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
 LIGHT = {"repr_maxsize": 20, "text_bodies": True, "omit_defaults": True}

@@ -10,8 +10,8 @@ from celery.app.defaults import NAMESPACES
 from celery_ext import Call, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.lighter import DEFAULTS
-from tests.integration.bulk.test_send_many_golden import CASES, Case, record, sent
-from tests.integration.fast.test_golden import ALL, OF_CELERY, Both, both, fast_app_of  # noqa: F401  # a fixture
+from tests.integration.publish.test_fast_golden import ALL, OF_CELERY, Both, both, fast_app_of  # noqa: F401  # a fixture
+from tests.integration.publish.test_send_many_golden import CASES, Case, record, sent
 from tests.support.slots import plain_only
 from tests.support.workers.harness import TRANSPORT, MakeProj
 

@@ -17,7 +17,7 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, OutOfMemoryE
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from celery_ext.bulk.target import Call, waits_in_redis
+from celery_ext.publish.recipe import Call, waits_in_redis
 from celery_ext.serve.api.enqueue.recipes import Recipe
 from celery_ext.serve.api.enqueue.routing import WRONG, refused
 from celery_ext.serve.broker import ServeBroker

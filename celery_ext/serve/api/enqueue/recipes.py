@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from kombu.common import maybe_declare
 
-from celery_ext.bulk.messages import BulkMessages
-from celery_ext.bulk.target import Call, Target, is_routed_by_code
-from celery_ext.bulk.template import NoTemplate
+from celery_ext.publish.recipe import Call, Target, is_routed_by_code
+from celery_ext.publish.template import NoTemplate
+from celery_ext.publish.write import ManyMessages
 from celery_ext.serve.access.identity import Caller
 from celery_ext.serve.api.enqueue.routing import WRONG, Way, refused, way_of
 from celery_ext.serve.api.models.requests import TaskRequest
@@ -53,7 +53,7 @@ class Recipe:
 
     way: Way
     target: Target
-    messages: BulkMessages | None
+    messages: ManyMessages | None
     queue: str
     expire_ms: int
     until: float
@@ -64,7 +64,7 @@ class Recipe:
         return CHAIN in self.target.options
 
     def offer(self, call: Call, expires: Any, headers: Mapping[str, str]) -> Offer:
-        """Makes the message of a call, as ``BulkMessages.of`` does."""
+        """Makes the message of a call, as ``ManyMessages.of`` does."""
         if self.messages is None:
             raise RuntimeError("Celery has to send these messages one by one")
         return self.messages.of(call, expires=expires, headers=headers)
@@ -133,14 +133,13 @@ class Recipes:
         if way.queue is None or target.why_one_by_one() is not None:
             return one_by_one
         try:
-            shared = target.shared(request.args, request.kwargs)
+            made = target.recipe(request.args, request.kwargs)
         except NoTemplate:
             return one_by_one
         except WRONG as error:
             raise refused(error) from error
-        messages = BulkMessages(target, shared, self._broker.store.options)
-        queue = shared.template.queue
-        return Recipe(way, target, messages, queue, self._declare(queue, shared.declare), until)
+        queue = made.template.queue
+        return Recipe(way, target, ManyMessages(target, made), queue, self._declare(queue, made.declare), until)
 
     def _declare(self, queue: str, declare: Sequence[Any]) -> int:
         """Declares queues, as publishing does. Returns the ``x-expires`` of the messages' queue in ms."""

@@ -11,8 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.bulk.target import Call
 from celery_ext.delays.chain import DelayChain
+from celery_ext.publish.recipe import Call
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.enqueue.publisher import Item, Publisher, Result, Sent, send_alone
 from celery_ext.serve.api.enqueue.recipes import Recipes

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from celery_ext.bulk.template import Slots, Template
+from celery_ext.publish.template import Slots, Template
 from celery_ext.spark import task_ids
 from celery_ext.spark.write.column_types import meant_by
 from celery_ext.spark.write.messages.arguments import Arguments

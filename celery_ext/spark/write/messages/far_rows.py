@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from celery_ext.bulk.template import Slots, Template
+from celery_ext.publish.template import Slots, Template
 from celery_ext.spark.far.ids import id_columns
 from celery_ext.spark.far.rows import EMBED, repr_json
 from celery_ext.spark.far.schema import SCHEMA

@@ -13,7 +13,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from celery_ext.bulk.argsrepr import texts_of
+from celery_ext.publish.argsrepr import texts_of
 from kombu_delayq.message.fields import text_to_json, to_json
 from kombu_delayq.message.times import EPOCH, us_of
 

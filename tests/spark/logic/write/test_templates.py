@@ -7,7 +7,7 @@ import pytest
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
 
-from celery_ext.bulk.template import Slots
+from celery_ext.publish.template import Slots
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.messages.templates import TemplateKey, Templates

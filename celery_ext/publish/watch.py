@@ -16,8 +16,8 @@ from celery.app.utils import _OLD_SETTING_KEYS, SETTING_KEYS
 from celery.utils.collections import DictAttribute
 from kombu.messaging import Producer
 
-from celery_ext.bulk.target import waits_in_redis
-from celery_ext.shards import ShardRouter
+from celery_ext.publish.recipe import waits_in_redis
+from celery_ext.publish.shards import ShardRouter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

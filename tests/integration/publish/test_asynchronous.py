@@ -16,8 +16,8 @@ from kombu.exceptions import OperationalError
 
 import celery_ext
 from celery_ext import Call, aclose, asend, asend_many, count
-from celery_ext.asynchronous import threads
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.publish import asynchronous as threads
 from kombu_delayq import DelayTooLong
 from tests.support.conditions import DEADLINE_S, until, until_equal
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
@@ -284,7 +284,7 @@ def test_threads_begin_anew(proj: Proj) -> None:
 FORKING = """
 import asyncio, os
 from celery import Celery
-from celery_ext.asynchronous.threads import in_thread
+from celery_ext.publish.asynchronous import in_thread
 
 app = Celery("forked", set_as_current=False)
 parent = os.getpid()

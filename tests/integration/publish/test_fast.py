@@ -21,9 +21,9 @@ from kombu.messaging import Producer
 
 from celery_ext import Call, ShardRouter, browse, install, send_many
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.fast import publisher
-from celery_ext.fast.publisher import FastPublisher
-from celery_ext.fast.recipe import recipe_of
+from celery_ext.publish import fast as publisher
+from celery_ext.publish.fast import FastPublisher
+from celery_ext.publish.recipe import recipe_of
 from kombu_delayq import DelayTooLong
 from tests.support.conditions import until
 from tests.support.servers.proxies import Proxy

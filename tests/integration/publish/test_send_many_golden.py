@@ -173,7 +173,7 @@ def sent(server: PrivateRedis, app: Celery, send: Callable[[], object]) -> dict[
 @pytest.fixture
 def compare(redis_server: PrivateRedis, caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
     """Fails the test unless a call becomes the same in both ways, the second one being no ``apply_async``."""
-    caplog.set_level(logging.INFO, "celery_ext.bulk.send_many")
+    caplog.set_level(logging.INFO, "celery_ext.publish.send_many")
 
     def compare(app: Celery, task: Any, case: Case, publish: Callable[..., Any]) -> None:
         call = case.call._replace(task_id="ü\"' %s")

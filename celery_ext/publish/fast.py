@@ -10,13 +10,12 @@ from kombu.common import maybe_declare
 from kombu.exceptions import LimitExceeded
 from kombu.log import get_logger
 
-from celery_ext.bulk.target import applies_as_celery, has_receivers
-from celery_ext.bulk.template import NoTemplate
 from celery_ext.delays.task import LEFT_TO_CELERY
-from celery_ext.fast.message import LeftToCelery, OneCall, Written, new_task_id, written
-from celery_ext.fast.recipe import IN_OPTIONS, Recipe, recipe_of
-from celery_ext.fast.watch import Watch
-from celery_ext.shards import ShardRouter
+from celery_ext.publish.recipe import IN_OPTIONS, Recipe, applies_as_celery, has_receivers, recipe_of
+from celery_ext.publish.shards import ShardRouter
+from celery_ext.publish.template import NoTemplate
+from celery_ext.publish.watch import Watch
+from celery_ext.publish.write import Own, Writer, Written, new_task_id
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store.types import Offer
@@ -29,10 +28,16 @@ _NOTHING = (None,) * 9
 #: Options that the app's ``send_task`` reads before this publisher.
 _READ_BEFORE = frozenset(("delay_chain", "delay_level"))
 _NO_OPTIONS = (None,) * len(IN_OPTIONS)
+#: Longest expiry in s of which a message is made here.
+_MOST_EXPIRES_S = 100 * 366 * 86400
 #: Stands for an argument that is not given, where None means something else.
 _OMITTED: Any = object()
 #: Whether Celery, from 5.7 on, sends a callback, and tries it again in a way of its own.
 _sends_callback: Callable[[], bool] = getattr(getattr(amqp, "_callback_publish_retry", None), "get", bool)
+
+
+class LeftToCelery(Exception):  # no error: it ends our attempt
+    """Celery has to make or to send this message."""
 
 
 class FastPublisher:
@@ -48,8 +53,7 @@ class FastPublisher:
         self._why_not: str | None = None
         #: By task and options: how their messages are made, or why Celery has to make them. None after the first
         #: call, which Celery sends: there may be no other.
-        self._recipes: dict[Hashable, Recipe | str | None] = {}
-        self._repr_levels = 3
+        self._recipes: dict[Hashable, Writer | str | None] = {}
         #: How long to wait for a connection; Celery before 5.6 waits without an end.
         self._timeout_s: float | None = None
 
@@ -136,20 +140,30 @@ class FastPublisher:
             options |= _shard_of(self._watch.shard_routers, name, args, kwargs, options)
         own = {} if IN_OPTIONS.keys().isdisjoint(options) else _take_texts(options)
         is_expiring = None if expires is _OMITTED else expires is not None
-        recipe = self._recipe(name, options, is_expiring, bool(headers), task_type)
-        if recipe is None:
+        writer = self._writer(name, options, is_expiring, bool(headers), task_type)
+        if writer is None:
             return None
+        recipe = writer.recipe
         app = self._app
         parent = app.current_worker_task
         if parent and not (root_id and parent_id):
             root_id = root_id or parent.request.root_id or parent.request.id
             parent_id = parent_id or parent.request.id
         identity = task_id or new_task_id()
-        times = (countdown, eta, expires if is_expiring else None)
         shown = map(own.get, IN_OPTIONS) if own else _NO_OPTIONS
-        call = OneCall(identity, args, kwargs, *times, headers, root_id, parent_id, reply_to, *shown)
         try:
-            message = written(app, self._watch.amqp, recipe, call, self._repr_levels, is_new=not task_id)
+            if _is_celerys(recipe, expires if is_expiring else None, headers, own):
+                return None
+            message = writer.write(
+                args,
+                kwargs,
+                identity,
+                is_new=not task_id,
+                countdown=countdown,
+                eta=eta,
+                expires=expires if is_expiring else None,
+                own=Own(headers, root_id, parent_id, reply_to, *shown),
+            )
         except Exception:  # Celery makes it, or meets the same fault and raises its own error
             return None
         try:
@@ -162,10 +176,10 @@ class FastPublisher:
             parent.add_trail(result)
         return result
 
-    def _recipe(
+    def _writer(
         self, name: str, options: Mapping[str, Any], expires: bool | None, headers: bool, task_type: Any
-    ) -> Recipe | None:
-        """Returns how messages with these options are made; None if Celery has to make them."""
+    ) -> Writer | None:
+        """Returns what makes messages with these options; None if Celery has to make them."""
         recipes = self._recipes  # before the look: another thread may begin anew while this one makes a recipe
         if not self._watch.is_as_noted():
             self._begin_anew()
@@ -179,7 +193,7 @@ class FastPublisher:
             found = recipes.get(key, "")
         except TypeError:  # an option is a list or a dict
             return None
-        if isinstance(found, Recipe) and found.still_holds(self._app, self._watch.queues):
+        if isinstance(found, Writer) and found.recipe.still_holds(self._app, self._watch.queues):
             return found
         if found == "":
             if len(recipes) >= _MOST_RECIPES:
@@ -188,14 +202,13 @@ class FastPublisher:
         elif not isinstance(found, str):
             more = {} if task_type is None else {"task_type": task_type}
             found = recipes[key] = self._made(name, options, expires, headers, more)
-            return found if isinstance(found, Recipe) else None
+            return found if isinstance(found, Writer) else None
         return None
 
     def _begin_anew(self) -> None:
         self._recipes = {}  # before the note: a call that finds all as noted finds no recipe from before
         self._watch.note()
         conf = self._app.conf
-        self._repr_levels = conf.get("task_repr_maxlevels", 3)
         self._timeout_s = conf.get("broker_pool_acquire_timeout")
         self._why_not = self._watch.why_not()
         if self._why_not:
@@ -203,9 +216,9 @@ class FastPublisher:
 
     def _made(
         self, name: str, options: Mapping[str, Any], expires: bool | None, headers: bool, more: Mapping[str, Any]
-    ) -> Recipe | str:
+    ) -> Writer | str:
         try:
-            return recipe_of(self._app, name, options, expires, headers, **more)
+            return Writer(self._app, recipe_of(self._app, name, options, expires, headers, **more))
         except NoTemplate as reason:
             logger.info("Celery makes messages of task %s: %s", name, reason)
             return str(reason)
@@ -248,12 +261,13 @@ class FastPublisher:
             backend.on_task_call(self._app.amqp.Producer(connection, auto_declare=False), task_id)
 
     def _put(self, connection: Any, recipe: Recipe, offer: Offer, chain_id: str | None) -> None:
-        channel, queue = connection.default_channel, recipe.queue
+        channel = connection.default_channel
         if not isinstance(channel, DelayedChannel):
             raise LeftToCelery
-        if queue is not None and not (queue.can_cache_declaration and hash(queue) in connection.declared_entities):
-            policy = recipe.retry_policy
-            maybe_declare(queue, channel, retry=policy is not None, **(policy or {}))
+        for queue in recipe.declare:
+            if not (queue.can_cache_declaration and hash(queue) in connection.declared_entities):
+                policy = recipe.retry_policy
+                maybe_declare(queue, channel, retry=policy is not None, **(policy or {}))
         channel.put_one(recipe.template.queue, offer, chain_id, in_chain=recipe.in_chain)
 
 
@@ -264,6 +278,20 @@ def _shard_of(routers: list[Any], *call: Any) -> dict[str, Any]:
         if route is not None:
             return route if isinstance(router, ShardRouter) else {}
     return {}
+
+
+def _is_celerys(recipe: Recipe, expires: Any, headers: Any, own: Mapping[str, str]) -> bool:
+    """Whether Celery has to make the message of a call.
+
+    It does for an expiry that is no number of seconds, for headers that every message has, and for a text in place of
+    the arguments that is cut in the headers, and whole in the properties.
+    """
+    if expires is not None and not (type(expires) in (int, float) and 0 <= expires <= _MOST_EXPIRES_S):
+        return True
+    if headers and not recipe.headers.isdisjoint(headers):
+        return True
+    most = recipe.broker.repr_maxsize
+    return most is not None and any(len(own.get(name, "")) > most for name in ("argsrepr", "kwargsrepr"))
 
 
 def _take_texts(options: dict[str, Any]) -> dict[str, str]:

@@ -1,27 +1,33 @@
 """Sends many calls of one task at once, in a fraction of the time that as many ``apply_async`` take."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Unpack
+from uuid import uuid4
 
+from kombu.exceptions import OperationalError
 from kombu.log import get_logger
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from celery_ext.bulk.messages import BulkMessages
-from celery_ext.bulk.sender import BulkSender
-from celery_ext.bulk.target import Call, Target
-from celery_ext.bulk.template import NoTemplate
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
+from celery_ext.publish.recipe import Call, Recipe, Target
+from celery_ext.publish.template import NoTemplate
+from celery_ext.publish.write import ManyMessages
 from celery_ext.typing import SharedOptions
 from kombu_delayq.message.due import DELAY_SECONDS
-from kombu_delayq.message.fields import CHAIN, CHAIN_ID
+from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
+from kombu_delayq.store.types import Offer, PageId
 
 if TYPE_CHECKING:
     from celery import Celery
+
+    from kombu_delayq.publish_batch import PutAhead
 
 logger = get_logger(__name__)
 
@@ -109,18 +115,110 @@ def _sent(target: Target, calls: Iterator[Call]) -> Iterator[list[str]]:
     if first is None:
         return
     calls = chain((first,), calls)
-    shared, reason = None, target.why_one_by_one()
+    recipe, reason = None, target.why_one_by_one()
     if reason is None:
         try:
-            shared = target.shared(first.args, first.kwargs)
+            recipe = target.recipe(first.args, first.kwargs)
         except NoTemplate as error:
             reason = str(error)
-    if shared is None:
+    if recipe is None:
         logger.info("calls of task %s are sent one by one: %s", target.name, reason)
         for results in pages(map(target.call, calls), MAX_OFFERS):
             yield [str(result.id) for result in results]
         return
-    with target.app.producer_or_acquire() as producer:
-        messages = BulkMessages(target, shared, producer.connection.transport.options)
-    with closing(BulkSender(target.app, shared, have_chain=CHAIN in target.options)) as sender:
+    messages = ManyMessages(target, recipe)
+    with closing(_Sender(target.app, recipe)) as sender:
         yield from sender.sent(pages(map(messages.of, calls), MAX_OFFERS, MAX_BYTES, attrgetter("size")))
+
+
+class _Sender:
+    """Sends the messages of one ``send_many``. A page is on its way while the next one is made.
+
+    Args:
+        app: The sender uses the connections of this app.
+        recipe: How the messages are made and published.
+    """
+
+    def __init__(self, app: "Celery", recipe: Recipe) -> None:
+        self._app = app
+        self._recipe = recipe
+        self._ahead: PutAhead | None = None
+        #: The page that is on its way.
+        self._page: Sequence[Offer] = ()
+        #: Id of the latest page that was begun.
+        self._page_id = PageId(uuid4().hex, 0)
+
+    def sent(self, pages: Iterator[Sequence[Offer]]) -> Iterator[list[str]]:
+        """Sends pages, and yields the task ids of each page once Redis has it.
+
+        When a page cannot be made, the pages before it come first; then its error is raised.
+        """
+        declared = False
+        while True:
+            try:
+                page = next(pages, ())
+            except Exception:
+                yield from self._confirmed()
+                raise
+            yield from self._confirmed()
+            if not page:
+                return
+            self._page_id = self._page_id._replace(number=self._page_id.number + 1)
+            if declared:
+                with self._resending(page):
+                    self._open().put(self._page_id, page)
+            else:  # The first page declares queues. Often it is the only page.
+                self._publish(page)
+                declared = True
+            self._page = page
+
+    def close(self) -> None:
+        """Closes the connection of the sender, if there is one."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+
+    def _confirmed(self) -> Iterator[list[str]]:
+        page, self._page = self._page, ()
+        if page:
+            if self._ahead is not None:
+                with self._resending(page):
+                    self._ahead.confirm()
+            yield [str(offer.id) for offer in page]
+
+    def _open(self) -> "PutAhead":
+        if self._ahead is None:
+            with self._app.producer_or_acquire() as producer:
+                self._ahead = producer.channel.put_ahead(self._recipe.template.queue)
+        return self._ahead
+
+    @contextmanager
+    def _resending(self, page: Sequence[Offer]) -> Iterator[None]:
+        """Sends a page again if the connection is lost in the block. The next page gets a new connection.
+
+        If Redis has the page already, it stores nothing again. With ``retry=False`` no page is sent again: the error is
+        raised as an ``OperationalError``.
+        """
+        try:
+            yield
+        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+            self.close()
+            if self._recipe.retry_policy is None:
+                raise OperationalError(str(error)) from error
+            self._publish(page)
+
+    def _publish(self, page: Sequence[Offer]) -> None:
+        """Sends a page, and sends it again if the connection is lost. Source: kombu.messaging.Producer.publish."""
+        policy = self._recipe.retry_policy
+        with self._app.producer_or_acquire() as producer:
+
+            def put() -> None:
+                for queue in self._recipe.declare:
+                    producer.maybe_declare(queue)
+                if self._recipe.in_chain:
+                    producer.channel.store.chains.use_chains()
+                producer.channel.put_many(self._recipe.template.queue, self._page_id, page)
+
+            if policy is not None:
+                producer.connection.transport_options.update(policy)
+            producer.connection.ensure(producer, put, **({"max_retries": 0} if policy is None else policy))()

@@ -10,8 +10,8 @@ from celery.app.defaults import NAMESPACES
 
 from celery_ext import Call, install
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.fast.publisher import FastPublisher
-from tests.integration.bulk.test_send_many_golden import ARGUMENTS, CASES, ETA, Case, app_of, record, sent
+from celery_ext.publish.fast import FastPublisher
+from tests.integration.publish.test_send_many_golden import ARGUMENTS, CASES, ETA, Case, app_of, record, sent
 
 #: What Celery makes itself, because a template would not say the same, or would say more than it knows.
 OF_CELERY = {

@@ -1,0 +1,332 @@
+"""Makes the messages of calls, as Celery would make them, byte for byte."""
+
+import os
+from binascii import b2a_base64
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from numbers import Real
+from time import time
+from typing import Any, NamedTuple
+
+from celery import Celery
+from celery.utils import time as celery_time
+
+from celery_ext.publish.argsrepr import saferepr
+from celery_ext.publish.recipe import Call, Recipe, Target
+from celery_ext.publish.template import Template
+from kombu_delayq.message.due import eta_of
+from kombu_delayq.message.fields import text_to_json, to_json
+from kombu_delayq.message.lighter import cut, without_nulls
+from kombu_delayq.message.seal import seal_text, uuid_of, version_4
+from kombu_delayq.message.times import in_utc, ms_of
+from kombu_delayq.store.types import Offer
+
+#: Number of UUIDs that one read of random bytes gives.
+_UUIDS_AT_ONCE = 512
+#: Adds seconds to a time in the way of the Celery in use; before 5.7 Celery adds them to the local time.
+_add_seconds: Callable[[datetime, float], datetime] = getattr(
+    celery_time, "add_seconds_to_datetime", lambda moment, seconds: moment + timedelta(seconds=seconds)
+)
+
+
+class Own(NamedTuple):
+    """What a call may have of its own beside its arguments and times, as ``send_task`` takes it.
+
+    Attributes:
+        chain_id: Id of the delay chain of which the call is a step.
+    """
+
+    headers: Any = None
+    root_id: Any = None
+    parent_id: Any = None
+    reply_to: Any = None
+    origin: str | None = None
+    argsrepr: Any = None
+    kwargsrepr: Any = None
+    chain_id: str | None = None
+
+
+NOTHING = Own()
+
+
+class Written(NamedTuple):
+    """A message.
+
+    Attributes:
+        offer: The message. Its due time is empty when the task is due at once.
+        write: Makes the message anew, with another delivery tag.
+    """
+
+    offer: Offer
+    write: Callable[[str], str]
+
+    def again(self) -> Offer:
+        """Returns the message for a further attempt: one that is due at once gets a delivery tag of its own."""
+        return self.offer if self.offer.due else self.offer._replace(body=self.write(new_tag()))
+
+
+class _Slots(NamedTuple):
+    """The parts that differ from call to call, as JSON texts: those of ``template.Slots``, and three of single calls.
+
+    Attributes:
+        origin: Name of the process that first sent the task, if the call has it.
+        reply_to: Where the RPC result backend sends the result.
+        chain_id: Id of the delay chain.
+    """
+
+    body: str
+    task_id: str
+    eta: str
+    expires: str
+    expiration: str
+    root_id: str
+    parent_id: str
+    argsrepr: str
+    kwargsrepr: str
+    headers: str
+    delivery_tag: str
+    origin: str
+    reply_to: str
+    chain_id: str
+
+
+def new_task_id() -> str:
+    """Returns a random task id, a UUID of version 4 as Celery draws it."""
+    return uuid_of(version_4(os.urandom(16).hex()))
+
+
+def new_tag() -> str:
+    """Returns a random delivery tag."""
+    return uuid_of(os.urandom(16).hex())
+
+
+class Writer:
+    """Makes the messages of a recipe. Threads may share it.
+
+    Args:
+        app: The app.
+        recipe: How they are made.
+        draw_tag: Draws a random delivery tag.
+    """
+
+    def __init__(self, app: Any, recipe: Recipe, draw_tag: Callable[[], str] = new_tag) -> None:
+        self.recipe = recipe
+        self._app, self._amqp = app, app.amqp
+        self._serialize, self._template, self._draw_tag = recipe.serialize, recipe.template, draw_tag
+        self._levels = app.conf.get("task_repr_maxlevels", 3)
+        self._most = recipe.broker.repr_maxsize
+        self._names_caller = "reply_to" in recipe.template.form.slots
+
+    def write(
+        self,
+        args: Any,
+        kwargs: Any,
+        task_id: str,
+        *,
+        is_new: bool,
+        countdown: Any = None,
+        eta: Any = None,
+        expires: Any = None,
+        own: Own = NOTHING,
+    ) -> Written:
+        """Makes the message of a call.
+
+        Args:
+            args: Positional arguments, or None.
+            kwargs: Keyword arguments, or None.
+            task_id: The task id.
+            is_new: Whether the id was drawn for this call, so that no other message has it.
+            countdown: Delay in s, or None.
+            eta: Due time, a datetime or ISO 8601, or None.
+            expires: Expiry, in a form that Celery takes, if the template has one at all.
+            own: What the call has beside these.
+
+        Raises:
+            TypeError: Celery does not take the arguments.
+            DelayTooLong: The transport option ``max_delay`` does not allow the delay.
+            kombu.exceptions.EncodeError: The arguments cannot be written.
+
+        Source: celery.app.amqp.AMQP.as_task_v2
+        """
+        args, kwargs = args or (), kwargs or {}
+        if not isinstance(args, (list, tuple)):
+            raise TypeError("task args must be a list or tuple")
+        if not isinstance(kwargs, Mapping):
+            raise TypeError("task keyword arguments must be a mapping")
+        now = _now(self._app) if countdown or expires is not None else None
+        if countdown and now is not None:
+            eta = self._after(now, countdown)
+        eta_json, due = self._due(eta, task_id)
+        expiry, expiration = ("null", "null") if expires is None or now is None else self._expiry(now, expires)
+        task_id_json = text_to_json(task_id)
+        body = body_json(self._serialize(args, kwargs), self._template)
+        argsrepr = self._shown(own.argsrepr, args, self._amqp.argsrepr_maxsize)
+        kwargsrepr = self._shown(own.kwargsrepr, kwargs, self._amqp.kwargsrepr_maxsize)
+        headers = f", {to_json(own.headers)[1:-1]}" if own.headers else ""
+        root_id = text_to_json(own.root_id) if own.root_id else task_id_json
+        parent_id = text_to_json(own.parent_id) if own.parent_id else "null"
+        origin = text_to_json(own.origin) if own.origin else ""
+        reply_to = text_to_json(own.reply_to or self._app.thread_oid) if self._names_caller else ""
+        chain_id = "" if own.chain_id is None else text_to_json(own.chain_id)
+        fill = self._template.fill
+
+        def write(tag: str) -> str:
+            return fill(
+                _Slots(
+                    body,
+                    task_id_json,
+                    eta_json,
+                    expiry,
+                    expiration,
+                    root_id,
+                    parent_id,
+                    argsrepr,
+                    kwargsrepr,
+                    headers,
+                    f'"{tag}"',
+                    origin,
+                    reply_to,
+                    chain_id,
+                )
+            )
+
+        # A message that waits is sealed if its call has an id: sent twice, it is stored once. One without an eta is
+        # not, else later calls with the same id would be taken for the same call. One that is due is not either: a
+        # worker that has two messages of one delivery tag would acknowledge both at once.
+        text = write(self._draw_tag()) if is_new or not due else seal_text(write)
+        return Written(Offer(task_id, due, self.recipe.priority, text), write)
+
+    def _due(self, eta: Any, task_id: str) -> tuple[str, str]:
+        """Returns the eta as JSON text, and the due time in the form of ``Offer``.
+
+        A step of a delay chain has one even if it is due at once. A task whose eta no worker can read is due at once:
+        the worker reports it.
+        """
+        is_step = self.recipe.is_step
+        if eta is None:
+            return "null", "+0.0" if is_step else ""
+        if isinstance(eta, datetime):
+            text, due_ms = f'"{eta.isoformat()}"', ms_of(eta)
+        else:
+            if not isinstance(eta, str):
+                raise TypeError(f"eta={eta!r} is neither a datetime nor a text")
+            text, found = text_to_json(eta), eta_of({"headers": {"eta": eta}})
+            if found is None:
+                return text, "+0.0" if is_step else ""
+            due_ms = found.ms
+        delay_ms = due_ms - time() * 1000
+        if delay_ms > 0:
+            self.recipe.broker.check_delay(delay_ms / 1000, f"task {task_id}")
+            return text, repr(due_ms)
+        return text, repr(due_ms) if is_step else ""
+
+    def _expiry(self, now: datetime, expires: Any) -> tuple[str, str]:
+        """Returns the expiry, and the ms until then, both as JSON text. Source: celery.app.base.Celery.send_task."""
+        if isinstance(expires, Real):
+            seconds = float(expires)
+            return f'"{self._after(now, seconds).isoformat()}"', _in_ms(seconds)
+        if isinstance(expires, str):
+            due = eta_of({"headers": {"eta": expires}})
+            if due is None:
+                raise ValueError(f"expires={expires!r} is not a time")
+            return text_to_json(expires), _in_ms(due.ms / 1000 - now.timestamp())
+        return f'"{expires.isoformat()}"', _in_ms((in_utc(expires) - now).total_seconds())
+
+    def _after(self, now: datetime, seconds: float) -> datetime:
+        """Returns the time ``seconds`` from now."""
+        if now.tzinfo is UTC:
+            return now + timedelta(seconds=seconds)
+        moment: datetime = celery_time.maybe_make_aware(_add_seconds(now, seconds), tz=self._app.timezone)
+        return moment
+
+    def _shown(self, given: Any, arguments: Any, most: int) -> str:
+        """Returns the shown form of arguments as JSON text.
+
+        Args:
+            given: The text that the call gives for them, or None.
+            arguments: Positional or keyword arguments.
+            most: As for ``saferepr``.
+        """
+        text = saferepr(arguments, most, self._levels) if given is None else given
+        return text_to_json(cut(text, self._most)) if isinstance(text, str) else to_json(text)
+
+
+class ManyMessages:
+    """Makes the messages of many calls of a task.
+
+    Args:
+        target: The task that is called.
+        recipe: How its messages are made.
+    """
+
+    def __init__(self, target: Target, recipe: Recipe) -> None:
+        has_signature = getattr(target.task, "typing", False)
+        self._check_signature = getattr(target.task, "__header__", None) if has_signature else None
+        self._expires = target.expires
+        self._own = Own(argsrepr=target.options.get("argsrepr"), kwargsrepr=target.options.get("kwargsrepr"))
+        self._draw_id = _uuids(are_version_4=True).__next__
+        self._write = Writer(target.app, recipe, _uuids(are_version_4=False).__next__).write
+
+    def of(self, call: Call, *, expires: Any = None, headers: Mapping[str, Any] | None = None) -> Offer:
+        """Makes the message of a call. The due time of the offer is empty when the task is due at once.
+
+        Args:
+            call: The call.
+            expires: Its own expiry, in a form that Celery takes, if the template has one at all.
+            headers: Its own headers, beside those of the template.
+
+        Raises:
+            TypeError: The task does not take the arguments.
+            DelayTooLong: As of ``Writer.write``.
+            kombu.exceptions.EncodeError: As of ``Writer.write``.
+        """
+        args, kwargs, countdown, eta, task_id = call
+        if self._check_signature is not None:
+            self._check_signature(*(args or ()), **(kwargs or {}))
+        return self._write(
+            args,
+            kwargs,
+            task_id or self._draw_id(),
+            is_new=not task_id,
+            countdown=countdown,
+            eta=eta,
+            expires=self._expires if expires is None else expires,
+            own=self._own._replace(headers=headers) if headers else self._own,
+        ).offer
+
+
+def body_json(raw: bytes, template: Template) -> str:
+    """Returns a body as it stands in a message, as JSON.
+
+    Args:
+        raw: The body, serialized and compressed.
+        template: The message.
+    """
+    if template.is_without_nulls:
+        raw = without_nulls(raw.decode()).encode()
+    return text_to_json(raw.decode()) if template.is_text else f'"{b2a_base64(raw, newline=False).decode()}"'
+
+
+def _now(app: Any) -> datetime:
+    """Returns ``app.now()``, in less time where that is in UTC."""
+    is_own = type(app).now is Celery.now and "now" not in vars(app)
+    zone = app.timezone
+    now: datetime = datetime.now(UTC) if is_own and (zone is UTC or getattr(zone, "key", None) == "UTC") else app.now()
+    return now
+
+
+def _in_ms(seconds: float) -> str:
+    return f'"{int(max(seconds, 0) * 1000)}"'
+
+
+def _uuids(*, are_version_4: bool) -> Iterator[str]:
+    """Yields random UUIDs as text, faster than ``uuid4``, for one thread of one process.
+
+    Args:
+        are_version_4: Whether the UUIDs have the version and variant digits of ``uuid4``.
+    """
+    while True:
+        drawn = os.urandom(16 * _UUIDS_AT_ONCE).hex()
+        for start in range(0, len(drawn), 32):
+            digits = drawn[start : start + 32]
+            yield uuid_of(version_4(digits) if are_version_4 else digits)
