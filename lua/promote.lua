@@ -1,5 +1,5 @@
 -- Puts rows of the journal that belong to one queue into the store, each once, until they are due.
--- KEYS[1] journal        HASH         marker: id, term, epoch and beat of the journal that this Redis belongs to
+-- KEYS[1] journal        HASH         marker: id, token, epoch and heartbeat of the journal that this Redis belongs to
 -- KEYS[2] journal_guard  HASH         number of a row -> 'p' (pushed), 'c' (claimed) or 'h' (held), since
 -- when, ms, and ':' with the name of the hold
 -- KEYS[3] due            ZSET         message -> due time, ms since the epoch
@@ -10,26 +10,26 @@
 -- ARGV[2] queue    name, as announced
 -- ARGV[3] expire   ms after which an unused queue expires, 0 for never
 -- ARGV[4] of       id of the journal
--- ARGV[5] term     of the promoter
+-- ARGV[5] token     of the promoter
 -- ARGV[6] hold     name of a hold without which no row is put, of a caller that brings single rows; '' for a promoter
 -- ARGV[7...] five a row: number, id, due (ms since the epoch), priority (0-9), body
 -- Returns {'promoted', then a word for each row: 'promoted', 'pushed' (it was there before), 'claimed' (it was
 -- taken out of the journal, and must not be put there) or 'free' (its hold has ended)}; or, with nothing changed,
--- {'lost' | 'other' | 'superseded' | 'behind'}, when the promoter is not in office
+-- {'lost' | 'other' | 'superseded' | 'behind'}, when the promoter does not lead
 -- Atomic: a row is in the guard as pushed if and only if its message has been put into the store.
 -- Cost: O(log N) a row
--- @include announce clock lifetime office put wrong_type
+-- @include announce clock lifetime fencing put wrong_type
 
 local journal, journal_guard = KEYS[1], KEYS[2]
 local keys = { due = KEYS[3], bodies = KEYS[4], notes = KEYS[5], ids = KEYS[6] }
-local wake, queue, expire, of, term, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
+local wake, queue, expire, of, token, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local now = now_ms()
 
 local wrong = wrong_stored(keys) or wrong_type({ [journal] = 'hash', [journal_guard] = 'hash' })
 if wrong then
   return wrong
 end
-local word = out_of_office(journal, of, term)
+local word = fenced_off(journal, of, token)
 if word then
   return { word }
 end

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from celery_ext.journal.table.database.away import CALL_S, within
-from celery_ext.journal.table.errors import DATABASE_ERRORS, error_in_words
+from celery_ext.journal.table.deadlines import CALL_S, DATABASE_ERRORS, deadline, error_in_words
 from kombu_delayq.store.upkeep.promotion_types import Marker
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
     """
     journal, promoter = store.journal, store.promotion.promoter()
     try:
-        with within(CALL_S):
+        with deadline(CALL_S):
             stats, sizes, moved_to_ms = journal.stats(), journal.sizes(), journal.watermarks().moved_to_ms
             losses = [
                 Loss(epoch.ended_ms, journal.count_lost(epoch.epoch) if counted else None) for epoch in stats.unrestored
@@ -88,7 +87,7 @@ def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
         return JournalState(
             journal.url, away, promoter, {}, {}, None, 0.0, None, [], None, 0, 0, None, store.options.journal
         )
-    fault, now_ms = fault_of(store, stats.beat), store.now_ms()  # behind the table, whose beat comes first
+    fault, now_ms = fault_of(store, stats.heartbeat), store.now_ms()  # behind the table, whose heartbeat comes first
     lead_ms, first_ms = store.options.journal_lead * 1000, stats.next_due_ms
     return JournalState(
         journal.url,
@@ -108,28 +107,28 @@ def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
     )
 
 
-def fault_of(store: "JournaledStore", beat: int | None = None) -> str | None:
+def fault_of(store: "JournaledStore", heartbeat: int | None = None) -> str | None:
     """Returns what is wrong with Redis that no promoter has noted yet; see ``JournalState.fault``.
 
     Args:
         store: The store.
-        beat: The journal's beat, if the caller has read it.
+        heartbeat: The journal's heartbeat, if the caller has read it.
 
     Raises:
         SQLAlchemyError: The database does not answer.
     """
     journal, promotion = store.journal, store.promotion
-    beat = journal.beat() if beat is None else beat  # before the markers
-    if beat == 0:
+    heartbeat = journal.heartbeat() if heartbeat is None else heartbeat  # before the markers
+    if heartbeat == 0:
         return None  # nobody has promoted yet, so nobody has written a marker
     queues: list[str | None] = [*sorted(journal.marked())] if promotion.by_queue else []
-    faults = [_fault_of(promotion.marker(queue), journal.id, beat) for queue in queues or [None]]
+    faults = [_fault_of(promotion.marker(queue), journal.id, heartbeat) for queue in queues or [None]]
     return next((fault for fault in ("other", "lost", "behind") if fault in faults), None)
 
 
-def _fault_of(marker: Marker | None, journal: str, beat: int) -> str | None:
+def _fault_of(marker: Marker | None, journal: str, heartbeat: int) -> str | None:
     if marker is None:
         return "lost"
     if marker.id != journal:
         return "other"
-    return "behind" if marker.beat < beat - 1 else None
+    return "behind" if marker.heartbeat < heartbeat - 1 else None

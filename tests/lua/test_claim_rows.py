@@ -7,7 +7,7 @@ from kombu_delayq.store import DelayStore
 from tests.support.slots import SLOTS
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
-from tests.support.store.promoting import GUARD, JOURNAL_ID, in_office, numbers, row
+from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def layout() -> str:
 
 def test_a_free_row_is_claimed(store: DelayStore) -> None:
     """A row that no promoter has pushed is claimed, with the time, and stays claimed when the call is repeated."""
-    in_office(store)
+    elected(store)
     before_ms = store.now_ms()
     assert store.promotion.claim_rows(numbers(1, 2)) == {1: "claimed", 2: "claimed"}
     notes = store.client.hgetall(GUARD)
@@ -30,7 +30,7 @@ def test_a_free_row_is_claimed(store: DelayStore) -> None:
 
 def test_a_pushed_row_is_not_claimed(store: DelayStore) -> None:
     """Once a row is in the store, its claim changes nothing: Redis decides over it."""
-    store.promotion.promote(JOURNAL_ID, in_office(store), [row(1)])
+    store.promotion.promote(JOURNAL_ID, elected(store), [row(1)])
     before = contents(store.client)
     assert store.promotion.claim_rows(numbers(1)) == {1: "pushed"}
     assert contents(store.client) == before
@@ -38,14 +38,14 @@ def test_a_pushed_row_is_not_claimed(store: DelayStore) -> None:
 
 def test_thousands_are_claimed_in_one_go(store: DelayStore) -> None:
     """As many rows as a bulk cancel has fit."""
-    in_office(store)
+    elected(store)
     assert set(store.promotion.claim_rows(numbers(*range(2500))).values()) == {"claimed"}
     assert store.client.hlen(GUARD) == 2500
 
 
 @pytest.mark.skipif(not SLOTS, reason="a plain server has one guard, which its promoter prunes")
 def test_a_claim_is_not_kept_where_nobody_promotes(store: DelayStore) -> None:
-    """A queue at which nobody is in office keeps no claims, which nobody would ever take out of its guard."""
+    """A queue at which nobody is leading keeps no claims, which nobody would ever take out of its guard."""
     assert store.promotion.claim_rows(numbers(1, 2)) == {1: "claimed", 2: "claimed"}
     assert not store.client.exists(GUARD)
 

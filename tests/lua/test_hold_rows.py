@@ -4,7 +4,7 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import refuses_a_key_of_the_wrong_type
-from tests.support.store.promoting import GUARD, JOURNAL_ID, in_office, numbers, row
+from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def layout() -> str:
 
 def test_a_free_row_is_held(store: DelayStore) -> None:
     """The note has the time and the name of the latest hold."""
-    in_office(store)
+    elected(store)
     before_ms = store.now_ms()
     for hold in ("one", "two"):
         assert store.promotion.hold_rows(numbers(1), hold) == {1: "held"}
@@ -26,7 +26,7 @@ def test_a_free_row_is_held(store: DelayStore) -> None:
 
 def test_rows_that_were_pushed_or_claimed_stay_so(store: DelayStore) -> None:
     """What is decided already is said, and nothing changes."""
-    store.promotion.promote(JOURNAL_ID, in_office(store), [row(1)])
+    store.promotion.promote(JOURNAL_ID, elected(store), [row(1)])
     store.promotion.claim_rows(numbers(2))
     before = store.client.hgetall(GUARD)
     assert store.promotion.hold_rows(numbers(1, 2), "mine") == {1: "pushed", 2: "claimed"}
@@ -35,7 +35,7 @@ def test_rows_that_were_pushed_or_claimed_stay_so(store: DelayStore) -> None:
 
 def test_a_hold_that_is_left_is_pruned(store: DelayStore) -> None:
     """Of a caller that died, the guard keeps its holds as long as claims."""
-    in_office(store)
+    elected(store)
     store.promotion.hold_rows(numbers(1), "mine")
     later_ms = store.now_ms() + 1000
     assert store.promotion.prune(0.0, later_ms, ["q"]) == 0

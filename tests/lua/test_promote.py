@@ -22,14 +22,14 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
-from tests.support.store.promoting import GUARD, JOURNAL_ID, OWN_MARKER, in_office, numbers, row, several_rows
+from tests.support.store.promoting import GUARD, JOURNAL_ID, OWN_MARKER, elected, numbers, row, several_rows
 
 
 def test_a_row_comes_into_the_store(store: DelayStore) -> None:
     """A row is kept as an offer is, under its id, its queue is registered, and the guard has it as pushed."""
-    term = in_office(store)
+    token = elected(store)
     before_ms = store.now_ms()
-    assert store.promotion.promote(JOURNAL_ID, term, [row(1, priority=3)]) == Promoted("promoted", {1: "promoted"})
+    assert store.promotion.promote(JOURNAL_ID, token, [row(1, priority=3)]) == Promoted("promoted", {1: "promoted"})
     assert look(store)[b"waiting in q"] == [("i1", FUTURE_MS, 3, b"body of i1")]
     assert store.queues.names() == ["q"]
     note = store.client.hget(GUARD, "1")
@@ -39,20 +39,20 @@ def test_a_row_comes_into_the_store(store: DelayStore) -> None:
 
 def test_a_row_comes_once(store: DelayStore) -> None:
     """A row that the guard has as pushed is left alone, also when its message has left the store since."""
-    term = in_office(store)
-    store.promotion.promote(JOURNAL_ID, term, [row(1), row(2, due_ms=PAST_MS)])
+    token = elected(store)
+    store.promotion.promote(JOURNAL_ID, token, [row(1), row(2, due_ms=PAST_MS)])
     assert store.delivery.transfer("q").moved == 1
     before = contents(store.client)
-    words = store.promotion.promote(JOURNAL_ID, term, [row(1), row(2, due_ms=PAST_MS)]).words
+    words = store.promotion.promote(JOURNAL_ID, token, [row(1), row(2, due_ms=PAST_MS)]).words
     assert words == {1: "pushed", 2: "pushed"}
     assert contents(store.client) == before
 
 
 def test_a_claimed_row_stays_away(store: DelayStore) -> None:
     """Of the rows of one call, those that were claimed are not put into the store."""
-    term = in_office(store)
+    token = elected(store)
     store.promotion.claim_rows(numbers(2))
-    words = store.promotion.promote(JOURNAL_ID, term, several_rows(3)).words
+    words = store.promotion.promote(JOURNAL_ID, token, several_rows(3)).words
     assert words == {1: "promoted", 2: "claimed", 3: "promoted"}
     assert [message[0] for message in look(store)[b"waiting in q"]] == ["i1", "i3"]
 
@@ -60,10 +60,10 @@ def test_a_claimed_row_stays_away(store: DelayStore) -> None:
 @pytest.mark.parametrize("between", ["nothing", "settled", "held", "claimed", "pushed"])
 def test_a_held_row_comes_if_nobody_touched_it(store: DelayStore, between: str) -> None:
     """Under a hold a row comes only if nobody pushed, claimed or held it meanwhile, also if it left the guard since."""
-    term = in_office(store)
+    token = elected(store)
     assert store.promotion.hold_rows(numbers(1), "mine") == {1: "held"}
     if between in ("settled", "pushed"):
-        assert store.promotion.promote(JOURNAL_ID, term, [row(1)]).words == {1: "promoted"}
+        assert store.promotion.promote(JOURNAL_ID, token, [row(1)]).words == {1: "promoted"}
         store.lookup.cancel(["q"], ["i1"])
     if between == "settled":
         store.promotion.settle_rows(numbers(1))
@@ -72,34 +72,34 @@ def test_a_held_row_comes_if_nobody_touched_it(store: DelayStore, between: str) 
     elif between == "claimed":
         assert store.promotion.claim_rows(numbers(1)) == {1: "claimed"}
     words = {"nothing": "promoted", "settled": "free", "held": "free"}
-    assert store.promotion.promote(JOURNAL_ID, term, [row(1)], "mine").words == {1: words.get(between, between)}
+    assert store.promotion.promote(JOURNAL_ID, token, [row(1)], "mine").words == {1: words.get(between, between)}
     assert store.queues.size("q") == (between == "nothing")
 
 
 def test_a_row_that_left_the_guard_may_come_again(store: DelayStore) -> None:
     """A settled row is new to the guard, and equal bytes that still wait are stored once."""
-    term = in_office(store)
-    store.promotion.promote(JOURNAL_ID, term, [row(1)])
+    token = elected(store)
+    store.promotion.promote(JOURNAL_ID, token, [row(1)])
     store.promotion.settle_rows(numbers(1))
     assert not store.client.exists(GUARD)
-    assert store.promotion.promote(JOURNAL_ID, term, [row(1)]).words == {1: "promoted"}
+    assert store.promotion.promote(JOURNAL_ID, token, [row(1)]).words == {1: "promoted"}
     assert len(look(store)[b"waiting in q"]) == 1
 
 
 def test_twins_are_kept_apart(store: DelayStore) -> None:
     """Rows of one id with other bytes, and one beside a message of the store, all wait."""
-    term = in_office(store)
+    token = elected(store)
     store.delivery.offer("q", waiting("i1", body="in Redis"))
     rows = [row(1, body="one"), row(2, body="two")._replace(id="i1")]
-    assert set(store.promotion.promote(JOURNAL_ID, term, rows).words.values()) == {"promoted"}
+    assert set(store.promotion.promote(JOURNAL_ID, token, rows).words.values()) == {"promoted"}
     assert {message[3] for message in look(store)[b"waiting in q"]} == {b"in Redis", b"one", b"two"}
     assert {message.body for message in store.lookup.cancel(["q"], ["i1"])["i1"]} == {b"in Redis", b"one", b"two"}
 
 
 def test_rows_of_several_queues_go_where_they_belong(store: DelayStore, ear: Ear) -> None:
     """Rows of any queues may be mixed; each new head is announced."""
-    term = in_office(store)
-    store.promotion.promote(JOURNAL_ID, term, [row(1), row(2, "p"), row(3, due_ms=FUTURE_MS - 1), row(4, "p")])
+    token = elected(store)
+    store.promotion.promote(JOURNAL_ID, token, [row(1), row(2, "p"), row(3, due_ms=FUTURE_MS - 1), row(4, "p")])
     found = look(store)
     assert [message[0] for message in found[b"waiting in q"]] == ["i3", "i1"]
     assert [message[0] for message in found[b"waiting in p"]] == ["i2", "i4"]
@@ -110,9 +110,9 @@ def test_calls_of_the_script_are_bounded(store: DelayStore, monkeypatch: pytest.
     """Many rows, and rows of many bytes, go in several calls; none is left out."""
     monkeypatch.setattr(promotion, "PROMOTE_COUNT", 3)
     monkeypatch.setattr(promotion, "PROMOTE_BYTES", 25)
-    term = in_office(store)
+    token = elected(store)
     store.client.config_resetstat()
-    words = store.promotion.promote(JOURNAL_ID, term, several_rows(10)).words
+    words = store.promotion.promote(JOURNAL_ID, token, several_rows(10)).words
     assert list(words.values()) == ["promoted"] * 10
     stats = store.client.info("commandstats")
     calls = sum(stats[f"cmdstat_{each}"]["calls"] for each in ("eval", "evalsha") if f"cmdstat_{each}" in stats)
@@ -123,48 +123,48 @@ def test_calls_of_the_script_are_bounded(store: DelayStore, monkeypatch: pytest.
     ("id_", "later", "word"), [(JOURNAL_ID, -1, "superseded"), (JOURNAL_ID, 1, "behind"), ("another", 0, "other")]
 )
 def test_who_is_not_in_office_promotes_nothing(store: DelayStore, id_: str, later: int, word: str) -> None:
-    """A promoter of an earlier term, in a Redis that was set back, or of another journal, changes nothing."""
-    term = in_office(store)
+    """A promoter of an earlier token, in a Redis that was set back, or of another journal, changes nothing."""
+    token = elected(store)
     store.client.sadd("delayq:queues", "q")
     before = contents(store.client)
-    assert store.promotion.promote(id_, term + later, several_rows(3)) == Promoted(word, {})
+    assert store.promotion.promote(id_, token + later, several_rows(3)) == Promoted(word, {})
     assert contents(store.client) == before
 
 
 def test_a_redis_that_lost_its_data_takes_nothing(store: DelayStore) -> None:
     """Without a marker no row comes into the store: first the loss has to be noticed."""
-    term = in_office(store)
+    token = elected(store)
     store.client.flushall()
-    assert store.promotion.promote(JOURNAL_ID, term, [row(1)]).word == "lost"
+    assert store.promotion.promote(JOURNAL_ID, token, [row(1)]).word == "lost"
     assert store.queues.size("q") == 0
 
 
 def test_keys_of_a_queue_that_expires_outlive_its_rows(store: DelayStore) -> None:
     """With x-expires the keys live until the row is due and for that time more."""
     due_ms = store.now_ms() + 1_000_000
-    store.promotion.promote(JOURNAL_ID, in_office(store), [row(1, due_ms=due_ms)._replace(expire_ms=500_000)])
+    store.promotion.promote(JOURNAL_ID, elected(store), [row(1, due_ms=due_ms)._replace(expire_ms=500_000)])
     assert 1_490_000 < store.client.pttl(store.keys.stored("q", store.layout)[0]) <= 1_500_001
 
 
 def test_a_full_redis_takes_no_part_of_a_call(make_store: MakeStore, own_server: PrivateRedis) -> None:
     """A full server refuses the rows of a call whole; relieved, it takes each once."""
     store = make_store(own_server)
-    term = in_office(store)
-    store.promotion.promote(JOURNAL_ID, term, [row(1)])
+    token = elected(store)
+    store.promotion.promote(JOURNAL_ID, token, [row(1)])
     before = contents(store.client)
     store.client.config_set("maxmemory", 1)
     for _ in range(2):
         with pytest.raises(ResponseError, match="used memory"):
-            store.promotion.promote(JOURNAL_ID, term, several_rows(5))
+            store.promotion.promote(JOURNAL_ID, token, several_rows(5))
     assert contents(store.client) == before
     store.client.config_set("maxmemory", 0)
-    assert list(store.promotion.promote(JOURNAL_ID, term, several_rows(5)).words.values()).count("promoted") == 4
+    assert list(store.promotion.promote(JOURNAL_ID, token, several_rows(5)).words.values()).count("promoted") == 4
     assert store.queues.size("q") == 5
 
 
 @pytest.mark.parametrize("key", [OWN_MARKER, GUARD, DUE, BODIES, ORDER, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, and nothing is promoted."""
-    term = in_office(store)
+    token = elected(store)
     store.client.sadd("delayq:queues", "q")
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.promotion.promote(JOURNAL_ID, term, [row(1)]))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.promotion.promote(JOURNAL_ID, token, [row(1)]))

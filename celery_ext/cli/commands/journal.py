@@ -22,7 +22,7 @@ from kombu_delayq.audit import audited
 
 if TYPE_CHECKING:
     from celery_ext.journal import JournaledStore
-    from celery_ext.journal.upkeep import Checked
+    from celery_ext.journal.recovery import Checked
 
 NO_JOURNAL = (
     "there is no journal: set the transport option journal_url of the app, or give `delayq --journal-url URL journal …`"
@@ -55,7 +55,7 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
     Exit code 1 means that messages are missing, in Redis or in the journal, or that a loss is to be restored.
     """
     with _opened(broker) as (connection, store):
-        from celery_ext.journal.upkeep import check as pages_of
+        from celery_ext.journal.recovery import check as pages_of
 
         _refuse_other(connection, store)
         total = sum(size.offered for size in store.journal.sizes().values())
@@ -175,30 +175,30 @@ def restore(
 
 def _look(store: "JournaledStore", queues: tuple[str, ...]) -> int:
     """Notes what Redis has lost, as far as no promoter has. Returns how much is left that nobody has noted: nothing."""
-    from celery_ext.journal.promotion import OutOfOffice, notice
+    from celery_ext.journal.leadership import NotLeading, notice
+    from celery_ext.journal.recovery import find_missing
     from celery_ext.journal.state import fault_of
-    from celery_ext.journal.upkeep import look
 
     try:
         if fault_of(store) in ("lost", "behind"):
             notice(store)
-    except OutOfOffice as error:
+    except NotLeading as error:
         raise click.ClickException(f"Redis cannot be looked at: {error}; try again") from error
     total = sum(size.offered for size in store.journal.sizes().values())
-    for _ in with_progress(by_row(look(store, queues)), "comparing", total):
+    for _ in with_progress(by_row(find_missing(store, queues)), "comparing", total):
         pass
     return 0
 
 
 def _unnoted(store: "JournaledStore", queues: tuple[str, ...]) -> int:
     """Returns how many messages are missing that nobody has noted."""
-    from celery_ext.journal.upkeep import check
+    from celery_ext.journal.recovery import check
 
     return sum(page.missing for page in check(store, queues=queues))
 
 
 def _restore(store: "JournaledStore", given: dict[str, Any], total: int, done: Counter[str]) -> None:
-    from celery_ext.journal.upkeep import restore as pages_of
+    from celery_ext.journal.recovery import restore as pages_of
 
     for page in with_progress(by_row(pages_of(store, **given)), "restoring", total):
         if page is not None:
@@ -230,7 +230,7 @@ def _opened(broker: CliBroker, *, hurried: bool = False) -> "Iterator[tuple[Conn
         found: Any = store
         if getattr(found, "journal", None) is None:
             raise click.ClickException(NO_JOURNAL)
-        found.journal.let_take_time()
+        found.journal.allow_long_calls()
         yield connection, found
 
 

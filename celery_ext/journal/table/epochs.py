@@ -6,19 +6,9 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 
-from celery_ext.journal.table.access import (
-    between,
-    delete_where,
-    epochs_to,
-    of_epoch,
-    renumber,
-    rows_where,
-    set_epoch,
-    some_of,
-)
-from celery_ext.journal.table.counting import queues_where
-from celery_ext.journal.table.database import Database, schema
-from celery_ext.journal.table.database.statements import among
+from celery_ext.journal.table import schema
+from celery_ext.journal.table.counts import queues_where
+from celery_ext.journal.table.database import Database
 from celery_ext.journal.table.facts import (
     Watermarks,
     epoch_in,
@@ -28,7 +18,19 @@ from celery_ext.journal.table.facts import (
     set_fact,
     watermarks_in,
 )
-from celery_ext.journal.table.rows import MISSING, Row
+from celery_ext.journal.table.rows import (
+    Row,
+    between,
+    delete_where,
+    epochs_to,
+    of_epoch,
+    renumber,
+    rows_where,
+    set_epoch,
+    some_of,
+)
+from celery_ext.journal.table.schema import MISSING
+from celery_ext.journal.table.statements import among
 
 _messages = schema.messages
 _epochs = schema.epochs

@@ -1,4 +1,4 @@
-"""Facts about a journal: its id, its epoch, its beat, its totals, and up to where messages have left Redis."""
+"""Facts about a journal: its id, its epoch, its heartbeat, its totals, and up to where messages have left Redis."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -8,8 +8,9 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, Integer, Text, cast, delete, insert, select, update
 
-from celery_ext.journal.table.database import Database, schema
-from celery_ext.journal.table.database.statements import GAP, last_number, next_numbers, number_from
+from celery_ext.journal.table import schema
+from celery_ext.journal.table.database import Database
+from celery_ext.journal.table.statements import GAP, last_number, next_numbers, number_from
 
 #: The queue in the table of watermarks, and in those of an epoch, that stands for all that have none of their own.
 OTHERS = ""
@@ -48,7 +49,7 @@ class Watermarks:
 
 
 class Facts:
-    """Reads and writes facts. A beat and a watermark need not survive a loss of power, so SQLite does not sync them."""
+    """Reads and writes facts. SQLite does not sync heartbeats and watermarks: they need not survive a loss of power."""
 
     _database: Database
 
@@ -68,24 +69,24 @@ class Facts:
         with self._database.reading() as connection:
             return epoch_in(connection)
 
-    def beat(self) -> int:
-        """Returns the number of the latest beat, 0 before the first."""
+    def heartbeat(self) -> int:
+        """Returns the number of the latest heartbeat, 0 before the first."""
         with self._database.reading() as connection:
-            return int(facts_in(connection)["beat"])
+            return int(facts_in(connection)["heartbeat"])
 
-    def next_beat(self, beat: int | None = None) -> int | None:
-        """Raises the beat by one.
+    def next_heartbeat(self, heartbeat: int | None = None) -> int | None:
+        """Raises the heartbeat by one.
 
         Args:
-            beat: Raises it only if it is this one, so that of two who think that they lead one goes on.
+            heartbeat: Raises it only if it is this one, so that of two who think that they lead one goes on.
 
         Returns:
-            The beat, by then; None if it was another.
+            The heartbeat, by then; None if it was another.
         """
 
         def work(connection: Connection) -> int | None:
-            current = int(facts_in(connection, lock="beat")["beat"])
-            return raise_fact(connection, "beat", 1) if beat in (None, current) else None
+            current = int(facts_in(connection, lock="heartbeat")["heartbeat"])
+            return raise_fact(connection, "heartbeat", 1) if heartbeat in (None, current) else None
 
         return self._database.write(work, durable=False)
 
@@ -95,15 +96,15 @@ class Facts:
         with self._database.reading() as connection:
             return facts_in(connection)["guard"]
 
-    def catch_up(self, beat: int) -> None:
-        """Goes on at a later beat, as an older copy of the database was put in its place.
+    def catch_up(self, heartbeat: int) -> None:
+        """Goes on at a later heartbeat, as an older copy of the database was put in its place.
 
         Redis may have noted numbers of rows that the copy does not know. So rows get numbers that are far greater, and
         these have a new id.
         """
 
         def work(connection: Connection) -> None:
-            set_fact(connection, "beat", str(beat))
+            set_fact(connection, "heartbeat", str(heartbeat))
             set_fact(connection, "guard", uuid4().hex)
             number_from(connection, next_numbers(connection, 1)[0] + GAP)
 
@@ -115,9 +116,9 @@ class Facts:
             return last_number(connection)
 
     def written_before(self) -> int:
-        """Returns up to which number Redis had the messages of rows for sure, at the latest beat.
+        """Returns up to which number Redis had the messages of rows for sure, at the latest heartbeat.
 
-        It is that of the beat before, so that whoever had written a row then has given Redis its message since.
+        It is that of the heartbeat before, so that whoever had written a row then has given Redis its message since.
         """
         with self._database.reading() as connection:
             return int(facts_in(connection)["written"].split()[0])

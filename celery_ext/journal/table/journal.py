@@ -8,13 +8,14 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, func, select
 
-from celery_ext.journal.table.counting import Counting
-from celery_ext.journal.table.database import Database, schema
-from celery_ext.journal.table.database.away import PATIENT_S
-from celery_ext.journal.table.database.statements import is_postgres
+from celery_ext.journal.table import schema
+from celery_ext.journal.table.counts import Counting
+from celery_ext.journal.table.database import Database
+from celery_ext.journal.table.deadlines import LONG_CALL_S
 from celery_ext.journal.table.epochs import Epoch, Epochs
 from celery_ext.journal.table.facts import Facts, facts_in
 from celery_ext.journal.table.messages import Messages
+from celery_ext.journal.table.statements import is_postgres
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ class Stats:
         database: Its URL without the password.
         version: Version of its tables.
         epoch: Number of the current epoch.
-        beat: Number of the latest beat, 0 if nobody has promoted yet.
+        heartbeat: Number of the latest heartbeat, 0 if nobody has promoted yet.
         waiting: How many messages only the journal has.
         offered: How many rows are kept of messages that Redis was given.
         next_due_ms: When the first is due of those that only the journal has, ms since the epoch; None without any.
@@ -42,7 +43,7 @@ class Stats:
     database: str
     version: int
     epoch: int
-    beat: int
+    heartbeat: int
     waiting: int
     offered: int
     next_due_ms: float | None
@@ -80,9 +81,9 @@ class Journal(Messages, Counting, Facts, Epochs):
         """A connection for statements that only read."""
         return self._database.reading()
 
-    def let_take_time(self) -> None:
+    def allow_long_calls(self) -> None:
         """Lets calls wait for PostgreSQL as long as it works: for a promoter, and for what an operator waits for."""
-        self._database.limit_s = PATIENT_S
+        self._database.limit_s = LONG_CALL_S
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Does some work in a transaction; see ``Database.write``."""
@@ -103,7 +104,7 @@ class Journal(Messages, Counting, Facts, Epochs):
             self.url,
             int(facts["version"]),
             int(facts["epoch"]),
-            int(facts["beat"]),
+            int(facts["heartbeat"]),
             sum(one.waiting for one in sizes),
             sum(one.offered for one in sizes),
             self.next_due(),

@@ -204,7 +204,7 @@ class Keys(Naming):
         return self._of_all("dead_letters")
 
     def journal(self, share: str = "") -> str:
-        """HASH: marker of the journal that this Redis belongs to: its id, and term, epoch and beat of its promoter."""
+        """HASH: marker of the journal of this Redis: its id, and token, epoch and heartbeat of its promoter."""
         return self._of_queue(share, "journal") if share else self._of_all("journal")
 
     def journal_guard(self, share: str = "") -> str:

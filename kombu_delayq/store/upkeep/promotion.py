@@ -10,7 +10,7 @@ from kombu_delayq.connection.text import as_text
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.upkeep.promotion_types import Marker, Numbered, Office, Promoted, Pulse, Row
+from kombu_delayq.store.upkeep.promotion_types import Election, Heartbeat, Marker, Numbered, Promoted, Row
 
 #: Most rows, and about the most bytes, that one call of the script puts into the store.
 PROMOTE_COUNT, PROMOTE_BYTES = 200, 300_000
@@ -21,10 +21,10 @@ ROWS = 1000
 class Promotion(StorePart):
     """Puts rows of a journal into the store, and tells whether Redis has lost data.
 
-    The marker in Redis has the number of the term in office, which fences off promoters of earlier terms. The guard has
-    the rows that were pushed and not yet marked in the journal, and those that were claimed, because they were taken
-    out of the journal while a promoter may still have them at hand. Where Redis has hash slots, each queue has a marker
-    and a guard of its own, in its slot, behind the marker of all, which has the term.
+    The marker in Redis has the fencing token of the promoter that leads. Redis refuses promoters with earlier tokens.
+    The guard has two kinds of rows: those that were pushed and are not yet marked in the journal, and those that were
+    claimed, because somebody took them out of the journal while a promoter may still have them at hand. Where Redis has
+    hash slots, each queue has a marker and a guard in its own slot, beside the marker of all.
     """
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
@@ -56,88 +56,94 @@ class Promotion(StorePart):
         found = {as_text(field): as_text(value) for field, value in self._client.ask("HGETALL", key).items()}
         if "id" not in found:
             return None
-        return Marker(found["id"], *(int(found[field]) for field in ("term", "epoch", "beat")))
+        return Marker(found["id"], *(int(found[field]) for field in ("token", "epoch", "heartbeat")))
 
     def is_marked(self, queue: str) -> bool:
         """Whether there is a marker for a queue, asked once: a publisher meets an error of Redis soon enough."""
         share = self._keys.share(queue) if self._keys.slots else ""
         return bool(self._client.ask_once("HGETALL", self._keys.journal(share)))
 
-    def take_office(self, journal: str, epoch: int, beat: int, guard: str = "") -> Office:
-        """Begins a new term, if the marker agrees with the journal; Redis refuses promoters of earlier terms then.
+    def elect_promoter(self, journal: str, epoch: int, heartbeat: int, guard: str = "") -> Election:
+        """Begins a new token, if the marker agrees with the journal; Redis refuses promoters of earlier tokens then.
 
         Args:
             journal: Id of the journal.
             epoch: The journal's epoch.
-            beat: The journal's beat.
+            heartbeat: The journal's heartbeat.
             guard: Id of the journal's numbers. A guard that has others' is emptied in the same step.
         """
-        return _office(self._client.run("take_office", self._marked(""), [journal, epoch, beat, guard]))
+        return _election(self._client.run("elect_promoter", self._marked(""), [journal, epoch, heartbeat, guard]))
 
-    def begin_epoch(self, journal: str, epoch: int, beat: int, seen_term: int = 0, guard: str = "") -> Office:
-        """Writes the marker anew, and begins a term, unless another promoter has written the marker meanwhile.
+    def begin_epoch(self, journal: str, epoch: int, heartbeat: int, seen_token: int = 0, guard: str = "") -> Election:
+        """Writes the marker anew, and begins a token, unless another promoter has written the marker meanwhile.
 
         Args:
             journal: Id of the journal.
             epoch: The epoch that begins.
-            beat: The journal's beat.
-            seen_term: Term of the marker that is to be replaced, 0 where there is none.
-            guard: As of ``take_office``.
+            heartbeat: The journal's heartbeat.
+            seen_token: Term of the marker that is to be replaced, 0 where there is none.
+            guard: As of ``elect_promoter``.
         """
-        args = [journal, epoch, beat, seen_term if seen_term else "", guard]
-        return _office(self._client.run("begin_epoch", self._marked(""), args))
+        args = [journal, epoch, heartbeat, seen_token if seen_token else "", guard]
+        return _election(self._client.run("begin_epoch", self._marked(""), args))
 
-    def take_queues(
+    def elect_in_queues(
         self,
         journal: str,
-        term: int,
+        token: int,
         epoch: int,
-        beat: int,
+        heartbeat: int,
         queues: Sequence[str],
         guard: str = "",
         *,
         anew: bool = False,
     ) -> dict[str, str]:
-        """Takes office at queues, where Redis has hash slots; Redis refuses promoters of earlier terms there then.
+        """Begins to lead at queues, where Redis has hash slots; Redis refuses promoters of earlier tokens there then.
 
         Args:
             journal: Id of the journal.
-            term: The caller's term, of ``take_office``.
+            token: The caller's token, of ``elect_promoter``.
             epoch: The journal's epoch, or the one that begins.
-            beat: The journal's beat.
+            heartbeat: The journal's heartbeat.
             queues: Names of the queues.
-            guard: As of ``take_office``.
+            guard: As of ``elect_promoter``.
             anew: Whether to write markers that are missing, or belong to an older state of Redis.
 
         Returns:
-            By queue: ``taken``; or ``lost``, ``behind``, ``ahead``, ``other`` or ``superseded``, as in ``Office``.
+            By queue: ``elected``; or ``lost``, ``behind``, ``ahead``, ``other`` or ``superseded``, as in ``Election``.
         """
         calls = [self._marked(self._keys.share(queue)) for queue in queues]
-        return self._at_queues("take_queues", queues, calls, [journal, term, epoch, beat, int(anew), guard])
+        return self._at_queues("elect_in_queues", queues, calls, [journal, token, epoch, heartbeat, int(anew), guard])
 
-    def pulse_queues(
-        self, journal: str, term: int, beat: int, queues: Sequence[str], compared: Mapping[str, str]
-    ) -> dict[str, Pulse]:
-        """Sets the beats of queues' markers, where Redis has hash slots; see ``pulse``. ``compared`` is by queue."""
+    def heartbeat_in_queues(
+        self, journal: str, token: int, heartbeat: int, queues: Sequence[str], compared: Mapping[str, str]
+    ) -> dict[str, Heartbeat]:
+        """Sends heartbeats to queues, where Redis has hash slots: ``journal_heartbeat``, with ``compared`` by queue."""
         calls = [
-            ([self._keys.journal(self._keys.share(queue))], [journal, term, beat, compared.get(queue, "")], "hash")
+            (
+                [self._keys.journal(self._keys.share(queue))],
+                [journal, token, heartbeat, compared.get(queue, "")],
+                "hash",
+            )
             for queue in queues
         ]
-        replies = checked(self._client.run_each("pulse", calls)[0]) if calls else []
-        return {queue: _pulse(reply) for queue, reply in zip(queues, replies, strict=True)}
+        replies = checked(self._client.run_each("journal_heartbeat", calls)[0]) if calls else []
+        return {queue: _heartbeat_of(reply) for queue, reply in zip(queues, replies, strict=True)}
 
-    def pulse(self, journal: str, term: int, beat: int, compared: str = "") -> Pulse:
-        """Sets the marker's beat to that of the journal, and tells whether Redis's data are those of this term.
+    def journal_heartbeat(self, journal: str, token: int, heartbeat: int, compared: str = "") -> Heartbeat:
+        """Sets the marker's heartbeat to that of the journal, and tells whether Redis's data are those of this token.
 
         Args:
             journal: Id of the journal.
-            term: The caller's term.
-            beat: The journal's beat.
-            compared: The ``server`` of an earlier pulse whose data the caller has compared with the journal by now.
+            token: The caller's token.
+            heartbeat: The journal's heartbeat.
+            compared: The ``server`` of an earlier heartbeat whose data the caller has compared with the journal by now.
         """
-        return _pulse(self._client.run("pulse", [self._keys.journal()], [journal, term, beat, compared]))
+        return _heartbeat_of(
+            self._client.run("journal_heartbeat", [self._keys.journal()], [journal, token, heartbeat, compared])
+        )
 
-    def promote(self, journal: str, term: int, rows: Iterable[Row], hold: str = "") -> Promoted:
+    def promote(self, journal: str, token: int, rows: Iterable[Row], hold: str = "") -> Promoted:
         """Puts rows into the store, each once, under the ids of their messages.
 
         Rows of several queues may come in any order. A call of the script has at most ``PROMOTE_COUNT`` rows. With an
@@ -145,7 +151,7 @@ class Promotion(StorePart):
 
         Args:
             journal: Id of the journal.
-            term: The caller's term.
+            token: The caller's token.
             rows: The rows.
             hold: For a caller that brings single rows: name of the hold, as of ``hold_rows``. A row that is neither
                 held under it nor in the guard otherwise has the word ``free``.
@@ -157,7 +163,7 @@ class Promotion(StorePart):
         for queue, own in by_queue.items():
             for page in pages(own, PROMOTE_COUNT, PROMOTE_BYTES, lambda row: len(row.body)):
                 word, *found = self._registry.run(
-                    "promote", queue, *self._promote_call(journal, term, queue, page, hold)
+                    "promote", queue, *self._promote_call(journal, token, queue, page, hold)
                 )
                 if as_text(word) != "promoted":
                     return Promoted(as_text(word), words)
@@ -176,7 +182,7 @@ class Promotion(StorePart):
                 found = self._client.run("claim_rows", [self._keys.journal_guard(share)], list(page))
                 words.update(zip(page, map(as_text, found), strict=True))
             if share and not self._client.ask("EXISTS", self._keys.journal(share)):
-                # Whoever takes office at this queue reads its rows after that. Nobody would ever drop these claims.
+                # Whoever begins to lead at this queue reads its rows after that. Nobody would ever drop these claims.
                 self._drop(share, [seq for seq in seqs if words[seq] == "claimed"])
         return words
 
@@ -264,25 +270,25 @@ class Promotion(StorePart):
         return dict(zip(queues, map(as_text, replies), strict=True))
 
     def _promote_call(
-        self, journal: str, term: int, queue: str, page: list[Row], hold: str
+        self, journal: str, token: int, queue: str, page: list[Row], hold: str
     ) -> tuple[list[str], list[Any]]:
         share = self._keys.share(queue)
         keys = [self._keys.journal(share), self._keys.journal_guard(share), *self._client.stored(queue)]
         expire_ms = max(row.expire_ms for row in page)
-        args: list[Any] = [self._client.wake(queue), queue, expire_ms, journal, term, hold]
+        args: list[Any] = [self._client.wake(queue), queue, expire_ms, journal, token, hold]
         for row in page:
             args += (row.seq, row.id, repr(row.due_ms), row.priority, row.body)
         return keys, args
 
 
-def _pulse(reply: Sequence[Any]) -> Pulse:
+def _heartbeat_of(reply: Sequence[Any]) -> Heartbeat:
     word, latest, now, server = reply
-    return Pulse(as_text(word), int(latest or 0), float(now), as_text(server))
+    return Heartbeat(as_text(word), int(latest or 0), float(now), as_text(server))
 
 
-def _office(reply: Sequence[Any]) -> Office:
+def _election(reply: Sequence[Any]) -> Election:
     word, *rest = map(as_text, reply)
-    if word == "taken":
-        return Office(word, int(rest[0]), float(rest[1]))
-    term, epoch, beat = (int(number or 0) for number in rest or ("", "", ""))
-    return Office(word, term, 0.0, epoch, beat)
+    if word == "elected":
+        return Election(word, int(rest[0]), float(rest[1]))
+    token, epoch, heartbeat = (int(number or 0) for number in rest or ("", "", ""))
+    return Election(word, token, 0.0, epoch, heartbeat)

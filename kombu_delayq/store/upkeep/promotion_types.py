@@ -54,39 +54,39 @@ class Numbered(Protocol):
         """Number of the row."""
 
 
-class Office(NamedTuple):
-    """Whether a promoter is in office.
+class Election(NamedTuple):
+    """Whether a promoter is leading.
 
     Attributes:
-        word: ``taken`` if it is. Otherwise ``lost`` (Redis has no marker), ``other`` (Redis belongs to another
+        word: ``elected`` if it is. Otherwise ``lost`` (Redis has no marker), ``other`` (Redis belongs to another
             journal), ``behind`` (Redis was set back to an older state), ``ahead`` (the journal was set back, or has
             gone on since it was read) or ``superseded`` (another promoter was faster).
-        term: Number of the term; with another word than ``taken`` that of the marker, 0 without one.
-        now_ms: With ``taken``: Redis's clock, ms since the epoch.
+        token: Number of the token; with another word than ``elected`` that of the marker, 0 without one.
+        now_ms: With ``elected``: Redis's clock, ms since the epoch.
         epoch: With another word: the marker's epoch.
-        beat: With another word: the marker's beat.
+        heartbeat: With another word: the marker's heartbeat.
     """
 
     word: str
-    term: int = 0
+    token: int = 0
     now_ms: float = 0.0
     epoch: int = 0
-    beat: int = 0
+    heartbeat: int = 0
 
 
-class Pulse(NamedTuple):
+class Heartbeat(NamedTuple):
     """What the marker says about Redis's data.
 
     Attributes:
-        word: ``sound``, ``lost``, ``other``, ``superseded`` or ``behind``; as in ``Office``.
-        term: The marker's term, 0 without a marker.
+        word: ``sound``, ``lost``, ``other``, ``superseded`` or ``behind``; as in ``Election``.
+        token: The marker's token, 0 without a marker.
         now_ms: Redis's clock, ms since the epoch.
         server: What tells the server from others, if its data are to be compared with the journal, because it has
             started, or become the primary, since they were; else empty.
     """
 
     word: str
-    term: int
+    token: int
     now_ms: float
     server: str = ""
 
@@ -95,7 +95,7 @@ class Promoted(NamedTuple):
     """The result of putting rows into the store.
 
     Attributes:
-        word: ``promoted``; or ``lost``, ``other``, ``superseded`` or ``behind``, when the promoter was not in office:
+        word: ``promoted``; or ``lost``, ``other``, ``superseded`` or ``behind``, when the promoter did not lead:
             the rows that are not in ``words`` were left alone.
         words: By number of the row: ``promoted``, ``pushed`` (it was put there before) or ``claimed`` (it was taken out
             of the journal, and was not put there).
@@ -110,12 +110,12 @@ class Marker(NamedTuple):
 
     Attributes:
         id: Id of the journal.
-        term: Number of the term in office.
+        token: Number of the token leading.
         epoch: Number of the epoch.
-        beat: Grows about every second, together with a beat in the journal.
+        heartbeat: Grows about every second, together with a heartbeat in the journal.
     """
 
     id: str
-    term: int
+    token: int
     epoch: int
-    beat: int
+    heartbeat: int

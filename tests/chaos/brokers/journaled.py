@@ -42,7 +42,7 @@ class JournaledRedis(SingleRedis):
     def lose_data(self) -> None:
         """Makes Redis lose all it has but the bindings, once a promoter works: nobody notices a loss before that."""
         journal = Journal(self._url)
-        until(lambda: (journal.epoch(), journal.beat()) != (1, 0), what="a promoter works")
+        until(lambda: (journal.epoch(), journal.heartbeat()) != (1, 0), what="a promoter works")
         begin = time.time()
         with redis.Redis(port=self.server.port, socket_timeout=10) as client:
             bindings = {key: client.dump(key) for key in client.scan_iter(BINDINGS)}

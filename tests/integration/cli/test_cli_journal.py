@@ -11,8 +11,8 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import JournaledStore, upkeep
-from celery_ext.journal.table.database import engines
+from celery_ext.journal import JournaledStore, recovery
+from celery_ext.journal.table import engines
 from tests.support.commands.shell import BIN, Audit, read_until, run
 from tests.support.conditions import until
 from tests.support.journal.stores import (
@@ -45,7 +45,7 @@ def store(journaled_store: JournaledStore) -> JournaledStore:
     """A message in Redis and in the journal, one in the journal alone, and a promoter that has promoted."""
     now_ms = clock_ms(journaled_store.client)
     journaled_store.delivery.offer("q", offer("near", now_ms + 2 * HOUR_MS), offer("far", now_ms + 9 * DAY_MS))
-    Promoter(journaled_store).beat().beat()
+    Promoter(journaled_store).heartbeat().heartbeat()
     journaled_store.client.set("delayq:journal:lease", "host:1:promoter")
     return journaled_store
 
@@ -62,7 +62,7 @@ def noted(audit: Audit) -> Noted:
 def lose(store: JournaledStore) -> None:
     """Lets Redis lose its data, and a promoter notice it."""
     store.client.flushall()
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
 
 
 def test_show_says_which_tier_has_a_message(store: JournaledStore, delayq: Delayq) -> None:
@@ -101,7 +101,7 @@ def test_a_loss_is_told_loudly_until_it_is_restored(store: JournaledStore, delay
     assert "all there" in delayq("journal", "check").stdout
     store.client.flushall()
     assert "no promoter has noted it yet" in delayq("status").stdout
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     assert "Redis lost data, noticed at" in delayq("status").stdout
     assert "to restore" in delayq("journal", "check", code=1).stderr
     assert "give --yes" in delayq("journal", "restore", code=2).stderr
@@ -132,12 +132,12 @@ def test_a_restore_that_fails_half_way_is_noted(
     """What waits again by then is in the audit."""
     lose(store)
 
-    def fails(*args: Any, **options: Any) -> Iterator[upkeep.Restored]:
+    def fails(*args: Any, **options: Any) -> Iterator[recovery.Restored]:
         yield from restore(*args, **options)
         raise RedisConnectionError("gone")
 
-    restore = upkeep.restore
-    monkeypatch.setattr(upkeep, "restore", fails)
+    restore = recovery.restore
+    monkeypatch.setattr(recovery, "restore", fails)
     delayq("journal", "restore", "--yes", code=1)
     assert [(action, count) for action, count, _ in noted()] == [("journal restore", 1)]
 

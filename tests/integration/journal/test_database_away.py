@@ -11,9 +11,9 @@ from kombu.exceptions import OperationalError
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.state import state_of
-from celery_ext.journal.table import Journal
-from celery_ext.journal.table.database import Database, engines
-from celery_ext.journal.table.database.away import DatabaseAway
+from celery_ext.journal.table import Journal, engines
+from celery_ext.journal.table.database import Database
+from celery_ext.journal.table.deadlines import DatabaseUnavailable
 from tests.support.conditions import until
 from tests.support.journal.stores import DAY_MS, in_redis, journaled, offer
 from tests.support.servers.postgres import PrivatePostgres
@@ -49,7 +49,7 @@ def test_a_restart_of_the_database_delays_publishers(
         with pytest.raises(OperationalError, match="the journal's database"):
             _send(app, retry=retry)
     journal = Journal(own_postgres.url)
-    with pytest.raises(DatabaseAway) as caught:
+    with pytest.raises(DatabaseUnavailable) as caught:
         journal.count("celery")
     assert isinstance(caught.value, ConnectionError)
     monkeypatch.setattr(engines, "AWAY_S", 60.0)  # however slowly PostgreSQL starts here

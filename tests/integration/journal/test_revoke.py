@@ -48,7 +48,7 @@ def test_a_worker_removes_and_shows_tasks_of_the_journal(make_proj: MakeProj, jo
 def test_a_stock_worker_discards_what_it_revoked_after_a_restore(make_proj: MakeProj, journal_url: str) -> None:
     """It knows the id of a task that comes back after a loss of Redis, and does not run it."""
     proj, store = made(make_proj, journal_url)
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     worker = make_proj(broker_transport="").worker(pool="solo")
     until(lambda: proj.app.control.ping(timeout=1))
     revoked, kept = (proj.send("record", name, countdown=600) for name in ("revoked", "kept"))
@@ -56,9 +56,9 @@ def test_a_stock_worker_discards_what_it_revoked_after_a_restore(make_proj: Make
     assert sorted(in_redis(store, "celery")) == sorted([revoked.id, kept.id]), "a stock worker looks into no store"
 
     proj.server.client().flushdb()
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     assert restored(store).restored == 2
-    promoter.round()
+    promoter.promote()
     assert sorted(in_redis(store, "celery")) == sorted([revoked.id, kept.id])
     for task in (revoked, kept):
         assert celery_ext.run_now(proj.app, task.id) == "transferred"

@@ -12,9 +12,9 @@ from celery_ext.demo.private_redis import PrivateRedis
 
 _PROGRAM = """
 import json, sys
-from celery_ext.journal.promotion import JournalWorker
+from celery_ext.journal.worker import JournalWorker
 from celery_ext.journal.table import Journal
-from celery_ext.journal.upkeep import restore
+from celery_ext.journal.recovery import restore
 from kombu_delayq.store.upkeep.promotion import Promotion
 from tests.support.journal.stores import journaled
 

@@ -9,10 +9,10 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
-from celery_ext.journal.promotion.office import Office
-from celery_ext.journal.promotion.rounds import Round, Rounds
+from celery_ext.journal.leadership import Leadership
+from celery_ext.journal.promotion import PromotedRows, RowPromoter
+from celery_ext.journal.recovery import Restored, restore
 from celery_ext.journal.table import Addition
-from celery_ext.journal.upkeep import Restored, restore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.store.plain_names import client_of
@@ -56,19 +56,19 @@ class Promoter:
 
     def __init__(self, store: JournaledStore) -> None:
         self.store = store
-        self.office = Office(store)
-        self.office.beat_s = 0.0  # each call beats
-        self._rounds = Rounds(store, self.office, lambda: True)
-        self.office.take()
+        self.leadership = Leadership(store)
+        self.leadership.heartbeat_s = 0.0  # each call heartbeats
+        self._rows = RowPromoter(store, self.leadership, lambda: True)
+        self.leadership.begin()
 
-    def beat(self) -> "Promoter":
+    def heartbeat(self) -> "Promoter":
         """Beats, and notes the watermarks."""
-        self.office.keep()
+        self.leadership.keep()
         return self
 
-    def round(self) -> Round:
+    def promote(self) -> PromotedRows:
         """Promotes what is due soon."""
-        return self._rounds.run()
+        return self._rows.run()
 
 
 def restored(store: JournaledStore, **options: Any) -> Restored:

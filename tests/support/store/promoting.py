@@ -11,16 +11,16 @@ MARKER = "delayq:journal"
 OWN_MARKER, GUARD = KEYS.journal(KEYS.share("q")), KEYS.journal_guard(KEYS.share("q"))
 
 
-def in_office(store: DelayStore, epoch: int = 1, beat: int = 5) -> int:
-    """Begins an epoch, or takes office in the one that is there. Returns the term."""
+def elected(store: DelayStore, epoch: int = 1, heartbeat: int = 5) -> int:
+    """Begins an epoch, or is elected in the one that is there. Returns the token."""
     marker = store.promotion.marker()
     if marker is None:
-        term = store.promotion.begin_epoch(JOURNAL_ID, epoch, beat).term
+        token = store.promotion.begin_epoch(JOURNAL_ID, epoch, heartbeat).token
     else:
-        term = store.promotion.take_office(JOURNAL_ID, marker.epoch, marker.beat).term
+        token = store.promotion.elect_promoter(JOURNAL_ID, marker.epoch, marker.heartbeat).token
     if store.promotion.by_queue:
-        store.promotion.take_queues(JOURNAL_ID, term, epoch, beat, ["q", "p"], anew=True)
-    return term
+        store.promotion.elect_in_queues(JOURNAL_ID, token, epoch, heartbeat, ["q", "p"], anew=True)
+    return token
 
 
 def numbers(*seqs: int) -> list[RowNumber]:

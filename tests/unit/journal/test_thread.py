@@ -4,8 +4,9 @@ from threading import Event
 
 import pytest
 
-from celery_ext.journal.promotion import JournalWorker, worker
+from celery_ext.journal import worker
 from celery_ext.journal.store import JournaledStore
+from celery_ext.journal.worker import JournalWorker
 from kombu_delayq.errors import UnsupportedJournal
 
 

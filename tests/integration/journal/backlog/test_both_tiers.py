@@ -28,7 +28,7 @@ def journal(request: pytest.FixtureRequest) -> str:
 def far(make: MakeJournaled, journal: str) -> tuple[JournaledStore, float]:
     """Lets a message wait in the journal. Returns the store of a caller, and the due time."""
     store = make(journal=journal)
-    Promoter(store).beat().office.enter("q")
+    Promoter(store).heartbeat().leadership.enter("q")
     due_ms = clock_ms(store.client) + 30 * DAY_MS
     store.delivery.offer("q", offer("i", due_ms))
     return store, due_ms
@@ -37,7 +37,7 @@ def far(make: MakeJournaled, journal: str) -> tuple[JournaledStore, float]:
 def near(make: MakeJournaled) -> tuple[JournaledStore, float]:
     """Lets a message wait in Redis, with a row. Returns the store of a caller, and the due time."""
     store = make(journal="all")
-    Promoter(store).beat().office.enter("q")
+    Promoter(store).heartbeat().leadership.enter("q")
     due_ms = clock_ms(store.client) + 2 * HOUR_MS
     store.delivery.offer("q", offer("i", due_ms))
     return store, due_ms
@@ -73,14 +73,14 @@ def change(store: JournaledStore, snapshot: Snapshot, action: Action) -> dict[st
 def everything(make: MakeJournaled, journal: str) -> list[str]:
     """Lets everything come to Redis. Returns the ids of what waits there."""
     store = make(journal=journal, journal_lead=90 * DAY_MS / 1000)
-    Promoter(store).beat().round()
+    Promoter(store).heartbeat().promote()
     assert store.journal.get(["i"]) == []
     return in_redis(store)
 
 
 def promoter_of_all(make: MakeJournaled, journal: str) -> Promoter:
     """Makes a promoter whose lead is longer than any delay here."""
-    return Promoter(make(journal=journal, journal_lead=90 * DAY_MS / 1000)).beat()
+    return Promoter(make(journal=journal, journal_lead=90 * DAY_MS / 1000)).heartbeat()
 
 
 def test_a_promoter_that_has_read_the_row_brings_back_nothing(
@@ -90,7 +90,7 @@ def test_a_promoter_that_has_read_the_row_brings_back_nothing(
     store, _ = far(make_journaled, journal)
     promoter, ran = promoter_of_all(make_journaled, journal), list[Any]()
     during(promoter.store.journal, "promotable", lambda: ran.extend(by_id.run_now(store, ["i"])), monkeypatch)
-    promoter.round()
+    promoter.promote()
     assert ran == [("i", "transferred")]
     assert store.client.llen("q") == 1
     assert everything(make_journaled, journal) == [*by_id.browse(store, "q")] == []
@@ -127,7 +127,7 @@ def test_of_a_message_that_is_promoted_while_it_is_cancelled_no_row_is_left(
     """A promoter marks the row between two steps of a cancel: a restore brings no message back that was cancelled."""
     store, _ = far(make_journaled, journal)
     promoter, snapshot = promoter_of_all(make_journaled, journal), read(store)
-    during(store.lookup, "get", promoter.round, monkeypatch)
+    during(store.lookup, "get", promoter.promote, monkeypatch)
     assert change(store, snapshot, Action("cancel")) == {"cancelled": 1}
     assert store.journal.get(["i"], None) == everything(make_journaled, journal) == []
 
@@ -140,7 +140,7 @@ def test_a_row_that_a_dead_promoter_has_pushed_follows_its_message(
     store, due_ms = far(make_journaled, journal)
     promoter = promoter_of_all(make_journaled, journal)
     rows = [row.for_redis for row in store.journal.promotable(due_ms + 1, 10)]
-    store.promotion.promote(store.journal.id, promoter.office.term, rows)  # and dies
+    store.promotion.promote(store.journal.id, promoter.leadership.token, rows)  # and dies
     if action == "reschedule":
         assert [*by_id.reschedule(store, ["i"], due_ms + DAY_MS)] == [("i", "rescheduled")]
     else:
@@ -155,7 +155,7 @@ def test_a_message_in_redis_that_is_put_off_beyond_the_horizon_stays_there(
 ) -> None:
     """Messages move from the journal to Redis only."""
     store = make_journaled(journal=journal)
-    Promoter(store).beat().office.enter("q")
+    Promoter(store).heartbeat().leadership.enter("q")
     now_ms = clock_ms(store.client)
     store.delivery.offer("q", offer("i", now_ms + HOUR_MS))
     assert [*by_id.reschedule(store, ["i"], now_ms + 30 * DAY_MS)] == [("i", "rescheduled")]

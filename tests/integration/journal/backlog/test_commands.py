@@ -1,4 +1,4 @@
-"""An app, ``inspect`` and ``revoke`` over both tiers, and a database that does not answer."""
+"""An app, ``inspect`` and ``revoke`` over both places, and a database that does not answer."""
 
 from pathlib import Path
 from types import SimpleNamespace

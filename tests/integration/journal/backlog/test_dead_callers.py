@@ -6,8 +6,7 @@ from collections import Counter
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import JournaledStore
-from celery_ext.journal.promotion import rounds
+from celery_ext.journal import JournaledStore, promotion
 from celery_ext.waiting import by_id
 from tests.support.journal.callers import die_while_calling
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, offer, restored
@@ -29,7 +28,7 @@ NEARER = ("before promote", "after promote", "after mark", "after reschedule")
 @pytest.fixture(autouse=True)
 def _no_wait_for_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims of the dead are dropped by the next round, not after a minute: no other caller stands still here."""
-    monkeypatch.setattr(rounds, "CLAIMED_MS", 0.0)
+    monkeypatch.setattr(promotion, "CLAIMED_MS", 0.0)
 
 
 def waiting(store: JournaledStore) -> Counter[str]:
@@ -47,7 +46,7 @@ def sent(store: JournaledStore, ids: list[str]) -> None:
 def all_promoted(make: MakeJournaled) -> Counter[str]:
     """Lets everything come to Redis. Returns the messages that wait there, by task id."""
     for _ in range(2):  # the first round of a promoter drops old claims
-        Promoter(make(journal="all", journal_lead=90 * DAY_MS / 1000)).beat().round()
+        Promoter(make(journal="all", journal_lead=90 * DAY_MS / 1000)).heartbeat().promote()
     store = make(journal="all")
     assert store.journal.browse("q") == []
     return Counter(
@@ -60,7 +59,7 @@ def test_a_message_whose_cancel_died_waits_or_is_cancelled(
 ) -> None:
     """It waits once or is gone, the next cancel finds what waits, and nothing of it comes back after a loss."""
     store = make_journaled(journal="all")
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     ids = [*(f"cancel: near: {where}" for where in NEAR), *(f"cancel: far: {where}" for where in FAR)]
     sent(store, ids)
     die_while_calling(redis_server, {"journal_url": journal_url, "journal": "all"}, dict.fromkeys(ids, 0.0))
@@ -69,9 +68,9 @@ def test_a_message_whose_cancel_died_waits_or_is_cancelled(
     assert all_promoted(make_journaled) == Counter(left)
     assert {one.outcome for one in by_id.cancel(store, left)} == {"cancelled"}
     store.client.flushall()
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     assert restored(store).restored == 0
-    promoter.round()
+    promoter.promote()
     assert not waiting(store)
 
 
@@ -80,7 +79,7 @@ def test_a_message_whose_move_died_waits_once(
 ) -> None:
     """At its old or its new time it comes once, also when Redis loses its data afterwards."""
     store = make_journaled(journal="all")
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     now_ms = clock_ms(store.client)
     due_ms = {
         **{f"reschedule: far: {where}": now_ms + 30 * DAY_MS for where in LATER},
@@ -89,13 +88,13 @@ def test_a_message_whose_move_died_waits_once(
     }
     ids = [*due_ms]
     sent(store, ids)
-    promoter.beat()  # from now on it is in office at the queue, and what is far can be brought to Redis
+    promoter.heartbeat()  # from now on it is in leadership at the queue, and what is far can be promoted to Redis
     die_while_calling(redis_server, {"journal_url": journal_url, "journal": "all"}, due_ms)
     assert waiting(store) == Counter(ids)
     assert all_promoted(make_journaled) == Counter(ids)
     store.client.flushall()
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     assert restored(store).restored == len(ids)
-    promoter.round()
+    promoter.promote()
     assert waiting(store) == Counter(ids)
     assert all_promoted(make_journaled) == Counter(ids)

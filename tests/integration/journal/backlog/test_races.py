@@ -25,7 +25,9 @@ def sent(store: JournaledStore) -> list[str]:
 def against_promotion(make: MakeJournaled, work: Callable[[JournaledStore, list[str]], None]) -> JournaledStore:
     """Runs some work on all messages from both ends, a few ids at a time, while a promoter works."""
     store = make()
-    Promoter(store).beat().office.enter("q")  # before that nobody can bring a message to Redis, with hash slots
+    Promoter(store).heartbeat().leadership.enter(
+        "q"
+    )  # before that nobody can bring a message to Redis, with hash slots
     ids = sent(store)
     failures: list[BaseException] = []
 
@@ -40,11 +42,11 @@ def against_promotion(make: MakeJournaled, work: Callable[[JournaledStore, list[
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        Promoter(make()).beat().round()
+        Promoter(make()).heartbeat().promote()
     for thread in threads:
         thread.join()
     assert failures == []
-    Promoter(make()).beat().round()
+    Promoter(make()).heartbeat().promote()
     return store
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 
 
 def spread(store: JournaledStore, count: int = 30) -> list[str]:
-    """Puts messages into both tiers, a few of each due time. Returns their ids in the order of due times."""
+    """Puts messages into both places, a few of each due time. Returns their ids in the order of due times."""
     now_ms = clock_ms(store.client)
     names = [f"i{n:02}" for n in range(count)]
     for n, name in enumerate(names):
@@ -42,11 +42,11 @@ def test_a_message_is_shown_once(make_journaled: MakeJournaled, count: int, prom
     """Pages over both tiers are in due order, and have each message once, also if it is promoted in between."""
     store = make_journaled()
     names, found = spread(store), list[Waiting]()
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     for number, page in enumerate(pages(store, count)):
         found += page.messages
         if number == promoted_after:
-            promoter.round()
+            promoter.promote()
     assert sorted(one.id for one in found) == names
     assert [one.due_ms for one in found] == sorted(one.due_ms for one in found)
 
@@ -55,7 +55,7 @@ def test_a_message_that_is_pushed_and_not_marked_is_shown_once(make_journaled: M
     """Between push and mark a message is in both tiers; it is found and shown once."""
     store = make_journaled()
     names = spread(store)
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     rows = store.journal.promotable(clock_ms(store.client) + HOUR_MS, 100)
     for row in rows:
         store.redis_alone.delivery.offer("q", offer(row.id, row.due_ms))
@@ -79,7 +79,7 @@ def test_a_cursor_goes_on_in_the_other_tier(make_journaled: MakeJournaled) -> No
 
 
 def test_counts_span_both_tiers(make_journaled: MakeJournaled) -> None:
-    """Counts, figures and names have the messages of both tiers, and forms say which has them."""
+    """Counts, figures and names have the messages of both places, and forms say which has them."""
     store = make_journaled()
     spread(store)
     store.journal.add([addition("alone", clock_ms(store.client) + 40 * DAY_MS)._replace(queue="far")])
@@ -118,12 +118,12 @@ def test_parts_of_the_journal(make_journaled: MakeJournaled) -> None:
 
 
 def test_an_action_on_a_filter_reaches_both_tiers(make_journaled: MakeJournaled) -> None:
-    """What a filter matched is cancelled in both tiers, also what was promoted after it was matched."""
+    """What a filter matched is cancelled in both places, also what was promoted after it was matched."""
     store = make_journaled()
     spread(store)
     taken = snapshot.take(store, Selection(queues=("q",)))
     assert taken is not None
-    Promoter(store).beat().round()
+    Promoter(store).heartbeat().promote()
     work = bulk.Bulk(taken, bulk.Action("cancel"))
     assert work.run(store)
     assert work.outcomes == {"cancelled": 30}
@@ -155,10 +155,10 @@ def test_an_action_reaches_all_messages_of_one_id(
 
 
 def test_a_purge_empties_both_tiers(make_journaled: MakeJournaled) -> None:
-    """A purge removes the messages of both tiers, and rows of messages that Redis has; it counts each message once."""
+    """A purge removes the messages of both places, and rows of messages that Redis has; it counts each message once."""
     store = make_journaled(journal="all")
     names = spread(store)
-    Promoter(store).beat().round()
+    Promoter(store).heartbeat().promote()
     store.delivery.offer("q", offer("more", clock_ms(store.client) + 40 * DAY_MS))
     assert store.queues.purge("q") == len(names) + 1
     assert store.journal.sizes() == {}
@@ -173,7 +173,7 @@ def test_a_row_follows_its_message(make_journaled: MakeJournaled) -> None:
     for hours in (2, 1, 1000):
         [message] = store.lookup.get(["q"], ["i"])["i"]
         due_ms = now_ms + hours * HOUR_MS
-        Promoter(store).beat()
+        Promoter(store).heartbeat()
         assert store.lookup.reschedule("q", [Change(message, due_ms, b"%d" % hours)]) == ["rescheduled"]
         [row] = store.journal.get(["i"], None)
         assert (row.due_ms, row.body, row.state == 0) == (due_ms, b"%d" % hours, False)
@@ -186,7 +186,7 @@ def test_a_row_follows_its_message(make_journaled: MakeJournaled) -> None:
 def test_what_redis_lost_is_cancelled_in_the_journal(make_journaled: MakeJournaled) -> None:
     """A message that is lost with Redis's data can be cancelled, and is never restored then."""
     store = make_journaled(journal="all")
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.delivery.offer("q", offer("i", clock_ms(store.client) + HOUR_MS))
     store.client.flushall()
     assert [*store.lookup.cancel(["q"], ["i"])] == ["i"]
@@ -200,5 +200,5 @@ def test_without_a_promoter_a_message_waits_in_the_journal(make_journaled: MakeJ
     store.journal.add([addition("i", clock_ms(store.client) + 40 * DAY_MS)])
     [message] = store.lookup.get(["q"], ["i"])["i"]
     assert store.lookup.run_now("q", [Change(message, 0.0, b"now")]) == ["rescheduled"]
-    Promoter(store).beat().round()
+    Promoter(store).heartbeat().promote()
     assert store.delivery.transfer("q").moved == 1

@@ -67,7 +67,7 @@ def test_delayq_transfer_promotes(redis_server: PrivateRedis, journal_url: str) 
 def test_steps_of_delay_chains_come_back(make_journaled: MakeJournaled) -> None:
     """The step of a chain that waited comes back, and the next one takes its place as ever."""
     store = make_journaled(journal="all")
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     due_ms = clock_ms(store.client) + HOUR_MS / 4
 
     def step(retries: int) -> str:
@@ -78,9 +78,9 @@ def test_steps_of_delay_chains_come_back(make_journaled: MakeJournaled) -> None:
 
     step(1)
     store.client.flushall()
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     assert restored(store).restored == 1
-    promoter.round()
+    promoter.promote()
     assert in_redis(store) == ["task"]
     assert step(1) == "waits"
     assert step(2) != "waits"
@@ -92,14 +92,14 @@ def test_tasks_that_were_cancelled_stay_so_after_a_loss(make_proj: MakeProj, jou
     options = {"journal_url": journal_url, "journal": "all"}
     proj = make_proj(broker_transport_options=options)
     store = journaled(proj.server.port, options)
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     kept, gone, moved = (proj.send("record", name, countdown=600) for name in ("kept", "gone", "moved"))
     assert celery_ext.cancel(proj.app, gone.id) == "cancelled"
     assert celery_ext.reschedule(proj.app, moved.id, countdown=900) == "rescheduled"
     proj.server.client().flushdb()
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     restored(store)
-    promoter.round()
+    promoter.promote()
     found = celery_ext.get(proj.app, [kept.id, gone.id, moved.id])
     assert {identity for identity, task in found.items() if task is not None} == {kept.id, moved.id}
     assert sorted(in_redis(store, "celery")) == sorted([kept.id, moved.id])

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from celery_ext.journal.promotion import JournalWorker
 from celery_ext.journal.store import JournaledStore
+from celery_ext.journal.worker import JournalWorker
 from tests.support.conditions import until
 from tests.support.journal.processes import Hold
 from tests.support.journal.stores import DAY_MS, MakeJournaled, Promoter, addition, delivered, in_redis, offer, restored
@@ -52,7 +52,7 @@ def is_promoted(store: JournaledStore, ids: list[str]) -> bool:
     "where",
     [
         *("before promote", "after promote", "after mark", "after settle_rows"),
-        *("after pulse", "after next_beat"),
+        *("after heartbeat", "after next_heartbeat"),
     ],
 )
 def test_a_promoter_that_is_killed_leaves_its_round_to_the_next(
@@ -70,7 +70,7 @@ def test_a_promoter_that_is_killed_leaves_its_round_to_the_next(
 
 
 def test_a_promoter_that_stood_still_is_fenced_off(make_journaled: MakeJournaled, hold: Hold, work: Work) -> None:
-    """Stopped in the middle of its round, and gone on after another took office, it pushes nothing any more."""
+    """Stopped in the middle of its round, and gone on after another took leadership, it pushes nothing any more."""
     store = make_journaled()
     ids = filled(store)
     old = hold("promote", "before promote").reached()
@@ -92,7 +92,7 @@ def test_a_promoter_that_dies_while_it_notes_a_loss(
 ) -> None:
     """The loss is noted once, by it or by the next, and what was lost comes back."""
     store = make_journaled(journal="all")
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     due_ms = clock_ms(store.client) + 60_000
     store.delivery.offer("q", offer("a", due_ms), offer("b", due_ms))
     store.client.flushall()
@@ -109,16 +109,16 @@ def test_a_promoter_that_dies_while_it_notes_a_loss(
 def test_a_restore_that_is_killed_begins_anew(make_journaled: MakeJournaled, hold: Hold, where: str) -> None:
     """Wherever it dies, the next one restores the rest, and nothing twice."""
     store = make_journaled(journal="all")
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     due_ms = clock_ms(store.client) + 60_000
     store.delivery.offer("q", *(offer(name, due_ms) for name in "abc"))
     store.client.flushall()
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     store.redis_alone.delivery.offer("q", offer("a", due_ms))
     hold("restore", where).reached().kill()
-    promoter.round()
+    promoter.promote()
     restored(store)
-    promoter.round()
+    promoter.promote()
     assert sorted(in_redis(store)) == ["a", "b", "c"]
     assert not store.journal.unrestored()
 
@@ -137,7 +137,7 @@ def test_messages_come_back_by_themselves(make_journaled: MakeJournaled, hold: H
 
 
 def test_one_promotes_and_the_next_follows_it(make_journaled: MakeJournaled, work: Work) -> None:
-    """Of two workers one promotes; when it stops, the other takes office at once after the lease."""
+    """Of two workers one promotes; when it stops, the other begins to lead at once after the lease."""
     store = make_journaled()
     both = {work(lease_ttl=10), work(lease_ttl=10)}  # on a busy machine a promoter may stand still for some seconds
     [leading] = until(lambda: [worker for worker in both if worker.leading])

@@ -41,23 +41,23 @@ def replayed(store: JournaledStore) -> list[str]:
 def after_a_loss(store: JournaledStore, overdue: str = "run") -> int:
     """Lets Redis lose its data, restores and promotes. Returns how many messages came back."""
     store.client.flushall()
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     done = restored(store, overdue=overdue, dead_letters=LETTERS)
-    promoter.round()
+    promoter.promote()
     return done.restored + done.dead_letters
 
 
 def test_a_replayed_letter_is_not_doubled(journaled_store: JournaledStore) -> None:
     """A task ran, failed, was buried and replayed: after a loss only a retry comes back that waits since then, once."""
     store = journaled_store
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     now_ms = clock_ms(store.client)
     store.delivery.offer("q", offer("retried", now_ms + 1), offer("queued", now_ms + 1))
     until(lambda: len(delivered(store)) == 2)
     store.client.delete("q")  # both ran, and failed
     for identity in ("retried", "queued"):
         store.client.lpush(LETTERS, buried(identity, "q"))
-    promoter.beat()
+    promoter.heartbeat()
     assert replayed(store) == ["retried", "queued"] == delivered(store)
     retry = json.loads(store.client.rpop("q"))
     retry["headers"]["retries"] = 1
@@ -72,11 +72,11 @@ def test_a_replayed_letter_is_not_doubled(journaled_store: JournaledStore) -> No
 def test_a_letter_of_a_restore_is_replayed_once(journaled_store: JournaledStore) -> None:
     """A message that a restore buried was replayed: after the next loss neither it nor its letter comes back."""
     store = journaled_store
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.delivery.offer("q", offer("late", clock_ms(store.client) + 1))
     assert after_a_loss(store, "dead-letter") == 1
     assert delivered(store, LETTERS) == ["late"]
     assert replayed(store) == ["late"] == delivered(store)
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     assert after_a_loss(store) == 0
     assert (delivered(store), delivered(store, LETTERS)) == ([], [])

@@ -9,12 +9,11 @@ import pytest
 
 from celery_ext.cli.status.journal import losses, values_of
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal.promotion import JournalWorker
-from celery_ext.journal.promotion.office import OutOfOffice
-from celery_ext.journal.promotion.rounds import Rounds
-from celery_ext.journal.promotion.worker import Looking
+from celery_ext.journal.leadership import NotLeading
+from celery_ext.journal.promotion import RowPromoter
 from celery_ext.journal.state import state_of
 from celery_ext.journal.store import JournaledStore
+from celery_ext.journal.worker import Comparison, JournalWorker
 from celery_ext.waiting import by_id
 from tests.support.conditions import until
 from tests.support.journal.stores import (
@@ -41,28 +40,28 @@ def test_a_new_journal_is_no_loss(journaled_store: JournaledStore) -> None:
     """The first promoter of a journal writes the marker, and later ones find it."""
     store = journaled_store
     for _ in range(3):
-        Promoter(store).beat().beat()
+        Promoter(store).heartbeat().heartbeat()
     assert store.journal.epoch() == 1
     assert store.journal.unrestored() == []
     marker = store.promotion.marker()
     assert marker is not None
     assert (marker.id, marker.epoch) == (store.journal.id, 1)
-    assert marker.beat == store.journal.beat() - 1
+    assert marker.heartbeat == store.journal.heartbeat() - 1
 
 
 @not_by_queue
 def test_an_empty_redis_ends_the_epoch(journaled_store: JournaledStore, caplog: pytest.LogCaptureFixture) -> None:
-    """A beat finds no marker; the next in office begins an epoch, and the old one keeps its watermarks."""
+    """A heartbeat finds no marker; the next promoter begins an epoch, and the old one keeps its watermarks."""
     store = journaled_store
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     moved_to_ms = store.journal.watermarks().moved_to_ms
     store.client.flushall()
-    with pytest.raises(OutOfOffice, match="lost"):
-        promoter.beat()
+    with pytest.raises(NotLeading, match="lost"):
+        promoter.heartbeat()
     store.journal.add([addition("a", clock_ms(store.client))])
-    with pytest.raises(OutOfOffice, match="lost"):
-        promoter.round()
-    Promoter(store).beat()
+    with pytest.raises(NotLeading, match="lost"):
+        promoter.promote()
+    Promoter(store).heartbeat()
     [lost] = store.journal.unrestored()
     assert (lost.epoch, lost.watermarks.moved_to_ms, store.journal.epoch()) == (1, moved_to_ms, 2)
     assert "Redis has lost its data: it is empty" in caplog.text
@@ -70,15 +69,15 @@ def test_an_empty_redis_ends_the_epoch(journaled_store: JournaledStore, caplog: 
 
 @not_by_queue
 def test_an_older_state_ends_the_epoch(journaled_store: JournaledStore, caplog: pytest.LogCaptureFixture) -> None:
-    """A marker that is two beats behind shows that Redis was set back, in office and out of it."""
+    """A marker that is two heartbeats behind shows that Redis was set back, in leadership and out of it."""
     store = journaled_store
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     old = store.client.dump("delayq:journal")
-    promoter.beat().beat()
+    promoter.heartbeat().heartbeat()
     store.client.restore("delayq:journal", 0, old, replace=True)
-    with pytest.raises(OutOfOffice, match="behind"):
-        promoter.beat()
-    Promoter(store).beat()
+    with pytest.raises(NotLeading, match="behind"):
+        promoter.heartbeat()
+    Promoter(store).heartbeat()
     assert [one.epoch for one in store.journal.unrestored()] == [1]
     assert "it was set back to an older state" in caplog.text
 
@@ -88,12 +87,12 @@ def test_a_cancel_after_a_loss_that_nobody_has_noticed_says_so(journaled_store: 
     store = journaled_store
     due_ms = clock_ms(store.client) + HOUR_MS
     store.delivery.offer("q", offer("before", due_ms))
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     key = store.keys.journal(store.keys.share("q"))
     state = store.client.hgetall(key)
     store.delivery.offer("q", offer("since", due_ms), offer("delivered", 0.0))
     delivered(store)
-    promoter.beat().beat().beat()
+    promoter.heartbeat().heartbeat().heartbeat()
     store.redis_alone.lookup.cancel(["q"], ["since"])
     store.client.hset(key, mapping=state)
     assert set(store.lookup.cancel(["q"], ["before", "since", "delivered"])) == {"before", "since"}
@@ -107,10 +106,10 @@ def test_a_loss_promises_what_a_restore_does(
 ) -> None:
     """With ``far``, log and status say that messages are lost which were published into Redis."""
     store = make_journaled(journal=kind)
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.delivery.offer("q", offer("near", clock_ms(store.client) + HOUR_MS))
     store.client.flushall()
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     status = list(losses(values_of(state_of(store), 0.0, 0.0)))
     lost = "what was published into Redis alone"
     assert (lost in caplog.text, any(lost in line for line in status)) == (
@@ -120,23 +119,26 @@ def test_a_loss_promises_what_a_restore_does(
 
 
 def test_a_promoter_that_died_between_both_beats_is_no_loss(journaled_store: JournaledStore) -> None:
-    """Whether the marker's beat is that of the journal, or the one before: the next in office finds it sound."""
+    """Whether the marker's heartbeat is that of the journal, or the one before: the next promoter finds it sound."""
     store = journaled_store
-    promoter = Promoter(store).beat()
-    assert store.promotion.pulse(store.journal.id, promoter.office.term, store.journal.beat()).word == "sound"
+    promoter = Promoter(store).heartbeat()
+    assert (
+        store.promotion.journal_heartbeat(store.journal.id, promoter.leadership.token, store.journal.heartbeat()).word
+        == "sound"
+    )
     for _ in range(2):
-        Promoter(store).beat()
-    assert (store.journal.epochs(), store.journal.beat()) == ([], 3)
+        Promoter(store).heartbeat()
+    assert (store.journal.epochs(), store.journal.heartbeat()) == ([], 3)
 
 
 def test_who_notices_a_loss_may_die_half_way(journaled_store: JournaledStore) -> None:
     """A marker of the next epoch without its end in the journal: the next promoter ends it, once."""
     store = journaled_store
-    Promoter(store).beat().beat()
+    Promoter(store).heartbeat().heartbeat()
     store.client.flushall()
-    store.promotion.begin_epoch(store.journal.id, 2, store.journal.beat())
-    Promoter(store).beat()
-    Promoter(store).beat()
+    store.promotion.begin_epoch(store.journal.id, 2, store.journal.heartbeat())
+    Promoter(store).heartbeat()
+    Promoter(store).heartbeat()
     assert [one.epoch for one in store.journal.epochs()] == [1]
     assert store.journal.epoch() == 2
 
@@ -146,18 +148,18 @@ def test_a_database_that_was_set_back_is_told(
 ) -> None:
     """With an older state of the journal promotion goes on, and the log says what may have happened."""
     store = journaled_store
-    Promoter(store).beat().beat()
-    store.client.hset("delayq:journal", "beat", 1000)
-    Promoter(store).beat()
-    assert store.journal.beat() == 1001
+    Promoter(store).heartbeat().heartbeat()
+    store.client.hset("delayq:journal", "heartbeat", 1000)
+    Promoter(store).heartbeat()
+    assert store.journal.heartbeat() == 1001
     assert "the journal's database was set back" in caplog.text
 
 
 def test_the_redis_of_another_journal_is_left_alone(journaled_store: JournaledStore) -> None:
-    """A marker with another id is no loss, and nobody takes office."""
+    """A marker with another id is no loss, and nobody is elected."""
     store = journaled_store
     store.promotion.begin_epoch("another", 1, 5)
-    with pytest.raises(OutOfOffice, match="other"):
+    with pytest.raises(NotLeading, match="other"):
         Promoter(store)
     marker = store.promotion.marker()
     assert marker is not None
@@ -170,24 +172,24 @@ def test_the_watermark_follows_the_overdue_heads(journaled_store: JournaledStore
     store = journaled_store
     now_ms = clock_ms(store.client)
     store.delivery.offer("q", offer("a", now_ms - 5000), offer("b", now_ms + HOUR_MS / 3))
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     found = store.journal.watermarks()
     assert now_ms <= found.moved_to_ms <= clock_ms(store.client)
     assert dict(found.lagging) == {"q": now_ms - 5000}
     assert delivered(store) == ["a"]
-    promoter.beat()
+    promoter.heartbeat()
     assert store.journal.watermarks().of("q") > now_ms
 
 
 def test_rows_that_come_late_hold_the_watermark(journaled_store: JournaledStore) -> None:
     """A row that is promoted after its due time is not behind the watermark before it has left Redis."""
     store = journaled_store
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     due_ms = clock_ms(store.client) - HOUR_MS
     store.journal.add([addition("late", due_ms)])
-    rounds = Rounds(store, promoter.office, lambda: True)
-    promoter.office.beat_s = HOUR_MS  # no beat
-    promoter.office.keep()
+    rounds = RowPromoter(store, promoter.leadership, lambda: True)
+    promoter.leadership.heartbeat_s = HOUR_MS  # no heartbeat
+    promoter.leadership.keep()
     assert rounds.run().promoted == 1
     assert store.journal.watermarks().of("q") == due_ms
     store.client.flushall()
@@ -200,7 +202,7 @@ def test_rows_of_a_round_that_a_loss_has_cut_are_not_lost(journaled_store: Journ
     """Rows that were pushed to a Redis that then lost them, and not marked yet, go to the next one."""
     store = journaled_store
     store.journal.add([addition(name, clock_ms(store.client) + 60_000) for name in "ab"])
-    promoter, mark = Promoter(store).beat(), store.journal.mark
+    promoter, mark = Promoter(store).heartbeat(), store.journal.mark
 
     def lost_before(*args: object) -> object:
         store.client.flushall()
@@ -208,12 +210,12 @@ def test_rows_of_a_round_that_a_loss_has_cut_are_not_lost(journaled_store: Journ
         return mark(*args)  # type: ignore[arg-type]
 
     store.journal.mark = lost_before  # type: ignore[method-assign,assignment]
-    promoter.round()
-    with pytest.raises(OutOfOffice, match="superseded"):
-        promoter.beat()
+    promoter.promote()
+    with pytest.raises(NotLeading, match="superseded"):
+        promoter.heartbeat()
     store.journal.mark = mark  # type: ignore[method-assign]
     assert [row.id for row in store.journal.get(["a", "b"])] == ["a", "b"]
-    assert Promoter(store).beat().round().promoted == 2
+    assert Promoter(store).heartbeat().promote().promoted == 2
     assert in_redis(store) == ["a", "b"]
 
 
@@ -223,7 +225,7 @@ def copy_database(source: Path, target: Path) -> None:
         given.backup(taken)
 
 
-def brought(store: JournaledStore, *ids: str) -> None:
+def promoted(store: JournaledStore, *ids: str) -> None:
     """Adds rows and brings them to Redis, where the guard keeps their numbers."""
     store.journal.add([addition(each, store.now_ms() + DAY_MS) for each in ids])
     assert {word for _, word in by_id.run_now(store, ids)} == {"transferred"}
@@ -232,28 +234,28 @@ def brought(store: JournaledStore, *ids: str) -> None:
 def comes_to_redis(store: JournaledStore, *ids: str) -> bool:
     """Adds rows that are due soon, and promotes. Returns whether Redis has them then."""
     store.journal.add([addition(each, store.now_ms() + 60_000) for each in ids])
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     try:
-        Rounds(store, promoter.office, lambda: True).recover()
-    except OutOfOffice:  # as a worker does
-        promoter = Promoter(store).beat()
-    promoter.round()
+        RowPromoter(store, promoter.leadership, lambda: True).recover()
+    except NotLeading:  # as a worker does
+        promoter = Promoter(store).heartbeat()
+    promoter.promote()
     return set(ids) <= set(in_redis(store))
 
 
-@pytest.mark.parametrize("beats", [0, 3])
+@pytest.mark.parametrize("heartbeats", [0, 3])
 def test_numbers_that_a_restored_database_gives_again_are_new_to_the_guard(
-    journaled_store: JournaledStore, tmp_path: Path, beats: int
+    journaled_store: JournaledStore, tmp_path: Path, heartbeats: int
 ) -> None:
-    """Rows published after a backup was put back come to Redis, whether or not a beat shows that it is older."""
+    """Rows published after a backup was put back come to Redis, whether or not a heartbeat shows that it is older."""
     store, copy = journaled_store, tmp_path / "copy.db"
     database = Path(str(store.journal.engine.url.database))
     store.delivery.offer("q", offer("of a queue that is known", store.now_ms() + DAY_MS))
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     copy_database(database, copy)
-    brought(store, "a", "b", "c")
-    for _ in range(beats):
-        promoter.beat()
+    promoted(store, "a", "b", "c")
+    for _ in range(heartbeats):
+        promoter.heartbeat()
     copy_database(copy, database)
     assert comes_to_redis(store, "d")
     assert comes_to_redis(store, "e", "f", "g")
@@ -264,10 +266,10 @@ def test_another_database_in_the_place_of_a_journal_begins_with_an_empty_guard(
     journaled_store: JournaledStore, make_journaled: MakeJournaled, tmp_path: Path
 ) -> None:
     """After the marker was deleted, as the page says, the rows of the new journal come to Redis."""
-    Promoter(journaled_store).beat()
-    brought(journaled_store, "a", "b", "c")
+    Promoter(journaled_store).heartbeat()
+    promoted(journaled_store, "a", "b", "c")
     store = make_journaled(journal="all", journal_url=f"sqlite:///{tmp_path}/another.db")
-    with pytest.raises(OutOfOffice, match="other"):
+    with pytest.raises(NotLeading, match="other"):
         Promoter(store)
     store.client.delete(store.keys.journal())
     assert comes_to_redis(store, "d", "e", "f")
@@ -290,9 +292,9 @@ def test_a_lease_that_is_gone_is_not_anothers(make_journaled: MakeJournaled) -> 
 
 def compared(promoter: Promoter) -> Promoter:
     """Compares until the promoter is sure what Redis has, as a worker does."""
-    looking = Looking(promoter.store, promoter.office)
-    while promoter.beat().office.unsure:
-        while looking.go_on(1.0):
+    comparison = Comparison(promoter.store, promoter.leadership)
+    while promoter.heartbeat().leadership.unverified:
+        while comparison.go_on(1.0):
             pass
     return promoter
 
@@ -312,13 +314,13 @@ def restarted(make_journaled: MakeJournaled, own_server: PrivateRedis) -> Journa
 def test_a_loss_that_is_shorter_than_a_beat_is_noticed(
     restarted: JournaledStore, own_server: PrivateRedis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server that lost the last writes, and no beat, is compared with the journal, also by the next in office."""
+    """A server that lost the last writes, and no heartbeat, is compared with the journal, also by the next promoter."""
     store = restarted
     store.delivery.offer("q", offer("kept", store.now_ms() + DAY_MS / 4), offer("due", store.now_ms() + 1))
-    promoter = Promoter(store).beat().beat()
+    promoter = Promoter(store).heartbeat().heartbeat()
     while delivered(store) != ["due"]:
         pass
-    promoter.beat()
+    promoter.heartbeat()
     store.client.save()
     lost = [offer(name, store.now_ms() + 60_000) for name in "abc"]
     store.delivery.offer("q", *lost, offer("soon", store.now_ms() + 1))
@@ -329,7 +331,7 @@ def test_a_loss_that_is_shorter_than_a_beat_is_noticed(
     assert (loss.messages, store.journal.epoch()) == (4, 1)
     assert {row.id for row in store.journal.missing("q")} == {"a", "b", "c", "soon"}
     assert restored(store)[:2] == (4, 4)
-    Promoter(store).beat().round()
+    Promoter(store).heartbeat().promote()
     assert delivered(store) == ["due", "soon"]
     assert in_redis(store) == ["a", "b", "c", "kept"]
     assert state_of(store).losses == []
@@ -339,28 +341,28 @@ def test_a_restart_that_lost_nothing_is_no_loss(restarted: JournaledStore, own_s
     """What is not due yet is all there, so what was delivered meanwhile is not taken for lost."""
     store = restarted
     store.delivery.offer("q", offer("a", store.now_ms() + DAY_MS), offer("due", store.now_ms() + 1))
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     while delivered(store) != ["due"]:
         pass
     store.client.save()
     restart(own_server)
-    assert promoter.beat().office.unsure
+    assert promoter.heartbeat().leadership.unverified
     compared(promoter)
-    assert (state_of(store).losses, store.journal.epochs(), promoter.beat().office.unsure) == ([], [], {})
+    assert (state_of(store).losses, store.journal.epochs(), promoter.heartbeat().leadership.unverified) == ([], [], {})
 
 
 def test_what_is_published_and_delivered_after_a_loss_comes_once(journaled_store: JournaledStore) -> None:
     """Publishers see that the marker is gone: those messages belong to the epoch after the loss."""
     store = journaled_store
     store.delivery.offer("q", offer("lost", store.now_ms() + 60_000))
-    promoter = Promoter(store).beat().beat()
+    promoter = Promoter(store).heartbeat().heartbeat()
     store.client.flushall()
     store.delivery.offer("q", offer("since", store.now_ms() + 1), offer("waits", store.now_ms() + 60_000))
     while delivered(store) != ["since"]:
         pass
-    with pytest.raises(OutOfOffice, match="lost"):
-        promoter.beat()
-    promoter = Promoter(store).beat()
+    with pytest.raises(NotLeading, match="lost"):
+        promoter.heartbeat()
+    promoter = Promoter(store).heartbeat()
     assert restored(store)[:2] == (1, 1)
-    promoter.round()
+    promoter.promote()
     assert (delivered(store), in_redis(store)) == (["since"], ["lost", "waits"])

@@ -10,7 +10,7 @@ from kombu import Connection
 
 from celery_ext.connection import TRANSPORT, open_store
 from celery_ext.journal import JournaledStore
-from celery_ext.journal.promotion.worker import JournalWorker
+from celery_ext.journal.worker import JournalWorker
 from kombu_delayq.channel import DelayedChannel
 from tests.support.commands.shell import run
 from tests.support.conditions import until
@@ -86,9 +86,9 @@ def test_a_check_tells_the_truth_of_each_node(own_cluster: PrivateCluster, store
     """`journal check` tells the loss of one node, and compares the queues of the others, before and after a restore."""
     other = elsewhere(own_cluster)
     fill(store, "a", other)
-    promoter = Promoter(store).beat()
-    assert promoter.round().promoted == 100
-    promoter.beat()
+    promoter = Promoter(store).heartbeat()
+    assert promoter.promote().promoted == 100
+    promoter.heartbeat()
 
     def check(code: int) -> tuple[list[str], str]:
         result = run(own_cluster, "--journal-url", store.journal.url, "journal", "check", code=code)
@@ -103,14 +103,14 @@ def test_a_check_tells_the_truth_of_each_node(own_cluster: PrivateCluster, store
     assert missed[0].startswith("queue a: 50 messages compared, 50 missing in Redis, such as id 0, ")
     assert (missed[1:], "no promoter has noted it yet" in told) == ([sound], True)
 
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     noted, told = check(1)
     assert (noted, "about 50 messages to restore" in told) == ([sound], True)
     assert store.redis_alone.lookup.cancel([other], IDS[:1]).keys() == {IDS[0]}
     assert check(1)[0] == [f"queue {other}: 50 messages compared, 1 missing in Redis, such as id 0"]
 
     assert restored(store)[:2] == (50, 50)
-    assert Promoter(store).beat().round().promoted == 50
+    assert Promoter(store).heartbeat().promote().promoted == 50
     told_last = check(1)
     assert told_last[0][0] == "queue a: 50 messages compared, all there"
     assert told_last[0][1].endswith("1 missing in Redis, such as id 0")
@@ -118,15 +118,15 @@ def test_a_check_tells_the_truth_of_each_node(own_cluster: PrivateCluster, store
 
 
 def test_a_failover_is_no_loss(own_cluster: PrivateCluster, store: JournaledStore) -> None:
-    """A replica that becomes the primary has the markers: the promoter goes on in its office and epoch."""
+    """A replica that becomes the primary has the markers: the promoter goes on in its leadership and epoch."""
     fill(store, "a")
-    promoter = Promoter(store).beat()
-    assert promoter.round().promoted == 50
-    promoter.beat()
+    promoter = Promoter(store).heartbeat()
+    assert promoter.promote().promoted == 50
+    promoter.heartbeat()
     own_cluster.await_in_sync()
     for node in {own_cluster.node_of(key) for key in ("a", store.keys.journal())}:
         own_cluster.failover(node)
-    promoter.beat()
-    Promoter(store).beat()
+    promoter.heartbeat()
+    Promoter(store).heartbeat()
     assert store.journal.epochs() == []
     assert Counter(in_redis(store, "a")) == Counter(IDS)

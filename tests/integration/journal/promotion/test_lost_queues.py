@@ -7,9 +7,9 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
-from celery_ext.journal.promotion.at_queues import AtQueues, OutOfOffice
+from celery_ext.journal.leadership import LeadershipInQueues, NotLeading
+from celery_ext.journal.recovery import check
 from celery_ext.journal.state import state_of
-from celery_ext.journal.upkeep import check
 from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.options import Options
 from kombu_delayq.store.keys import Keys
@@ -52,24 +52,24 @@ def test_a_lost_queue_is_restored_alone(store: JournaledStore) -> None:
     promoter = Promoter(store)
     given(store, "a", "a1", "a2")
     given(store, "b", "b1")
-    assert promoter.beat().round().promoted == 3
-    promoter.beat()
+    assert promoter.heartbeat().promote().promoted == 3
+    promoter.heartbeat()
     lose(store, "a")
     assert state_of(store).fault == "lost"
-    with pytest.raises(OutOfOffice, match="lost"):
-        promoter.beat()
-    successor = Promoter(store).beat()
+    with pytest.raises(NotLeading, match="lost"):
+        promoter.heartbeat()
+    successor = Promoter(store).heartbeat()
     assert store.journal.epoch() == 2
     assert store.journal.lost_in(1) == [("a", 1)]
     assert [loss.messages for loss in state_of(store).losses] == [2]
     assert restored(store)[:2] == (2, 2)
-    assert successor.round().promoted == 2
+    assert successor.promote().promoted == 2
     assert (in_redis(store, "a"), in_redis(store, "b")) == (["a1", "a2"], ["b1"])
     lose(store, "b")  # whose rows were given in the epoch before the last
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     assert store.journal.lost_in(2) == [("b", 1)]
     assert restored(store)[:2] == (1, 1)
-    assert Promoter(store).round().promoted == 1
+    assert Promoter(store).promote().promoted == 1
     assert (in_redis(store, "a"), in_redis(store, "b")) == (["a1", "a2"], ["b1"])
     assert sum(page.missing for page in check(store)) == 0
 
@@ -79,15 +79,15 @@ def test_a_check_compares_the_queues_that_are_not_lost(store: JournaledStore) ->
     promoter = Promoter(store)
     given(store, "a", "a1", "a2")
     given(store, "b", "b1", "b2")
-    promoter.round()
+    promoter.promote()
     lose(store, "a")
     assert [(page.queue, page.missing_ids) for page in check(store)] == [("a", ("a1", "a2")), ("b", ())]
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     assert [(page.queue, page.looked, page.missing) for page in check(store)] == [("b", 2, 0)]
     assert [*store.redis_alone.lookup.cancel(["b"], ["b2"])] == ["b2"]
     assert [(page.queue, page.missing_ids) for page in check(store)] == [("b", ("b2",))]
     restored(store)
-    Promoter(store).round()
+    Promoter(store).promote()
     assert [(page.queue, page.missing_ids) for page in check(store)] == [("a", ()), ("b", ("b2",))]
 
 
@@ -96,7 +96,7 @@ def test_who_looks_for_lost_queues_may_die(store: JournaledStore, monkeypatch: p
 
     A queue that is new has no marker. Only the lost marker of all shows that it may be lost.
     """
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.journal.add([addition("a1", store.now_ms() + DAY_MS, "a")], offered=True)
     store.client.flushall()
 
@@ -104,17 +104,17 @@ def test_who_looks_for_lost_queues_may_die(store: JournaledStore, monkeypatch: p
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(AtQueues, "take", dies)
+        patch.setattr(LeadershipInQueues, "take", dies)
         with pytest.raises(SystemExit):
             Promoter(store)
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     assert store.journal.lost_in(1) == [("a", 1)]
     assert restored(store)[:2] == (1, 1)
 
 
 def test_what_a_new_queue_lost_is_cancelled(store: JournaledStore) -> None:
     """A message that Redis has lost with the marker of all is cancelled, also if its queue had no marker yet."""
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.journal.add([addition("a1", store.now_ms() + DAY_MS, "a")], offered=True)
     store.client.flushall()
     assert [*store.lookup.cancel(["a"], ["a1"])] == ["a1"]
@@ -124,46 +124,46 @@ def test_who_notices_a_lost_queue_may_die_half_way(store: JournaledStore) -> Non
     """A marker of the next epoch without its end in the journal: the next promoter ends it, once."""
     promoter = Promoter(store)
     given(store, "a", "a1")
-    promoter.round()
+    promoter.promote()
     lose(store, "a")
-    words = store.promotion.take_queues(store.journal.id, promoter.office.term, 2, 0, ["a"], anew=True)
-    assert words == {"a": "taken"}
-    Promoter(store).beat()
-    Promoter(store).beat()
+    words = store.promotion.elect_in_queues(store.journal.id, promoter.leadership.token, 2, 0, ["a"], anew=True)
+    assert words == {"a": "elected"}
+    Promoter(store).heartbeat()
+    Promoter(store).heartbeat()
     assert (store.journal.epoch(), store.journal.lost_in(1)) == (2, [("a", 1)])
 
 
 def test_a_queue_that_was_set_back_is_lost(store: JournaledStore) -> None:
-    """A marker that is two beats behind, such as that of a replica, shows an older state of the queue."""
+    """A marker that is two heartbeats behind, such as that of a replica, shows an older state of the queue."""
     promoter = Promoter(store)
     given(store, "a", "a1")
-    promoter.round()
-    promoter.beat()
+    promoter.promote()
+    promoter.heartbeat()
     marker = store.keys.journal("a")
     old = store.client.dump(marker)
-    promoter.beat().beat()
+    promoter.heartbeat().heartbeat()
     store.client.restore(marker, 0, old, replace=True)
-    with pytest.raises(OutOfOffice, match="lost"):
-        promoter.beat()
-    Promoter(store).beat()
+    with pytest.raises(NotLeading, match="lost"):
+        promoter.heartbeat()
+    Promoter(store).heartbeat()
     assert store.journal.lost_in(1) == [("a", 1)]
 
 
 def test_the_slot_of_the_fleet_may_be_lost(store: JournaledStore) -> None:
-    """Promotion goes on under a later term, no row is lost by that, and the names of the queues are known again."""
+    """Promotion goes on under a later token, no row is lost by that, and the names of the queues are known again."""
     promoter = Promoter(store)
     given(store, "a", "a1")
-    promoter.round()
+    promoter.promote()
     store.client.delete(*list(store.client.scan_iter("*{delayq}*")))
-    with pytest.raises(OutOfOffice, match="lost"):
-        promoter.beat()
-    successor = Promoter(store).beat()
-    assert successor.office.term > promoter.office.term
+    with pytest.raises(NotLeading, match="lost"):
+        promoter.heartbeat()
+    successor = Promoter(store).heartbeat()
+    assert successor.leadership.token > promoter.leadership.token
     assert (store.journal.epoch(), store.queues.registered()) == (1, ["a"])
     given(store, "a", "a2")
-    with pytest.raises(OutOfOffice, match="superseded"):
-        promoter.round()
-    assert successor.round().promoted == 1
+    with pytest.raises(NotLeading, match="superseded"):
+        promoter.promote()
+    assert successor.promote().promoted == 1
 
 
 def test_a_row_that_is_cancelled_before_its_queue_is_taken(store: JournaledStore) -> None:
@@ -177,7 +177,7 @@ def test_a_row_that_is_cancelled_before_its_queue_is_taken(store: JournaledStore
         return found
 
     store.journal.promotable = cancelled_meanwhile  # type: ignore[method-assign,assignment]
-    assert promoter.round().promoted == 1
+    assert promoter.promote().promoted == 1
     assert in_redis(store, "a") == ["a2"]
     assert not store.client.exists(store.keys.journal_guard("a"))
 
@@ -194,8 +194,8 @@ def test_a_queue_without_a_slot_of_its_own_stops_no_other(
     given(store, "c", "comes")
     promoter = Promoter(store)
     for promoted in (1, 0):
-        assert promoter.beat().round().promoted == promoted
+        assert promoter.heartbeat().promote().promoted == promoted
     assert in_redis(store, "c") == ["comes"]
     assert [row.id for row in store.journal.get(["stays"])] == ["stays"]
     assert caplog.text.count("rows of queue 'a}b' stay in the journal: the queue 'a}b' cannot be used in Redis") == 1
-    Promoter(store).beat().round()
+    Promoter(store).heartbeat().promote()

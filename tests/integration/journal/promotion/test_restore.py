@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from celery_ext.journal.recovery import check
 from celery_ext.journal.store import JournaledStore
-from celery_ext.journal.upkeep import check
 from kombu_delayq.errors import InvalidOptions
 from tests.support.journal.stores import (
     HOUR_MS,
@@ -32,9 +32,9 @@ def now_ms(journaled_store: JournaledStore) -> float:
 
 
 def lose(store: JournaledStore) -> Promoter:
-    """Empties Redis, and puts a promoter into office that has noticed it."""
+    """Empties Redis, and puts a promoter into leadership that has noticed it."""
     store.client.flushall()
-    return Promoter(store).beat()
+    return Promoter(store).heartbeat()
 
 
 def test_what_is_due_after_the_watermark_comes_back(journaled_store: JournaledStore, now_ms: float) -> None:
@@ -46,10 +46,10 @@ def test_what_is_due_after_the_watermark_comes_back(journaled_store: JournaledSt
     promoter = Promoter(store)
     while delivered(store) != ["gone"]:
         pass
-    promoter.beat()
+    promoter.heartbeat()
     promoter = lose(store)
     assert restored(store) == (2, 2, 0, 0, 0)
-    assert promoter.round().promoted == 1
+    assert promoter.promote().promoted == 1
     assert in_redis(store) == ["soon"]
     assert [row.id for row in store.journal.get(["gone", "soon", "later"])] == ["later"]
     assert store.journal.unrestored() == []
@@ -62,11 +62,11 @@ def test_what_came_due_meanwhile(
 ) -> None:
     """Messages whose due time passed while Redis was lost run now, or are left away."""
     store = journaled_store
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.delivery.offer("q", offer("late", clock_ms(store.client) + 1), offer("soon", now_ms + SOON_MS))
     promoter = lose(store)
     assert restored(store, overdue=overdue) == counts
-    promoter.round()
+    promoter.promote()
     assert delivered(store) == (["late"] if overdue == "run" else [])
     assert in_redis(store) == ["soon"]
 
@@ -74,11 +74,11 @@ def test_what_came_due_meanwhile(
 def test_what_came_due_meanwhile_may_be_buried(journaled_store: JournaledStore, now_ms: float) -> None:
     """Overdue messages become dead letters, which say why, and come to their queue like any message."""
     store = journaled_store
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.delivery.offer("q", offer("late", clock_ms(store.client) + 1), offer("soon", now_ms + SOON_MS))
     promoter = lose(store)
     assert restored(store, overdue="dead-letter", dead_letters="buried") == (2, 1, 0, 1, 0)
-    promoter.round()
+    promoter.promote()
     assert delivered(store) == []
     assert delivered(store, "buried") == ["late"]
     [letter] = map(json.loads, store.client.lrange("buried", 0, -1))
@@ -91,53 +91,53 @@ def test_what_came_due_meanwhile_may_be_buried(journaled_store: JournaledStore, 
 def test_a_restore_may_be_narrowed(journaled_store: JournaledStore, now_ms: float) -> None:
     """By queues and by due time; the loss stays open then, and the rest comes back later."""
     store = journaled_store
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.delivery.offer("q", offer("a", now_ms + SOON_MS), offer("b", now_ms + 2 * SOON_MS))
     store.delivery.offer("p", offer("c", now_ms + SOON_MS))
     promoter = lose(store)
     assert restored(store, dry_run=True).restored == 3
     assert restored(store, queues=["q"], from_ms=now_ms + 2 * SOON_MS).restored == 1
     assert len(store.journal.unrestored()) == 1
-    promoter.round()
+    promoter.promote()
     assert (in_redis(store), in_redis(store, "p")) == (["b"], [])
     assert restored(store).restored == 2
     assert store.journal.unrestored() == []
-    promoter.round()
+    promoter.promote()
     assert (in_redis(store), in_redis(store, "p")) == (["a", "b"], ["c"])
 
 
 def test_what_redis_still_has_is_not_doubled(journaled_store: JournaledStore, now_ms: float) -> None:
     """Of a Redis that was set back, what it has is left there; a later loss finds these messages again."""
     store = journaled_store
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     store.delivery.offer("q", offer("old", now_ms + SOON_MS))
     keys = {key: store.client.dump(key) for key in store.client.keys("*")}
     store.delivery.offer("q", offer("new", now_ms + 2 * SOON_MS))
-    promoter.beat().beat()
+    promoter.heartbeat().heartbeat()
     store.client.flushall()
     for key, value in keys.items():
         store.client.restore(key, 0, value)
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     assert restored(store) == (2, 1, 0, 0, 1)
-    promoter.round()
+    promoter.promote()
     assert in_redis(store) == ["old", "new"]
     promoter = lose(store)
     assert restored(store).restored == 2
-    promoter.round()
+    promoter.promote()
     assert in_redis(store) == ["old", "new"]
 
 
 def test_messages_of_jvm_services_are_left_alone(journaled_store: JournaledStore, now_ms: float) -> None:
     """What a JVM service put into Redisson's layout is unknown to the journal: a restore changes none of it."""
     store = journaled_store
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.delivery.offer("q", offer("ours", now_ms + SOON_MS))
     promoter = lose(store)
     entry = b"\0" * 16 + body_of("theirs")
     store.client.rpush(store.keys.listed("q"), entry)
     store.client.zadd(store.keys.timeout("q"), {entry: now_ms + SOON_MS})
     assert restored(store).restored == 1
-    promoter.round()
+    promoter.promote()
     assert len(in_redis(store)) == 2
     assert store.client.lrange(store.keys.listed("q"), 0, -1) == [entry]
 
@@ -145,40 +145,40 @@ def test_messages_of_jvm_services_are_left_alone(journaled_store: JournaledStore
 def test_a_cancelled_message_stays_cancelled(journaled_store: JournaledStore, now_ms: float) -> None:
     """A message whose row was deleted before the loss does not come back, nor one that is cancelled after a restore."""
     store = journaled_store
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.delivery.offer("q", *(offer(name, now_ms + SOON_MS) for name in "abc"))
     store.journal.delete(["a"])
     promoter = lose(store)
     assert restored(store).restored == 2
     gone = store.journal.delete(["b"])
     assert set(store.promotion.claim_rows(gone).values()) == {"claimed"}
-    promoter.round()
+    promoter.promote()
     assert in_redis(store) == ["c"]
 
 
 def test_publishing_goes_on_between_loss_and_restore(journaled_store: JournaledStore, now_ms: float) -> None:
     """Messages of the new epoch are in Redis, and a restore leaves them alone; one offered twice waits once."""
     store = journaled_store
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.delivery.offer("q", offer("old", now_ms + SOON_MS))
     promoter = lose(store)
     store.delivery.offer("q", offer("new", now_ms + SOON_MS), offer("old", now_ms + SOON_MS))
     assert restored(store) == (1, 0, 0, 0, 1)
-    promoter.round()
+    promoter.promote()
     assert sorted(in_redis(store)) == ["new", "old"]
 
 
 def test_a_second_loss_before_the_restore(journaled_store: JournaledStore, now_ms: float) -> None:
     """Two losses in a row are restored together, each with its own watermark."""
     store = journaled_store
-    Promoter(store).beat()
+    Promoter(store).heartbeat()
     store.delivery.offer("q", offer("first", now_ms + SOON_MS))
     lose(store)
     store.delivery.offer("q", offer("second", now_ms + 2 * SOON_MS))
     promoter = lose(store)
     assert [one.epoch for one in store.journal.unrestored()] == [1, 2]
     assert restored(store).restored == 2
-    promoter.round()
+    promoter.promote()
     assert in_redis(store) == ["first", "second"]
 
 
@@ -211,7 +211,7 @@ def test_both_sides_are_compared(
     store = journaled_store
     store.journal.add([addition("c", now_ms + SOON_MS / 2)])
     store.delivery.offer("q", *(offer(name, now_ms + SOON_MS) for name in "abc"))
-    Promoter(store).beat().round()
+    Promoter(store).heartbeat().promote()
     act(store, now_ms)
     pages = list(check(store))
     assert tuple(identity for page in pages for identity in page.missing_ids) == missing

@@ -1,15 +1,14 @@
-"""Rounds of promotion: rows come to Redis before they are due, each once."""
+"""RowPromoter of promotion: rows come to Redis before they are due, each once."""
 
 from collections.abc import Collection
 from time import time
 
 import pytest
 
-from celery_ext.journal.promotion import rounds
-from celery_ext.journal.store import tiers
-from celery_ext.journal.store.bringing import Bringing
+from celery_ext.journal import promotion, publishing
+from celery_ext.journal.lookup import EarlyPromotion
+from celery_ext.journal.recovery import trim
 from celery_ext.journal.table import Row
-from celery_ext.journal.upkeep import trim
 from tests.support.journal.stores import (
     DAY_MS,
     HOUR_MS,
@@ -35,22 +34,22 @@ def test_what_is_due_within_the_lead_comes_to_redis(make_journaled: MakeJournale
     now_ms = clock_ms(store.client)
     far = [("later", 2 * HOUR_MS), ("soon", 60_000.0), ("late", -DAY_MS), ("near", 0.4 * HOUR_MS)]
     store.journal.add([addition(name, now_ms + ms) for name, ms in far])
-    promoter = Promoter(store).beat()
-    assert promoter.round()[:3] == (3, 0, 0)
+    promoter = Promoter(store).heartbeat()
+    assert promoter.promote()[:3] == (3, 0, 0)
     assert in_redis(store) == ["late", "soon", "near"]
     assert delivered(store) == ["late"]
     assert [row.id for row in store.journal.get(["later", "soon", "late", "near"])] == ["later"]
     assert store.promotion.pushed(["q"]) == []
-    assert promoter.round()[:3] == (0, 0, 0)
+    assert promoter.promote()[:3] == (0, 0, 0)
 
 
 def test_pages_follow_each_other(make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many rows go page by page, also many of one due time; none is left out and none comes twice."""
-    monkeypatch.setattr(rounds, "PAGE", 7)
+    monkeypatch.setattr(promotion, "PAGE", 7)
     store = make_journaled()
     due_ms = clock_ms(store.client) + 60_000
     store.journal.add([addition(f"i{n:02}", due_ms + n // 20, f"q{n % 3}") for n in range(60)])
-    assert Promoter(store).beat().round().promoted == 60
+    assert Promoter(store).heartbeat().promote().promoted == 60
     for queue in range(3):
         assert in_redis(store, f"q{queue}") == [f"i{n:02}" for n in range(60) if n % 3 == queue]
 
@@ -69,7 +68,7 @@ def test_a_page_of_large_rows_has_few_of_them(make_journaled: MakeJournaled) -> 
         return found
 
     store.journal.promotable = noted  # type: ignore[method-assign,assignment]
-    assert Promoter(store).beat().round().promoted == len(sizes)
+    assert Promoter(store).heartbeat().promote().promoted == len(sizes)
     assert read == [["i0", "i1", "i2"], ["i3", "i4"], ["i5", "i6"], []]
     assert store.redis_alone.queues.size("q") == len(sizes)
 
@@ -80,7 +79,7 @@ def test_a_row_that_was_claimed_in_the_middle_of_a_round_stays_away(make_journal
     store = make_journaled()
     due_ms = clock_ms(store.client) + 60_000
     store.journal.add([addition(name, due_ms) for name in "abc"])
-    promoter, claims = Promoter(store).beat(), {}
+    promoter, claims = Promoter(store).heartbeat(), {}
     promotable = store.journal.promotable
 
     def cancelled_meanwhile(*args: object) -> object:
@@ -90,7 +89,7 @@ def test_a_row_that_was_claimed_in_the_middle_of_a_round_stays_away(make_journal
         return found
 
     store.journal.promotable = cancelled_meanwhile  # type: ignore[method-assign,assignment]
-    assert promoter.round()[:3] == (2, 0, 1)
+    assert promoter.promote()[:3] == (2, 0, 1)
     assert set(claims.values()) == {"claimed"}
     assert in_redis(store) == ["a", "c"]
 
@@ -99,7 +98,7 @@ def test_a_row_that_was_deleted_after_its_push_stays_in_the_guard(make_journaled
     """Whoever deletes a row between push and mark learns from the guard that it was pushed."""
     store = make_journaled()
     store.journal.add([addition("a", clock_ms(store.client) + 60_000)])
-    promoter, mark = Promoter(store).beat(), store.journal.mark
+    promoter, mark = Promoter(store).heartbeat(), store.journal.mark
     [row] = store.journal.get(["a"])
 
     def deleted_before(*args: object) -> object:
@@ -107,7 +106,7 @@ def test_a_row_that_was_deleted_after_its_push_stays_in_the_guard(make_journaled
         return mark(*args)  # type: ignore[arg-type]
 
     store.journal.mark = deleted_before  # type: ignore[method-assign,assignment]
-    assert promoter.round().promoted == 1
+    assert promoter.promote().promoted == 1
     assert store.promotion.claim_rows([row]) == {row.seq: "pushed"}
     assert in_redis(store) == ["a"]
 
@@ -119,10 +118,10 @@ def test_a_queue_that_redis_refuses_holds_up_no_other(make_journaled: MakeJourna
     store.client.set("delayq:{q}:due", "somebody else's")
     store.journal.add([addition("a", due_ms), addition("b", due_ms, "p")])
     promoter = Promoter(store)
-    assert promoter.round().promoted == 1
+    assert promoter.promote().promoted == 1
     assert in_redis(store, "p") == ["b"]
     store.client.delete("delayq:{q}:due")
-    assert promoter.round().promoted == 1
+    assert promoter.promote().promoted == 1
     assert in_redis(store) == ["a"]
 
 
@@ -131,7 +130,7 @@ def test_a_wrong_clock_of_a_publisher_loses_nothing(
     make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, ahead_ms: float
 ) -> None:
     """With a clock two days off, messages wait in the wrong place, and are delivered when Redis says so."""
-    monkeypatch.setattr(tiers, "time", lambda: time() + ahead_ms / 1000)
+    monkeypatch.setattr(publishing, "time", lambda: time() + ahead_ms / 1000)
     store = make_journaled()
     now_ms = clock_ms(store.client)
     dues = {
@@ -141,8 +140,8 @@ def test_a_wrong_clock_of_a_publisher_loses_nothing(
         "month": now_ms + 30 * DAY_MS,
     }
     store.delivery.offer("q", *(offer(name, due_ms) for name, due_ms in dues.items()))
-    promoter = Promoter(store).beat()
-    promoter.round()
+    promoter = Promoter(store).heartbeat()
+    promoter.promote()
     assert delivered(store) == ["past"]
     assert set(dues) == {"past", *in_redis(store), *(row.id for row in store.journal.get(list(dues)))}
     assert "near" in in_redis(store)
@@ -155,12 +154,12 @@ def test_rows_of_messages_that_left_are_trimmed(make_journaled: MakeJournaled) -
     now_ms = clock_ms(store.client)
     dues = {"long ago": now_ms - 2 * HOUR_MS, "lately": now_ms - HOUR_MS / 2, "soon": now_ms + HOUR_MS / 3}
     store.journal.add([addition(name, due_ms) for name, due_ms in dues.items()])
-    promoter = Promoter(store).beat()
-    promoter.round()
-    promoter.beat()
+    promoter = Promoter(store).heartbeat()
+    promoter.promote()
+    promoter.heartbeat()
     assert list(trim(store)) == []  # it waits in Redis still
     assert delivered(store) == ["long ago", "lately"]
-    promoter.beat()
+    promoter.heartbeat()
     assert list(trim(store)) == [1]
     assert {row.id for row in store.journal.get(list(dues), None)} == {"lately", "soon"}
 
@@ -169,11 +168,11 @@ def test_a_claim_outlives_rounds_for_who_brings_a_single_row(make_journaled: Mak
     """A caller may have read a row to run it now, and another cancels it: rounds in between change nothing of that."""
     store = make_journaled()
     store.journal.add([addition("far", clock_ms(store.client) + DAY_MS)])
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     [read] = store.journal.get(["far"])
     assert store.lookup.cancel([read.queue], ["far"])["far"]
-    promoter.round()
-    assert Bringing(store.journal, store.promotion).bring([read]) == set()
+    promoter.promote()
+    assert EarlyPromotion(store.journal, store.promotion).promote([read]) == set()
     assert in_redis(store) == []
 
 
@@ -183,11 +182,11 @@ def test_a_row_that_was_promoted_is_brought_no_more(
 ) -> None:
     """A message does not come back that was promoted and cancelled since the caller read its row."""
     store = make_journaled()
-    promoter = Promoter(make_journaled()).beat()
-    promoter.office.enter("q")
+    promoter = Promoter(make_journaled()).heartbeat()
+    promoter.leadership.enter("q")
     store.journal.add([addition("soon", clock_ms(store.client) + HOUR_MS / 4)])
     [read] = store.journal.get(["soon"])
-    real, steps = store.journal.rows, [promoter.round, lambda: promoter.store.lookup.cancel(["q"], ["soon"])]
+    real, steps = store.journal.rows, [promoter.promote, lambda: promoter.store.lookup.cancel(["q"], ["soon"])]
 
     def rows(seqs: Collection[int]) -> list[Row]:
         found = real(seqs)
@@ -198,5 +197,5 @@ def test_a_row_that_was_promoted_is_brought_no_more(
     if when == "before":
         rows([])
     monkeypatch.setattr(store.journal, "rows", rows)
-    assert Bringing(store.journal, store.promotion).bring([read]) == set()
+    assert EarlyPromotion(store.journal, store.promotion).promote([read]) == set()
     assert steps == in_redis(store) == []

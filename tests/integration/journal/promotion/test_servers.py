@@ -8,7 +8,7 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
-from celery_ext.journal.promotion import JournalWorker
+from celery_ext.journal.worker import JournalWorker
 from tests.support.conditions import until
 from tests.support.journal.stores import HOUR_MS, MakeJournaled, Promoter, in_redis, journaled, offer, restored
 from tests.support.servers.postgres import PrivatePostgres
@@ -23,15 +23,15 @@ def test_an_old_snapshot_is_noticed(make_journaled: MakeJournaled, own_server: P
     """A Redis that starts from a file of minutes ago has lost the rest, and gets it back; it keeps what it has."""
     store = make_journaled(own_server, journal="all")
     due_ms = clock_ms(store.client) + HOUR_MS
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     store.delivery.offer("q", offer("old", due_ms))
     store.client.save()
     store.delivery.offer("q", offer("new", due_ms + 1))
-    promoter.beat().beat()
+    promoter.heartbeat().heartbeat()
     own_server.stop(signal.SIGKILL)
     own_server.start()
     assert in_redis(store) == ["old"]
-    promoter = Promoter(store).beat()
+    promoter = Promoter(store).heartbeat()
     assert restored(store) == (2, 1, 0, 0, 1)
     assert [row.id for row in store.journal.get(["old", "new"])] == ["new"]
 
@@ -41,10 +41,10 @@ def test_a_restart_with_all_data_is_no_loss(make_journaled: MakeJournaled) -> No
     """A Redis that comes back with everything it had goes on in its epoch."""
     with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
         store = make_journaled(server, journal="all")
-        Promoter(store).beat().beat()
+        Promoter(store).heartbeat().heartbeat()
         server.stop(signal.SIGKILL)
         server.start()
-        Promoter(store).beat()
+        Promoter(store).heartbeat()
         assert store.journal.epochs() == []
 
 
@@ -55,15 +55,15 @@ def test_a_failover_is_no_loss(make_journaled: MakeJournaled, own_server: Privat
     own_server.client().config_set("repl-diskless-sync-delay", 0)
     with PrivateRedis() as replica:
         store, after = make_journaled(own_server, journal="all"), make_journaled(replica, journal="all")
-        Promoter(store).beat().beat()
+        Promoter(store).heartbeat().heartbeat()
         store.delivery.offer("q", offer("a", clock_ms(store.client) + HOUR_MS))
         after.client.replicaof("127.0.0.1", str(own_server.port))
         until(lambda: after.client.info("replication").get("master_link_status") == "up")
-        Promoter(store).beat()
+        Promoter(store).heartbeat()
         assert store.client.wait(1, 5000) == 1
         own_server.stop(signal.SIGKILL)
         after.client.replicaof("NO", "ONE")
-        Promoter(after).beat()
+        Promoter(after).heartbeat()
         assert after.journal.epochs() == []
         assert in_redis(after) == ["a"]
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from celery_ext.journal import JournaledStore
-from celery_ext.journal.store import tiers
+from celery_ext.journal import JournaledStore, publishing
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, body_of, delivered, in_redis, offer
@@ -105,7 +104,7 @@ def test_a_second_attempt_goes_where_the_first_went(
         patch.setattr(part, name, losing)
         with pytest.raises(ConnectionError, match="reply"):
             publish()
-    monkeypatch.setattr(tiers, "time", lambda: time() + step_s)
+    monkeypatch.setattr(publishing, "time", lambda: time() + step_s)
     publish()
     assert [*in_redis(store), *(row.id for row in store.journal.get(["i"]))] == ["i"]
     assert bool(store.journal.get(["i"])) is is_far
@@ -119,7 +118,7 @@ def test_what_came_to_both_tiers_is_delivered_once(make_journaled: MakeJournaled
     make_journaled(journal_horizon=DAY_MS).delivery.offer("q", same)
     assert (in_redis(store), rows(store, "both")) == (["both"], [("both", True)])
     assert len(store.lookup.get(["q"], ["both"])["both"]) == 1
-    Promoter(store).round()
+    Promoter(store).promote()
     assert rows(store, "both") == [("both", False)]
     assert in_redis(store) == ["both"]
     store.client.zadd("delayq:{q}:due", {b"both": 1.0})  # it is due

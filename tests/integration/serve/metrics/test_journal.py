@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
-from celery_ext.journal.table.database import engines
+from celery_ext.journal.table import engines
 from celery_ext.serve import asgi
 from tests.support.journal.stores import DAY_MS, HOUR_MS, Promoter, journaled_store, make_journaled, offer
 from tests.support.store.keyspace import clock_ms
@@ -35,7 +35,7 @@ def client_of(server: PrivateRedis, journal_url: str) -> TestClient:
 def client(redis_server: PrivateRedis, journaled_store: JournaledStore, journal_url: str) -> Iterator[TestClient]:
     now_ms = clock_ms(journaled_store.client)
     journaled_store.delivery.offer("q", offer("near", now_ms + 2 * HOUR_MS), offer("far", now_ms + 9 * DAY_MS))
-    Promoter(journaled_store).beat()
+    Promoter(journaled_store).heartbeat()
     with client_of(redis_server, journal_url) as client:
         yield client
 
@@ -51,7 +51,7 @@ def test_metrics_tell_what_the_journal_has_and_what_redis_has_lost(
     assert "Redis has lost data" not in client.get("/").text
     journaled_store.client.flushall()
     assert "delayq_journal_lost 1.0" in client.get("/metrics").text.splitlines()
-    Promoter(journaled_store).beat()
+    Promoter(journaled_store).heartbeat()
     assert "delayq_journal_lost 1.0" in client.get("/metrics").text.splitlines()
     page = client.get("/").text
     assert "<h1>Redis has lost data" in page

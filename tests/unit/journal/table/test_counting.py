@@ -4,7 +4,7 @@ from itertools import pairwise
 from math import inf
 
 from celery_ext.journal.table import Journal
-from celery_ext.journal.table.hours import fold
+from celery_ext.journal.table.counts import fold
 from tests.support.journal.additions import DUE_MS, addition
 
 HOUR_MS = 3_600_000.0

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from celery_ext.journal.table import Journal
-from celery_ext.journal.table.database import engines
-from celery_ext.journal.table.database.engines import engine_of, parse_url
+from celery_ext.journal.table import Journal, engines
+from celery_ext.journal.table.engines import engine_of, parse_url
 from kombu_delayq.errors import InvalidOptions
 from tests.support.journal.additions import addition
 from tests.support.servers.postgres import PrivatePostgres

@@ -10,11 +10,11 @@ def test_a_journal_has_an_id_of_its_own(journal: Journal, journal_url: str) -> N
 
 
 def test_of_two_who_beat_one_goes_on(journal: Journal) -> None:
-    """A beat is raised from the one that the caller knows."""
-    assert (journal.beat(), journal.next_beat(), journal.next_beat(1)) == (0, 1, 2)
-    assert journal.next_beat(1) is None
+    """A heartbeat is raised from the one that the caller knows."""
+    assert (journal.heartbeat(), journal.next_heartbeat(), journal.next_heartbeat(1)) == (0, 1, 2)
+    assert journal.next_heartbeat(1) is None
     journal.catch_up(10)
-    assert journal.next_beat(10) == 11
+    assert journal.next_heartbeat(10) == 11
 
 
 def test_watermarks_are_replaced_and_lowered(journal: Journal) -> None:
@@ -30,6 +30,6 @@ def test_watermarks_are_replaced_and_lowered(journal: Journal) -> None:
 def test_stats_name_no_password(journal: Journal) -> None:
     """The figures of an empty journal."""
     found = journal.stats()
-    assert (found.epoch, found.beat, found.waiting, found.offered, found.next_due_ms) == (1, 0, 0, 0, None)
+    assert (found.epoch, found.heartbeat, found.waiting, found.offered, found.next_due_ms) == (1, 0, 0, 0, None)
     assert found.bytes > 0
     assert found.unrestored == []

@@ -1,0 +1,373 @@
+"""Finding and changing messages by their ids, in Redis and in the journal."""
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+from celery_ext.journal.losses import Losses
+from celery_ext.journal.table import WAITING, Addition, Journal, Row
+from celery_ext.journal.views import add_to_count
+from kombu_delayq.connection.replies import time_ms
+from kombu_delayq.connection.text import as_bytes
+from kombu_delayq.errors import UnreadableMessage
+from kombu_delayq.message.rewrite import with_eta
+from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.formats.hash import shared_id
+from kombu_delayq.store.lookup import Change, Lookup
+from kombu_delayq.store.registry import QueueRegistry
+from kombu_delayq.store.types import JOURNAL, Waiting
+from kombu_delayq.store.upkeep.promotion import Promotion
+from kombu_delayq.store.viewing.scan import whole_ms
+
+#: Due time and body of a message, by which a row is known.
+Read = tuple[float, bytes]
+
+
+def as_read(due_ms: float, body: bytes) -> Read:
+    """Returns what is compared; Redisson's layout keeps whole ms."""
+    return whole_ms(due_ms), body
+
+
+def rows_as_read(rows: Sequence[Row], messages: Sequence[Waiting]) -> list[Row | None]:
+    """Returns for each message its row as it was read: one that waits for a message of the journal, else any.
+
+    Args:
+        rows: Rows of the ids and of the queue of the messages.
+        messages: The messages.
+    """
+    by_content: dict[Read, list[Row]] = {}
+    for row in rows:
+        by_content.setdefault(as_read(row.due_ms, row.body), []).append(row)
+    found: list[Row | None] = []
+    for one in messages:
+        same = by_content.get(as_read(one.due_ms, one.body or b""), [])
+        fitting = [row for row in same if one.layout != JOURNAL or row.state == WAITING]
+        found.append(fitting[0] if fitting else None)
+        if fitting:
+            same.remove(fitting[0])
+    return found
+
+
+def rows_at_any_time(rows: Sequence[Row], messages: Sequence[Waiting]) -> list[Row | None]:
+    """Returns for each message its row; for a message in Redis without one as it was read, one with another due time.
+
+    While a caller moves a message, its row has another due time than the message.
+
+    Args:
+        rows: As of ``rows_as_read``.
+        messages: As of ``rows_as_read``.
+    """
+    found = rows_as_read(rows, messages)
+    left = [row for row in rows if row.state != WAITING and row not in found]
+    for at, one in enumerate(messages):
+        if left and found[at] is None and one.layout != JOURNAL:
+            found[at] = next((row for row in left if _is_same(row.body, one.body or b"")), None)
+            left = [row for row in left if row is not found[at]]
+    return found
+
+
+def _is_same(body: bytes, other: bytes) -> bool:
+    """Whether two bodies are of one message, but for the eta."""
+    try:
+        return body == other or with_eta(body, 0.0) == with_eta(other, 0.0)
+    except UnreadableMessage:
+        return False
+
+
+class EarlyPromotion:
+    """Brings rows under the token that is in leadership. The guard lets each row come once, whoever brings it.
+
+    Args:
+        journal: The tables.
+        promotion: Redis's side of the journal.
+    """
+
+    def __init__(self, journal: Journal, promotion: Promotion) -> None:
+        self._journal = journal
+        self._promotion = promotion
+
+    def promote(self, rows: Sequence[Row]) -> set[int]:
+        """Returns the numbers of the rows that Redis was given now or before. None, if Redis belongs to no journal yet.
+
+        The rows stay in the guard: a promoter may have read them before they were marked. A row that was marked or
+        changed since the caller read it is left out.
+        """
+        there: set[int] = set()
+        queues = dict.fromkeys(row.queue for row in rows) if self._promotion.by_queue else {None: None} if rows else {}
+        for queue in queues:
+            there |= self._promote([row for row in rows if queue in (None, row.queue)], queue)
+        return there
+
+    def _promote(self, rows: Sequence[Row], queue: str | None) -> set[int]:
+        there: set[int] = set()
+        while rows:
+            marker, epoch = self._promotion.marker(queue), self._journal.epoch()
+            if marker is None or marker.id != self._journal.id:
+                break
+            if (queue is None and marker.epoch != epoch) or marker.epoch > epoch:
+                break
+            # Since the caller read a row, a promoter may have pushed it, marked it and taken it out of the guard, and
+            # its message may have left Redis. And a claim that came before the marker of the queue was not kept. So
+            # each row is held first, and then read again.
+            hold = uuid4().hex
+            self._promotion.hold_rows(rows, hold)
+            rows = self._journal.rows([row.seq for row in rows])
+            word, words = self._promotion.promote(marker.id, marker.token, [row.for_redis for row in rows], hold)
+            promoted = {seq for seq, word in words.items() if word in ("promoted", "pushed")}
+            self._journal.mark(promoted, epoch)
+            there |= promoted
+            # Somebody else was faster: another caller, or a promoter, or one that was just elected.
+            again = "free" if word == "superseded" else ""
+            rows = [row for row in rows if words.get(row.seq, again) == "free"]
+        return there
+
+
+class JournaledLookup(Lookup):
+    """Finds waiting messages by their ids wherever they wait, cancels and moves them.
+
+    Nothing changes before the database has answered. Rows of messages that Redis was given follow what becomes of
+    these, so that a restore brings back no message that was cancelled.
+
+    Args:
+        client: As of ``Lookup``.
+        registry: Registers queues to which a message is promoted.
+        journal: The tables.
+    """
+
+    def __init__(self, client: StoreClient, registry: QueueRegistry, journal: Journal) -> None:
+        super().__init__(client)
+        self._journal = journal
+        self._promotion = Promotion(client, registry)
+        self._early = EarlyPromotion(journal, self._promotion)
+        self._losses = Losses(journal, self._promotion)
+
+    def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
+        """Reads the waiting messages of some ids; see ``Lookup.get``."""
+        names = set(queues)
+        # Before Redis: a message that is promoted meanwhile is seen there.
+        rows = [row for row in self._journal.get(ids) if row.queue in names] if ids else []
+        return _merged(super().get(queues, ids), [row.waiting for row in rows])
+
+    def cancel(
+        self,
+        queues: Sequence[str],
+        ids: Sequence[str],
+        found: dict[str, list[Waiting]] | None = None,
+    ) -> dict[str, list[Waiting]]:
+        """Removes the waiting messages of some ids; see ``Lookup.cancel``. The journal is searched in all queues.
+
+        A message that a Redis had which has lost its data is cancelled, too, if it was not due by then.
+        """
+        found = {} if found is None else found
+        if not ids:
+            return found
+        rows = self._journal.delete(ids)  # of any state: a row that stays could be restored
+        taken = self._claimed(rows)
+        in_redis: dict[str, list[Waiting]] = {}
+        try:
+            super().cancel(queues, ids, in_redis)
+        finally:
+            known = {one.body for messages in in_redis.values() for one in messages}
+            lost = self._losses.of([row for row in rows if row.state != WAITING and row.body not in known])
+            found |= _merged({**in_redis}, [row.waiting for row in (*taken, *lost)])
+        self._delete_rows_of([one for messages in in_redis.values() for one in messages])
+        self._end_chains({identity: found[identity] for identity in found if identity not in in_redis})
+        for queue in {row.queue for row in taken}:
+            add_to_count(self._client, self._keys, queue, "cancel", sum(row.queue == queue for row in taken))
+        return found
+
+    def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
+        """Removes messages of one queue that are still as they were read; see ``Lookup.discard``."""
+        words = ["not_delayed"] * len(messages)
+        rows = self.rows_of(queue, [message for message, _ in messages])
+        waiting = [row.seq for row in rows if row and row.state == WAITING]
+        taken = {row.seq for row in self._claimed(self._journal.delete_rows(waiting) if waiting else [])}
+        in_redis = []
+        for at, ((message, chain), row) in enumerate(zip(messages, rows, strict=True)):
+            if row is not None and row.seq in taken:
+                words[at] = "cancelled"
+                if chain:
+                    self._note_end(chain)
+            if message.layout != JOURNAL or row is None or row.seq not in taken:
+                in_redis.append(at)
+        add_to_count(self._client, self._keys, queue, "cancel", len(taken))
+        asked = [(self._as_in_redis(messages[at][0]), messages[at][1]) for at in in_redis]
+        for at, word in zip(in_redis, super().discard(queue, asked) if asked else [], strict=True):
+            words[at] = "cancelled" if words[at] == "cancelled" else word
+        self._delete_rows_behind(queue, [messages[at][0] for at in in_redis if words[at] == "cancelled"])
+        return words
+
+    def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
+        """Changes when messages of one queue are due; see ``Lookup.reschedule``.
+
+        A message of the journal that is due within the horizon by then comes to Redis. What is in Redis stays there.
+        """
+        now_ms = self._now_ms()
+        far_ms = now_ms + self._client.options.journal_horizon * 1000
+        rows = self.rows_of(queue, [change.message for change in changes], at_any_time=True)
+        words = ["due" if change.due_ms <= now_ms else "" for change in changes]
+        near = {at for at, change in enumerate(changes) if not words[at] and change.due_ms <= far_ms}
+        promoted = self._promoted(changes, rows, near)
+        self.mark_pushed(changes, rows)
+        for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
+            if not words[at] and change.message.layout == JOURNAL and at not in promoted:
+                words[at] = self.replace(queue, row, change)
+                add_to_count(self._client, self._keys, queue, "reschedule", int(words[at] == "rescheduled"))
+        left = [at for at, word in enumerate(words) if not word]
+        for at in left:
+            row = rows[at]
+            if row is not None and changes[at].due_ms > row.due_ms:  # the row is never due before its message
+                self._journal.follow([(row.seq, self.addition(queue, changes[at], row))])
+        asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
+        for at, word in zip(left, super().reschedule(queue, asked) if asked else [], strict=True):
+            words[at] = word
+            self._follow(queue, changes[at], rows[at], word)
+        return words
+
+    def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
+        """Pushes messages of one queue to its lists before they are due; see ``Lookup.run_now``.
+
+        If Redis does not belong to the journal yet, a message of the journal becomes due now, and the first promoter
+        pushes it: the word is ``rescheduled`` then.
+        """
+        rows = self.rows_of(queue, [change.message for change in changes], at_any_time=True)
+        words = [""] * len(changes)
+        promoted = self._promoted(changes, rows, set(range(len(changes))))
+        self.mark_pushed(changes, rows)
+        now_ms = self._now_ms()
+        for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
+            if change.message.layout == JOURNAL and at not in promoted:
+                words[at] = self.replace(queue, row, change._replace(due_ms=now_ms))
+                add_to_count(self._client, self._keys, queue, "reschedule", int(words[at] == "rescheduled"))
+        left = [at for at, word in enumerate(words) if not word]
+        asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
+        for at, word in zip(left, super().run_now(queue, asked) if asked else [], strict=True):
+            words[at], row = word, rows[at]
+            if word == "transferred" and row is not None:  # its row has come due as well
+                now = changes[at]._replace(due_ms=now_ms)
+                self._journal.follow([(row.seq, self.addition(queue, now, row))])
+        return words
+
+    def _promoted(self, changes: Sequence[Change], rows: Sequence[Row | None], wanted: set[int]) -> set[int]:
+        """Brings wanted messages of the journal to Redis. Returns which of the changes' messages are there now."""
+        asked = {at: row for at, row in enumerate(rows) if row and changes[at].message.layout == JOURNAL}
+        there = self._early.promote([row for at, row in asked.items() if at in wanted])
+        return {at for at, row in asked.items() if row.seq in there}
+
+    def mark_pushed(self, changes: Sequence[Change], rows: Sequence[Row | None]) -> None:
+        """Marks rows of messages that were found in Redis, where a promoter has pushed them and not marked them yet."""
+        self._early.promote(
+            [
+                row
+                for change, row in zip(changes, rows, strict=True)
+                if row is not None and row.state == WAITING and change.message.layout != JOURNAL
+            ]
+        )
+
+    def replace(self, queue: str, row: Row | None, change: Change) -> str:
+        """Changes a message that waits in the journal, for a queue: its own or another. Returns the word for it.
+
+        ``changed`` says that its row was changed, marked or deleted since the message was read.
+        """
+        if row is None:
+            return "changed"
+        if self._promotion.claim_rows([row])[row.seq] == "pushed":  # it is in Redis by now, or has left it
+            return "not_delayed"
+        [seq] = self._journal.replace([(row.seq, self.addition(queue, change, row))])
+        if seq is None:
+            return "changed"
+        # Again, because a promoter may have dropped the claim before the row was replaced.
+        if self._promotion.claim_rows([row])[row.seq] == "pushed":
+            if super().discard(row.queue, [(self._as_in_redis(row.waiting), "")]) != ["cancelled"]:
+                self._claimed(self._journal.delete_rows([seq]))
+                return "not_delayed"
+            add_to_count(self._client, self._keys, row.queue, "cancel", -1)
+        return "rescheduled"
+
+    def _follow(self, queue: str, change: Change, row: Row | None, word: str) -> None:
+        """Lets the row of a message in Redis follow its reschedule, or takes that back if it has failed.
+
+        It is not taken back if another caller has changed the message: that caller may rely on the row as it is now.
+        """
+        if row is None:
+            return
+        later = change.due_ms > row.due_ms
+        if word == "rescheduled" and not later:
+            self._journal.follow([(row.seq, self.addition(queue, change, row))])
+        elif word not in ("rescheduled", "changed") and later:
+            self._journal.follow([(row.seq, _addition_of(row))])
+
+    def addition(self, queue: str, change: Change, row: Row | None) -> Addition:
+        """Returns a changed message in the layout that the journal takes, for a queue."""
+        message, due_ms = change.message, change.due_ms
+        if self._client.layout == "redisson":
+            due_ms = float(whole_ms(due_ms))
+        identity = row.id if row else shared_id(message.id) or message.id
+        return Addition(queue, identity, due_ms, message.priority, change.body, row.expire_ms if row else 0)
+
+    def rows_of(self, queue: str, messages: Sequence[Waiting], *, at_any_time: bool = False) -> list[Row | None]:
+        """Returns for each message its row as it was read: one that waits for a message of the journal, else any.
+
+        Args:
+            queue: The queue of the messages.
+            messages: The messages.
+            at_any_time: Whether a row with another due time will do; see ``rows_at_any_time``.
+        """
+        ids = {name for one in messages for name in (one.id, shared_id(one.id)) if name is not None}
+        rows = [row for row in self._journal.get(ids, None) if row.queue == queue] if ids else []
+        return (rows_at_any_time if at_any_time else rows_as_read)(rows, messages)
+
+    def _claimed(self, rows: Sequence[Row]) -> list[Row]:
+        """Claims deleted rows. Returns those that no promoter has put, or will put, into Redis."""
+        waited = [row for row in rows if row.state == WAITING]
+        words = self._promotion.claim_rows(waited) if waited else {}
+        return [row for row in waited if words[row.seq] == "claimed"]
+
+    def _delete_rows_of(self, removed: Sequence[Waiting]) -> None:
+        """Deletes rows of messages that were removed from Redis: of those stored beside others, and those just made."""
+        if removed:
+            ids = {name for one in removed for name in (one.id, shared_id(one.id)) if name is not None}
+            bodies = {(one.queue, one.body) for one in removed}
+            rows = [row.seq for row in self._journal.get(ids, None) if (row.queue, row.body) in bodies]
+            self._claimed(self._journal.delete_rows(rows, None) if rows else [])
+
+    def _delete_rows_behind(self, queue: str, removed: Sequence[Waiting]) -> None:
+        """Deletes rows of messages that were removed from Redis, also those marked, or moved, since they were read.
+
+        Not before: the row of a message that stays, because another caller has changed it, has to stay as well.
+        """
+        if removed:
+            rows = self.rows_of(queue, [self._as_in_redis(message) for message in removed], at_any_time=True)
+            left = [row.seq for row in rows if row]
+            self._claimed(self._journal.delete_rows(left, None) if left else [])
+
+    def _note_end(self, chain: str) -> None:
+        ttl_ms = round(self._client.options.cancelled_ttl * 1000)
+        until_ms = self._now_ms() + ttl_ms
+        self._client.send(
+            [
+                ("ZADD", self._keys.cancelled, "GT", repr(until_ms), as_bytes(chain)),
+                ("PEXPIRE", self._keys.cancelled, ttl_ms),
+                ("ZREM", self._keys.chains, as_bytes(chain)),
+            ]
+        )
+
+    def _as_in_redis(self, message: Waiting) -> Waiting:
+        return message._replace(layout=self._client.layout) if message.layout == JOURNAL else message
+
+    def _now_ms(self) -> float:
+        return time_ms(self._client.ask("TIME"))
+
+
+def _merged(found: dict[str, list[Waiting]], rows: Sequence[Waiting]) -> dict[str, list[Waiting]]:
+    """Adds messages of the journal to what Redis has found, but for those that Redis has."""
+    for one in rows:
+        known = found.get(one.id, [])
+        if all(as_read(each.due_ms, each.body or b"") != as_read(one.due_ms, one.body or b"") for each in known):
+            found[one.id] = [*known, one]
+    for messages in found.values():
+        messages.sort(key=lambda message: message.due_ms)
+    return found
+
+
+def _addition_of(row: Row) -> Addition:
+    return Addition(row.queue, row.id, row.due_ms, row.priority, row.body, row.expire_ms)

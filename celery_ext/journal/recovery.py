@@ -1,0 +1,292 @@
+"""Compares Redis with the journal, fills a Redis again that has lost its data, and trims."""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from math import inf
+from time import sleep
+from typing import NamedTuple
+
+from celery_ext.journal.store import JournaledStore
+from celery_ext.journal.table import Addition, Row
+from celery_ext.journal.table.schema import WAITING
+from kombu_delayq.errors import InvalidOptions
+from kombu_delayq.message.fields import to_json
+from kombu_delayq.message.letters import DEAD_LETTER, too_late
+from kombu_delayq.store.types import Waiting
+
+#: Most ids that are looked up in one call.
+IDS = 200
+
+
+def rows_in_redis(store: JournaledStore, queue: str, rows: Sequence[Row]) -> set[int]:
+    """Returns the numbers of those rows of a queue whose message waits in Redis, byte for byte."""
+    found: set[int] = set()
+    for at in range(0, len(rows), IDS):
+        part = rows[at : at + IDS]
+        waiting = store.redis_alone.lookup.get([queue], list(dict.fromkeys(row.id for row in part)))
+        for row in part:
+            if any(one.body == row.body and one.priority == row.priority for one in waiting.get(row.id, ())):
+                found.add(row.seq)
+    return found
+
+
+#: Rows, or messages, that are compared at once, and how many ids a page gives as examples.
+PAGE, EXAMPLES = 500, 5
+#: How long a publisher may take to give Redis the message of a row that it has written, in s.
+PUBLISHED_S = 0.5
+
+
+class Checked(NamedTuple):
+    """What a page of a check has found.
+
+    Attributes:
+        queue: Name of the queue.
+        looked: How many rows, or messages in Redis, it has compared.
+        missing: How many messages Redis should have, and has not.
+        unknown: How many messages Redis has, and the journal not; only with ``journal="all"``.
+        missing_ids: Some ids of them.
+        unknown_ids: Some ids of them.
+    """
+
+    queue: str
+    looked: int
+    missing: int = 0
+    unknown: int = 0
+    missing_ids: tuple[str, ...] = ()
+    unknown_ids: tuple[str, ...] = ()
+
+
+class Compared(NamedTuple):
+    """What a page of ``find_missing`` has found.
+
+    Attributes:
+        looked: How many rows it has compared.
+        missing: How many rows are noted as missing.
+    """
+
+    looked: int
+    missing: int
+
+
+def check(store: JournaledStore, *, queues: Collection[str] = ()) -> Iterator[Checked]:
+    """Compares both sides, page by page, while messages come and go. Changes nothing.
+
+    Args:
+        store: The store.
+        queues: Only these queues; all by default.
+
+    Yields:
+        What each page has found: first all pages of rows, then, with ``journal="all"``, those of messages in Redis.
+    """
+    for queue, rows in _given(store, queues):
+        ids = [row.id for row in _missing(store, queue, rows)]
+        yield Checked(queue, len(rows), missing=len(ids), missing_ids=tuple(ids[:EXAMPLES]))
+    if store.options.journal == "all":
+        for queue in store.redis_alone.queues.names():
+            if not queues or queue in queues:
+                yield from _unknown(store, queue)
+
+
+def find_missing(store: JournaledStore, queues: Collection[str] = (), until: int | None = None) -> Iterator[Compared]:
+    """Notes rows as missing whose messages Redis should have, and has not; a restore lets them wait again.
+
+    A failover, or a restart of a Redis that writes to its disk each second, loses what was written last. If a message
+    is missing that is not due yet, others may be that were written since the latest heartbeat and have come due.
+    Nobody knows whether those were delivered, so they count as missing, too.
+
+    Args:
+        store: The store.
+        queues: Only these queues; all by default.
+        until: Number of the last row that was written when Redis may have lost data; by default the latest.
+
+    Yields:
+        What has been compared; the last one has what is missing. Nothing is noted before.
+    """
+    journal, absent = store.journal, list[Row]()
+    until = journal.last_number() if until is None else until
+    for queue, rows in _given(store, queues):
+        absent += _missing(store, queue, rows)
+        yield Compared(len(rows), 0)
+    if not absent:
+        return
+    sleep(min(PUBLISHED_S, store.options.lease_ttl / 4))
+    noted = set[int]()
+    after, now_ms = journal.written_before(), store.now_ms()
+    overdue = [row for row in journal.written(after, until, now_ms) if not queues or row.queue in queues]
+    for queue in sorted({row.queue for row in absent}):
+        noted.update(row.seq for row in _missing(store, queue, [row for row in absent if row.queue == queue]))
+    if noted:
+        for queue in sorted({row.queue for row in overdue}):
+            noted.update(row.seq for row in _absent(store, queue, [row for row in overdue if row.queue == queue]))
+        journal.note_missing(noted, now_ms)
+    yield Compared(0, len(noted))
+
+
+def _given(store: JournaledStore, queues: Collection[str]) -> Iterator[tuple[str, list[Row]]]:
+    """Yields pages of rows that are not due yet, and whose messages Redis should have."""
+    for queue in store.journal.queues_in_redis():
+        if queues and queue not in queues:
+            continue
+        from_ms = store.now_ms()  # what is due by now leaves
+        after: tuple[float, int] | None = None
+        while rows := store.journal.offered(queue, after, from_ms, count=PAGE):
+            yield queue, rows
+            after = rows[-1].due_ms, rows[-1].seq
+
+
+def _missing(store: JournaledStore, queue: str, rows: Sequence[Row]) -> list[Row]:
+    absent = _absent(store, queue, rows)
+    if absent:
+        # Meanwhile some may have been cancelled, changed, or come due: those are not missing.
+        seqs, now_ms = [row.seq for row in absent], store.now_ms()
+        still = [row for row in store.journal.rows(seqs, None) if row.state > WAITING and row.due_ms > now_ms]
+        absent = _absent(store, queue, still)
+    return absent
+
+
+def _absent(store: JournaledStore, queue: str, rows: Sequence[Row]) -> list[Row]:
+    present = rows_in_redis(store, queue, rows)
+    return [row for row in rows if row.seq not in present]
+
+
+def _unknown(store: JournaledStore, queue: str) -> Iterator[Checked]:
+    after = None
+    while True:
+        page = store.redis_alone.scan.browse(queue, after, count=PAGE)
+        absent = _not_noted(store, page.messages)
+        if absent:  # a message that left meanwhile has lost its row
+            still = {seq_key(one) for one in absent}
+            found = store.redis_alone.lookup.get([queue], list(dict.fromkeys(one.id for one in absent)))
+            absent = [one for own in found.values() for one in own if seq_key(one) in still]
+            absent = _not_noted(store, absent)
+        if page.messages:
+            ids = tuple(one.id for one in absent[:EXAMPLES])
+            yield Checked(queue, len(page.messages), unknown=len(absent), unknown_ids=ids)
+        if not page.more:
+            return
+        after = page
+
+
+def seq_key(message: Waiting) -> tuple[str, float, bytes | None]:
+    """Returns what tells a message from others of its id."""
+    return message.id, message.due_ms, message.body
+
+
+def _not_noted(store: JournaledStore, messages: Sequence[Waiting]) -> list[Waiting]:
+    ids = list(dict.fromkeys(one.id.partition("~")[0] for one in messages) | dict.fromkeys(one.id for one in messages))
+    known = {row.body for row in store.journal.get(ids, None)}
+    return [one for one in messages if one.body not in known]
+
+
+#: What to do with messages whose due time is past: run them now, leave them away, or put them among the dead letters.
+OVERDUE = ("run", "skip", "dead-letter")
+
+
+class Restored(NamedTuple):
+    """What a page of a restore has done, in messages.
+
+    Attributes:
+        looked: How many rows of lost epochs it has looked at.
+        restored: How many wait in the journal again; they are promoted like others.
+        skipped: How many were overdue and left away.
+        dead_letters: How many were overdue and went to the dead letters.
+        in_redis: How many Redis had still.
+    """
+
+    looked: int
+    restored: int
+    skipped: int
+    dead_letters: int
+    in_redis: int
+
+
+def restore(
+    store: JournaledStore,
+    *,
+    queues: Collection[str] = (),
+    from_ms: float = -inf,
+    overdue: str = "run",
+    dead_letters: str | None = None,
+    dry_run: bool = False,
+) -> Iterator[Restored]:
+    """Lets messages wait again that Redis has lost: those due after the watermark of then, and not in Redis now.
+
+    So do those that ``find_missing`` has noted as missing.
+
+    Killed anywhere, it finds what is left when it runs again. A loss counts as restored after the last page, if neither
+    queues nor times narrowed the restore.
+
+    Args:
+        store: The store.
+        queues: Only these queues; all by default.
+        from_ms: Only messages that are due from then on, ms since the epoch.
+        overdue: One of ``OVERDUE``.
+        dead_letters: Queue for overdue messages, by default the option ``dead_letter_queue``.
+        dry_run: Whether to count only.
+
+    Yields:
+        What each page has done.
+
+    Raises:
+        InvalidOptions: There is no such ``overdue``.
+    """
+    if overdue not in OVERDUE:
+        raise InvalidOptions(f"overdue is one of {', '.join(OVERDUE)}, not {overdue!r}")
+    letters = dead_letters or store.options.dead_letter_queue
+    journal = store.journal
+    for lost in journal.unrestored():
+        for queue, given in journal.lost_in(lost.epoch):
+            if queues and queue not in queues:
+                continue
+            after: tuple[float, int] | None = None
+            while rows := journal.lost(lost.epoch, queue, from_ms, after, PAGE, given):
+                yield _restore_page(store, queue, rows, overdue, letters, dry_run)
+                after = rows[-1].due_ms, rows[-1].seq
+        if not queues and from_ms == -inf and not dry_run:
+            journal.finish_restore(lost.epoch, store.now_ms())
+    for queue in journal.queues_missing():
+        if queues and queue not in queues:
+            continue
+        after = None
+        while rows := journal.missing(queue, from_ms, after, PAGE):
+            yield _restore_page(store, queue, rows, overdue, letters, dry_run)
+            after = rows[-1].due_ms, rows[-1].seq
+
+
+def _restore_page(
+    store: JournaledStore, queue: str, rows: Sequence[Row], overdue: str, letters: str, dry_run: bool
+) -> Restored:
+    present, now_ms, journal = rows_in_redis(store, queue, rows), store.now_ms(), store.journal
+    lost = [row for row in rows if row.seq not in present]
+    late = [row for row in lost if row.due_ms <= now_ms and overdue != "run"]
+    again = [row.seq for row in lost if row.due_ms > now_ms or overdue == "run"]
+    skipped, buried = (len(late), 0) if overdue == "skip" else (0, len(late))
+    done = Restored(len(rows), len(again), skipped, buried, len(present))
+    if dry_run:
+        return done
+    if buried:
+        # The letters wait in the journal before their messages leave it. Repeated, they are the same rows.
+        journal.add([_letter(row, now_ms, letters) for row in late])
+        store.queues.note_dead_letters(letters)
+    journal.delete_rows([row.seq for row in late], None)
+    journal.keep(present)
+    return done._replace(restored=len(journal.wait_again(again)))
+
+
+def _letter(row: Row, now_ms: float, queue: str) -> Addition:
+    late_ms = now_ms - row.due_ms
+    letter = too_late(json.loads(row.body), late_ms, 0.0, row.queue, queue)
+    why = letter["properties"][DEAD_LETTER]
+    why["error"] = f"Redis had lost it, and it was due {late_ms / 1000:.1f} s before it was restored"
+    return Addition(queue, row.id, row.due_ms, row.priority, to_json(letter).encode(), 0, b"late %d" % row.seq)
+
+
+def trim(store: JournaledStore) -> Iterator[int]:
+    """Deletes rows of messages that left Redis more than ``journal_retention`` ago. Rows that may be lost stay.
+
+    Yields:
+        The number of rows deleted, page by page.
+    """
+    retention_ms = store.options.journal_retention * 1000
+    while deleted := store.journal.trim(retention_ms):
+        yield deleted

@@ -1,0 +1,81 @@
+"""``heartbeat.lua``: the heartbeat of a journal's marker, which tells whether Redis has lost data."""
+
+from unittest.mock import ANY
+
+import pytest
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.connection.text import as_text
+from kombu_delayq.store import DelayStore
+from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.promoting import JOURNAL_ID, MARKER, elected
+
+
+@pytest.fixture
+def layout() -> str:
+    """A marker does not regard the layout."""
+    return "hash"
+
+
+def test_the_marker_follows_the_journal(store: DelayStore) -> None:
+    """The heartbeat of the promoter in leadership is set, and the time is Redis's."""
+    token = elected(store, heartbeat=5)
+    before_ms = store.now_ms()
+    heartbeat = store.promotion.journal_heartbeat(JOURNAL_ID, token, 6)
+    assert (heartbeat.word, heartbeat.token) == ("sound", token)
+    assert before_ms <= heartbeat.now_ms <= store.now_ms()
+    assert store.promotion.marker() == (JOURNAL_ID, token, 1, 6)
+    assert store.promotion.journal_heartbeat(JOURNAL_ID, token, 6).word == "sound"
+
+
+@pytest.mark.parametrize(
+    ("id_", "later", "heartbeat", "word"),
+    [
+        (JOURNAL_ID, 0, 7, "behind"),  # the heartbeats in between are lost
+        (JOURNAL_ID, 1, 6, "behind"),  # the token of the caller is lost
+        (JOURNAL_ID, -1, 6, "superseded"),
+        ("another", 0, 6, "other"),
+    ],
+)
+def test_a_redis_of_another_state_is_left_alone(
+    store: DelayStore, id_: str, later: int, heartbeat: int, word: str
+) -> None:
+    """A state that is older, a later promoter and another journal are told apart, and nothing changes."""
+    token = elected(store, heartbeat=5)
+    before = contents(store.client)
+    heartbeat = store.promotion.journal_heartbeat(id_, token + later, heartbeat)
+    assert (heartbeat.word, heartbeat.token) == (word, token)
+    assert contents(store.client) == before
+
+
+def test_an_empty_redis_is_lost(store: DelayStore) -> None:
+    """Without a marker the data are lost."""
+    assert store.promotion.journal_heartbeat(JOURNAL_ID, 7, 1)[:2] == ("lost", 0)
+    assert contents(store.client) == {}
+
+
+def test_another_server_is_to_be_compared(store: DelayStore) -> None:
+    """After a restart or a failover the marker is another server's, until the caller has compared this one."""
+    token = elected(store, heartbeat=5)
+    own = as_text(store.client.hget(MARKER, "server"))
+    assert (bool(own), store.promotion.journal_heartbeat(JOURNAL_ID, token, 6).server) == (True, "")
+    store.client.hset(MARKER, "server", "one that failed")
+    for compared in ("", "one that failed"):
+        assert store.promotion.journal_heartbeat(JOURNAL_ID, token, 6, compared) == ("sound", token, ANY, own)
+    assert store.promotion.journal_heartbeat(JOURNAL_ID, token, 6, own).server == ""
+    assert as_text(store.client.hget(MARKER, "server")) == own
+
+
+def test_a_full_redis_is_sound(make_store: MakeStore, own_server: PrivateRedis) -> None:
+    """A Redis that refuses other writes takes the heartbeat: it has lost nothing."""
+    store = make_store(own_server)
+    token = elected(store, heartbeat=5)
+    store.client.config_set("maxmemory", 1)
+    assert store.promotion.journal_heartbeat(JOURNAL_ID, token, 6).word == "sound"
+    assert store.promotion.marker() == (JOURNAL_ID, token, 1, 6)
+
+
+def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
+    """Where somebody else's key is in the way, the error names it."""
+    refuses_a_key_of_the_wrong_type(store, MARKER, lambda: store.promotion.journal_heartbeat(JOURNAL_ID, 1, 0))
