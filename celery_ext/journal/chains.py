@@ -3,47 +3,50 @@
 from collections.abc import Sequence
 from time import time
 
+from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.publishing import Placement
 from celery_ext.journal.table import WAITING, Journal, Row
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import headers_of, read
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer, Placed
 from kombu_delayq.store.upkeep.promotion import Promotion
 
 
-class JournaledChains(DelayChains):
+class JournaledChains(PartOfBoth[DelayChains]):
     """Stores steps where they belong. At most one step of a chain waits, in whichever of the two.
 
     The row of a far step is written first. Then Redis says whether the chain was cancelled, and whether a step waits
     there. A cancel notes the id first and looks at the rows then, so one of the two sees the other.
 
     Args:
-        client: As of ``DelayChains``.
-        registry: As of ``DelayChains``.
+        redis: The part of the Redis store.
         journal: The tables.
+        client: Redis.
         placement: Decides where a message waits.
+        promotion: Redis's side of the journal.
     """
 
-    def __init__(self, client: StoreClient, registry: QueueRegistry, journal: Journal, placement: Placement) -> None:
-        super().__init__(client, registry)
-        self._journal = journal
+    def __init__(
+        self, redis: DelayChains, journal: Journal, client: StoreClient, placement: Placement, promotion: Promotion
+    ) -> None:
+        super().__init__(redis, journal)
+        self._client = client
         self._placement = placement
-        self._promotion = Promotion(client, registry)
+        self._promotion = promotion
 
     def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0, *, stores: bool = True) -> str:
         """Stores the next step of a delay chain; see ``DelayChains.step``."""
         if not stores:
-            return super().step(queue, chain, offer, expire_ms, stores=False)
+            return self._redis.step(queue, chain, offer, expire_ms, stores=False)
         with self._placement.placing(queue, [offer], expire_ms) as placed:
             if not placed.offers:
                 return self._far_step(queue, chain, offer, expire_ms, placed)
             return self._near_step(queue, chain, offer, expire_ms, placed)
 
     def _far_step(self, queue: str, chain: str, offer: Offer, expire_ms: int, placed: Placed) -> str:
-        word = super().step(queue, chain, offer, expire_ms, stores=False)
+        word = self._redis.step(queue, chain, offer, expire_ms, stores=False)
         if word == "cancelled":
             self._remove(self._rows(chain, offer))
             return word
@@ -60,17 +63,17 @@ class JournaledChains(DelayChains):
             return "waits"
         # Also rows of steps that this one has replaced in Redis: a restore would bring them back.
         if self._remove([row for row in rows if row.body != own and _position(row.body) <= _position(own)]):
-            super().step(queue, chain, offer, expire_ms, stores=False)  # a promoter has just put it into Redis
+            self._redis.step(queue, chain, offer, expire_ms, stores=False)  # a promoter has just put it into Redis
         return word if placed.rows else "waits"
 
     def _near_step(self, queue: str, chain: str, offer: Offer, expire_ms: int, placed: Placed) -> str:
         looks = bool(placed.rows) or self._may_wait(offer)
         own = _position(as_bytes(offer.body))
         if looks and any(row.state == WAITING and _position(row.body) >= own for row in self._rows(chain, offer)):
-            word = super().step(queue, chain, offer, expire_ms, stores=False)
+            word = self._redis.step(queue, chain, offer, expire_ms, stores=False)
             word = "cancelled" if word == "cancelled" else "waits"
         else:
-            word = super().step(queue, chain, offer, expire_ms)
+            word = self._redis.step(queue, chain, offer, expire_ms)
         if word in ("cancelled", "waits"):
             self._placement.take_back(placed)
         if looks and word == "cancelled":
@@ -78,12 +81,12 @@ class JournaledChains(DelayChains):
         elif looks and word != "waits":
             rows = [row for row in self._rows(chain, offer) if row.body != as_bytes(offer.body)]
             if self._remove([row for row in rows if _position(row.body) <= own]):
-                super().step(queue, chain, offer, expire_ms, stores=False)
+                self._redis.step(queue, chain, offer, expire_ms, stores=False)
         return word
 
     def _may_wait(self, offer: Offer) -> bool:
         """Whether an earlier step of the chain may wait still: Redis knows when the latest one is due."""
-        due_ms = self._client.ask("ZSCORE", self._keys.chains, offer.id)
+        due_ms = self._client.ask("ZSCORE", self._client.keys.chains, offer.id)
         return due_ms is not None and float(due_ms) > time() * 1000
 
     def _rows(self, chain: str, offer: Offer) -> list[Row]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from uuid import uuid4
 
+from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.losses import Losses
 from celery_ext.journal.table import WAITING, Addition, Journal, Row
 from celery_ext.journal.views import add_to_count
@@ -12,8 +13,7 @@ from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.formats.hash import shared_id
-from kombu_delayq.store.lookup import Change, Lookup
-from kombu_delayq.store.registry import QueueRegistry
+from kombu_delayq.store.lookup import Change, Lookup, is_step
 from kombu_delayq.store.types import JOURNAL, Waiting
 from kombu_delayq.store.upkeep.promotion import Promotion
 from kombu_delayq.store.viewing.scan import whole_ms
@@ -74,7 +74,7 @@ def _is_same(body: bytes, other: bytes) -> bool:
 
 
 class EarlyPromotion:
-    """Brings rows under the token that is in leadership. The guard lets each row come once, whoever brings it.
+    """Promotes single rows before it is their turn. The guard lets each row come once, whoever promotes it.
 
     Args:
         journal: The tables.
@@ -121,31 +121,30 @@ class EarlyPromotion:
         return there
 
 
-class JournaledLookup(Lookup):
+class JournaledLookup(PartOfBoth[Lookup]):
     """Finds waiting messages by their ids wherever they wait, cancels and moves them.
 
     Nothing changes before the database has answered. Rows of messages that Redis was given follow what becomes of
     these, so that a restore brings back no message that was cancelled.
 
     Args:
-        client: As of ``Lookup``.
-        registry: Registers queues to which a message is promoted.
+        redis: The part of the Redis store.
         journal: The tables.
+        client: Redis.
+        promotion: Redis's side of the journal.
     """
 
-    def __init__(self, client: StoreClient, registry: QueueRegistry, journal: Journal) -> None:
-        super().__init__(client)
-        self._journal = journal
-        self._promotion = Promotion(client, registry)
-        self._early = EarlyPromotion(journal, self._promotion)
-        self._losses = Losses(journal, self._promotion)
+    def __init__(self, redis: Lookup, journal: Journal, client: StoreClient, promotion: Promotion) -> None:
+        super().__init__(redis, journal)
+        self._client = client
+        self._promotion = promotion
+        self._early = EarlyPromotion(journal, promotion)
+        self._losses = Losses(journal, promotion)
 
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         """Reads the waiting messages of some ids; see ``Lookup.get``."""
-        names = set(queues)
-        # Before Redis: a message that is promoted meanwhile is seen there.
-        rows = [row for row in self._journal.get(ids) if row.queue in names] if ids else []
-        return _merged(super().get(queues, ids), [row.waiting for row in rows])
+        rows, found = self._both(lambda: self._journal.get(ids) if ids else [], lambda: self._redis.get(queues, ids))
+        return _merged(found, [row.waiting for row in rows if row.queue in {*queues}])
 
     def cancel(
         self,
@@ -164,15 +163,15 @@ class JournaledLookup(Lookup):
         taken = self._claimed(rows)
         in_redis: dict[str, list[Waiting]] = {}
         try:
-            super().cancel(queues, ids, in_redis)
+            self._redis.cancel(queues, ids, in_redis)
         finally:
             known = {one.body for messages in in_redis.values() for one in messages}
             lost = self._losses.of([row for row in rows if row.state != WAITING and row.body not in known])
             found |= _merged({**in_redis}, [row.waiting for row in (*taken, *lost)])
         self._delete_rows_of([one for messages in in_redis.values() for one in messages])
-        self._end_chains({identity: found[identity] for identity in found if identity not in in_redis})
+        self._redis.end_chains({identity: found[identity] for identity in found if identity not in in_redis})
         for queue in {row.queue for row in taken}:
-            add_to_count(self._client, self._keys, queue, "cancel", sum(row.queue == queue for row in taken))
+            add_to_count(self._client, queue, "cancel", sum(row.queue == queue for row in taken))
         return found
 
     def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
@@ -189,11 +188,12 @@ class JournaledLookup(Lookup):
                     self._note_end(chain)
             if message.layout != JOURNAL or row is None or row.seq not in taken:
                 in_redis.append(at)
-        add_to_count(self._client, self._keys, queue, "cancel", len(taken))
+        add_to_count(self._client, queue, "cancel", len(taken))
         asked = [(self._as_in_redis(messages[at][0]), messages[at][1]) for at in in_redis]
-        for at, word in zip(in_redis, super().discard(queue, asked) if asked else [], strict=True):
+        for at, word in zip(in_redis, self._redis.discard(queue, asked) if asked else [], strict=True):
             words[at] = "cancelled" if words[at] == "cancelled" else word
         self._delete_rows_behind(queue, [messages[at][0] for at in in_redis if words[at] == "cancelled"])
+        self._discard_later_steps(queue, [messages[at][1] for at, word in enumerate(words) if word == "cancelled"])
         return words
 
     def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
@@ -211,14 +211,14 @@ class JournaledLookup(Lookup):
         for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
             if not words[at] and change.message.layout == JOURNAL and at not in promoted:
                 words[at] = self.replace(queue, row, change)
-                add_to_count(self._client, self._keys, queue, "reschedule", int(words[at] == "rescheduled"))
+                add_to_count(self._client, queue, "reschedule", int(words[at] == "rescheduled"))
         left = [at for at, word in enumerate(words) if not word]
         for at in left:
             row = rows[at]
             if row is not None and changes[at].due_ms > row.due_ms:  # the row is never due before its message
                 self._journal.follow([(row.seq, self.addition(queue, changes[at], row))])
         asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
-        for at, word in zip(left, super().reschedule(queue, asked) if asked else [], strict=True):
+        for at, word in zip(left, self._redis.reschedule(queue, asked) if asked else [], strict=True):
             words[at] = word
             self._follow(queue, changes[at], rows[at], word)
         return words
@@ -237,10 +237,10 @@ class JournaledLookup(Lookup):
         for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
             if change.message.layout == JOURNAL and at not in promoted:
                 words[at] = self.replace(queue, row, change._replace(due_ms=now_ms))
-                add_to_count(self._client, self._keys, queue, "reschedule", int(words[at] == "rescheduled"))
+                add_to_count(self._client, queue, "reschedule", int(words[at] == "rescheduled"))
         left = [at for at, word in enumerate(words) if not word]
         asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
-        for at, word in zip(left, super().run_now(queue, asked) if asked else [], strict=True):
+        for at, word in zip(left, self._redis.run_now(queue, asked) if asked else [], strict=True):
             words[at], row = word, rows[at]
             if word == "transferred" and row is not None:  # its row has come due as well
                 now = changes[at]._replace(due_ms=now_ms)
@@ -277,10 +277,10 @@ class JournaledLookup(Lookup):
             return "changed"
         # Again, because a promoter may have dropped the claim before the row was replaced.
         if self._promotion.claim_rows([row])[row.seq] == "pushed":
-            if super().discard(row.queue, [(self._as_in_redis(row.waiting), "")]) != ["cancelled"]:
+            if self._redis.discard(row.queue, [(self._as_in_redis(row.waiting), "")]) != ["cancelled"]:
                 self._claimed(self._journal.delete_rows([seq]))
                 return "not_delayed"
-            add_to_count(self._client, self._keys, row.queue, "cancel", -1)
+            add_to_count(self._client, row.queue, "cancel", -1)
         return "rescheduled"
 
     def _follow(self, queue: str, change: Change, row: Row | None, word: str) -> None:
@@ -340,14 +340,22 @@ class JournaledLookup(Lookup):
             left = [row.seq for row in rows if row]
             self._claimed(self._journal.delete_rows(left, None) if left else [])
 
+    def _discard_later_steps(self, queue: str, chains: Sequence[str]) -> None:
+        """Removes steps that wait in the journal of chains that have ended: a copy of the removed step may have run."""
+        ended = [chain for chain in chains if chain]
+        rows = self._journal.get(ended) if ended else []
+        steps = [row.waiting for row in rows if row.queue == queue and is_step(row.waiting)]
+        if steps:
+            self.discard(queue, [(step, "") for step in steps])
+
     def _note_end(self, chain: str) -> None:
         ttl_ms = round(self._client.options.cancelled_ttl * 1000)
         until_ms = self._now_ms() + ttl_ms
         self._client.send(
             [
-                ("ZADD", self._keys.cancelled, "GT", repr(until_ms), as_bytes(chain)),
-                ("PEXPIRE", self._keys.cancelled, ttl_ms),
-                ("ZREM", self._keys.chains, as_bytes(chain)),
+                ("ZADD", self._client.keys.cancelled, "GT", repr(until_ms), as_bytes(chain)),
+                ("PEXPIRE", self._client.keys.cancelled, ttl_ms),
+                ("ZREM", self._client.keys.chains, as_bytes(chain)),
             ]
         )
 

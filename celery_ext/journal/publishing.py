@@ -13,6 +13,7 @@ from kombu.log import get_logger
 from redis.exceptions import ResponseError
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
+from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.table import Journal
 from celery_ext.journal.table.rows import Addition
 from kombu_delayq.connection.replies import time_ms
@@ -22,8 +23,7 @@ from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, pro
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.far_jobs import FarJobs
-from kombu_delayq.store.job_types import ENTRIES, PUBLISH_COUNT, Enqueued, JobRun, Staged
-from kombu_delayq.store.registry import QueueRegistry
+from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.types import Offer, Offered, PageId, Placed
 
 #: How long, and for how many messages and pages, an attempt that failed is remembered, so that the next attempt sends
@@ -219,20 +219,22 @@ logger = get_logger(__name__)
 PAUSE_S = 30.0
 
 
-class JournaledDelivery(Delivery):
+class JournaledDelivery(PartOfBoth[Delivery]):
     """Takes messages in: those that are due late go to the journal, the others to Redis.
 
     Rows come first. If the process dies in between, the message waits in the journal, or it has a row more than Redis
     has messages, which nobody looks at before Redis has lost its data.
 
     Args:
-        client: As of ``Delivery``.
-        registry: As of ``Delivery``.
+        redis: The part of the Redis store.
+        journal: The tables.
+        client: Redis.
         placement: Decides where a message waits.
     """
 
-    def __init__(self, client: StoreClient, registry: QueueRegistry, placement: Placement) -> None:
-        super().__init__(client, registry)
+    def __init__(self, redis: Delivery, journal: Journal, client: StoreClient, placement: Placement) -> None:
+        super().__init__(redis, journal)
+        self._client = client
         self._placement = placement
         self._asks_again_at = 0.0
 
@@ -248,7 +250,7 @@ class JournaledDelivery(Delivery):
         """Stores messages until they are due, each where it belongs; see ``Delivery.offer``."""
         with self._placement.placing(queue, offers, expire_ms) as placed:
             if placed.offers:
-                offered = super().offer(queue, *placed.offers, expire_ms=expire_ms)
+                offered = self._redis.offer(queue, *placed.offers, expire_ms=expire_ms)
             else:
                 offered = Offered("behind", 0, 0, 0)
         repeated = len(offers) - len(placed.offers) - placed.stored
@@ -257,7 +259,7 @@ class JournaledDelivery(Delivery):
     def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
         """Publishes a page of messages, each to where it belongs; see ``Delivery.put``."""
         with self._placement.placing(queue, offers, expire_ms, page) as placed:
-            return super().put(queue, page, placed.offers, expire_ms) if placed.offers else "behind"
+            return self._redis.put(queue, page, placed.offers, expire_ms) if placed.offers else "behind"
 
     def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str, expire_ms: int = 0) -> str:
         """Moves a message that a consumer holds into the journal or the store; see ``Delivery.adopt``.
@@ -272,7 +274,7 @@ class JournaledDelivery(Delivery):
                 self._client.run("ack", [unacked_index, unacked], [tag])
             return "behind"
         try:
-            place = super().adopt(queue, offer, tag, unacked_index, unacked, expire_ms)
+            place = self._redis.adopt(queue, offer, tag, unacked_index, unacked, expire_ms)
         except ResponseError:
             self._placement.take_back(placed)
             raise
@@ -312,29 +314,31 @@ def _content_of(offer: Offer) -> bytes:
     return json.dumps(same, sort_keys=True).encode()
 
 
-class JournaledJobs(FarJobs):
+class JournaledJobs(PartOfBoth[FarJobs]):
     """Sends the messages of bulk jobs to where they belong, each id once.
 
     Rows come first, under a key made from job and id, so that they come once however often a task runs. Then the script
     that sends the other messages claims their ids in the guard.
 
     Args:
-        client: As of ``BulkJobs``.
-        registry: As of ``BulkJobs``.
+        redis: The part of the Redis store.
+        journal: The tables.
+        client: Redis.
         placement: Decides where a message waits.
     """
 
-    def __init__(self, client: StoreClient, registry: QueueRegistry, placement: Placement) -> None:
-        super().__init__(client, registry)
+    def __init__(self, redis: FarJobs, journal: Journal, client: StoreClient, placement: Placement) -> None:
+        super().__init__(redis, journal)
+        self._client = client
         self._placement = placement
 
     def enqueue(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Enqueued:
         """Sends messages to one queue, each to where it belongs; see ``BulkJobs.enqueue``."""
-        return super().enqueue(queue, job, self._for_redis(queue, job, offers))
+        return self._redis.enqueue(queue, job, self._for_redis(queue, job, offers))
 
     def enqueue_commands(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> list[Command]:
         """Writes rows, and returns the commands for Redis; see ``BulkJobs.enqueue_commands``."""
-        return super().enqueue_commands(queue, job, self._for_redis(queue, job, offers))
+        return self._redis.enqueue_commands(queue, job, self._for_redis(queue, job, offers))
 
     def _for_redis(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Sequence[Offer]:
         """Writes the rows of messages that the job has not sent. Returns what Redis gets."""
@@ -345,7 +349,7 @@ class JournaledJobs(FarJobs):
         kept = [one for one in offers if one.body and one.due] if self._placement.takes_all else far
         if not kept:
             return offers
-        known = self._client.ask("SMISMEMBER", self._part(job.name, queue)[1], *(one.id for one in kept))
+        known = self._redis.sent(job.name, [(queue, as_text(one.id)) for one in kept])
         first: dict[str, Offer] = {}  # a job sends the first message of an id
         for one in offers:
             first.setdefault(as_text(one.id), one)
@@ -354,33 +358,16 @@ class JournaledJobs(FarJobs):
         elsewhere = set(map(id, far))
         return [one._replace(body="") if id(one) in elsewhere else one for one in offers]
 
-    def _publish_to(self, queue: str, job: JobRun, forms: Sequence[str], read: Staged | None = None) -> Enqueued:
-        found = self.find(job.name)
-        if found is None or found.state != "publishing":
-            return super()._publish_to(queue, job, forms)
-        offers, length = self._staged(queue, job)
-        if not offers:
-            return super()._publish_to(queue, job, forms)
-        placed = self._placement.place(queue, offers, key_of=partial(_key, job.name))
-        return super()._publish_to(queue, job, forms, Staged(len(offers), length, placed.cutoff_ms))
+    def publish(self, job: JobRun) -> Enqueued:
+        """Sends some of the messages that a committed job has staged; see ``BulkJobs.publish``."""
+        return self._redis.publish(job, lambda queue, offers: self._place_staged(queue, job, offers))
 
-    def _staged(self, queue: str, job: JobRun) -> tuple[list[Offer], int]:
-        """Reads the first staged messages that are for a queue. Returns them, and how many are staged."""
-        key = self._part(job.name, queue)[2]
-        with self._client.redis.pipeline(transaction=True) as pipe:
-            pipe.lrange(key, 0, PUBLISH_COUNT * ENTRIES - 1)
-            pipe.llen(key)
-            flat, length = pipe.execute()
-        offers: list[Offer] = []
-        for to, identity, due, priority, body in zip(*(iter(flat),) * ENTRIES, strict=True):
-            if as_text(to) != queue:
-                break
-            offers.append(Offer(as_text(identity), as_text(due), int(priority), as_bytes(body)))
-        return offers, int(length) // ENTRIES
+    def _place_staged(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> float:
+        return self._placement.place(queue, offers, key_of=partial(_key, job.name)).cutoff_ms
 
     def _may_write(self, job: JobRun) -> bool:
         """Whether this run may write, so that the rows of a straggler do not stay behind."""
-        state, run = self._client.ask("HMGET", self._keys.job(job.name), "state", "run")
+        state, run = self._client.ask("HMGET", self._client.keys.job(job.name), "state", "run")
         return state is not None and as_text(state) == "open" and int(run) == job.run
 
 

@@ -1,101 +1,99 @@
 """Whole queues in Redis and in the journal: their names, their figures, their messages, and their end."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from heapq import merge
+from itertools import islice
 from math import inf
 
 from redis.exceptions import ResponseError
 
+from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.table import Journal, Row
-from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.formats.hash import id_of, shared_id
-from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.queues import Queues, QueueStats
-from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.types import JOURNAL, Cursor, Part, QueueForm, Scanned
+from kombu_delayq.store.types import JOURNAL, Cursor, Page, Part, QueueForm, Scanned, Waiting
 from kombu_delayq.store.upkeep.promotion import Promotion
 from kombu_delayq.store.upkeep.promotion_types import RowNumber
 from kombu_delayq.store.viewing.figures import Figures
-from kombu_delayq.store.viewing.scan import Rows, Scan, whole_ms
+from kombu_delayq.store.viewing.scan import Scan, whole_ms
 
 
-def add_to_count(client: StoreClient, keys: Keys, queue: str, operation: str, number: int) -> None:
+def add_to_count(client: StoreClient, queue: str, operation: str, number: int) -> None:
     """Counts what was done to messages of a queue that waited in the journal. A Redis that refuses is no error."""
     if number:
         with suppress(ResponseError):
-            client.ask("HINCRBY", keys.counts(queue), operation, number)
+            client.ask("HINCRBY", client.keys.counts(queue), operation, number)
 
 
-class JournaledQueues(Queues):
+class JournaledQueues(PartOfBoth[Queues]):
     """Lists, counts and empties queues wherever their messages wait.
 
-    Transfer workers do without the journal: ``registered``, ``keep_alive``, ``forget`` and ``convert`` never ask it.
-
     Args:
-        client: As of ``Queues``.
-        registry: As of ``Queues``.
+        redis: The part of the Redis store.
         journal: The tables.
+        client: Redis.
+        promotion: Redis's side of the journal.
     """
 
-    def __init__(self, client: StoreClient, registry: QueueRegistry, journal: Journal) -> None:
-        super().__init__(client, registry)
-        self._journal = journal
-        self._promotion = Promotion(client, registry)
+    def __init__(self, redis: Queues, journal: Journal, client: StoreClient, promotion: Promotion) -> None:
+        super().__init__(redis, journal)
+        self._client = client
+        self._promotion = promotion
 
     def names(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages, in Redis or in the journal."""
-        in_journal = self._journal.queues()
-        return sorted({*in_journal, *super().names()})
+        rows, names = self._both(self._journal.queues, self._redis.names)
+        return sorted({*rows, *names})
 
     def exists(self, queue: str) -> bool:
         """Whether anybody has published to a queue or consumes it; see ``Queues.exists``."""
-        return super().exists(queue) or self._journal.count(queue) > 0
+        return self._journal.count(queue) > 0 or self._redis.exists(queue)
 
     def size(self, queue: str) -> int:
         """Counts the delayed messages of a queue."""
-        in_journal = self._journal.count(queue)
-        return in_journal + super().size(queue)
+        return sum(self._both(lambda: self._journal.count(queue), lambda: self._redis.size(queue)))
 
     def stats(self, queue: str) -> QueueStats:
         """Counts a queue's messages."""
-        in_journal = self._journal.counts(queues=[queue])
-        return with_rows(self._journal, [super().stats(queue)], in_journal)[0]
+        rows, stats = self._both(lambda: self._journal.counts(queues=[queue]), lambda: self._redis.stats(queue))
+        return with_rows(self._journal, [stats], rows)[0]
 
     def purge(self, queue: str) -> int:
-        """Removes all delayed messages of a queue, from the journal first. Returns how many."""
+        """Removes all delayed messages of a queue. Returns how many."""
+        return sum(self._both(lambda: self._purge_rows(queue), lambda: self._redis.purge(queue)))
+
+    def delete(self, queue: str) -> int:
+        """Removes a queue's delayed messages and all that is known about it. Returns how many messages."""
+        return sum(self._both(lambda: self._purge_rows(queue), lambda: self._redis.delete(queue)))
+
+    def _purge_rows(self, queue: str) -> int:
         count = 0
         while gone := self._journal.purge(queue):
             # A row that is not due yet may be at hand as well: of a promoter with a larger lead, or of a ``run_now``.
             words = self._promotion.claim_rows(RowNumber(queue, seq) for seq in gone.waiting).values()
             count += sum(word == "claimed" for word in words)
-        add_to_count(self._client, self._keys, queue, "purge", count)
-        return count + super().purge(queue)
+        add_to_count(self._client, queue, "purge", count)
+        return count
 
 
-class JournaledFigures(Figures):
-    """Counts the messages of many queues wherever they wait.
-
-    Args:
-        client: As of ``Figures``.
-        journal: The tables.
-    """
-
-    def __init__(self, client: StoreClient, journal: Journal) -> None:
-        super().__init__(client)
-        self._journal = journal
+class JournaledFigures(PartOfBoth[Figures]):
+    """Counts the messages of many queues wherever they wait."""
 
     def overview(self, queues: Sequence[str]) -> list[QueueStats]:
         """Counts the messages of queues; see ``Figures.overview``."""
-        in_journal = self._journal.counts(queues=queues)
-        return with_rows(self._journal, super().overview(queues), in_journal)
+        rows, stats = self._both(lambda: self._journal.counts(queues=queues), lambda: self._redis.overview(queues))
+        return with_rows(self._journal, stats, rows)
 
     def due_counts(self, queues: Sequence[str], bounds_ms: Sequence[float]) -> dict[str, list[int]]:
         """Counts how many messages of queues come due when; see ``Figures.due_counts``."""
-        rows = self._journal.due_counts(queues, bounds_ms)
-        found = super().due_counts(queues, bounds_ms)
+        rows, found = self._both(
+            lambda: self._journal.due_counts(queues, bounds_ms), lambda: self._redis.due_counts(queues, bounds_ms)
+        )
         return {queue: [sum(both) for both in zip(counts, rows[queue], strict=True)] for queue, counts in found.items()}
 
 
@@ -127,30 +125,59 @@ _SEQ = slice(1, 9)
 _LARGEST = 2**63 - 1
 
 
-class JournaledScan(Scan):
+class JournaledScan(PartOfBoth[Scan]):
     """Reads queues wherever their messages wait.
 
-    The journal is read first, because what is promoted meanwhile is found in Redis then. Of messages with one due time,
-    those in Redis come first. In the journal a member is a mark, the number of the row in 8 bytes, and the id, as in
-    the default layout.
+    Of messages with one due time, those in Redis come first. In the journal a member is a mark, the number of the row
+    in 8 bytes, and the id, as in the default layout.
 
     Args:
-        client: As of ``Scan``.
+        redis: The part of the Redis store.
         journal: The tables.
+        lookup: Finds messages in Redis by their ids.
     """
 
-    def __init__(self, client: StoreClient, journal: Journal) -> None:
-        super().__init__(client)
-        self._journal = journal
-        self._redis = Lookup(client)
+    def __init__(self, redis: Scan, journal: Journal, lookup: Lookup) -> None:
+        super().__init__(redis, journal)
+        self._lookup = lookup
+
+    def browse(
+        self,
+        queue: str,
+        after: Page | None = None,
+        from_ms: float = -inf,
+        to_ms: float = inf,
+        count: int = 100,
+    ) -> Page:
+        """Reads a page of a queue's waiting messages, in the order of their due times; see ``Scan.browse``."""
+        ends = dict(after.ends) if after is not None else {}
+        from_ms = max([from_ms, *(float(due) for _, due in ends.values())])
+        rows, page = self._both(
+            lambda: self._journal.browse(queue, _place(ends.get(JOURNAL)), from_ms, to_ms, count),
+            lambda: self._redis.browse(queue, _without_journal(after), from_ms, to_ms, count),
+        )
+        repeated = self._repeated(queue, ends, from_ms, rows, page)
+        read = list(_next_due(page, rows, count))
+        number = sum(row is None for _, _, row in read)
+        ends |= {place[0]: place[1] for _, place, _ in read}
+        if number == len(page.messages):
+            ends |= page.ends
+        is_more = len(rows) == count or len(read) < len(rows) + len(page.messages) or page.more
+        new = [(one, place) for one, place, _ in read if (place[0], place[1][0]) not in repeated]
+        return Page([one for one, _ in new], is_more, ends, tuple(place for _, place in new))
+
+    def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
+        """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
+        return sum(self.sizes([queue], from_ms, to_ms).values())
 
     def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[QueueForm, int]:
-        """Counts messages by queue and form, the journal last; see ``Scan.sizes``.
+        """Counts messages by queue and layout, the journal last; see ``Scan.sizes``.
 
         A message that is promoted during the call, or was promoted and is not marked yet, counts in both.
         """
-        rows = self._journal.counts(from_ms, to_ms, queues)
-        found = super().sizes(queues, from_ms, to_ms)
+        rows, found = self._both(
+            lambda: self._journal.counts(from_ms, to_ms, queues), lambda: self._redis.sizes(queues, from_ms, to_ms)
+        )
         return found | {QueueForm(queue, JOURNAL): rows.get(queue, 0) for queue in queues}
 
     def cut(
@@ -161,7 +188,7 @@ class JournaledScan(Scan):
         Parts of the journal end with all messages of a due time.
         """
         if layout != JOURNAL:
-            return super().cut(queue, ranks, from_ms, to_ms, layout)
+            return self._redis.cut(queue, ranks, from_ms, to_ms, layout)
         dues = [due_ms for due_ms in self._journal.boundaries(queue, ranks, from_ms, to_ms) if due_ms < inf]
         ends = [(_member(_LARGEST), repr(due_ms).encode()) for due_ms in dues]
         return [Part(queue, after, until, JOURNAL) for after, until in zip([None, *ends], [*ends, None], strict=True)]
@@ -171,7 +198,7 @@ class JournaledScan(Scan):
     ) -> Scanned:
         """Reads a page of the messages of a part, without bodies; see ``Scan.scan``."""
         if part.layout != JOURNAL:
-            return super().scan(part, after, from_ms, to_ms, count)
+            return self._redis.scan(part, after, from_ms, to_ms, count)
         last = (after.last if after is not None else None) or part.after
         rows = self._journal.browse(part.queue, _place(last), from_ms, to_ms, count)
         until = _place(part.until)
@@ -186,67 +213,67 @@ class JournaledScan(Scan):
     def bodies(self, part: Part, members: Sequence[bytes]) -> list[bytes | None]:
         """Reads the bodies of messages, with marks as in the default layout; see ``Scan.bodies``."""
         if part.layout != JOURNAL:
-            return super().bodies(part, members)
+            return self._redis.bodies(part, members)
         seqs = [_seq(member) for member in members]
         found = {row.seq: _value(row) for row in self._journal.rows(seqs)}
         return [found.get(seq) for seq in seqs]
 
     def ids(self, part: Part, members: Sequence[bytes]) -> list[bytes]:
         """Returns the ids of messages; see ``Scan.ids``."""
-        return list(map(id_of, members)) if part.layout == JOURNAL else super().ids(part, members)
-
-    def _read(
-        self, queue: str, ends: Mapping[str, Cursor], from_ms: float, to_ms: float, count: int, forms: Sequence[str]
-    ) -> tuple[Rows, dict[str, bool]]:
-        found = self._journal.browse(queue, _place(ends.get(JOURNAL)), from_ms, to_ms, count)
-        rows, more = super()._read(queue, ends, from_ms, to_ms, count, forms)
-        own = [
-            (as_bytes(row.id), repr(row.due_ms).encode(), b"%d" % row.priority, row.body, _member(row.seq, row.id))
-            for row in found
-        ]
-        return {**rows, JOURNAL: own}, {**more, JOURNAL: len(found) == count}
+        return list(map(id_of, members)) if part.layout == JOURNAL else self._redis.ids(part, members)
 
     def _repeated(
-        self, queue: str, ends: Mapping[str, Cursor], from_ms: float, rows: Rows
-    ) -> Collection[tuple[str, bytes]]:
-        own = rows[JOURNAL]
-        in_redis = {
-            (whole_ms(float(due)), as_bytes(body))
-            for form, found in rows.items()
-            for _, due, _, body, _ in found
-            if form != JOURNAL
-        }
-        # The page before ended among messages of this due time: some of them may be on it in the other tier.
-        if any(form != JOURNAL and float(due) == from_ms for form, (_, due) in ends.items()):
-            ids = [as_text(row[0]) for row in own if float(row[1]) == from_ms]
-            in_redis |= {
-                (whole_ms(one.due_ms), one.body or b"")
-                for messages in (self._redis.get([queue], ids) if ids else {}).values()
-                for one in messages
-            }
-        repeated = {(JOURNAL, member) for _, due, _, body, member in own if (whole_ms(float(due)), body) in in_redis}
+        self, queue: str, ends: Mapping[str, Cursor], from_ms: float, rows: Sequence[Row], page: Page
+    ) -> set[tuple[str, bytes]]:
+        """Returns layout and place of messages that were, or will be, on a page from the other store, too."""
+        in_redis = {(whole_ms(one.due_ms), one.body or b"") for one in page.messages}
+        # The page before ended among messages of this due time: some of them may be on it as messages of Redis.
+        if any(layout != JOURNAL and float(due) == from_ms for layout, (_, due) in ends.items()):
+            ids = [row.id for row in rows if row.due_ms == from_ms]
+            found = self._lookup.get([queue], ids) if ids else {}
+            in_redis |= {(whole_ms(one.due_ms), one.body or b"") for messages in found.values() for one in messages}
+        repeated = {(JOURNAL, _member(row.seq, row.id)) for row in rows if (whole_ms(row.due_ms), row.body) in in_redis}
         last = _place(ends.get(JOURNAL))
         if last is not None and last[0] == from_ms:
-            repeated |= self._promoted_since(queue, last, rows)
+            repeated |= self._promoted_since(queue, last, page)
         return repeated
 
-    def _promoted_since(self, queue: str, last: tuple[float, int], rows: Rows) -> set[tuple[str, bytes]]:
-        """Returns form and place of the messages in Redis that were on a page as rows of the journal."""
+    def _promoted_since(self, queue: str, last: tuple[float, int], page: Page) -> set[tuple[str, bytes]]:
+        """Returns layout and place of the messages in Redis that were on a page as rows of the journal."""
         here = [
-            (form, as_text(row[0]), as_bytes(row[3]), as_bytes(row[4]))
-            for form, found in rows.items()
-            for row in found
-            if form != JOURNAL and whole_ms(float(row[1])) == whole_ms(last[0])
+            (one, layout, member)
+            for one, (layout, (member, _)) in zip(page.messages, page.places, strict=True)
+            if whole_ms(one.due_ms) == whole_ms(last[0])
         ]
-        if not here:
-            return set()
-        ids = {identity for _, stored, _, _ in here for identity in (stored, shared_id(stored)) if identity is not None}
-        shown = {
-            row.body
-            for row in self._journal.get(ids, None)
-            if row.queue == queue and row.due_ms == last[0] and row.seq <= last[1]
-        }
-        return {(form, member) for form, _, body, member in here if body in shown}
+        ids = {name for one, _, _ in here for name in (one.id, shared_id(one.id)) if name is not None}
+        rows = self._journal.get(ids, None) if ids else []
+        shown = {row.body for row in rows if row.queue == queue and row.due_ms == last[0] and row.seq <= last[1]}
+        return {(layout, member) for one, layout, member in here if (one.body or b"") in shown}
+
+
+def _next_due(page: Page, rows: Sequence[Row], count: int) -> Iterator[tuple[Waiting, tuple[str, Cursor], Row | None]]:
+    """Yields messages of Redis and of the journal with their places, the next due first, while the order is certain.
+
+    It ends with the last message of a store that has more than were read.
+    """
+    redis = [(one, place, None) for one, place in zip(page.messages, page.places, strict=True)]
+    journal = [(row.waiting, (JOURNAL, (_member(row.seq, row.id), repr(row.due_ms).encode())), row) for row in rows]
+    if page.more and not redis:  # nothing new was on Redis's page, so the order is not known yet
+        return
+    ends = [redis[-1][1]] if page.more else []
+    ends += [journal[-1][1]] if journal and len(journal) == count else []
+    for found in islice(merge(redis, journal, key=lambda one: one[0].due_ms), count):
+        yield found
+        if found[1] in ends:
+            return
+
+
+def _without_journal(page: Page | None) -> Page | None:
+    """Returns a page as the Redis store has made it."""
+    if page is None:
+        return None
+    ends = {layout: end for layout, end in page.ends.items() if layout != JOURNAL}
+    return page._replace(messages=[one for one in page.messages if one.layout != JOURNAL], ends=ends)
 
 
 def _member(seq: int, identity: str = "") -> bytes:

@@ -6,7 +6,7 @@ alone. The names of the queues are noted before their parts begin, and read afte
 run that begins a part of a job that has ended, or has a later run, learns that, or is seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -30,6 +30,10 @@ from kombu_delayq.store.types import Offer
 #: Parts are kept for so much longer than the job as a whole, which therefore never outlives what they have sent. In
 #: this fraction of ``ttl_ms`` their time begins anew.
 RENEWAL = 1 / 4
+#: Writes staged messages of a queue to where they belong beside Redis. Returns the due time, in ms since the epoch,
+#: after which Redis does not get them.
+PlaceStaged = Callable[[str, Sequence[Offer]], float]
+
 #: States of a job that has sent everything, or is about to.
 COMMITTED = ("committed", "publishing")
 
@@ -187,15 +191,19 @@ class BulkJobs(StorePart):
         """
         return as_text(self._client.run("close", [self._keys.job(job.name)], [job.run, state, job.ttl_ms]))
 
-    def publish(self, job: JobRun) -> Enqueued:
+    def publish(self, job: JobRun, place: PlaceStaged | None = None) -> Enqueued:
         """Sends some of the messages that a committed job has staged: of the first queue that has room.
+
+        Args:
+            job: The run, or another one of the job.
+            place: Called before messages are sent, for a store that keeps some of them beside Redis.
 
         Returns:
             ``enqueued`` and the number of messages sent, 0 when none is left; or ``wait`` or ``deep``, as ``enqueue``
             does; or the state of a job that is not being published. A call sends no more messages than ``max_depth``
             has room for.
         """
-        return self._client.in_each_form(lambda forms: self._publish(job, forms))
+        return self._client.in_each_form(lambda forms: self._publish(job, forms, place))
 
     def find(self, name: str) -> Job | None:
         """Returns what Redis remembers of a job, or None; two round trips at most."""
@@ -276,12 +284,15 @@ class BulkJobs(StorePart):
         self._client.ask("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))
         return state
 
-    def _publish(self, job: JobRun, forms: Sequence[str], before: dict[str, int] | None = None) -> Enqueued:
+    def _publish(
+        self, job: JobRun, forms: Sequence[str], place: PlaceStaged | None, before: dict[str, int] | None = None
+    ) -> Enqueued:
         """Sends staged messages of one queue, the first that has room and of which another caller has not sent all.
 
         Args:
             job: As of ``publish``.
             forms: The layouts by which to count.
+            place: As of ``publish``.
             before: How many were staged for each queue when all parts were found to be published.
         """
         staged = self._staged_in(job.name)
@@ -297,7 +308,7 @@ class BulkJobs(StorePart):
         done = Enqueued("enqueued")
         full: Enqueued | None = None
         for queue in staged:
-            done = self._publish_to(queue, job, forms)
+            done = self._publish_to(queue, job, forms, place)
             full = done if done.word == "deep" else full
             if done.word not in ("deep", "committed"):
                 break
@@ -306,28 +317,42 @@ class BulkJobs(StorePart):
             return done
         if full is not None or staged == before:
             return full or done
-        return self._publish(job, forms, staged)  # another caller has sent what was staged
+        return self._publish(job, forms, place, staged)  # another caller has sent what was staged
 
-    def _publish_to(self, queue: str, job: JobRun, forms: Sequence[str], read: Staged | None = None) -> Enqueued:
+    def _publish_to(self, queue: str, job: JobRun, forms: Sequence[str], place: PlaceStaged | None) -> Enqueued:
         """Calls the script.
 
         Args:
             queue: The queue of the first staged messages.
             job: As of ``publish``.
             forms: The layouts by which to count.
-            read: What the caller has read. If other messages are staged now, nothing is sent and the caller reads anew.
+            place: As of ``publish``. If other messages are staged when it returns, nothing is sent and this reads anew.
         """
         key, _, staged = self._part(job.name, queue)
+        read = self._place_staged(queue, staged, place) if place else None
         limits = [read.most if read else PUBLISH_COUNT, PUBLISH_BYTES, job.max_depth, longer(job.ttl_ms)]
         only = [read.left, repr(read.cutoff_ms)] if read else ["", ""]
         args = [self._client.wake(queue), queue, *limits, *only, *self._client.list_of_priority]
         word, *numbers = self._registry.run("publish", queue, [key, staged, *self._counted(queue, forms)], args)
         if as_text(word) == "published":
-            count, place, left = numbers
+            count, first, left = numbers
             if left and not count:  # another caller has sent some, maybe the rest of this queue's messages
-                return self._publish(job, forms)
-            return _enqueued("enqueued", [count, 0, place])
+                return self._publish(job, forms, place)
+            return _enqueued("enqueued", [count, 0, first])
         return _enqueued(as_text(word), numbers)
+
+    def _place_staged(self, queue: str, staged: str, place: PlaceStaged) -> Staged | None:
+        """Lets a caller place the first staged messages that are for a queue."""
+        with self._client.redis.pipeline(transaction=True) as pipe:
+            pipe.lrange(staged, 0, PUBLISH_COUNT * ENTRIES - 1)
+            pipe.llen(staged)
+            flat, length = pipe.execute()
+        offers: list[Offer] = []
+        for to, identity, due, priority, body in zip(*(iter(flat),) * ENTRIES, strict=True):
+            if as_text(to) != queue:
+                break
+            offers.append(Offer(as_text(identity), as_text(due), int(priority), as_bytes(body)))
+        return Staged(len(offers), int(length) // ENTRIES, place(queue, offers)) if offers else None
 
     def _enqueue_call(
         self, queue: str, job: JobRun, offers: Sequence[Offer], forms: Sequence[str]

@@ -90,7 +90,7 @@ class Lookup(Searching):
         try:
             return self._of_ids(script, queues, ids, found)
         finally:
-            self._end_chains({identity: found[identity] for identity in ids if identity in found})
+            self.end_chains({identity: found[identity] for identity in ids if identity in found})
 
     def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Changes when messages of one queue are due.
@@ -154,7 +154,7 @@ class Lookup(Searching):
         """The keys of delay chains that scripts can use together with those of a queue: none in a cluster."""
         return [] if self._keys.slots else [self._keys.cancelled, self._keys.chains]
 
-    def _end_chains(self, found: dict[str, list[Waiting]]) -> None:
+    def end_chains(self, found: dict[str, list[Waiting]]) -> None:
         """Does for ids of messages that were cancelled what the script does where it has the keys of chains."""
         commands: list[Command] = []
         for identity, messages in found.items():

@@ -1,12 +1,12 @@
 """Bulk jobs send each row once, to where it belongs."""
 
 from time import time
+from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.journal import JournaledStore
-from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import far, near, rows
@@ -33,7 +33,7 @@ def test_a_job_is_divided_and_sends_each_id_once(make_journaled: MakeJournaled, 
             reply = store.jobs.enqueue("q", job, chunk)
         else:
             with store.client.pipeline(transaction=False) as pipe:
-                store.client.script_load(store.jobs._client.script("enqueue").text)
+                store.client.script_load(store.redis_alone.jobs._client.script("enqueue").text)
                 for command in store.jobs.enqueue_commands("q", job, chunk):
                     pipe.execute_command(*command)
                 reply = store.jobs.enqueued("q", pipe.execute())
@@ -96,14 +96,13 @@ def test_two_drivers_publish_one_job(make_journaled: MakeJournaled, monkeypatch:
     job = begun(store, staged=True)
     store.jobs.enqueue("q", job, [far(f"id {number}") for number in range(450)])
     store.jobs.finish(job, "committed")
-    real = store.jobs._staged
+    real = store.jobs._place_staged
 
-    def read_and_wait(queue: str, of: JobRun) -> object:
-        found = real(queue, job)
+    def place_and_wait(*args: Any) -> float:
         monkeypatch.undo()
         other.jobs.publish(job)
-        return found
+        return real(*args)
 
-    monkeypatch.setattr(store.jobs, "_staged", read_and_wait)
+    monkeypatch.setattr(store.jobs, "_place_staged", place_and_wait)
     published(store, job)
     assert len(store.journal.get([f"id {number}" for number in range(450)])) == 450
