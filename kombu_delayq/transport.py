@@ -17,10 +17,10 @@ from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.connection import pools, slots
 from kombu_delayq.connection.sentinel import FollowingPool
 from kombu_delayq.consume.consumer import Consumer
+from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.heartbeat import Heartbeat
 from kombu_delayq.consume.poller import DelayedPoller
-from kombu_delayq.consume.takers.lanes import Lanes
-from kombu_delayq.consume.takers.taker import Taker
+from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
@@ -80,7 +80,7 @@ class DelayedTransport(_Transport):
         self._transfer_worker: TransferWorker | None = None
         self._journal_worker: Any = None
         self.consumer = Consumer(partial(_consumed, ref(self)))
-        self.takes = self.options.consume == "take"
+        self.fetches = self.options.consume == "reliable"
         self._heartbeat: Heartbeat | None = None
         self.slots: bool | None = None
         hooks.expect_worker()
@@ -105,7 +105,7 @@ class DelayedTransport(_Transport):
         if self.slots and self.options.consume == "brpop":
             raise InvalidOptions(
                 "consume='brpop' cannot be used in Redis Cluster: it reads several lists in one command, which are in "
-                "different hash slots there; leave consume='take'"
+                "different hash slots there; leave consume='reliable'"
             )
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
@@ -147,7 +147,7 @@ class DelayedTransport(_Transport):
         if self._heartbeat is None or not self._heartbeat.is_alive:
             store = connect_store(channel, channel.separate_pool())
             self._heartbeat = Heartbeat(
-                self.consumer, store, partial(_takers, ref(self)), channel.visibility_timeout or inf
+                self.consumer, store, partial(_fetchers, ref(self)), channel.visibility_timeout or inf
             )
             self._heartbeat.start()
 
@@ -155,7 +155,7 @@ class DelayedTransport(_Transport):
         """Lets an event loop consume."""
         self.cycle.enter(loop)
         super().register_with_event_loop(connection, loop)
-        if self.takes and kombu.VERSION < (5, 7):
+        if self.fetches and kombu.VERSION < (5, 7):
             self.cycle.stay_in_loop()
 
     def close_connection(self, connection: Any) -> None:
@@ -203,13 +203,13 @@ class SentinelTransport(DelayedTransport, stock.SentinelTransport):
     Channel = SentinelChannel
 
 
-def _takers(transport: Callable[[], DelayedTransport | None]) -> list[Taker | Lanes] | None:
-    """Returns the takers of a transport's channels; None once nobody else refers to the transport."""
+def _fetchers(transport: Callable[[], DelayedTransport | None]) -> list[Fetcher | QueueFetchers] | None:
+    """Returns the fetchers of a transport's channels; None once nobody else refers to the transport."""
     found = transport()
     return (
         None
         if found is None
-        else [vars(channel)["taker"] for channel in list(found.channels) if "taker" in vars(channel)]
+        else [vars(channel)["fetcher"] for channel in list(found.channels) if "fetcher" in vars(channel)]
     )
 
 

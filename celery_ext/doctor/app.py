@@ -235,7 +235,7 @@ def visibility_timeout(subject: Subject) -> Findings:
     """Is the visibility timeout above the longest task, where one counts?"""
     app = subject.the_app
     timeout_s = float(subject.transport_options.get("visibility_timeout", VISIBILITY_TIMEOUT_S))
-    ours = stock_transport(app) is None and subject.options.consume == "take"
+    ours = stock_transport(app) is None and subject.options.consume == "reliable"
     if ours and timeout_s <= subject.options.consumer_ttl:
         yield Finding(
             Level.WARNING,
@@ -254,7 +254,7 @@ def visibility_timeout(subject: Subject) -> Findings:
             Level.WARNING,
             f"visibility_timeout is {in_words(timeout_s, plain=True)}, and tasks may run for "
             f"{in_words(longest_s, plain=True)}: {named(longer)}. What is not acknowledged by then runs twice",
-            "raise visibility_timeout above the longest task, or switch to consume='take', which has none",
+            "raise visibility_timeout above the longest task, or switch to consume='reliable', which has none",
             "how-to/outage.md#of-stock-workers",
         )
     unlimited = [task.name for task in own_tasks(app) if not limits[task.name] and task.acks_late]
@@ -271,7 +271,7 @@ def visibility_timeout(subject: Subject) -> Findings:
 
 def kombu(subject: Subject) -> Findings:
     """Has the kombu of this process no known faults?"""
-    takes = stock_transport(subject.the_app) is None and subject.options.consume == "take"
+    takes = stock_transport(subject.the_app) is None and subject.options.consume == "reliable"
     version = facts.versions()["kombu"]
     for fault in faults_of(version, ours=takes):
         yield Finding(

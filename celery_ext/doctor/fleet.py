@@ -106,7 +106,7 @@ def versions(subject: Subject) -> Findings:
 def _faults(found: Sequence[Worker]) -> Findings:
     having = defaultdict[str, list[str]](list)
     for worker in found:
-        for fault in faults_of(worker.versions.get("kombu", ""), ours=worker.takes):
+        for fault in faults_of(worker.versions.get("kombu", ""), ours=worker.fetches):
             having[fault.issue].append(f"{worker.name} (kombu {worker.versions['kombu']})")
     for fault in FAULTS:
         if fault.issue in having:
@@ -145,7 +145,7 @@ def long_tasks(subject: Subject) -> Findings:
     """Do tasks end before another worker gets them, too?"""
     long = []
     for worker in subject.the_workers:
-        if not worker.takes:
+        if not worker.fetches:
             now_s = time() if worker.clock_s is None else worker.clock_s
             limit_s = float(worker.options.get("visibility_timeout", 3600))
             long += [f"{name} in {worker.name}" for name, since_s in worker.running if now_s - since_s > limit_s]
@@ -154,7 +154,7 @@ def long_tasks(subject: Subject) -> Findings:
             Level.ERROR,
             f"{counted(len(long), 'task has', 'tasks have')} been running for longer than visibility_timeout: "
             f"{named(long)}. What is acknowledged late runs a second time meanwhile",
-            "raise visibility_timeout above the longest task, or switch to consume='take', which has none",
+            "raise visibility_timeout above the longest task, or switch to consume='reliable', which has none",
             "how-to/outage.md#of-stock-workers",
         )
 

@@ -48,9 +48,9 @@ class Worker:
     running: Sequence[tuple[str, float]]
 
     @property
-    def takes(self) -> bool:
+    def fetches(self) -> bool:
         """Whether it consumes by ``take``, so that no visibility timeout counts for what it holds."""
-        return self.ours and self.options.get("consume", "take") == "take"
+        return self.ours and self.options.get("consume", "reliable") == "reliable"
 
 
 @dataclass

@@ -16,7 +16,7 @@ from kombu_delayq.cluster.pool import LATE_S
 from kombu_delayq.cluster.prefixed import PrefixedClient
 from kombu_delayq.cluster.pubsub import ClusterPubSub
 from kombu_delayq.connection import demotion, pools
-from kombu_delayq.consume.qos import TakenQoS
+from kombu_delayq.consume.qos import FetchedQoS
 
 logger = get_logger(__name__)
 
@@ -24,7 +24,7 @@ logger = get_logger(__name__)
 TABLE_S = 1.0
 
 
-class ClusterQoS(TakenQoS):
+class ClusterQoS(FetchedQoS):
     """What a channel holds. Messages of fanouts are not noted in Redis, so that no node need answer to deliver one.
 
     kombu notes them, but what it puts back from there goes to a list that no consumer of a fanout reads.
@@ -65,7 +65,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._tables: dict[str, tuple[float, list[Any]]] = {}
         super().__init__(*args, **kwargs)
-        if self.QoS is TakenQoS:
+        if self.QoS is FetchedQoS:
             self.QoS = ClusterQoS
 
     def separate_pool(self) -> ClusterPool:

@@ -8,11 +8,11 @@ from kombu.log import get_logger
 from kombu.transport import virtual
 
 from kombu_delayq.consume import mailboxes
-from kombu_delayq.consume.adoption import Adoption
 from kombu_delayq.consume.consumer import Consumer
-from kombu_delayq.consume.qos import TakenMessage, TakenQoS
-from kombu_delayq.consume.takers.lanes import Lanes
-from kombu_delayq.consume.takers.taker import Taker
+from kombu_delayq.consume.early import EarlyMessages
+from kombu_delayq.consume.fetcher import Fetcher
+from kombu_delayq.consume.qos import FetchedMessage, FetchedQoS
+from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.consume.usage import Usage
 from kombu_delayq.errors import InvalidOptions
 
@@ -28,22 +28,22 @@ class ConsumingChannel(_Channel):
     It takes messages for consumers, adopts those that come too early, and keeps the threads of a consumer running.
     """
 
-    Message = TakenMessage
+    Message = FetchedMessage
 
     #: Whether queues have begun of which the lease does not tell yet.
     _has_begun = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._usage = Usage(self)
-        self._adoption = Adoption(self)
+        self._adoption = EarlyMessages(self)
         super().__init__(*args, **kwargs)
-        if self.options.consume == "take" and self.ack_emulation:
-            self.QoS = TakenQoS
+        if self.options.consume == "reliable" and self.ack_emulation:
+            self.QoS = FetchedQoS
 
     @property
-    def takes(self) -> bool:
+    def fetches(self) -> bool:
         """Whether messages are taken by our script, and not by kombu."""
-        return self.connection is not None and self.connection.takes
+        return self.connection is not None and self.connection.fetches
 
     @property
     def consumer(self) -> Consumer:
@@ -52,9 +52,9 @@ class ConsumingChannel(_Channel):
         return consumer
 
     @cached_property
-    def taker(self) -> Taker | Lanes:
+    def fetcher(self) -> Fetcher | QueueFetchers:
         """Takes messages for the consumers of this channel."""
-        return (Lanes if self.has_slots else Taker)(self, self._transport().cycle)
+        return (QueueFetchers if self.has_slots else Fetcher)(self, self._transport().cycle)
 
     def is_durable(self, queue: str) -> bool:
         """Whether a queue may hold delayed messages. Fanouts, and queues for replies of kombu and Celery, may not."""
@@ -69,8 +69,8 @@ class ConsumingChannel(_Channel):
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
         """Consumes a queue, adopts messages whose time has not come, and starts a transfer worker if none runs."""
         result = super().basic_consume(queue, no_ack, *args, **kwargs)
-        if self.takes and queue not in self._fanout_queues:
-            self.taker.begin(queue, no_ack=no_ack)
+        if self.fetches and queue not in self._fanout_queues:
+            self.fetcher.begin(queue, no_ack=no_ack)
             if not no_ack:
                 self._begin_lease_soon(queue)
         if self.is_durable(queue):
@@ -84,20 +84,20 @@ class ConsumingChannel(_Channel):
     def _basic_cancel(self, consumer_tag: str) -> Any:
         queue = self._tag_to_queue.get(consumer_tag)
         result = super()._basic_cancel(consumer_tag)
-        if queue is not None and self.takes and queue not in self._active_queues:
-            self.taker.end(queue)
+        if queue is not None and self.fetches and queue not in self._active_queues:
+            self.fetcher.end(queue)
         return result
 
     def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
         """Returns the next message of a queue, or None."""
-        if not self.takes or not self.ack_emulation:
+        if not self.fetches or not self.ack_emulation:
             return super().basic_get(queue, no_ack=no_ack, **kwargs)
         self._usage.of([queue])
         if not no_ack:
             self._begin_lease(self.store.keys.share(queue))
-            if not self.takes:
+            if not self.fetches:
                 return super().basic_get(queue, no_ack=no_ack, **kwargs)
-        found = self.taker.get(queue, no_ack=no_ack)
+        found = self.fetcher.get(queue, no_ack=no_ack)
         if found is None:
             return None
         message = self.Message(found, channel=self)
@@ -116,9 +116,9 @@ class ConsumingChannel(_Channel):
         try:
             self.connection.start_heartbeat(self, share)
         except redis.exceptions.NoPermissionError as error:
-            self.stop_taking(error)
+            self.stop_fetching(error)
 
-    def stop_taking(self, reason: object) -> None:
+    def stop_fetching(self, reason: object) -> None:
         """Goes on in kombu's own way of consuming, because Redis refuses ours.
 
         Raises:
@@ -128,36 +128,36 @@ class ConsumingChannel(_Channel):
             raise InvalidOptions(
                 f"messages cannot be consumed, and in Redis Cluster there is no other way, because {reason}"
             )
-        self.connection.takes = False
-        self.taker.drop()
+        self.connection.fetches = False
+        self.fetcher.drop()
         logger.warning("messages are consumed in kombu's own way, as with consume='brpop', because %s", reason)
 
     def _on_connection_disconnect(self, connection: Any) -> None:
         super()._on_connection_disconnect(connection)
-        if "taker" in vars(self):
-            self.taker.lose(connection)
+        if "fetcher" in vars(self):
+            self.fetcher.lose(connection)
 
     def close(self) -> None:
         """Gives back what is in hand, and closes the connections."""
-        if "taker" in vars(self) and not self.closed and self.connection is not None:
+        if "fetcher" in vars(self) and not self.closed and self.connection is not None:
             try:
-                self.taker.close()
+                self.fetcher.close()
             except (redis.RedisError, OSError) as error:
                 logger.info("what this consumer holds goes back when its lease ends: %s", error)
-                self.taker.drop()
+                self.fetcher.drop()
         super().close()
 
     def begin_again(self) -> None:
         """Starts the threads that a fork has not copied, and connects anew."""
         self.begin_transfer()
-        if "taker" in vars(self):
-            self.taker.drop()
+        if "fetcher" in vars(self):
+            self.fetcher.drop()
             self.connection.start_heartbeat(self, None)
 
     def drop_connections(self) -> None:
         """Closes the connections that wait for messages."""
-        if "taker" in vars(self):
-            self.taker.drop()
+        if "fetcher" in vars(self):
+            self.fetcher.drop()
         connection = getattr(self.__dict__.get("client"), "connection", None)
         if connection is not None:
             connection.disconnect()  # others may still use it

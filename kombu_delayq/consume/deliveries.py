@@ -10,8 +10,8 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
 from kombu_delayq.consume.acks import drained
-from kombu_delayq.consume.adoption import NotAdopted
-from kombu_delayq.consume.qos import TakenPayload
+from kombu_delayq.consume.early import NotAdopted
+from kombu_delayq.consume.qos import FetchedPayload
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import Message, fault_of, priority_of, read
 from kombu_delayq.store import TransportStore
@@ -112,7 +112,7 @@ class Deliveries:
             message: Message = loads(bytes_to_str(taken.body))
             if taken.tag:
                 message["properties"].setdefault("delivery_tag", taken.tag)
-                message = TakenPayload(message, taken.tag)
+                message = FetchedPayload(message, taken.tag)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             fault = fault_of(bytes(taken.body))
             logger.error("queue %r had something that is no message, and that is dropped: %s", taken.queue, fault)

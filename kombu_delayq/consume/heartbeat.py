@@ -10,8 +10,8 @@ from kombu.log import get_logger
 from redis.exceptions import RedisError
 
 from kombu_delayq.consume.consumer import Consumer
-from kombu_delayq.consume.takers.lanes import Lanes
-from kombu_delayq.consume.takers.taker import Taker
+from kombu_delayq.consume.fetcher import Fetcher
+from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
@@ -19,19 +19,19 @@ logger = get_logger(__name__)
 #: The lease of a consumer, and the times of what it holds, are renewed after this share of the time for which they
 #: count; and so often at most, in s.
 BEAT_SHARE, BEATS_APART_S = 1 / 4, 0.1
-#: How often the thread looks whether a taker needs help, in s.
+#: How often the thread looks whether a fetcher needs help, in s.
 LOOK_S = 0.5
 
 
 class Heartbeat:
-    """Renews the lease of a consumer, and helps its takers while their thread is busy.
+    """Renews the lease of a consumer, and helps its fetchers while their thread is busy.
 
     No error ends the thread, and none keeps it from the rest of its work.
 
     Args:
         consumer: The consumer.
         store: The store of the broker, over connections of its own, which this class closes.
-        takers: Returns the takers of the consumer's channels; None once nobody uses the connection any more.
+        fetchers: Returns the fetchers of the consumer's channels; None once nobody uses the connection any more.
         visibility_timeout_s: For how long a message may be in hand, in s, before stock kombu gives it back, unless its
             time is renewed.
     """
@@ -40,12 +40,12 @@ class Heartbeat:
         self,
         consumer: Consumer,
         store: TransportStore,
-        takers: Callable[[], Iterable[Taker | Lanes] | None],
+        fetchers: Callable[[], Iterable[Fetcher | QueueFetchers] | None],
         visibility_timeout_s: float = inf,
     ) -> None:
         self._consumer = consumer
         self._store = store
-        self._takers = takers
+        self._fetchers = fetchers
         self._pause_s = max(min(store.options.consumer_ttl, visibility_timeout_s) * BEAT_SHARE, BEATS_APART_S)
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="delayq-heartbeat", daemon=True)
@@ -68,12 +68,12 @@ class Heartbeat:
     def _run(self) -> None:
         beat_at = monotonic() + self._pause_s
         while not self._stopping.wait(min(LOOK_S, self._pause_s)):
-            takers = self._takers()
-            if takers is None:
+            fetchers = self._fetchers()
+            if fetchers is None:
                 break
-            for taker in takers:
-                self._does(taker.help)
-            del takers
+            for fetcher in fetchers:
+                self._does(fetcher.help)
+            del fetchers
             if monotonic() >= beat_at:
                 beat_at = monotonic() + self._pause_s
                 if not (self._does(self._consumer.renew) and self._does(self._consumer.recover)):

@@ -19,7 +19,7 @@ from kombu_delayq.connection.replies import as_lost, passes
 
 _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 
-#: Longest single wait, in s: takers have something to do about so often.
+#: Longest single wait, in s: fetchers have something to do about so often.
 LONGEST_WAIT_S = 1.0
 
 
@@ -100,7 +100,7 @@ class DelayedPoller(_Poller):
         """Lets the event loop call the poller also after one of the channels' connections has ended.
 
         Before 5.7, kombu takes the poller out of the loop then. The end of a connection that kombu reads is an error,
-        with which the worker connects again; but redis-py itself opens the connection of fanouts again, and a taker
+        with which the worker connects again; but redis-py itself opens the connection of fanouts again, and a fetcher
         closes and opens connections as it needs them.
         """
         self._on_connection_disconnect = self._forget_connection
@@ -152,8 +152,8 @@ class DelayedPoller(_Poller):
             self._check()
             super().on_poll_start()
             for channel in list(self._channels):
-                if channel.takes:
-                    channel.taker.turn()
+                if channel.fetches:
+                    channel.fetcher.turn()
 
     def maybe_restore_messages(self) -> None:
         """Lets kombu look for messages that others held for too long, unless Redis refuses all commands now."""
@@ -170,7 +170,7 @@ class DelayedPoller(_Poller):
             NotPrimary: The consumer must connect again.
             Empty: No message came.
         """
-        if not any(channel.takes for channel in self._channels):
+        if not any(channel.fetches for channel in self._channels):
             self._check()  # before kombu 5.7, kombu's own method does not call ``on_poll_start``
             return super().get(callback, timeout)
         self._in_protected_read = True
@@ -215,7 +215,7 @@ class DelayedPoller(_Poller):
             poller.close()
 
     def _deliver_one(self) -> bool:
-        return any(channel.takes and channel.taker.deliver_one() for channel in list(self._channels))
+        return any(channel.fetches and channel.fetcher.deliver_one() for channel in list(self._channels))
 
     def on_readable(self, fileno: int) -> Any:
         """Reads what has come over a connection."""
@@ -233,7 +233,7 @@ class DelayedPoller(_Poller):
                 self._loop.remove_reader(fd)
 
     def _register_BRPOP(self, channel: Any) -> None:  # noqa: N802 (kombu's name)
-        if not channel.takes:
+        if not channel.fetches:
             super()._register_BRPOP(channel)
 
     def _forget_connection(self, connection: Any) -> None:

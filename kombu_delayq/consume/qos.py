@@ -13,7 +13,7 @@ _QoS: Any = virtual.QoS if TYPE_CHECKING else stock.QoS
 _Message: Any = object if TYPE_CHECKING else virtual.Message
 
 
-class TakenPayload(dict[str, Any]):
+class FetchedPayload(dict[str, Any]):
     """A message as its queue had it, and the delivery tag under which it is in hand.
 
     The tag stands beside the message, which keeps the delivery tag of its publisher: that one is the same each time the
@@ -25,16 +25,16 @@ class TakenPayload(dict[str, Any]):
         self.tag = tag
 
 
-class TakenMessage(_Message):
+class FetchedMessage(_Message):
     """kombu's message, which is acknowledged by the delivery tag under which it was taken."""
 
     def __init__(self, payload: Message, channel: Any = None, **kwargs: Any) -> None:
         super().__init__(payload, channel=channel, **kwargs)
-        if isinstance(payload, TakenPayload):
+        if isinstance(payload, FetchedPayload):
             self.delivery_tag = payload.tag
 
 
-class TakenQoS(_QoS):
+class FetchedQoS(_QoS):
     """kombu's QoS for messages that are in Redis as unacked already.
 
     Other messages, such as those of a fanout, are kombu's own.
@@ -52,7 +52,7 @@ class TakenQoS(_QoS):
         if delivery_tag not in self._held:
             super().ack(delivery_tag)
             return
-        self.channel.taker.ack(delivery_tag)
+        self.channel.fetcher.ack(delivery_tag)
         virtual.QoS.ack(self, delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
@@ -81,7 +81,7 @@ class TakenQoS(_QoS):
 
     @property
     def _held(self) -> dict[str, str]:
-        held: dict[str, str] = self.channel.taker.held
+        held: dict[str, str] = self.channel.fetcher.held
         return held
 
     def _requeued(self, tag: str, message: Any) -> Requeued:

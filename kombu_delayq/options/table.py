@@ -52,10 +52,10 @@ class Options:
         "a managed service does not say that it is a cluster.",
     )
     consume: str = _option(
-        "take",
-        choice("take", "brpop"),
+        "reliable",
+        choice("reliable", "brpop"),
         "",
-        "How a consumer gets its messages: 'take' notes them as unacked in the same step in which they leave their "
+        "How a consumer gets its messages: 'reliable' notes them as unacked in the same step in which they leave their "
         "queue, so that none is lost with a worker, and takes several at once; 'brpop' is kombu's own way.",
     )
     consumer_ttl: float = _option(
@@ -79,13 +79,6 @@ class Options:
         "The queue of dead letters for messages that have reached delivery_limit, and for those that are too late with "
         "overdue='dead-letter'. The process that puts them there runs no task, so it does not know the "
         "dead_letter_queue of a task.",
-    )
-    max_waiters: int = _option(
-        32,
-        number(1, 1000, whole=True),
-        "connections",
-        "The most connections on which a consumer waits for messages, one for each queue, and for each list of another "
-        "priority that is in use. It looks at all other lists every second.",
     )
     max_delay: float | None = _option(
         None,

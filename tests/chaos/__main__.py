@@ -24,7 +24,7 @@ from tests.chaos.run import Chaotic
 @click.option("--tasks", type=int, default=10**9, help="End sooner, after so many tasks.")
 @click.option("--seed", type=int, help="Seed of the faults; by default a random one, which the report names.")
 @click.option("--every", "every_s", default=1.5, show_default=True, help="Mean pause between two faults, in s.")
-@click.option("--consume", default="take", show_default=True, type=click.Choice(["take", "brpop"]))
+@click.option("--consume", default="reliable", show_default=True, type=click.Choice(["reliable", "brpop"]))
 @click.option("--ours-only", is_flag=True, help="Without stock workers and stock publishers.")
 @click.option("--sentinel", is_flag=True, help="A primary with replicas and Sentinels, which fail over.")
 @click.option("--cluster", is_flag=True, help="A Redis Cluster of three primaries with a replica each.")

@@ -200,7 +200,7 @@ class Chaotic:
                 finding = replace(finding, by="promised", why=why)
             elif finding.what == "lost" and finding.id in steps:
                 early = tasks[finding.id].kind == "early"
-                by, why = blamed(steps[finding.id], finding.by, takes=self._plan.consume == "take", early=early)
+                by, why = blamed(steps[finding.id], finding.by, takes=self._plan.consume == "reliable", early=early)
                 details = "; ".join([finding.details, *steps[finding.id][-6:]])
                 finding = replace(finding, by=by, why=why, details=details)
             elif finding.what == "lost" and (why := self._excuse(tasks[finding.id])):

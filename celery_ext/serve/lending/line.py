@@ -65,7 +65,7 @@ class Line:
         self._waiters: dict[str, list[_Waiter]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._threads = ThreadPoolExecutor(TAKERS + 1, "delayq-lend")
-        self._takers = asyncio.Semaphore(TAKERS)
+        self._fetchers = asyncio.Semaphore(TAKERS)
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -140,7 +140,7 @@ class Line:
             self._threads.submit(want.undo, lent)
 
     async def _in_thread(self, act: Callable[[Any], T], argument: Any) -> T:
-        async with self._takers:
+        async with self._fetchers:
             return await asyncio.get_running_loop().run_in_executor(self._threads, act, argument)
 
     async def _look(self) -> None:

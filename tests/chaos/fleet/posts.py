@@ -44,7 +44,7 @@ class Plan:
     seconds: float = 180.0
     tasks: int = 10**9
     every_s: float = 1.5
-    consume: str = "take"
+    consume: str = "reliable"
     lease_s: float = 5.0
     visibility_s: float = 20.0
     pools: tuple[str, ...] = ("prefork", "threads", "solo", "gevent", "eventlet")

@@ -81,7 +81,7 @@ def test_options_of_the_app_are_compared_with_those_of_its_workers(make_proj: Ma
     checks = [check for check in CHECKS if check.name == "same-options"]
     *_, found = examine(checks, proj.app, proj.connection)
     assert found.level == "warning"
-    assert f'"take" in {worker.node}; "brpop" in this process' in found.found
+    assert f'"reliable" in {worker.node}; "brpop" in this process' in found.found
 
 
 def test_without_workers_nobody_answers(proj: Proj) -> None:

@@ -37,8 +37,8 @@ def make_proj(redis_server: PrivateRedis, layout: str) -> Iterator[MakeProj]:
             pytest.skip("not in hash slots: stock kombu reads and writes several slots in one command")
         if settings["broker_transport"] == TRANSPORT and layout != "hash":
             settings["broker_transport_options"] = {"layout": layout, **settings.get("broker_transport_options", {})}
-        way = settings.get("broker_transport_options", {}).get("consume", "take")
-        if broker.slots and way != "take":
+        way = settings.get("broker_transport_options", {}).get("consume", "reliable")
+        if broker.slots and way != "reliable":
             pytest.skip("not in hash slots: kombu's own way of consuming and publishing")
         made.append(Proj(broker, settings, own))
         return made[-1]

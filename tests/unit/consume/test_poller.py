@@ -17,7 +17,7 @@ SHORT_S = 0.05
 
 
 class _Channel:
-    """A channel, its taker and its line in one: it delivers what it has read.
+    """A channel, its fetcher and its line in one: it delivers what it has read.
 
     Attributes:
         end: What it reads from; None for nothing.
@@ -26,11 +26,11 @@ class _Channel:
         loop_turned: Whether the loop counted as turning when it read.
     """
 
-    takes = True
+    fetches = True
     active_queues = active_fanout_queues = ()
 
     def __init__(self, poller: DelayedPoller) -> None:
-        self.taker = self
+        self.fetcher = self
         self.poller = poller
         self.end, self.peer = socket.socketpair()
         self.delivered: list[bytes] = []

@@ -9,17 +9,16 @@ import pytest
 
 from kombu_delayq.consume import consumer as consumers
 from kombu_delayq.consume.consumer import Consumer
-from kombu_delayq.consume.lookout import Lookout
-from kombu_delayq.consume.waiters import Room
+from kombu_delayq.consume.idle import IdleWaits, WaitBudget
 from kombu_delayq.store.consuming.types import Landing, Request
 
 ME = "host:1:aaaaaaaa"
 
 
 @pytest.fixture
-def lookout() -> Lookout:
-    """The look-out of a consumer that has no connections."""
-    return Lookout(cast(Any, None), Room(0), lambda commands, on_replies: None)
+def waits() -> IdleWaits:
+    """The waits of a consumer that has no connections."""
+    return IdleWaits(cast(Any, None), WaitBudget(0), lambda commands, on_replies: None)
 
 
 def withdrawing(withdraw: Any) -> Any:
@@ -27,41 +26,41 @@ def withdrawing(withdraw: Any) -> Any:
     return SimpleNamespace(taking=SimpleNamespace(withdraw=withdraw))
 
 
-def test_messages_may_land_while_waits_end(lookout: Lookout) -> None:
+def test_messages_may_land_while_waits_end(waits: IdleWaits) -> None:
     """What lands while the other thread goes through the landing lists is an error for neither, and stays noted."""
 
     class Meddling(Landing):
         @property
         def queue(self) -> str:  # type: ignore[override]
-            lookout._on_landed(Landing("b", 0, ME))
+            waits._landed.add(Landing("b", 0, ME))
             return str(self[0])
 
     emptied: list[Any] = []
-    lookout._on_landed(Meddling("a", 0, ME))
-    lookout.end(withdrawing(lambda clients, landings: emptied.extend(landings)), is_own_thread=False)
+    waits._landed.add(Meddling("a", 0, ME))
+    waits.end(withdrawing(lambda clients, landings: emptied.extend(landings)), is_own_thread=False)
     assert emptied == [("a", 0, ME)]
-    assert lookout.landings(end=False)[1] == {("b", 0, ME)}
+    assert waits.landings(end=False)[1] == {("b", 0, ME)}
 
 
-def test_what_lands_while_lists_are_emptied_stays_noted(lookout: Lookout) -> None:
+def test_what_lands_while_lists_are_emptied_stays_noted(waits: IdleWaits) -> None:
     """A message that lands in a list, after Redis has emptied it for the other thread, is looked for."""
     landing = Landing("a", 0, ME)
-    lookout._on_landed(landing)
-    lookout.may_have_more = False
-    lookout.end(withdrawing(lambda clients, landings: lookout._on_landed(landing)), is_own_thread=False)
-    assert lookout.may_have_more
+    waits._landed.add(landing)
+    waits.may_have_more = False
+    waits.end(withdrawing(lambda clients, landings: waits._landed.add(landing)), is_own_thread=False)
+    assert waits.may_have_more
 
 
-def test_lists_that_could_not_be_emptied_stay_noted(lookout: Lookout) -> None:
+def test_lists_that_could_not_be_emptied_stay_noted(waits: IdleWaits) -> None:
     """When Redis does not answer the thread that empties lists, the messages there are looked for all the same."""
 
     def fail(*_: Any) -> None:
         raise OSError("away")
 
-    lookout._on_landed(Landing("a", 0, ME))
+    waits._landed.add(Landing("a", 0, ME))
     with pytest.raises(OSError, match="away"):
-        lookout.end(withdrawing(fail), is_own_thread=False)
-    assert lookout.landings(end=False)[1] == {("a", 0, ME)}
+        waits.end(withdrawing(fail), is_own_thread=False)
+    assert waits.landings(end=False)[1] == {("a", 0, ME)}
 
 
 def test_both_threads_may_put_back_what_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def worker(name: str = "w@host", *, ours: bool = True, **fields: Any) -> Worker:
         "host": "host",
         "transport": "delayq" if ours else "redis",
         "versions": {"kombu": "5.7.0", **({"kombu_delayq": "1.0.0"} if ours else {})},
-        "options": {"consume": "take"} if ours else options_of_stock({}),
+        "options": {"consume": "reliable"} if ours else options_of_stock({}),
         "queues": ["celery"],
         "clock_s": NOW_S,
         "between_s": (NOW_S - 0.1, NOW_S + 0.1),

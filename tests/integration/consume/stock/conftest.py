@@ -8,7 +8,7 @@ import pytest
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
 
 #: The transport option ``consume``; "stock" is kombu's own transport, which shows that a test tells what stock does.
-WAYS = ("take", "brpop", "stock")
+WAYS = ("reliable", "brpop", "stock")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

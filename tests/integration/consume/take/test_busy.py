@@ -73,12 +73,12 @@ def test_nothing_is_concluded_for_good(own_server: PrivateRedis, caplog: pytest.
     with _connection(own_server) as sender, Looped(_connection(own_server), "a", "b") as looped:
         looped.until(looped.waits_for("a", "b"))
         with busy(own_server):
-            looped.channel.taker.pause()
+            looped.channel.fetcher.pause()
             _turn_for(looped, 0.5)
         publish(sender, "a", 1)
         looped.until(lambda: looped.received == [1])
         with busy(own_server):
-            looped.channel.taker.drop()
+            looped.channel.fetcher.drop()
             _turn_for(looped, 1.5)
         looped.until(looped.waits_for("a", "b"))
         publish(sender, "b", 2)

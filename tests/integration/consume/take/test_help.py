@@ -8,8 +8,8 @@ import pytest
 import redis
 from kombu import Connection
 
-from kombu_delayq.consume.takers.lanes import Lanes
-from kombu_delayq.consume.takers.taker import Taker
+from kombu_delayq.consume.fetcher import Fetcher
+from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.store.consuming.taking import Taking
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
@@ -123,13 +123,13 @@ def test_an_ack_of_another_thread_wakes_the_loop(proj: Proj, sender: Connection)
 def test_no_error_ends_the_heartbeat(
     proj: Proj, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """When all help for takers fails, for whatever cause, the lease is renewed all the same, and the log says why."""
+    """When all help for fetchers fails, for whatever cause, the lease is renewed all the same, and the log says why."""
 
     def fail(*_: Any) -> None:
         raise RuntimeError("set changed size during iteration")
 
-    for taker in (Taker, Lanes):
-        monkeypatch.setattr(taker, "help", fail)
+    for fetcher in (Fetcher, QueueFetchers):
+        monkeypatch.setattr(fetcher, "help", fail)
     with Looped(proj.connection(consumer_ttl=2), "a") as looped:
         looped.until(lambda: "set changed size" in caplog.text)
         [lease] = looped.store.consumers.all()

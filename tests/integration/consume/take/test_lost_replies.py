@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import scripts
-from kombu_delayq.consume.line import Line
+from kombu_delayq.consume.pipelined import PipelinedConnection
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.proxies import LosesReply
@@ -76,9 +76,9 @@ def test_a_request_that_fails_while_it_is_sent_may_have_been_run(
 ) -> None:
     """What Redis has taken goes back, although sending the request was an error."""
     client = proj.server.client()
-    whole = Line.send
+    whole = PipelinedConnection.send
 
-    def fails(line: Line, commands: Any, *args: Any) -> None:
+    def fails(line: PipelinedConnection, commands: Any, *args: Any) -> None:
         whole(line, commands, *args)
         if commands[-1][1] == scripts.load("take").sha:
             until(lambda: in_hand(client) == 1, what="run")
@@ -88,7 +88,7 @@ def test_a_request_that_fails_while_it_is_sent_may_have_been_run(
     with Looped(proj.connection(), "a") as looped:
         looped.until(looped.waits_for("a"))
         publish(sender, "a", 1)
-        monkeypatch.setattr(Line, "send", fails)
+        monkeypatch.setattr(PipelinedConnection, "send", fails)
         with pytest.raises(redis.ConnectionError):
             looped.until(lambda: False)
         monkeypatch.undo()

@@ -7,6 +7,7 @@ import pytest
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.consume import fetcher, queue_fetchers
 from kombu_delayq.consume.consumer import Consumer
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
@@ -56,28 +57,30 @@ def test_queues_that_begin_together_are_named_together(proj: Proj, monkeypatch: 
         assert len(store.consumers.all()) == 1
 
 
-@plain_only("each queue has a taker of its own")
+@plain_only("each queue has a fetcher of its own")
 def test_a_message_that_lands_during_a_request_is_taken(proj: Proj, sender: Connection) -> None:
     """The reply of the wait may be read before that to an earlier request, which says that there is no more."""
     client = proj.server.client()
     with Looped(proj.connection(), "a", "b") as looped:
         looped.until(looped.waits_for("a", "b"))
-        taker = looped.channel.taker
+        found = looped.channel.fetcher
         publish(sender, "a", "a")
-        looped.until(lambda: taker.is_eager)
+        looped.until(lambda: found.is_eager)
         looped.send()
         until(lambda: in_hand(client), what="Redis has run the request")
         publish(sender, "b", "b")
         until(lambda: client.keys("*landing*"), what="the other message has landed")
-        line, _, wait_of_b = taker.lines
+        connection_of_fetcher, _, wait_of_b = found.connections
         wait_of_b.read()
-        line.read()
+        connection_of_fetcher.read()
         looped.until(lambda: looped.received == ["a", "b"], timeout_s=10)
 
 
-def test_beyond_the_bound_queues_are_looked_at(proj: Proj, sender: Connection) -> None:
-    """With more queues than max_waiters, messages of the others come all the same."""
-    with Looped(proj.connection(max_waiters=1), "a", "b", "c") as looped:
+def test_beyond_the_bound_queues_are_looked_at(proj: Proj, sender: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more queues than connections to wait on, messages of the others come all the same."""
+    monkeypatch.setattr(fetcher, "MOST_WAITS", 1)
+    monkeypatch.setattr(queue_fetchers, "MOST_WAITS", 1)
+    with Looped(proj.connection(), "a", "b", "c") as looped:
         looped.until(looped.waits_for("a"))
         for queue in ("c", "b", "a"):
             publish(sender, queue, queue)

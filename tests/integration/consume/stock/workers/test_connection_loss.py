@@ -86,7 +86,7 @@ def test_a_running_task_is_cancelled_when_its_worker_loses_its_connections(make_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("consume", ["take"])
+@pytest.mark.parametrize("consume", ["reliable"])
 def test_workers_lose_their_connections_again_and_again_under_load(make_proj: MakeProj) -> None:
     """With all that a worker does by default, each pool consumes after 20 losses while tasks run, and stops clean."""
     proj = make_proj()

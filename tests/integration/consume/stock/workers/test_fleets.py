@@ -9,7 +9,7 @@ from tests.support.workers.consumers import held, none_held, waiting
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.visibility import WORKERS_SWEEP, sweep, swept_after
 
-OURS = pytest.mark.parametrize("consume", ["take"])
+OURS = pytest.mark.parametrize("consume", ["reliable"])
 
 
 def _hold(proj: Proj, count: int) -> None:
@@ -110,7 +110,7 @@ def test_stock_takes_over_when_our_workers_have_ended(make_proj: MakeProj) -> No
 def test_a_task_longer_than_the_visibility_timeout_runs_once_beside_stock(make_proj: MakeProj, consume: str) -> None:
     """A stock worker that sweeps takes no task that our living worker runs; with stock's way of consuming it does."""
     options = swept_after(3)
-    of_ours = {"consumer_ttl": 4} if consume == "take" else {}
+    of_ours = {"consumer_ttl": 4} if consume == "reliable" else {}
     ours = make_proj(include=["stock_tasks"], broker_transport_options={**options, **of_ours})
     stock = make_proj(broker_transport="", include=["stock_tasks"], broker_transport_options=options)
     ours.worker("-Q", "long", pool="solo")
@@ -120,4 +120,4 @@ def test_a_task_longer_than_the_visibility_timeout_runs_once_beside_stock(make_p
     stock.send("record", "other", queue="other")
     stock.await_runs(1, name="record")
     until(lambda: none_held(ours.server.client()), 40)
-    assert len(ours.runs(name="late_acked")) == (1 if consume == "take" else 2)
+    assert len(ours.runs(name="late_acked")) == (1 if consume == "reliable" else 2)

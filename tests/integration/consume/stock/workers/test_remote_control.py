@@ -41,7 +41,7 @@ def test_a_queue_is_cancelled_and_added_while_a_worker_waits(make_proj: MakeProj
         proj.send("record", value, queue="one")
     proj.send("record", "two", queue="two")
     proj.await_runs(2)
-    if consume == "take":
+    if consume == "reliable":
         until(lambda: none_held(client))
         stays(lambda: waiting(client, "one") == [0, 1, 2] and none_held(client), 0.3)
     else:  # stock's BRPOP still gets the first one, and the worker puts it back behind the others

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.consume.line import Line
-from kombu_delayq.consume.waiters import Room, Waiters
-from kombu_delayq.store.consuming.types import Landing
+from kombu_delayq.consume.idle import IdleWaits, WaitBudget
+from kombu_delayq.consume.pipelined import PipelinedConnection
 from tests.support.conditions import until
 from tests.support.workers.consumers import drain, publish, queues
 from tests.support.workers.harness import MakeProj, Proj
@@ -23,7 +22,7 @@ def waits(proj: Proj) -> int:
     return sum(client["cmd"] == "blmove" for client in clients)
 
 
-@pytest.mark.parametrize(("options", "count"), [({}, 12), ({"max_connections": 6}, 5), ({"max_waiters": 5}, 5)])
+@pytest.mark.parametrize(("options", "count"), [({}, 12), ({"max_connections": 6}, 5)])
 def test_as_many_queues_are_waited_for_as_the_options_allow(
     make_proj: MakeProj, own_server: PrivateRedis, options: dict[str, int], count: int
 ) -> None:
@@ -36,7 +35,7 @@ def test_as_many_queues_are_waited_for_as_the_options_allow(
         return waits(proj)
 
     with (
-        proj.connection(consume="take", **options) as connection,
+        proj.connection(consume="reliable", **options) as connection,
         connection.Consumer(queues(*NAMES), on_message=received.append, prefetch_count=100),
     ):
         for name in NAMES:
@@ -47,19 +46,18 @@ def test_as_many_queues_are_waited_for_as_the_options_allow(
 
 
 def test_a_list_for_which_no_connection_is_left_keeps_no_other_from_its_own(proj: Proj) -> None:
-    """A list has its waiter again after a message, also where another list comes first and has none."""
-    woken: list[Landing] = []
+    """A list has its wait again after a message, also where another list comes first and has none."""
     with proj.connection() as connection:
         store, pool = connection.default_channel.store, connection.default_channel.async_pool
-        waiters = Waiters(
-            partial(Line, lambda: pool, lambda fd, line: None, lambda fd: None, 10.0), Room(1), woken.append
-        )
-        wait = partial(waiters.wait, store, "host:1:aaaaaaaa")
-        wait([("one", 0)])
-        [waiter] = waiters.blocked()
+        connect = partial(PipelinedConnection, lambda: pool, lambda fd, line: None, lambda fd: None, 10.0)
+        waits = IdleWaits(connect, WaitBudget(1), lambda commands, on_replies: None)
+        waits.wait(store, "host:1:aaaaaaaa", ["one"])
+        [only] = waits.connections
         proj.server.client().lpush("one", "message")
-        waiter.line.read()
-        assert woken == [waiter.landing]
-        wait([("other", 0), ("one", 0)])
-        assert waiters.blocked() == [waiter]
-        waiters.close()
+        only.read()
+        [landing] = waits.landings(end=False)[1]
+        assert landing.queue == "one"
+        waits.wait(store, "host:1:aaaaaaaa", ["other", "one"])
+        assert waits.connections == [only]
+        assert len(waits.landings(end=True)[0]) == 1
+        waits.close()

@@ -26,7 +26,7 @@ OVERDUE_S = 25.0
 LATE_S = 0.5
 
 
-class Line:
+class PipelinedConnection:
     """One connection, for one thread.
 
     Args:
@@ -39,7 +39,7 @@ class Line:
     def __init__(
         self,
         pool_of: Callable[[], redis.ConnectionPool],
-        watch: Callable[[int, "Line"], None],
+        watch: Callable[[int, "PipelinedConnection"], None],
         forget: Callable[[int], None],
         overdue_s: float,
     ) -> None:

@@ -34,7 +34,7 @@ class NotAdopted(Exception):
         self.reason = reason
 
 
-class Adoption:
+class EarlyMessages:
     """Stands between a channel and its consumers.
 
     Args:

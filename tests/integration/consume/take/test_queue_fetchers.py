@@ -1,4 +1,4 @@
-"""Consumers where each queue has its own hash slot, and so a taker of its own."""
+"""Consumers where each queue has its own hash slot, and so a fetcher of its own."""
 
 import json
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def test_what_a_channel_cancels_after_its_end_is_no_error(connection: Connection
     with Looped(connection, "a") as looped:
         channel = looped.channel
         channel.close()
-        channel.taker.end("another")
+        channel.fetcher.end("another")
 
 
 def test_a_message_that_is_next_after_its_loss_comes_again(connection: Connection, server: PrivateRedis) -> None:

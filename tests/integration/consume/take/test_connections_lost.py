@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 from kombu import Connection
 
-from kombu_delayq.consume import line, waiters
+from kombu_delayq.consume import idle, pipelined
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.proxies import Proxy
 from tests.support.slots import SLOTS, in_hand
@@ -69,7 +69,7 @@ def test_a_connection_that_is_half_open_is_noticed(
     proj: Proj, frozen: "Frozen", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When no reply comes for long, the connection counts as lost."""
-    monkeypatch.setattr(waiters, "LONGEST_WAIT_S", 0.3)
+    monkeypatch.setattr(idle, "LONGEST_WAIT_S", 0.3)
     with Looped(frozen.connection(), "a") as looped:
         looped.until(looped.waits_for("a"))
         frozen.freeze()
@@ -82,7 +82,7 @@ def test_a_half_open_connection_is_noticed_without_a_loop(
     proj: Proj, frozen: "Frozen", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same for a consumer that drains."""
-    monkeypatch.setattr(waiters, "LONGEST_WAIT_S", 0.3)
+    monkeypatch.setattr(idle, "LONGEST_WAIT_S", 0.3)
 
     def drain() -> None:
         while True:
@@ -117,7 +117,7 @@ def test_a_reply_that_was_not_read_is_not_overdue(
     with Looped(proj.connection(), "a") as looped:
         looped.until(looped.waits_for("a"))
         publish(sender, "a", 1)
-        monkeypatch.setattr(line, "monotonic", lambda: monotonic() + 1000)
+        monkeypatch.setattr(pipelined, "monotonic", lambda: monotonic() + 1000)
         looped.turn()
         monkeypatch.undo()
         looped.until(lambda: looped.received == [1])

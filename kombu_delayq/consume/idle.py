@@ -1,0 +1,392 @@
+"""Waits for messages while queues are empty.
+
+Each wait blocks on one list, over a connection of its own. Redis moves the first message that comes to a *landing
+list*, from which the next fetch takes it. Lists without a wait are looked at every second.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from math import inf
+from time import monotonic
+from typing import Any
+
+import redis
+from kombu.log import get_logger
+from redis.exceptions import NoPermissionError, OutOfMemoryError
+
+from kombu_delayq.connection import pools
+from kombu_delayq.connection.replies import PASSING_S, passes
+from kombu_delayq.connection.text import Command
+from kombu_delayq.consume.pipelined import PipelinedConnection
+from kombu_delayq.store import TransportStore
+from kombu_delayq.store.consuming.types import Landing
+
+logger = get_logger(__name__)
+
+#: The most connections on which a channel waits for messages. Each costs Redis some memory, and a worker a descriptor.
+MOST_WAITS = 32
+#: How often lists without a wait are looked at, in s.
+LOOK_S = 1.0
+#: Redis ends a wait after so long, in s, at the latest; a lease of a consumer is several times longer.
+LONGEST_WAIT_S, FRACTION_OF_LEASE = 10.0, 1 / 6
+#: A wait is so short, in s, where Redis refuses to end one; and how much later its end may be noticed.
+SHORT_WAIT_S, NOTICED_S = 1.0, 0.5
+#: For how long a full Redis is not asked to wait, in s. The consumer looks at its queues every second meanwhile.
+FULL_S = 5.0
+#: Why there are few waits where the user bounds connections.
+NO_CONNECTION_LEFT = "the transport option max_connections leaves no room for more waiting connections"
+
+#: A list of a queue: the queue's name, and the number of the list as in ``Keys.ready``.
+QueueList = tuple[str, int]
+
+
+class WaitBudget:
+    """The connections on which a channel may wait for messages, and whether Redis lets one end the wait of another.
+
+    Args:
+        most: The most connections at a time.
+        reason: Why there are fewer than ``MOST_WAITS``, if so, for the log.
+
+    Attributes:
+        ends_waits: Whether Redis accepts ``CLIENT UNBLOCK``; None if that is not known.
+    """
+
+    def __init__(self, most: int, reason: str = "") -> None:
+        self._left = most
+        self._reason = reason
+        self.ends_waits: bool | None = None
+
+    def spend(self) -> bool:
+        """Reserves a connection. Returns whether one was left."""
+        if self._left <= 0:
+            reason, self._reason = self._reason, ""
+            if reason:
+                _warn(reason)
+            return False
+        self._left -= 1
+        return True
+
+    def free(self) -> None:
+        """Gives a connection back."""
+        self._left += 1
+
+    def note_end(self, reply: Any) -> None:
+        """Learns from Redis's reply to ``CLIENT UNBLOCK``, which some services refuse."""
+        if passes(reply):
+            return
+        if not isinstance(reply, redis.ResponseError):
+            self.ends_waits = True if self.ends_waits is None else self.ends_waits
+        elif self.ends_waits is not False:
+            self.ends_waits = False
+            logger.warning(
+                "Redis refuses CLIENT UNBLOCK (%s): waits for messages last %g s at most. A message that comes to a "
+                "consumer in its last wait, before it is busy or stops, is back in its queue after that time",
+                *(reply, SHORT_WAIT_S),
+            )
+
+
+class IdleWait:
+    """A wait for a message of one list.
+
+    Attributes:
+        connection: The connection that blocks.
+        landing: Where the message will be.
+        client_id: Number of the connection, by which another one can end the wait.
+        is_blocked: Whether the reply has not come. Until then a message may come to the landing list.
+        is_ending: Whether another connection has ended the wait, so that no message comes any more.
+        over_at: When the wait has ended by itself at the latest, in s of ``monotonic``.
+        is_emptied: Whether its landing list has been emptied after that, although the reply was not read.
+    """
+
+    def __init__(self, connection: PipelinedConnection, landing: Landing) -> None:
+        self.connection = connection
+        self.landing = landing
+        self.client_id = 0
+        self.is_blocked = False
+        self.is_ending = False
+        self.over_at = inf
+        self.is_emptied = False
+
+    def open(self) -> None:
+        """Connects, unless it is connected."""
+        if self.connection.open():
+            try:
+                self.client_id = int(self.connection.ask("CLIENT", "ID"))
+            except BaseException:
+                self.connection.close()  # or it would count as connected, with a number that is not its own
+                raise
+
+
+class IdleWaits:
+    """The waits of a channel, or of one queue in a cluster, and what has landed.
+
+    Args:
+        connect: Makes a connection to wait over; it is not open yet.
+        budget: Bounds the connections.
+        send: Sends commands over the fetcher's own connection, and calls a function with their replies.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], PipelinedConnection],
+        budget: WaitBudget,
+        send: Callable[[Sequence[Command], Callable[[list[Any]], None]], None],
+    ) -> None:
+        self._connect = connect
+        self._budget = budget
+        self._send = send
+        self._waits: dict[QueueList, IdleWait] = {}
+        self._prioritized: set[QueueList] = set()
+        # The thread of the heartbeat uses it, too. Each step with it is one call into C, which no thread interrupts.
+        self._landed: set[Landing] = set()
+        self._may_have_more = True
+        self._looked_at = -inf
+        self._is_refused = False
+        self._resumes_at = -inf  # after Redis has refused a wait for a reason that passes
+
+    @property
+    def may_have_more(self) -> bool:
+        """Whether a queue, or a landing list, may have messages."""
+        return self._may_have_more or bool(self._landed)
+
+    @may_have_more.setter
+    def may_have_more(self, found: bool) -> None:
+        # A reply says nothing of what has landed since its request was sent, although it may be read later.
+        self._may_have_more = found
+
+    @property
+    def connections(self) -> list[PipelinedConnection]:
+        """The connections that wait for messages."""
+        return [wait.connection for wait in list(self._waits.values())]
+
+    def wait(self, store: TransportStore, consumer: str, queues: Sequence[str]) -> None:
+        """Waits for messages, as far as there are connections, and now and then looks at the lists without a wait.
+
+        Args:
+            store: The store of the broker.
+            consumer: Name of the consumer.
+            queues: The queues.
+        """
+        known = set(queues)
+        lists = [(queue, 0) for queue in queues] + [one for one in self._prioritized if one[0] in known]
+        self._wait_for(store, consumer, lists)
+        if monotonic() - self._looked_at >= LOOK_S:
+            self._looked_at = monotonic()
+            self._look(store, queues)
+
+    def note_priority(self, queue: str, step: int) -> None:
+        """Waits from now on for messages of a priority that is in use."""
+        if step:
+            self._prioritized.add((queue, step))
+
+    def landings(self, *, end: bool) -> tuple[list[Command], set[Landing]]:
+        """Returns landing lists that may have messages.
+
+        Args:
+            end: Whether to end all waits. The reply to a wait comes all the same.
+
+        Returns:
+            The commands that end the waits, and the landing lists. The caller empties the lists after the commands,
+            and calls ``emptied``.
+        """
+        landed = self._landed.copy()
+        if not end:
+            return [], landed
+        commands: list[Command] = []
+        for wait in self._open_waits():
+            landed.add(wait.landing)
+            wait.is_ending = True
+            if self._budget.ends_waits is not False:
+                commands.append(("CLIENT", "UNBLOCK", wait.client_id))
+        return commands, landed
+
+    def emptied(self, landings: Collection[Landing]) -> None:
+        """Forgets landing lists that have been emptied."""
+        self._landed.difference_update(landings)
+
+    def ended(self, replies: Iterable[Any]) -> None:
+        """Learns from the replies to the commands of ``landings``."""
+        for reply in replies:
+            self._budget.note_end(reply)
+            if passes(reply):
+                for wait in list(self._waits.values()):
+                    wait.is_ending = False  # its wait goes on, and has to be ended again
+
+    def end(self, store: TransportStore, queue: str | None = None, *, is_own_thread: bool = True) -> None:
+        """Ends the waits for one queue or all, and puts what has landed back; one round trip if there is any.
+
+        Args:
+            store: The store of the broker.
+            queue: Name of the queue, by default all.
+            is_own_thread: Whether the caller's thread is the one that consumes. Where Redis ends no wait, it stays
+                until the waits have ended. Any other thread comes again.
+        """
+        if is_own_thread and self._budget.ends_waits is False:
+            for wait in self._unsettled(queue):
+                wait.connection.read_within(wait.over_at - monotonic())
+        waits = self._unsettled(queue)
+        landed = {at for at in self._landed.copy() if queue in (None, at.queue)}
+        landings = {wait.landing for wait in waits} | landed
+        if landings:
+            # What lands from now on is noted by the thread that consumes, and this call may not have met it.
+            self.emptied(landed)
+            try:
+                self._withdraw(store, waits, landings)
+            except BaseException:
+                self._landed.update(landings)
+                raise
+
+    def check(self) -> None:
+        """Raises an error when the reply to a wait is overdue."""
+        for connection in self.connections:
+            connection.check()
+
+    def keep(self, queues: Iterable[str]) -> None:
+        """Closes the connections for all queues but these. No wait for the others is blocked."""
+        for at in [at for at in self._waits if at[0] not in queues]:
+            self._waits.pop(at).connection.close()
+            self._budget.free()
+
+    def lose(self, connection: Any) -> None:
+        """Learns that a connection has ended. A message may have landed over it."""
+        for wait in list(self._waits.values()):
+            if wait.connection.lose(connection):
+                wait.is_blocked = False
+                self._landed.add(wait.landing)
+
+    def close(self) -> None:
+        """Closes all connections. Messages may have landed."""
+        self._landed.update(wait.landing for wait in self._open_waits())
+        self.keep(())
+        self.may_have_more = True
+
+    def _open_waits(self, queue: str | None = None) -> list[IdleWait]:
+        """Returns the waits to which messages may come, of one queue or of all."""
+        return [
+            wait
+            for at, wait in list(self._waits.items())
+            if wait.is_blocked and not wait.is_ending and queue in (None, at[0])
+        ]
+
+    def _unsettled(self, queue: str | None) -> list[IdleWait]:
+        """Returns the waits to which messages may have come; where Redis ends no wait, also those that were to end."""
+        if self._budget.ends_waits is not False:
+            return self._open_waits(queue)
+        found = [wait for at, wait in list(self._waits.items()) if queue in (None, at[0])]
+        return [wait for wait in found if wait.is_blocked and not wait.is_emptied]
+
+    def _withdraw(self, store: TransportStore, waits: Collection[IdleWait], landings: Collection[Landing]) -> None:
+        """Ends waits as far as Redis lets it, and puts back what has landed in queues of one share; one round trip."""
+        now, refused = monotonic(), self._budget.ends_waits is False
+        store.taking.withdraw([] if refused else [wait.client_id for wait in waits], tuple(landings))
+        for wait in waits:
+            wait.is_emptied = now > wait.over_at
+
+    def _wait_for(self, store: TransportStore, consumer: str, lists: Iterable[QueueList]) -> None:
+        if monotonic() < self._resumes_at:
+            return
+        try:
+            for at in lists:
+                wait = self._waits.get(at) or self._new_wait(at, consumer)
+                if wait is not None and not wait.is_blocked:
+                    self._block(store, wait, Landing(*at, consumer))
+        except redis.ResponseError as error:
+            if not passes(error):
+                raise
+            self._resumes_at = monotonic() + PASSING_S
+
+    def _block(self, store: TransportStore, wait: IdleWait, at: Landing) -> None:
+        wait.open()
+        if self._budget.ends_waits is None:
+            self._budget.note_end(_tried(wait))
+        most_s = SHORT_WAIT_S if self._budget.ends_waits is False else LONGEST_WAIT_S
+        longest_s = min(most_s, store.options.consumer_ttl * FRACTION_OF_LEASE)
+        wait.landing = at
+        ready, landing = store.taking.landing(at)
+        command = ("BLMOVE", ready, landing, "RIGHT", "LEFT", longest_s)
+        wait.connection.send([command], self._on_reply(wait), longest_s)
+        wait.is_blocked, wait.is_ending, wait.is_emptied = True, False, False
+        wait.over_at = monotonic() + longest_s + NOTICED_S
+
+    def _on_reply(self, wait: IdleWait) -> Callable[[list[Any]], None]:
+        """Returns what takes the reply to a wait."""
+
+        def take(replies: list[Any]) -> None:
+            wait.is_blocked = False
+            [reply] = replies
+            if isinstance(reply, NoPermissionError):
+                self._refuse(wait.connection, f"Redis refuses what it takes to wait for messages ({reply})")
+                self._waits.pop((wait.landing.queue, wait.landing.step), None)
+            elif isinstance(reply, OutOfMemoryError):
+                self._resumes_at = monotonic() + FULL_S  # Redis takes no wait, but gives messages
+            elif passes(reply):
+                self._resumes_at = monotonic() + PASSING_S
+            elif isinstance(reply, Exception):
+                raise reply
+            elif reply is not None:
+                self._landed.add(wait.landing)
+
+        return take
+
+    def _new_wait(self, at: QueueList, consumer: str) -> IdleWait | None:
+        """Returns a new wait; None if there is no connection for it."""
+        if self._is_refused or not self._budget.spend():
+            return None
+        connection = self._connect()
+        wait = IdleWait(connection, Landing(*at, consumer))
+        try:
+            wait.open()
+        except redis.ResponseError as error:
+            if isinstance(error, OSError) or passes(error):
+                self._budget.free()
+                raise
+            self._refuse(connection, f"Redis refuses what it takes to wait for messages ({error})")
+            return None
+        except redis.ConnectionError as error:
+            if "Too many connections" not in str(error) and type(error).__name__ != "MaxConnectionsError":
+                connection.close()
+                self._budget.free()
+                raise
+            self._refuse(connection, NO_CONNECTION_LEFT)
+            return None
+        self._waits[at] = wait
+        return wait
+
+    def _refuse(self, connection: PipelinedConnection, reason: str) -> None:
+        connection.close()
+        self._budget.free()
+        self._is_refused = True
+        _warn(reason)
+
+    def _look(self, store: TransportStore, queues: Iterable[str]) -> None:
+        """Asks for lists without a wait; in a cluster for all, because a wait does not hear that its slot moves."""
+        has_nodes = pools.has_nodes(store.client.connection_pool)
+        waited = {at for at, wait in self._waits.items() if wait.is_blocked and not has_nodes}
+        lists = [
+            store.taking.landing(Landing(queue, step, ""))[0]
+            for queue in queues
+            for step in range(store.taking.steps(queue))
+            if (queue, step) not in waited
+        ]
+        if lists:
+            self._send([("EXISTS", *lists)], self._on_looked)
+
+    def _on_looked(self, replies: list[Any]) -> None:
+        if passes(replies[0]):
+            return
+        if isinstance(replies[0], Exception):
+            raise replies[0]
+        self.may_have_more = bool(replies[0]) or self.may_have_more
+
+
+def _tried(wait: IdleWait) -> Any:
+    """Returns what Redis replies to the end of a wait, while there is none."""
+    try:
+        return wait.connection.ask("CLIENT", "UNBLOCK", wait.client_id)
+    except redis.ResponseError as error:
+        if isinstance(error, OSError) or passes(error):
+            raise
+        return error
+
+
+def _warn(reason: str) -> None:
+    logger.warning("%s: messages of some queues are looked for every second only", reason)
