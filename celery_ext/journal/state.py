@@ -62,6 +62,30 @@ class JournalState(NamedTuple):
         """Whether Redis has lost data that nobody has restored."""
         return bool(self.losses) or self.fault in ("lost", "behind")
 
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """What is wrong: a title and a sentence each, for people, the worst first."""
+        other = "Redis belongs to another journal, so nothing is promoted: is `journal_url` right?"
+        away = "The database of the journal does not answer: what waits there is not shown."
+        nobody = "No process promotes from the journal, so what waits there stays: start a worker."
+        told = {
+            ("Redis has lost data", self._lost): self.has_lost,
+            ("Redis belongs to another journal", other): self.fault == "other",
+            ("The journal is away", away): self.error is not None,
+            ("Nobody promotes", nobody): self.promoter is None,
+        }
+        return [found for found, is_so in told.items() if is_so]
+
+    @property
+    def _lost(self) -> str:
+        rest = " What was published into Redis alone does not come back: `journal` is 'far'." * (self.option == "far")
+        if not self.losses:
+            start = "start one, then run `delayq journal restore`"
+            return f"Redis has lost data, and no promoter has noted it yet: {start}.{rest}"
+        found = sum(loss.messages or 0 for loss in self.losses)
+        tasks = "task is" if found == 1 else "tasks are"
+        return f"Redis has lost data, and about {found:,} {tasks} to be restored: run `delayq journal restore`.{rest}"
+
 
 def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
     """Looks at the journal of a store. A database that is away is no error here.

@@ -16,8 +16,7 @@ LAG_S = 60.0
 #: What is wrong with Redis that no promoter has noted.
 _FAULTS = {
     "lost": "Redis has lost data, and no promoter has noted it yet: start one, such as `delayq transfer`",
-    "behind": "Redis was set back to older data, and no promoter has noted it yet: start one, such as `delayq journal "
-    "run`",
+    "behind": "Redis was set back to older data, and no promoter has noted it: start one, such as `delayq transfer`",
     "other": "Redis belongs to another journal, so nothing is promoted: is journal_url right?",
 }
 

@@ -215,7 +215,7 @@ def health(
         letters: How many dead letters each queue of them has.
         without_disk: Addresses of the servers that keep nothing on disk.
     """
-    bad = [*_uncovered(cluster), *_faults(journal)]
+    bad = [*_uncovered(cluster), *(journal.problems if journal else [])]
     warn = list(_down(cluster))
     delayed = sum(row.delayed for row in rows)
     if leader is None:
@@ -277,31 +277,6 @@ def _down(cluster: Cluster | None) -> Iterator[tuple[str, str]]:
     """Yields what is wrong with nodes: a title and a sentence."""
     for node in [] if cluster is None else cluster.down:
         yield "A node is not well", f"The {node.role} {node.name} is {node.state}."
-
-
-def _faults(journal: "JournalState | None") -> Iterator[tuple[str, str]]:
-    """Yields what is wrong with the journal: a title and a sentence."""
-    if journal is None:
-        return
-    if journal.has_lost:
-        yield "Redis has lost data", f"{_lost(journal)} See “Survive the loss of Redis” in the documentation."
-    if journal.fault == "other":
-        text = "Redis belongs to another journal, so nothing is promoted: is `journal_url` right?"
-        yield "Redis belongs to another journal", text
-    if journal.error is not None:
-        yield "The journal is away", "The database of the journal does not answer: what waits there is not shown."
-    if journal.promoter is None:
-        yield "Nobody promotes", "No process promotes from the journal, so what waits there stays: start a worker."
-
-
-def _lost(journal: "JournalState") -> str:
-    rest = " What was published into Redis alone does not come back: `journal` is 'far'." * (journal.option == "far")
-    if not journal.losses:
-        start = "start one, then run `delayq journal restore`"
-        return f"Redis has lost data, and no promoter has noted it yet: {start}.{rest}"
-    found = sum(loss.messages or 0 for loss in journal.losses)
-    about = f"about {number(found)} {_tasks(found)} to be restored"
-    return f"Redis has lost data, and {about}: run `delayq journal restore`.{rest}"
 
 
 def _calm(rows: Sequence[QueueRow], delayed: int) -> str:

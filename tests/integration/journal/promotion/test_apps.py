@@ -1,16 +1,12 @@
 """Apps whose tasks wait in a journal, and workers that promote them."""
 
 import json
-import signal
-import subprocess
 from time import time
 
 import pytest
 
 import celery_ext
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store.types import Offer
-from tests.support.commands.shell import BIN
 from tests.support.conditions import until
 from tests.support.journal.stores import HOUR_MS, MakeJournaled, Promoter, body_of, in_redis, journaled, restored
 from tests.support.store.keyspace import clock_ms
@@ -44,24 +40,6 @@ def test_a_worker_promotes_what_it_is_to_run(make_proj: MakeProj, journal_url: s
     [row] = store.journal.get([sent.id], None)
     assert row.state == 1
     store.close()
-
-
-def test_delayq_transfer_promotes(redis_server: PrivateRedis, journal_url: str) -> None:
-    """`delayq transfer` promotes beside its transfer worker, and gives the lease back when it ends."""
-    redis_server.client().flushall()
-    options = {"journal_url": journal_url, "poll_interval": 0.2}
-    store = journaled(redis_server.port, options)
-    given = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
-    process = subprocess.Popen([BIN / "delayq", "--broker", redis_server.url, *given, "transfer"])
-    try:
-        until(lambda: store.promotion.promoter() is not None)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
-        assert store.promotion.promoter() is None
-    finally:
-        process.kill()
-        process.wait(10)
-        store.close()
 
 
 def test_steps_of_delay_chains_come_back(make_journaled: MakeJournaled) -> None:

@@ -10,42 +10,12 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
 from celery_ext.journal.worker import JournalWorker
 from tests.support.conditions import until
-from tests.support.journal.stores import HOUR_MS, MakeJournaled, Promoter, in_redis, journaled, offer, restored
+from tests.support.journal.stores import HOUR_MS, MakeJournaled, Promoter, in_redis, journaled, offer
 from tests.support.servers.postgres import PrivatePostgres
 from tests.support.slots import plain_only
 from tests.support.store.keyspace import clock_ms
 
 SQLITE = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
-
-
-@SQLITE
-def test_an_old_snapshot_is_noticed(make_journaled: MakeJournaled, own_server: PrivateRedis) -> None:
-    """A Redis that starts from a file of minutes ago has lost the rest, and gets it back; it keeps what it has."""
-    store = make_journaled(own_server, journal="all")
-    due_ms = clock_ms(store.client) + HOUR_MS
-    promoter = Promoter(store).heartbeat()
-    store.delivery.offer("q", offer("old", due_ms))
-    store.client.save()
-    store.delivery.offer("q", offer("new", due_ms + 1))
-    promoter.heartbeat().heartbeat()
-    own_server.stop(signal.SIGKILL)
-    own_server.start()
-    assert in_redis(store) == ["old"]
-    promoter = Promoter(store).heartbeat()
-    assert restored(store) == (2, 1, 0, 0, 1)
-    assert [row.id for row in store.journal.get(["old", "new"])] == ["new"]
-
-
-@SQLITE
-def test_a_restart_with_all_data_is_no_loss(make_journaled: MakeJournaled) -> None:
-    """A Redis that comes back with everything it had goes on in its epoch."""
-    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
-        store = make_journaled(server, journal="all")
-        Promoter(store).heartbeat().heartbeat()
-        server.stop(signal.SIGKILL)
-        server.start()
-        Promoter(store).heartbeat()
-        assert store.journal.epochs() == []
 
 
 @SQLITE

@@ -61,16 +61,6 @@ def test_any_name_is_taken(journal: Journal, name: str) -> None:
     assert journal.delete([name]) == [row]
 
 
-def test_a_deleted_row_is_returned_once(journal: Journal) -> None:
-    """``delete`` takes any state or one, and whoever deletes a row has it."""
-    journal.add([addition(1), addition(2)])
-    journal.add([addition(3)], offered=True)
-    assert [row.id for row in journal.delete(["id-1", "id-3"], WAITING)] == ["id-1"]
-    assert [row.id for row in journal.delete(["id-1", "id-2", "id-3"])] == ["id-2", "id-3"]
-    assert journal.delete(["id-2"]) == []
-    assert journal.sizes() == {}
-
-
 def test_a_replaced_row_waits_under_a_new_number(journal: Journal) -> None:
     """``replace`` changes rows that wait still, and says which did not."""
     first, second = journal.add([addition(1), addition(2)])
