@@ -11,9 +11,8 @@ from kombu.transport import redis as stock
 from kombu.transport import virtual
 
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.cluster.client import ClusterClient, ClusterPool
+from kombu_delayq.cluster.client import ClusterClient, ClusterPool, PrefixedClient
 from kombu_delayq.cluster.pool import LATE_S
-from kombu_delayq.cluster.prefixed import PrefixedClient
 from kombu_delayq.cluster.pubsub import ClusterPubSub
 from kombu_delayq.connection import demotion, pools
 from kombu_delayq.consume.qos import FetchedQoS

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import redis
+from kombu.transport.redis import GlobalKeyPrefixMixin
 from redis.exceptions import AskError, MovedError, ResponseError, WatchError
 
-from kombu_delayq.cluster.patience import Patience
+from kombu_delayq.cluster.commands import ON_ALL, slot_of
+from kombu_delayq.cluster.dispatch import PASSING, Dispatch, RetryDeadline, follow
 from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
-from kombu_delayq.cluster.pubsub import ClusterPubSub
-from kombu_delayq.cluster.slots import ON_ALL, slot_of
+from kombu_delayq.cluster.pubsub import ClusterPubSub, PrefixedPubSub
 from kombu_delayq.cluster.topology import Node, NoNode
-from kombu_delayq.cluster.trip import PASSING, Trip, follow
 from kombu_delayq.connection.pools import OF_USE
 from kombu_delayq.connection.text import Command
 
@@ -23,9 +23,9 @@ class ClusterPool(NodePools):
         """Returns a client that sends each command to the node of its keys."""
         return ClusterClient(connection_pool=self)
 
-    def trip(self, commands: Sequence[Command]) -> Trip:
+    def dispatch(self, commands: Sequence[Command]) -> Dispatch:
         """Sends commands to the nodes of their keys. Returns what has their replies."""
-        made = Trip(self, [(command, {}) for command in commands])
+        made = Dispatch(self, [(command, {}) for command in commands])
         made.send()
         return made
 
@@ -71,9 +71,9 @@ class ClusterClient(_Reading, redis.Redis):
                     follow(self.connection_pool, error, node)
             except NoNode:
                 pass
-        trip = Trip(self.connection_pool, [(args, options)], self._read)
-        trip.send()
-        [reply] = trip.replies()
+        dispatch = Dispatch(self.connection_pool, [(args, options)], self._read)
+        dispatch.send()
+        [reply] = dispatch.replies()
         if isinstance(reply, Exception):
             raise reply
         return reply
@@ -99,7 +99,7 @@ class ClusterClient(_Reading, redis.Redis):
             yield from client.scan_iter(*args, **kwargs)
 
     def _run_at(self, node: Node, slot: int, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Runs a command at a node that should have its keys, as almost all commands are run: a trip costs more.
+        """Runs a command at a node that should have its keys, as almost all commands are run: a dispatch costs more.
 
         Raises:
             NoNode: The node was not reached.
@@ -178,25 +178,25 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
 
     def immediate_execute_command(self, *args: Any, **options: Any) -> Any:
         """Runs a command while keys are watched, or begins to watch them."""
-        patience = Patience(self.connection_pool)
+        deadline = RetryDeadline(self.connection_pool)
         while True:
             if self.connection is None:
-                self.connection = self._connect(slot_of(args), patience)
+                self.connection = self._connect(slot_of(args), deadline)
             connection = self.connection
             try:
                 return super().immediate_execute_command(*args, **options)
             except (*PASSING, AskError) as error:
-                self._redirected(error, node_of(connection), patience)
+                self._redirected(error, node_of(connection), deadline)
                 if self.watching:
                     self.reset()
                     raise WatchError("the slot of a watched key has moved to another node") from error
                 self._release(connection)
-            patience.wait_if_held()
+            deadline.wait_if_held()
 
     def _run_each(self, commands: list[tuple[tuple[Any, ...], dict[str, Any]]], raise_on_error: bool) -> list[Any]:
-        trip = Trip(self.connection_pool, commands, self._read)
-        trip.send()
-        replies = trip.replies()
+        dispatch = Dispatch(self.connection_pool, commands, self._read)
+        dispatch.send()
+        replies = dispatch.replies()
         if raise_on_error:
             for reply in replies:
                 if isinstance(reply, LOST):
@@ -209,31 +209,31 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
         if len(slots) > 1:
             raise ResponseError("CROSSSLOT the keys of a transaction are in several hash slots")
         slot = next(iter(slots), None)
-        patience = Patience(self.connection_pool)
+        deadline = RetryDeadline(self.connection_pool)
         asked: redis.ConnectionPool | None = None
         while True:
-            connection = self.connection = self._connect(slot, patience, asked)
+            connection = self.connection = self._connect(slot, deadline, asked)
             try:
                 if asked is not None:
                     connection.send_command("ASKING")
                     connection.read_response()
                 return list(self._execute_transaction(connection, commands, raise_on_error))
             except (*PASSING, AskError) as error:
-                node = self._redirected(error, node_of(connection), patience)
+                node = self._redirected(error, node_of(connection), deadline)
                 asked = None if node is None else self.connection_pool.of(node)
                 self._release(connection)
             except LOST:
                 connection.disconnect()
                 self.connection_pool.topology.suspect(node_of(connection))
                 raise
-            patience.wait_if_held()
+            deadline.wait_if_held()
 
     def _end_watch(self, commands: list[Any], raise_on_error: bool) -> list[Any]:
         connection: Any = self.connection
         try:
             return list(self._execute_transaction(connection, commands, raise_on_error))
         except (*PASSING, AskError) as error:
-            self._redirected(error, node_of(connection), Patience(self.connection_pool))
+            self._redirected(error, node_of(connection), RetryDeadline(self.connection_pool))
             connection.disconnect()  # and so it watches nothing any more
             self.watching = False
             raise WatchError("the slot of a watched key has moved to another node") from error
@@ -241,7 +241,7 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
             connection.disconnect()
             raise
 
-    def _connect(self, slot: int | None, patience: Patience, pool: redis.ConnectionPool | None = None) -> Any:
+    def _connect(self, slot: int | None, deadline: RetryDeadline, pool: redis.ConnectionPool | None = None) -> Any:
         while True:
             try:
                 if pool is None:
@@ -251,17 +251,48 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
                 pool = None
                 if slot is not None and not isinstance(error, NoNode):
                     self.connection_pool.topology.suspect(self.connection_pool.topology.node_of(slot))
-                patience.hold(error)
-            patience.wait()
+                deadline.hold(error)
+            deadline.wait()
 
-    def _redirected(self, error: Exception, node: Any, patience: Patience) -> Any:
+    def _redirected(self, error: Exception, node: Any, deadline: RetryDeadline) -> Any:
         if isinstance(error, AskError):
-            if not patience.redirect():
-                patience.hold(error)
+            if not deadline.redirect():
+                deadline.hold(error)
             return follow(self.connection_pool, error, node)
-        patience.hold(error)
+        deadline.hold(error)
         return None
 
     def _release(self, connection: Any) -> None:
         self.connection = None
         self.connection_pool.release(connection)
+
+
+class PrefixedClient(GlobalKeyPrefixMixin, ClusterClient):
+    """Puts the prefix before the keys of the commands that kombu uses.
+
+    Args:
+        global_keyprefix: The prefix.
+        **kwargs: Arguments of ``ClusterClient``.
+    """
+
+    def __init__(self, *, global_keyprefix: str, **kwargs: Any) -> None:
+        self.global_keyprefix = global_keyprefix
+        super().__init__(**kwargs)
+
+    def pipeline(self, transaction: Any = True, shard_hint: str | None = None) -> "PrefixedPipeline":
+        """Returns a pipeline with the same prefix."""
+        made = PrefixedPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+        made.global_keyprefix = self.global_keyprefix
+        return made
+
+    def pubsub(self, **kwargs: Any) -> PrefixedPubSub:
+        """Returns subscriptions with the same prefix."""
+        make: Any = PrefixedPubSub  # kombu's part of it takes the prefix
+        made: PrefixedPubSub = make(self.connection_pool, global_keyprefix=self.global_keyprefix, **kwargs)
+        return made
+
+
+class PrefixedPipeline(GlobalKeyPrefixMixin, ClusterPipeline):
+    """A pipeline that puts the prefix before the keys of the commands that kombu uses."""
+
+    global_keyprefix = ""

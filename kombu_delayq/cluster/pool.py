@@ -19,7 +19,7 @@ from kombu_delayq.connection.slots import slot_of_key
 
 #: How long a command waits for a node that can run it, in s: by default, and where other queues have to be served
 #: meanwhile. The caller may try again.
-PATIENCE_S, SHORT_PATIENCE_S = 5.0, 1.0
+RETRY_S, SHORT_RETRY_S = 5.0, 1.0
 #: Errors of a connection that is lost, or of a node that does not answer.
 LOST: tuple[type[Exception], ...] = (RedisConnectionError, redis.TimeoutError, OSError)
 #: How late a reply is when the cluster is asked whether its node is still the one that has the slot, in s. Who has much
@@ -43,12 +43,12 @@ class NodePools(redis.ConnectionPool):
         **params: Parameters of the connections; host and port say where the pool looks for the cluster.
 
     Attributes:
-        patience_s: How long a command waits for a node that can run it.
+        retry_s: How long a command waits for a node that can run it.
         serves_others: Whether a caller that waits for a node keeps other nodes waiting. Then the time counts in which
-            a node has been away already, and a reply may not take longer than ``patience_s``, either.
+            a node has been away already, and a reply may not take longer than ``retry_s``, either.
     """
 
-    patience_s = PATIENCE_S
+    retry_s = RETRY_S
     serves_others = False
 
     def __init__(
@@ -78,16 +78,16 @@ class NodePools(redis.ConnectionPool):
         for pool in list(self._pools.values()):
             pool.max_connections = max(pool.max_connections, most)
 
-    def hurry(self, patience_s: float = SHORT_PATIENCE_S) -> None:
+    def hurry(self, retry_s: float = SHORT_RETRY_S) -> None:
         """Lets no command wait for long, because queues of other nodes are served as well."""
-        self.patience_s, self.serves_others = patience_s, True
+        self.retry_s, self.serves_others = retry_s, True
         connect_s = self._params.get("socket_connect_timeout")
         self._params["socket_connect_timeout"] = ASK_S if connect_s is None else min(connect_s, ASK_S)
 
     def aside(self) -> Self:
         """Returns the same pools of nodes, for commands that wait for no node for long."""
         found = copy.copy(self)
-        found.patience_s, found.serves_others = LATE_S, True
+        found.retry_s, found.serves_others = LATE_S, True
         return found
 
     def of(self, node: Node) -> redis.ConnectionPool:
@@ -157,7 +157,7 @@ class NodePools(redis.ConnectionPool):
         """
         node, most_s = node_of(connection), connection.socket_timeout or inf
         if self.serves_others or slot is None:
-            most_s = min(most_s, self.patience_s, SHORT_PATIENCE_S)
+            most_s = min(most_s, self.retry_s, SHORT_RETRY_S)
         until = monotonic() + most_s
         while not connection.can_read(min(LATE_S, most_s)):
             self.topology.suspect(node, late_s=min(LATE_S, most_s))

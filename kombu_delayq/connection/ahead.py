@@ -25,13 +25,13 @@ class SendAhead:
         self._connection: Any = None
         self._awaited = 0
         #: In a cluster: the commands on their way to several nodes.
-        self._trip: Any = None
+        self._dispatch: Any = None
 
     def send(self, commands: Sequence[Command]) -> None:
         """Sends commands, and returns before Redis has run them."""
-        by_node = getattr(self._pool, "trip", None)
+        by_node = getattr(self._pool, "dispatch", None)
         if by_node is not None:
-            self._trip = by_node([as_sent(command) for command in commands])
+            self._dispatch = by_node([as_sent(command) for command in commands])
             return
         self._connection = self._pool.get_connection(*OF_USE)
         try:
@@ -47,9 +47,9 @@ class SendAhead:
 
     def replies(self) -> list[Any]:
         """Waits for the replies to the commands that are on their way, if any; errors of Redis are among them."""
-        if self._trip is not None:
-            trip, self._trip = self._trip, None
-            return list(trip.replies())
+        if self._dispatch is not None:
+            dispatch, self._dispatch = self._dispatch, None
+            return list(dispatch.replies())
         awaited, self._awaited = self._awaited, 0
         try:
             replies = [self._reply() for _ in range(awaited)]
@@ -61,9 +61,9 @@ class SendAhead:
 
     def close(self) -> None:
         """Closes the connection if commands are on their way. Redis may run them or not."""
-        trip, self._trip = self._trip, None
-        if trip is not None:
-            trip.close()
+        dispatch, self._dispatch = self._dispatch, None
+        if dispatch is not None:
+            dispatch.close()
         if self._connection is not None:
             self._connection.disconnect()
         self._give_back()

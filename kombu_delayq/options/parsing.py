@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kombu_delayq.errors import InvalidOptions, did_you_mean, nearest
-from kombu_delayq.options.limits import contradiction
+from kombu_delayq.options.checks import contradiction
 from kombu_delayq.options.table import NAMES, Options
 
 #: Transport options that kombu and Celery read although kombu's channels do not list them.

@@ -6,8 +6,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kombu_delayq.errors import DelayTooLong
-from kombu_delayq.options.checks import Check, choice, number, or_none, queue_name, switch, text
-from kombu_delayq.options.limits import POLICIES, QueueLimits, limits_of, per_queue, rate
+from kombu_delayq.options.checks import (
+    POLICIES,
+    Check,
+    QueueLimits,
+    choice,
+    limits_of,
+    number,
+    or_none,
+    per_queue,
+    queue_name,
+    rate,
+    switch,
+    text,
+)
 
 #: The forms in which delayed messages can be kept.
 LAYOUTS = ("hash", "redisson")

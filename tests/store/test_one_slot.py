@@ -14,7 +14,7 @@ from kombu_delayq import scripts
 from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.options import LAYOUTS, Options
-from kombu_delayq.options.limits import QueueLimits
+from kombu_delayq.options.checks import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import QueueForm

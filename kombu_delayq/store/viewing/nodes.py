@@ -15,7 +15,7 @@ from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import Memory
 
 #: How long a command waits for a node while it is known that slots have none, in s.
-SHORT_PATIENCE_S = 0.1
+SHORT_RETRY_S = 0.1
 #: Flags of ``CLUSTER NODES`` that say more of a node's state than that it is known, the worst first.
 _STATES: dict[str, "State"] = {"fail": "failed", "noaddr": "failed", "fail?": "suspected", "handshake": "joining"}
 
@@ -160,15 +160,15 @@ class Nodes(StorePart):
         if not found.views:
             return Cluster((), found.refusal)
         cluster = Cluster(_ordered([_judged(node, found) for node in _nodes(found)], found.figures))
-        self._settle_patience(is_whole=not cluster.uncovered)
+        self._settle_retries(is_whole=not cluster.uncovered)
         return cluster
 
-    def _settle_patience(self, *, is_whole: bool) -> None:
+    def _settle_retries(self, *, is_whole: bool) -> None:
         pool: Any = self._client.redis.connection_pool
-        if not is_whole and hasattr(pool, "patience_s"):
-            pool.patience_s = SHORT_PATIENCE_S
-        elif vars(pool).get("patience_s") == SHORT_PATIENCE_S:
-            del pool.patience_s
+        if not is_whole and hasattr(pool, "retry_s"):
+            pool.retry_s = SHORT_RETRY_S
+        elif vars(pool).get("retry_s") == SHORT_RETRY_S:
+            del pool.retry_s
 
 
 @dataclass

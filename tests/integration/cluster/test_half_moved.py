@@ -11,7 +11,7 @@ import redis
 from celery import Celery
 from kombu import Connection
 
-from kombu_delayq.cluster.pool import PATIENCE_S
+from kombu_delayq.cluster.pool import RETRY_S
 from kombu_delayq.cluster.topology import NoNode
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish
@@ -77,7 +77,7 @@ def test_messages_go_on_while_all_keys_are_on_the_new_node(move: Move) -> None:
         move.move_keys()
         app = Celery(broker=move.cluster.url, set_as_current=False)
         begun, sent = monotonic(), 0
-        while monotonic() - begun < PATIENCE_S + 1:
+        while monotonic() - begun < RETRY_S + 1:
             sent += 2
             publish(sender, QUEUE, sent)
             app.send_task("later", queue=QUEUE, countdown=0.1)
@@ -117,7 +117,7 @@ def test_a_script_makes_no_key_that_is_on_the_old_node(move: Move) -> None:
         client: Any = connection.default_channel.store.client
         client.rpush(QUEUE, 1)
         move.begin()
-        client.connection_pool.patience_s = 0.3
+        client.connection_pool.retry_s = 0.3
         with pytest.raises(NoNode):
             client.eval("return redis.call('RPUSH', KEYS[2], 2)", len(keys), *keys)
         assert not move.there.client.execute_command("CLUSTER COUNTKEYSINSLOT", slot_of(QUEUE))
@@ -142,7 +142,7 @@ def test_messages_that_stay_on_the_old_node_are_delivered_when_the_move_is_cance
         publish(sender, QUEUE, 3)
         looped.consumer.consume()
         begun = monotonic()
-        looped.until(lambda: monotonic() - begun > PATIENCE_S + 1, timeout_s=20)
+        looped.until(lambda: monotonic() - begun > RETRY_S + 1, timeout_s=20)
         channel = looped.channel
         move.cancel()
         looped.until(lambda: looped.received == [0, 1, 2, 3])

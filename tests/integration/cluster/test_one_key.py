@@ -5,7 +5,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import scripts
-from kombu_delayq.cluster.one_key import with_one_key
+from kombu_delayq.cluster.commands import with_one_key
 from kombu_delayq.connection.text import Command, as_sent
 
 TEXT = """

@@ -3,7 +3,7 @@
 import pytest
 from redis.crc import key_slot
 
-from kombu_delayq.cluster.slots import slot_of
+from kombu_delayq.cluster.commands import slot_of
 
 ORDERS = key_slot(b"orders")
 

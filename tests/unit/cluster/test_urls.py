@@ -9,7 +9,7 @@ from kombu import Connection
 
 from kombu_delayq import InvalidBrokerURL, urls
 from kombu_delayq.cluster import Transport
-from kombu_delayq.urls import hosts
+from kombu_delayq.urls import addresses_of, written_hosts
 
 DOTTED = "kombu_delayq.cluster:Transport"
 
@@ -96,4 +96,4 @@ def test_names_the_transport_of_a_url() -> None:
 def test_writes_what_it_reads() -> None:
     """A list of nodes, with addresses of both kinds."""
     text = "h1:1,[::1]:2"
-    assert hosts.written(hosts.parse(text)) == text
+    assert written_hosts(addresses_of(text)) == text

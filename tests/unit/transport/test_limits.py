@@ -7,7 +7,7 @@ from kombu.transport import redis as stock
 
 from kombu_delayq import InvalidOptions
 from kombu_delayq.options import Options, parse
-from kombu_delayq.options.limits import QueueLimits
+from kombu_delayq.options.checks import QueueLimits
 
 OF_KOMBU = stock.SentinelChannel.from_transport_options
 

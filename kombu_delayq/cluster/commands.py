@@ -1,15 +1,41 @@
-"""Scripts for a node that a slot is moving to: they name one key, because a node refuses several while one is missing.
+"""What a cluster has to know of a command: in which hash slot its first key is, and how a script names one key alone.
 
 While a slot moves, its old node answers ``ASK`` when it has none of a command's keys; before Redis 7.0 also when it
 lacks one of them. If it has none, the new node has those that exist, and makes those that do not. But it runs no
 command that names several keys of which one is missing, which is so for nearly all of our scripts: a queue without
-messages has no list. So the script gets its other keys as arguments.
+messages has no list. So the script gets its other keys as arguments. This module knows no connection.
 """
 
 import re
+from functools import lru_cache
+from typing import Any
 
 from kombu_delayq import scripts
+from kombu_delayq.connection.slots import slot_of_key
 from kombu_delayq.connection.text import Command, as_bytes, as_text
+
+#: Commands without a key, by their first word.
+_KEYLESS = frozenset(
+    [
+        *("ACL", "ASKING", "AUTH", "BGREWRITEAOF", "BGSAVE", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "DBSIZE"),
+        *("DEBUG", "DISCARD", "ECHO", "EXEC", "FAILOVER", "FLUSHALL", "FLUSHDB", "FUNCTION", "HELLO", "INFO", "KEYS"),
+        *("LASTSAVE", "LATENCY", "MODULE", "MONITOR", "MULTI", "PING", "PSUBSCRIBE", "PUBLISH", "PUBSUB"),
+        *("PUNSUBSCRIBE", "QUIT", "RANDOMKEY", "READONLY", "READWRITE", "RESET", "ROLE", "SAVE", "SCAN", "SCRIPT"),
+        *("SELECT", "SHUTDOWN", "SLOWLOG", "SUBSCRIBE", "SWAPDB", "TIME", "UNSUBSCRIBE", "UNWATCH", "WAIT"),
+    ]
+)
+#: Commands whose first argument names what to do, and whose second one is a key.
+_OF_TWO_WORDS = frozenset(["MEMORY", "OBJECT", "XGROUP", "XINFO"])
+#: Where the count of the keys stands; the first key follows it. No key if the count is 0.
+_COUNTED = {
+    **dict.fromkeys(["EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO", "BLMPOP", "BZMPOP"], 2),
+    **dict.fromkeys(["LMPOP", "ZMPOP", "SINTERCARD", "ZDIFF", "ZINTER", "ZINTERCARD", "ZUNION"], 1),
+}
+
+#: Questions that any node answers: if one is silent, another one is asked.
+OF_ANY = frozenset(["INFO", "TIME"])
+#: Commands that run on every primary.
+ON_ALL = frozenset(["FLUSHALL", "FLUSHDB", "SCRIPT LOAD", "SCRIPT FLUSH"])
 
 #: The only keys that a script uses and does not name: counters, which are arguments.
 _COUNTERS = re.compile(rb".{0,999}delayq:\{.{1,999}\}:counts", re.DOTALL)
@@ -51,6 +77,40 @@ local redis = (function(whole)
   return setmetatable({ call = one_by_one(whole.call), pcall = one_by_one(whole.pcall) }, { __index = whole })
 end)(redis)
 """
+
+
+def slot_of(command: tuple[Any, ...]) -> int | None:
+    """Returns the hash slot of a command's first key; None for a command without a key, which any node can run.
+
+    Args:
+        command: Name and arguments. The name may have two words, as in redis-py's own methods.
+    """
+    at, is_counted = _place_of(command[0])
+    if is_counted and not (len(command) > at and int(command[at - 1])):
+        return None
+    if at < 0:
+        at = [str(word).upper() for word in command].index("STREAMS") + 1
+    if not 0 < at < len(command):
+        return None
+    key = command[at]
+    return slot_of_key(key if isinstance(key, (str, bytes)) else str(key))
+
+
+@lru_cache
+def _place_of(name: Any) -> tuple[int, bool]:
+    """Returns where the first key of a command stands.
+
+    Returns:
+        Its place; 0 for none, and -1 for behind the word STREAMS. And whether the count of keys stands before it.
+    """
+    first, _, second = str(name).upper().partition(" ")
+    if first in _KEYLESS:
+        return 0, False
+    if first in _COUNTED:
+        return _COUNTED[first] + 1, True
+    if first in ("XREAD", "XREADGROUP"):
+        return -1, False
+    return (2 if first in _OF_TWO_WORDS and not second else 1), False
 
 
 def with_one_key(command: Command) -> Command | None:

@@ -6,48 +6,47 @@ behaviour, without TLS, or on localhost. ``settle`` reads the URL itself, so tha
 """
 
 import logging
+import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlparse
+from urllib.parse import quote, unquote, urlparse
 
+from kombu import connection, transport
 from kombu.log import get_logger
 from kombu.utils.url import as_url, maybe_sanitize_url, parse_url
 
 from kombu_delayq.errors import InvalidBrokerURL
-from kombu_delayq.urls import hosts
-from kombu_delayq.urls.schemes import (
-    CLUSTER,
-    CLUSTER_SCHEMES,
-    IN_CLUSTER,
-    INSTEAD,
-    OUR_SCHEMES,
-    SENTINEL,
-    STOCK_SCHEMES,
-    ClusterHost,
-    is_cluster,
-    ours,
-    register,
-    scheme_of,
-    split,
-    transport_of,
-    with_scheme,
-)
 
-__all__ = [
-    "CLUSTER",
-    "CLUSTER_SCHEMES",
-    "OUR_SCHEMES",
-    "STOCK_SCHEMES",
-    "describe",
-    "is_cluster",
-    "ours",
-    "register",
-    "settle",
-    "split",
-    "transport_of",
-    "warn_once",
-]
+DEFAULT_PORT = 6379
+
+#: Our schemes for a cluster. Stock kombu has none.
+CLUSTER_SCHEMES = ("delayq+cluster", "delayqs+cluster")
+
+_HOST = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\],/@?#\s]+)(:(?P<port>\d+))?")
+
+Address = tuple[str, int]
+
+PLAIN = "kombu_delayq.transport:Transport"
+SENTINEL = "kombu_delayq.transport:SentinelTransport"
+#: The dotted path of the transport for a cluster.
+CLUSTER = "kombu_delayq.cluster:Transport"
+
+#: The stock scheme that means the same, by our scheme.
+STOCK_SCHEMES = {"delayq": "redis", "delayqs": "rediss", "delayq+sentinel": "sentinel", "delayq+socket": "socket"}
+OUR_SCHEMES = {stock: ours for ours, stock in STOCK_SCHEMES.items()}
+
+#: What to write in place of a scheme that is no Redis, where it is clear what was meant.
+INSTEAD = {
+    "memory": "no broker_transport in the settings of tests; or leave both, and use the pytest fixture delayed_tasks, "
+    "which needs no setting"
+}
+
+#: With the transport for a cluster, URLs may have the schemes of one server.
+IN_CLUSTER = {
+    **dict.fromkeys(("redis", "delayq"), "delayq+cluster"),
+    **dict.fromkeys(("rediss", "delayqs"), "delayqs+cluster"),
+}
 
 logger = get_logger(__name__)
 
@@ -86,7 +85,7 @@ def settle(client: Any, *, sentinel: bool = False, cluster: bool = False) -> str
     scheme = _meant_of_cluster(client, given) if cluster else _meant(client, given, sentinel)
     _settle_alternates(client, scheme)
     if given and scheme != "socket":
-        _take(client, _parse(hosts.with_one_host(client.hostname) if cluster else client.hostname))
+        _take(client, _parse(with_one_host(client.hostname) if cluster else client.hostname))
     client.uri_prefix = None
     if scheme in ("rediss", "delayqs+cluster") or client.ssl:
         first = client._initial_params
@@ -136,7 +135,7 @@ class _OurAlternates:
     def __next__(self) -> str:
         url = next(url for url in self._urls if url.strip())
         if self._cluster:
-            return hosts.with_one_host(with_scheme(url, IN_CLUSTER))
+            return with_one_host(with_scheme(url, IN_CLUSTER))
         return with_scheme(url, OUR_SCHEMES)
 
 
@@ -197,14 +196,14 @@ def _meant_of_cluster(client: Any, given: str) -> str:
 
 def _settle_nodes(client: Any) -> None:
     """Checks what a settled connection to a cluster has, and gives each of its nodes a port."""
-    nodes = hosts.parse(client.hostname or "localhost", client.port)
+    nodes = addresses_of(client.hostname or "localhost", client.port)
     database = str(client.virtual_host or "/").strip("/")
     if database not in ("", "0"):
         raise InvalidBrokerURL(
             f"the broker URL names the database {database}, but Redis Cluster has only the database 0; write "
             "delayq+cluster://…/0, and tell apps apart by the transport option global_keyprefix"
         )
-    host, client.port = (hosts.written(nodes), None) if len(nodes) > 1 else nodes[0]
+    host, client.port = (written_hosts(nodes), None) if len(nodes) > 1 else nodes[0]
     client.hostname, client.virtual_host = ClusterHost(host), "0"
     client.transport_cls = CLUSTER
 
@@ -303,3 +302,114 @@ def _has_handler(logger: logging.Logger | None) -> bool:
             return True
         logger = logger.parent if logger.propagate else None
     return False
+
+
+class ClusterHost(str):
+    """Hosts of a cluster. kombu reads the transport of a clone before it is settled; this type marks a cluster's."""
+
+    __slots__ = ()
+
+
+class _KnownAs(str):
+    """A transport name that stock tools know. Unpickled with its connection, it becomes the name of our transport."""
+
+    def __new__(cls, name: str, transport: str) -> "_KnownAs":
+        known = super().__new__(cls, name)
+        known.transport = transport
+        return known
+
+    transport: str
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (self.transport,)
+
+
+def register() -> None:
+    """Makes our schemes known to kombu."""
+    transport.TRANSPORT_ALIASES.update(
+        {scheme: SENTINEL if scheme == "delayq+sentinel" else PLAIN for scheme in STOCK_SCHEMES}
+    )
+    plain, sentinel = _KnownAs("redis", PLAIN), _KnownAs("sentinel", SENTINEL)
+    connection.resolve_aliases.update({"delayq": plain, "delayqs": _KnownAs("rediss", PLAIN), PLAIN: plain})
+    connection.resolve_aliases.update({"delayq+sentinel": sentinel, SENTINEL: sentinel})
+    transport.TRANSPORT_ALIASES.update(dict.fromkeys(CLUSTER_SCHEMES, CLUSTER))
+    cluster = _KnownAs("redis", CLUSTER)
+    connection.resolve_aliases.update({**dict.fromkeys(CLUSTER_SCHEMES, cluster), CLUSTER: cluster})
+
+
+def is_cluster(client: Any) -> bool:
+    """Whether a connection, settled or not, is to a cluster."""
+    if isinstance(client.hostname, ClusterHost):
+        return True
+    name = str(client.transport_cls)
+    url = f"{client.uri_prefix}+{client.hostname}" if client.uri_prefix else str(client.hostname)
+    return name == CLUSTER or name in CLUSTER_SCHEMES or scheme_of(url) in CLUSTER_SCHEMES
+
+
+def transport_of(url: str) -> str:
+    """Returns the dotted path of the transport for a broker URL, which may be a list separated by ``;``."""
+    scheme = scheme_of(url)
+    if scheme in CLUSTER_SCHEMES:
+        return CLUSTER
+    return SENTINEL if STOCK_SCHEMES.get(scheme, scheme) == "sentinel" else PLAIN
+
+
+def split(given: str | Sequence[str]) -> list[str]:
+    """Returns the URLs of ``broker_url``, which may be one, several separated by ``;``, or a sequence."""
+    return [url.strip() for urls in ([given] if isinstance(given, str) else given) for url in urls.split(";")]
+
+
+def ours(given: str | Sequence[str]) -> str:
+    """Returns broker URLs, separated by ``;``, with our schemes in place of the stock ones.
+
+    ``rediss`` stays, because it means the same with this transport's dotted path as in a stock app: the server's
+    certificate is not checked unless the app asks for it.
+    """
+    schemes = {**OUR_SCHEMES, "redis+socket": "delayq+socket", "rediss": "rediss"}
+    return ";".join(with_scheme(url, schemes) for url in split(given))
+
+
+def with_scheme(url: str, schemes: dict[str, str]) -> str:
+    """Returns a URL with the scheme that stands for its own one, if there is one."""
+    _, separator, rest = url.strip().partition("://")
+    return schemes.get(scheme_of(url), scheme_of(url)) + separator + rest if separator else url.strip()
+
+
+def scheme_of(url: str) -> str:
+    """Returns the scheme of a URL in small letters; nothing if it has none."""
+    return url.strip().partition("://")[0].lower() if "://" in url else ""
+
+
+def addresses_of(hosts: str, port: int | None = None) -> list[Address]:
+    """Returns hosts and ports of a list of nodes.
+
+    Args:
+        hosts: The list, with commas.
+        port: Port of those that have none; by default that of Redis.
+
+    Raises:
+        InvalidBrokerURL: The list cannot be read.
+    """
+    found = []
+    for part in hosts.split(","):
+        match = _HOST.fullmatch(part.strip())
+        if match is None or not 0 < int(match["port"] or port or DEFAULT_PORT) < 65536:
+            raise InvalidBrokerURL(
+                f"the broker URL names the node {part.strip()!r} of a cluster; write "
+                "delayq+cluster://host1:6379,host2:6379/0"
+            )
+        found.append((match["host"].strip("[]"), int(match["port"] or port or DEFAULT_PORT)))
+    return found
+
+
+def written_hosts(addresses: Iterable[Address]) -> str:
+    """Returns a list of nodes as text."""
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
+
+
+def with_one_host(url: str) -> str:
+    """Returns a URL whose list of nodes looks like the name of one host, because kombu reads only such URLs."""
+    scheme, separator, rest = url.partition("://")
+    at = min((rest.find(char) for char in "/?#" if char in rest), default=len(rest))
+    login, mark, hosts = rest[:at].rpartition("@")
+    return f"{scheme}{separator}{login}{mark}{quote(unquote(hosts), safe='')}{rest[at:]}"

@@ -1,21 +1,24 @@
-"""Brings commands to the nodes of their keys, wherever these are meanwhile."""
+"""Sends commands to the nodes that have their keys, and again while slots move or nodes are away."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import monotonic, sleep
 from typing import Any
 
 import redis
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
 
-from kombu_delayq.cluster.one_key import counters_of, keys_of, with_one_key
-from kombu_delayq.cluster.patience import Patience
+from kombu_delayq.cluster.commands import OF_ANY, counters_of, keys_of, slot_of, with_one_key
 from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
-from kombu_delayq.cluster.slots import OF_ANY, slot_of
 from kombu_delayq.cluster.topology import Node, NoNode
 from kombu_delayq.connection.demotion import NotPrimary
 from kombu_delayq.connection.pools import OF_USE
 
+#: Pauses between tries, in s.
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
+#: So many redirections of a command are followed at once; more mean that nodes disagree, which takes a moment.
+REDIRECTS_AT_ONCE = 3
 #: Errors of a node that has not run a command, but may run it soon: it lacks some of the keys while their slot moves,
 #: the cluster lacks nodes, or a primary lacks replicas.
 PASSING = (TryAgainError, ClusterDownError, NotPrimary)
@@ -24,9 +27,61 @@ PASSING = (TryAgainError, ClusterDownError, NotPrimary)
 Read = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
+class RetryDeadline:
+    """For how long commands are tried again that no node could run, with growing pauses.
+
+    Args:
+        pool: The connections; its ``retry_s`` says for how long.
+        commands: How many commands there are.
+    """
+
+    def __init__(self, pool: NodePools, commands: int = 1) -> None:
+        self._pool = pool
+        self._most_redirects = REDIRECTS_AT_ONCE * commands
+        self._pause_s = SHORTEST_PAUSE_S
+        self._until: float | None = None
+        self._error: Exception | None = None
+        self._redirects = 0
+
+    def hold(self, error: Exception) -> None:
+        """Notes why a command cannot be run at the moment."""
+        self._error = error
+
+    def begin_earlier(self, away_s: float) -> None:
+        """Counts the time in which a node has already been away, if the pool serves others too."""
+        if self._until is None and self._pool.serves_others:
+            self._until = monotonic() + self._pool.retry_s - away_s
+
+    def redirect(self) -> bool:
+        """Counts a redirection to another node. Returns whether that node may be asked at once."""
+        self._redirects += 1
+        return self._redirects <= self._most_redirects
+
+    def wait_if_held(self) -> None:
+        """Waits before the next try, if a command could not be run."""
+        if self._error is not None:
+            self.wait()
+            self._error = None
+
+    def wait(self) -> None:
+        """Waits before the next try.
+
+        Raises:
+            NoNode: The deadline is over.
+        """
+        if self._until is None:
+            self._until = monotonic() + self._pool.retry_s
+        has_changed = self._pool.topology.refresh()
+        if not has_changed and monotonic() + self._pause_s > self._until:
+            error = self._error
+            raise NoNode(f"the cluster has not run a command within {self._pool.retry_s:g} s: {error}") from error
+        sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+
+
 @dataclass
-class Passenger:
-    """A command on its way.
+class PendingCommand:
+    """A command whose reply has not come.
 
     Attributes:
         at: Its place among the commands.
@@ -55,7 +110,7 @@ def read_raw(connection: Any, command: tuple[Any, ...], options: dict[str, Any])
     return connection.read_response()
 
 
-class Trip:
+class Dispatch:
     """Commands, each of which is run once by the node that has its keys.
 
     A command is sent again only if no node has run it: a node sent it elsewhere, or refused it for the moment, or was
@@ -77,24 +132,24 @@ class Trip:
         self._read = read
         self._replies: list[Any] = [None] * len(commands)
         self._pending = [
-            Passenger(at, command, options, slot_of(command)) for at, (command, options) in enumerate(commands)
+            PendingCommand(at, command, options, slot_of(command)) for at, (command, options) in enumerate(commands)
         ]
-        self._held: list[Passenger] = []
-        self._sent: list[tuple[Any, list[Passenger]]] = []
-        self._patience = Patience(pool, len(commands))
+        self._held: list[PendingCommand] = []
+        self._sent: list[tuple[Any, list[PendingCommand]]] = []
+        self._deadline = RetryDeadline(pool, len(commands))
 
     def send(self) -> None:
         """Sends all commands that no node has run, and returns before the nodes run them."""
-        parts: defaultdict[Node | None, list[Passenger]] = defaultdict(list)
-        pending, self._pending = sorted(self._pending, key=lambda passenger: passenger.at), []
-        for passenger in pending:
+        parts: defaultdict[Node | None, list[PendingCommand]] = defaultdict(list)
+        pending, self._pending = sorted(self._pending, key=lambda one: one.at), []
+        for one in pending:
             try:
-                parts[self._node_of(passenger)].append(passenger)
+                parts[self._node_of(one)].append(one)
             except NoNode as error:
-                self._hold([passenger], error)
+                self._hold([one], error)
         try:
-            for node, passengers in parts.items():
-                self._send_to(node, passengers)
+            for node, commands in parts.items():
+                self._send_to(node, commands)
         except BaseException:
             self.close()
             raise
@@ -116,7 +171,7 @@ class Trip:
             if self._held and not self._pending:
                 held, self._held = self._held, []
                 try:
-                    self._patience.wait()
+                    self._deadline.wait()
                 except NoNode as error:
                     self._fail(held, error)
                 else:
@@ -131,16 +186,16 @@ class Trip:
         for connection, _ in sent:
             self._end(connection)
 
-    def _node_of(self, passenger: Passenger) -> Node | None:
-        if passenger.asked is not None or passenger.slot is None:
-            return passenger.asked
-        return self._pool.topology.node_of(passenger.slot)
+    def _node_of(self, one: PendingCommand) -> Node | None:
+        if one.asked is not None or one.slot is None:
+            return one.asked
+        return self._pool.topology.node_of(one.slot)
 
-    def _send_to(self, node: Node | None, passengers: list[Passenger]) -> None:
+    def _send_to(self, node: Node | None, pending: list[PendingCommand]) -> None:
         topology = self._pool.topology
         if node is not None and not topology.may_answer(node):
-            self._patience.count(topology.away_s(node))
-            self._hold(passengers, topology.silence(node))
+            self._deadline.begin_earlier(topology.away_s(node))
+            self._hold(pending, topology.silence(node))
             return
         try:
             pool = self._pool if node is None else self._pool.of(node)
@@ -150,34 +205,34 @@ class Trip:
                 raise
             if node is not None:
                 topology.suspect(node, error)
-            self._hold(passengers, error)
+            self._hold(pending, error)
             return
         commands: list[tuple[Any, ...]] = []
-        for passenger in passengers:
-            commands += [("ASKING",), passenger.sent] if passenger.asked else [passenger.sent]
+        for one in pending:
+            commands += [("ASKING",), one.sent] if one.asked else [one.sent]
         try:
             connection.send_packed_command(connection.pack_commands(commands))
         except LOST as error:
-            self._lose(connection, passengers, error)
+            self._lose(connection, pending, error)
         except BaseException:
             self._end(connection)
             raise
         else:
-            self._sent.append((connection, passengers))
+            self._sent.append((connection, pending))
 
-    def _read_from(self, connection: Any, passengers: list[Passenger]) -> None:
+    def _read_from(self, connection: Any, pending: list[PendingCommand]) -> None:
         done = 0
-        first = passengers[0]
+        first = pending[0]
         try:
             if first.asked is None:
                 self._pool.await_reply(connection, first.slot)
-            for passenger in passengers:
-                reply = self._reply(connection, passenger)
-                if not isinstance(reply, Exception) or not self._repeats(passenger, node_of(connection), reply):
-                    self._replies[passenger.at] = reply
+            for one in pending:
+                reply = self._reply(connection, one)
+                if not isinstance(reply, Exception) or not self._repeats(one, node_of(connection), reply):
+                    self._replies[one.at] = reply
                 done += 1
         except LOST as error:
-            self._lose(connection, passengers[done:], error)
+            self._lose(connection, pending[done:], error)
         except BaseException:
             self._end(connection)
             raise
@@ -185,45 +240,45 @@ class Trip:
             self._pool.topology.trust(node_of(connection))
             self._pool.release(connection)
 
-    def _reply(self, connection: Any, passenger: Passenger) -> Any:
+    def _reply(self, connection: Any, one: PendingCommand) -> Any:
         try:
-            if passenger.asked is not None:
+            if one.asked is not None:
                 connection.read_response()
-            return self._read(connection, passenger.command, dict(passenger.options))
+            return self._read(connection, one.command, dict(one.options))
         except ResponseError as error:
             return error
 
-    def _repeats(self, passenger: Passenger, node: Node, error: Exception) -> bool:
+    def _repeats(self, one: PendingCommand, node: Node, error: Exception) -> bool:
         """Whether a command is to be sent again after an error, and where to."""
-        if isinstance(error, TryAgainError) and passenger.asked is not None and passenger.in_parts is None:
-            in_parts = with_one_key(passenger.command)
+        if isinstance(error, TryAgainError) and one.asked is not None and one.in_parts is None:
+            in_parts = with_one_key(one.command)
             # Redis 6.2 answers ASK also while the old node has some of the keys: the script would take them for empty.
-            if in_parts is not None and not self._has_any(passenger, keys_of(passenger.command)):
-                passenger.in_parts = in_parts
-                self._pending.append(passenger)
+            if in_parts is not None and not self._has_any(one, keys_of(one.command)):
+                one.in_parts = in_parts
+                self._pending.append(one)
                 return True
         if isinstance(error, PASSING):
-            self._hold([passenger], error)
+            self._hold([one], error)
         elif isinstance(error, AskError):
-            passenger.asked, passenger.in_parts = follow(self._pool, error, node), None
-            if passenger.asked is not None and self._has_any(passenger, counters_of(passenger.command)):
-                self._hold([passenger], error)  # it would make its counters anew there, and that would stop the move
-            elif self._patience.redirect():
-                self._pending.append(passenger)
+            one.asked, one.in_parts = follow(self._pool, error, node), None
+            if one.asked is not None and self._has_any(one, counters_of(one.command)):
+                self._hold([one], error)  # it would make its counters anew there, and that would stop the move
+            elif self._deadline.redirect():
+                self._pending.append(one)
             else:
-                self._hold([passenger], error)
+                self._hold([one], error)
         else:
             return False
         return True
 
-    def _has_any(self, passenger: Passenger, keys: Sequence[str | bytes]) -> bool:
+    def _has_any(self, one: PendingCommand, keys: Sequence[str | bytes]) -> bool:
         """Whether the node that a slot moves away from may have one of some keys."""
         if not keys:
             return False
-        if passenger.slot is None:
+        if one.slot is None:
             return True
-        owner = self._pool.topology.owner_of(passenger.slot)
-        if owner is None or owner == passenger.asked:
+        owner = self._pool.topology.owner_of(one.slot)
+        if owner is None or owner == one.asked:
             return True
         with redis.Redis(connection_pool=self._pool.of(owner)) as client, client.pipeline(transaction=False) as pipe:
             for key in keys:
@@ -235,20 +290,20 @@ class Trip:
         # Without ASK the key is there; or the slot no longer moves, and the next try tells.
         return not all(isinstance(reply, AskError) and not isinstance(reply, MovedError) for reply in replies)
 
-    def _hold(self, passengers: list[Passenger], error: Exception) -> None:
-        for passenger in passengers:
-            passenger.asked = passenger.in_parts = None
-        self._held += passengers
-        self._patience.hold(error)
+    def _hold(self, pending: list[PendingCommand], error: Exception) -> None:
+        for one in pending:
+            one.asked = one.in_parts = None
+        self._held += pending
+        self._deadline.hold(error)
 
-    def _fail(self, passengers: list[Passenger], error: Exception) -> None:
-        for passenger in passengers:
-            self._replies[passenger.at] = error
+    def _fail(self, pending: list[PendingCommand], error: Exception) -> None:
+        for one in pending:
+            self._replies[one.at] = error
 
-    def _lose(self, connection: Any, passengers: list[Passenger], error: Exception) -> None:
-        self._fail([passenger for passenger in passengers if not _is_of_any(passenger)], error)
+    def _lose(self, connection: Any, pending: list[PendingCommand], error: Exception) -> None:
+        self._fail([one for one in pending if not _is_of_any(one)], error)
         self._pool.topology.suspect(node_of(connection), error)
-        if of_any := [passenger for passenger in passengers if _is_of_any(passenger)]:
+        if of_any := [one for one in pending if _is_of_any(one)]:
             self._hold(of_any, error)
         self._end(connection)
 
@@ -257,12 +312,12 @@ class Trip:
         self._pool.release(connection)
 
 
-def _is_of_any(passenger: Passenger) -> bool:
-    return passenger.slot is None and passenger.command[0] in OF_ANY
+def _is_of_any(one: PendingCommand) -> bool:
+    return one.slot is None and one.command[0] in OF_ANY
 
 
 def follow(pool: NodePools, error: AskError, node: Node) -> Node | None:
-    """Takes note of the node to which another one sends a command.
+    """Returns the node to which another one redirects a command, and notes it if the slot has moved.
 
     Args:
         pool: The connections.
