@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from celery_ext.cli.broker import CliBroker, given_app, parse_transport_options
-from celery_ext.cli.colours import choice
 from celery_ext.cli.commands.cancel import cancel
 from celery_ext.cli.commands.completion import completion
 from celery_ext.cli.commands.convert import convert
@@ -34,6 +33,7 @@ from celery_ext.cli.commands.status import status
 from celery_ext.cli.commands.tokens import tokens
 from celery_ext.cli.commands.transfer import transfer
 from celery_ext.cli.examples import add_examples
+from celery_ext.cli.output import choice
 from celery_ext.cli.stderr import QuietGroup, audit_file
 from celery_ext.worker import bootstrap
 from kombu_delayq import __version__

@@ -15,10 +15,8 @@ import click
 from kombu.connection import Connection
 from redis.exceptions import RedisError
 
-from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.hints import prefixes_in_words
+from celery_ext.cli.broker import CliBroker, prefixes_in_words
 from celery_ext.cli.output import escaped
-from celery_ext.cli.serve_extra import needs_extra
 from celery_ext.connection import is_permanent, open_store
 from celery_ext.delays.durations import in_words
 from kombu_delayq.channel import DelayedChannel
@@ -185,3 +183,20 @@ class Connect:
         if waited_s >= self._log_after_s:
             self._log_after_s = min(waited_s * 2, waited_s + LOG_EVERY_S)
             logger.warning("still waiting for Redis, for %s by now: %s", in_words(waited_s, plain=True), error)
+
+
+#: Top-level modules of the packages of the extra.
+MODULES = frozenset({"a2wsgi", "httptools", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn"})
+
+
+@contextmanager
+def needs_extra() -> Iterator[None]:
+    """Says what to install if an import fails for lack of the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in MODULES:
+            raise
+        raise click.ClickException(
+            f"{error.name} is not installed; this needs the extra: pip install 'kombu-delayq[serve]'"
+        ) from error

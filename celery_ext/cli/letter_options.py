@@ -10,8 +10,8 @@ from click.shell_completion import CompletionItem
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.completing import offer
 from celery_ext.cli.options import read_ids
+from celery_ext.cli.queues import offer
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter

@@ -1,18 +1,74 @@
-"""Formats what the commands print: tables, times, and waiting messages as rows or lines of JSON."""
+"""Prints what commands found: text that is safe for a terminal, tables, colours, JSON lines."""
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from celery_ext.cli.colours import bad, shortened, width
+import click
+
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import InvalidDelayChain
 from kombu_delayq.message.times import iso_of
+
+
+def bad(text: str) -> str:
+    """Returns a text in red: something is wrong or late."""
+    return click.style(text, fg="red")
+
+
+def warning(text: str) -> str:
+    """Returns a text in yellow: something deserves a look."""
+    return click.style(text, fg="yellow")
+
+
+def good(text: str) -> str:
+    """Returns a text in green: all is well."""
+    return click.style(text, fg="green")
+
+
+def choice(*, refused: bool) -> bool | None:
+    """Returns whether a command prints colours; None if that is so on a terminal alone.
+
+    Source: https://no-color.org, https://force-color.org; where both are set, Python itself has none either.
+
+    Args:
+        refused: Whether the command line says that it shall not.
+    """
+    if refused or os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return False if os.environ.get("TERM") == "dumb" else None
+
+
+def for_terminal(text: str) -> str:
+    """Returns a text as a terminal gets it: without colours if the command prints none."""
+    context = click.get_current_context(silent=True)
+    return click.unstyle(text) if context is not None and context.color is False else text
+
+
+def width(text: str) -> int:
+    """Returns how many characters of a text are seen."""
+    return len(click.unstyle(text) if "\x1b" in text else text)
+
+
+def shortened(text: str, length: int) -> str:
+    """Returns a text of at most ``length`` characters, with an ellipsis where the end is missing.
+
+    A text that is coloured as a whole stays so; of others the colours go.
+    """
+    if width(text) <= length:
+        return text
+    plain = click.unstyle(text)
+    cut = f"{plain[: length - 1]}…"
+    return text.replace(plain, cut) if plain in text else cut
+
 
 #: Fewest characters of the last column of a table.
 LAST_COLUMN = 12

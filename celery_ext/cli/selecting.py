@@ -2,25 +2,26 @@
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
+from math import inf
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from celery import Celery
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.criteria import Criteria, criteria_options
-from celery_ext.cli.options import confirm, ids_argument
+from celery_ext.cli.options import MOMENT, Moment, confirm, ids_argument
 from celery_ext.cli.output import escaped, json_line, local_time, number_of
 from celery_ext.cli.progress import Bar
 from celery_ext.cli.queues import complete_queue, known_queues
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting import revoke, snapshot
+from celery_ext.waiting.arguments import Argument
 from celery_ext.waiting.bulk import Action, Bulk, Outcome
 from celery_ext.waiting.select import noted
 from celery_ext.waiting.selection import Selection
@@ -28,6 +29,92 @@ from celery_ext.waiting.snapshot import Snapshot
 from kombu_delayq.store import OperatorStore
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Criteria(NamedTuple):
+    """What was given of the options.
+
+    Attributes:
+        task: Name or pattern of a task.
+        due_from: Least due time.
+        due_to: Due time that all messages are before.
+        arguments: Values in the arguments.
+    """
+
+    task: str | None
+    due_from: Moment | None
+    due_to: Moment | None
+    arguments: tuple[Argument, ...]
+
+    @property
+    def given(self) -> bool:
+        """Whether there is any."""
+        return any(self)
+
+    @property
+    def reads_bodies(self) -> bool:
+        """Whether messages have to be read to know which are meant."""
+        return bool(self.task or self.arguments)
+
+    def selection(self, now_ms: float, queues: Iterable[str] | None = None) -> Selection:
+        """Returns the filter, given Redis's clock in ms.
+
+        Raises:
+            click.UsageError: A value is wrong, such as a range that ends before it begins.
+        """
+        try:
+            return Selection(
+                queues=None if queues is None else tuple(queues),
+                from_ms=self.due_from.at(now_ms) if self.due_from else -inf,
+                to_ms=self.due_to.at(now_ms) if self.due_to else inf,
+                task=self.task,
+                arguments=self.arguments,
+            )
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+
+
+def criteria_options(command: F) -> F:
+    """Adds ``--task``, ``--due-from``, ``--due-to`` and ``--arg``, which the command gets as ``criteria``."""
+
+    @wraps(command)
+    def with_criteria(*args: Any, **given: Any) -> Any:
+        criteria = Criteria(*(given.pop(name) for name in ("task", "due_from", "due_to", "arguments")))
+        return command(*args, criteria=criteria, **given)
+
+    options = (
+        click.option(
+            "--task", metavar="NAME", help="Only messages of this task; the name may be a pattern, such as 'shop.*'."
+        ),
+        click.option(
+            "--due-from",
+            type=MOMENT,
+            help="Only messages due at this time or later: ISO 8601, or from now, such as 10m.",
+        ),
+        click.option("--due-to", type=MOMENT, help="Only messages due earlier."),
+        click.option(
+            *("--arg", "arguments"),
+            metavar="PATH=VALUE",
+            multiple=True,
+            callback=_parse_arguments,
+            help="Only tasks with this argument, such as 0=17, kwargs.user.id=17 or kwargs.name='\"17\"'. The value is "
+            "JSON, or else text. May be repeated: all have to hold. Arguments in a pickle are not looked into.",
+        ),
+    )
+    found: Any = with_criteria
+    for option in reversed(options):
+        found = option(found)
+    return found  # type: ignore[no-any-return]
+
+
+def _parse_arguments(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> tuple[Argument, ...]:
+    try:
+        return tuple(map(Argument.parse, given))
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
+
 
 #: Each outcome in words, of one task or of many.
 WORDS: Mapping[Outcome, str] = {

@@ -208,7 +208,7 @@ def test_a_key_of_the_wrong_type_disturbs_nothing(store: DelayStore) -> None:
 OTHER_KEYS = [
     *(f"~delayq:{what}" for what in ("queues", "used", "consumers*", "cancelled", "chains")),
     *(f"~{{delayq}}:{what}" for what in ("queues", "used", "consumed_queues", "cancelled", "chains", "renaming")),
-    *(f"~delayq:{{q}}:{what}" for what in ("due", "layout", "order", "twins", "notes", "ids", "landing*", "moving")),
+    *(f"~delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "twins", "notes", "ids", "landing*")),
     *(f"~delayq:{{q}}:{what}" for what in ("consumers", "consumed")),
     *("~q*", "~{q}*", "~dead", "~unacked*", "~redisson*"),
 ]

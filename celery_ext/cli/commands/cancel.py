@@ -6,12 +6,11 @@ from contextlib import nullcontext
 import click
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.criteria import Criteria
 from celery_ext.cli.letter_options import LatestLetters
 from celery_ext.cli.options import STDIN, confirm, ids_in_line, json_option, read_ids, yes_option
-from celery_ext.cli.outcomes import exit_code, report
 from celery_ext.cli.output import escaped, number_of
-from celery_ext.cli.selecting import are_selected, change, ids_or_criteria
+from celery_ext.cli.progress import exit_code, report
+from celery_ext.cli.selecting import Criteria, are_selected, change, ids_or_criteria
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting import revoke
 from celery_ext.waiting.bulk import Action

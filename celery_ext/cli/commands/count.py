@@ -5,12 +5,11 @@ from collections import Counter
 import click
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.criteria import Criteria, criteria_options
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import escaped, json_line, table
 from celery_ext.cli.progress import Bar
 from celery_ext.cli.queues import known_or_all, queues_argument
-from celery_ext.cli.selecting import report_unreadable
+from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadable
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Progress, Skipped, search

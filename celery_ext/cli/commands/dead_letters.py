@@ -1,6 +1,7 @@
 """``delayq dead-letters``, and its ``list``. ``replay`` and ``drop`` are in ``dead_letters_replay.py``."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -8,16 +9,18 @@ import click
 from celery.utils.functional import chunks
 from redis.exceptions import ResponseError
 
-from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.commands.dead_letters_replay import drop, replay
+from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.letter_options import (
+    LetterFilter,
     dead_letter_queues,
     dead_letter_queues_argument,
     is_of,
     known_dead_letter_queues,
+    letter_filter,
+    letter_filter_options,
     letter_task_option,
 )
-from celery_ext.cli.options import json_option
+from celery_ext.cli.options import STDIN, confirm, json_option, yes_option
 from celery_ext.cli.output import (
     ARGUMENTS_WIDTH,
     arguments,
@@ -30,9 +33,12 @@ from celery_ext.cli.output import (
     when,
 )
 from celery_ext.cli.progress import with_progress
-from celery_ext.cli.stderr import QuietGroup, print_stderr
+from celery_ext.cli.stderr import LINES, QuietGroup, print_stderr
 from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter
+from kombu_delayq.audit import audited
+from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.upkeep.dead_letters import Letter
 
 LISTING_HEAD = ("BURIED", "TASK", "ID", "FROM", "RETRIES", "ERROR", "ARGUMENTS")
 #: Rows that are set in columns together.
@@ -128,6 +134,172 @@ def _row(letter: DeadLetter, now_ms: float) -> list[str]:
         cell(letter.error or letter.reason or "-", 60),
         cell(arguments(letter.task), ARGUMENTS_WIDTH),
     ]
+
+
+#: Decides what to do with a chosen dead letter; None if the command cannot do it.
+Action = Callable[[DeadLetter], Letter | None]
+
+
+@click.command()
+@dead_letter_queues_argument
+@letter_filter_options
+@click.option(
+    "--to-queue", "to", metavar="NAME", help="Send the letters to this queue instead of the queue from which they came."
+)
+@json_option()
+@click.pass_obj
+def replay(
+    broker: CliBroker,
+    queues: tuple[str, ...],
+    ids: tuple[str, ...],
+    tasks: tuple[str, ...],
+    every: bool,
+    to: str | None,
+    as_json: bool,
+) -> None:
+    """Send dead letters to the queues from which they came, to be run again with all their retries.
+
+    The oldest goes first. All others stay in their order, and so do letters that come meanwhile. If you stop the
+    command, no letter is lost or sent twice.
+    """
+    selection = letter_filter(ids, tasks, every=every)
+    names = dead_letter_queues(broker, queues)
+    if to in names:
+        raise click.UsageError(f"{to!r} is a queue of dead letters itself; give another --to-queue")
+    with broker.store() as (connection, store):
+        known = known_dead_letter_queues(broker, store, names)
+        app_queues = broker.app.amqp.queues.values() if broker.app is not None else ()
+        exchanges = (queue.exchange for queue in app_queues)
+        fanouts = {exchange.name for exchange in exchanges if exchange and exchange.type == "fanout"}
+        route = letters_of.route_of(connection.default_channel, fanouts)
+
+        def send(letter: DeadLetter) -> Letter | None:
+            queue = to or route(letter)
+            return None if queue is None else letters_of.to_queue(letter, queue, as_before=to is None)
+
+        work = _LetterJob(store, selection, send, "replay", "replayed", as_json=as_json)
+        for name in known:
+            work.count(name)
+        work.do("replaying")
+    work.end("nobody knows from which queue they came: give --to-queue", missing=len(names) - len(known))
+
+
+@click.command()
+@dead_letter_queues_argument
+@letter_filter_options
+@yes_option
+@json_option()
+@click.pass_obj
+def drop(
+    broker: CliBroker,
+    queues: tuple[str, ...],
+    ids: tuple[str, ...],
+    tasks: tuple[str, ...],
+    every: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Remove dead letters: they will never run.
+
+    All others stay in their order, and so do letters that come meanwhile.
+    """
+    selection = letter_filter(ids, tasks, every=every)
+    names = dead_letter_queues(broker, queues)
+    with broker.store() as (connection, store):
+        work = _LetterJob(store, selection, letters_of.away, "drop", "dropped", as_json=as_json)
+        known = known_dead_letter_queues(broker, store, names)
+        for name in known:
+            work.count(name)
+        if work.wanted:
+            of = ", ".join(f"{count:,} of queue {escaped(name)}" for name, count in work.wanted.items())
+            confirm(f"Drop dead letters, {of}, on {broker_in_words(connection)}?", yes=yes, stdin_is_read=STDIN in ids)
+        work.do("dropping")
+    work.end("", missing=len(names) - len(known))
+
+
+class _LetterJob:
+    """Replays or drops the chosen dead letters of some queues, and remembers what it could not do."""
+
+    def __init__(
+        self, store: OperatorStore, selection: LetterFilter, action: Action, name: str, word: str, *, as_json: bool
+    ) -> None:
+        self.wanted: dict[str, int] = {}
+        self._store = store
+        self._selection = selection
+        self._action = action
+        self._name, self._word = name, word
+        self._as_json = as_json
+        self._newest: dict[str, datetime] = {}
+        self._left = 0
+        self._failed = False
+
+    def count(self, queue: str) -> None:
+        """Counts the chosen letters of a queue, so that a round is made only where there are some."""
+        wanted = 0
+        try:
+            total = sum(self._store.letters.lists(queue).values())
+            for letter in with_progress(letters_of.count(self._store, queue), "reading", total):
+                if letter.at is not None:
+                    self._newest[queue] = max(letter.at, self._newest.get(queue, letter.at))
+                if self._selection(letter):
+                    wanted += (can := self._action(letter) is not None)
+                    self._left += not can
+        except ResponseError as error:  # such as for a key of another type; the other queues go on
+            self._failed = True
+            print_stderr(f"queue {queue!r}: {error}")
+        if wanted:
+            self.wanted[queue] = wanted
+
+    def do(self, label: str) -> None:
+        """Replays or drops the letters, and prints what it did."""
+        for queue, wanted in self.wanted.items():
+            total = sum(self._store.letters.lists(queue).values())
+            round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue))
+            printing, sent = self._as_json or bool(self._selection.ids), False
+            with audited(self._name, {"queue": queue}, of=wanted, unchanged=()) as done:
+                for letter, what in with_progress(round_, label, total, printing=printing):
+                    if what.to != "back":
+                        done[what.queue or self._word] += 1
+                        sent = sent or bool(what.queue)
+                        self._print_outcome(letter, what)
+            if not self._as_json and not self._selection.ids:
+                where = ", ".join(f"{count:,} to {escaped(name)}" for name, count in done.items())
+                click.echo(f"queue {escaped(queue)}: {done.total():,} {self._word}" + (f" ({where})" if sent else ""))
+            if done.total() < wanted:
+                print_stderr(
+                    f"queue {queue!r}: {wanted - done.total():,} of {wanted:,} were taken by another meanwhile"
+                )
+
+    def end(self, why_left: str, *, missing: int) -> None:
+        """Ends the command, with exit code 1 if it found no such letter, or had to leave some.
+
+        Args:
+            why_left: Why the command had to leave some letters.
+            missing: Number of queues that are not known.
+        """
+        self._failed = self._failed or missing > 0
+        unmet = sorted(self._selection.ids - self._selection.met)
+        for task_id in unmet[:LINES]:
+            print_stderr(f"{task_id}: not among the dead letters")
+        if len(unmet) > LINES:
+            print_stderr(f"… and {len(unmet) - LINES:,} more are not among the dead letters")
+        if self._left:
+            print_stderr(f"{self._left:,} stay, because {why_left}")
+        if not self.wanted and not self._left and not self._selection.ids and not self._as_json and not self._failed:
+            print_stderr("there are no such dead letters")
+        nothing = self._selection.narrow and not self.wanted
+        raise SystemExit(int(self._failed or bool(self._left) or nothing))
+
+    def _decide(self, letter: DeadLetter) -> Letter:
+        done = self._action(letter) if self._selection(letter) else None
+        return letters_of.back(letter) if done is None else done
+
+    def _print_outcome(self, letter: DeadLetter, what: Letter) -> None:
+        if self._as_json:
+            fields = {"id": letter.id, "task": letter.name, "outcome": self._word}
+            click.echo(json_line({**fields, **({"queue": what.queue} if what.queue else {})}))
+        elif self._selection.ids:
+            click.echo(f"{escaped(letter.id)}: {self._word}" + (f" to {escaped(what.queue)}" if what.queue else ""))
 
 
 for _command in (replay, drop):

@@ -6,8 +6,8 @@ from time import monotonic, sleep
 
 import click
 
+from celery_ext.cli.daemon import needs_extra
 from celery_ext.cli.output import table
-from celery_ext.cli.serve_extra import needs_extra
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import NoRedisServer, PrivateRedis
 

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 import click
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.colours import bad, good, warning
-from celery_ext.cli.options import json_option
-from celery_ext.cli.output import escaped, table
-from celery_ext.cli.param_types import DURATION
+from celery_ext.cli.options import DURATION, json_option
+from celery_ext.cli.output import bad, escaped, good, table, warning
 from celery_ext.doctor.checks import CHECKS, Check
 from celery_ext.doctor.examine import ANSWERS_S, examine
 from celery_ext.doctor.explain import NoSuchText, explain, id_of

@@ -10,12 +10,12 @@ import click
 from kombu.connection import Connection
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.options import confirm, json_option, yes_option
+from celery_ext.cli.options import MOMENT, Moment, confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of
-from celery_ext.cli.param_types import MOMENT, Moment
 from celery_ext.cli.progress import by_row, with_progress
 from celery_ext.cli.queues import queues_argument
-from celery_ext.cli.status.journal import losses, values_of
+from celery_ext.cli.status_report import journal_values
+from celery_ext.cli.status_text import losses
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import look_at_journal
 from kombu_delayq.audit import audited
@@ -65,7 +65,7 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
         if not (found or as_json):
             click.echo("no message of the journal has to be in Redis now")
         _, state = look_at_journal(store)
-        told = list(losses(values_of(state, store.now_ms(), store.options.journal_lead))) if state else []
+        told = list(losses(journal_values(state, store.now_ms(), store.options.journal_lead))) if state else []
         for text in told:
             print_stderr(text)
     if told or any(values["missing"] or values["unknown"] for values in found.values()):

@@ -4,12 +4,10 @@ import click
 
 from celery_ext.cli import selecting
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.criteria import Criteria
-from celery_ext.cli.options import ids_in_line, json_option, read_ids, yes_option
-from celery_ext.cli.outcomes import WORDS, exit_code, report
+from celery_ext.cli.options import DURATION, MOMENT, Moment, ids_in_line, json_option, read_ids, yes_option
 from celery_ext.cli.output import when
-from celery_ext.cli.param_types import DURATION, MOMENT, Moment
-from celery_ext.cli.selecting import are_selected, change, ids_or_criteria
+from celery_ext.cli.progress import WORDS, exit_code, report
+from celery_ext.cli.selecting import Criteria, are_selected, change, ids_or_criteria
 from celery_ext.waiting import by_id
 from celery_ext.waiting.bulk import Action
 from kombu_delayq.audit import audited

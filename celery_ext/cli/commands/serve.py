@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from celery_ext.cli.broker import CliBroker, errors_in_words
+from celery_ext.cli.daemon import needs_extra
 from celery_ext.cli.options import loglevel_option
 from celery_ext.cli.output import escaped
-from celery_ext.cli.serve_extra import needs_extra
 from celery_ext.connection import is_permanent
 from kombu_delayq.errors import DelayqError
 

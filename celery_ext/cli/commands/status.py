@@ -1,17 +1,103 @@
-"""``delayq status``."""
+"""``delayq status``: a report once, or again and again in place."""
 
 import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import sleep
+from typing import Any
 
 import click
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import json_option
-from celery_ext.cli.param_types import DURATION
+from celery_ext.cli.options import DURATION, json_option
+from celery_ext.cli.output import for_terminal
 from celery_ext.cli.queues import queues_argument
-from celery_ext.cli.status.report import Report
-from celery_ext.cli.status.report import report as report_of
-from celery_ext.cli.status.text import text
-from celery_ext.cli.status.watch import watch
+from celery_ext.cli.status_report import Report
+from celery_ext.cli.status_report import report as report_of
+from celery_ext.cli.status_text import text
+from celery_ext.cli.stderr import print_stderr
+
+#: The screen beside the usual one, without a cursor and without line breaks of its own; and back.
+_BEGIN, _END = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
+#: To the upper left corner; clears the rest of a line; clears the rest of the screen.
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+def watch(look: Callable[[], str], every_s: float, *, in_place: bool) -> None:
+    """Shows what ``look`` returns, until Ctrl-C or SIGTERM. A look that fails later than the first is shown, too.
+
+    Args:
+        look: Returns the text. A ClickException says why there is none.
+        every_s: Time between two looks, in s.
+        in_place: Whether the text may be shown in place, if stdout is a terminal that can.
+    """
+    in_place = in_place and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    shown = look()  # an error at the beginning, such as of a wrong URL, ends the command
+    try:
+        with _sigterm_as_interrupt(), _screen() if in_place else _stream():
+            while True:
+                _draw(shown, every_s) if in_place else click.echo(shown)
+                sys.stdout.flush()
+                shown = _wait_and_look(look, every_s, shown, in_place=in_place)
+    except KeyboardInterrupt:
+        if in_place:
+            click.echo(shown)  # the last report stays on the usual screen
+
+
+def _wait_and_look(look: Callable[[], str], every_s: float, shown: str, *, in_place: bool) -> str:
+    """Returns the next text. Until there is one, shows why not."""
+    while True:
+        sleep(every_s)
+        try:
+            return look()
+        except click.ClickException as error:
+            if in_place:
+                _draw(f"{error.message}\n\nas it was before:\n\n{shown}", every_s)
+                sys.stdout.flush()
+            else:
+                print_stderr(error.message)
+
+
+def _draw(text: str, every_s: float) -> None:
+    height = shutil.get_terminal_size().lines
+    lines = [f"every {every_s:g} s, Ctrl-C ends", "", *for_terminal(text).splitlines()]
+    if len(lines) > height:
+        lines[height - 1 :] = [f"… and {len(lines) - height + 1:,} more lines"]
+    click.echo(_HOME + f"{_CLEAR_LINE}\n".join(lines) + _CLEAR_LINE + _CLEAR_BELOW, nl=False, color=True)
+
+
+@contextmanager
+def _screen() -> Iterator[None]:
+    click.echo(_BEGIN, nl=False, color=True)
+    try:
+        yield
+    finally:
+        click.echo(_END, nl=False, color=True)
+        sys.stdout.flush()
+
+
+@contextmanager
+def _stream() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Makes SIGTERM end the command as Ctrl-C does, so that the terminal becomes as it was."""
+
+    def interrupt(signum: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
 
 #: How often ``--watch`` looks, in s: by default, and at most.
 EVERY_S, LEAST_S = 2.0, 0.1

@@ -5,10 +5,9 @@ from time import time
 
 import click
 
-from celery_ext.cli.options import json_option
+from celery_ext.cli.daemon import needs_extra
+from celery_ext.cli.options import MOMENT, Moment, json_option
 from celery_ext.cli.output import escaped, json_line, table
-from celery_ext.cli.param_types import MOMENT, Moment
-from celery_ext.cli.serve_extra import needs_extra
 from celery_ext.cli.stderr import print_stderr
 from kombu_delayq.message.times import iso_of
 

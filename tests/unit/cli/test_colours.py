@@ -1,8 +1,7 @@
 import click
 import pytest
 
-from celery_ext.cli import colours
-from celery_ext.cli.output import fit_table, table
+from celery_ext.cli.output import bad, fit_table, good, shortened, table, warning
 
 RED_LATE = "\x1b[31mlate\x1b[0m"
 
@@ -37,12 +36,12 @@ def test_who_wants_no_colours_gets_none(
     """The option counts most, then NO_COLOR, then FORCE_COLOR, then whether the terminal can."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert colours.choice(refused=refused) is choice
+    assert choice(refused=refused) is choice
 
 
 def test_each_meaning_has_its_colour() -> None:
     """Red is bad, yellow deserves a look, green is well."""
-    assert [colours.bad("late"), colours.warning("x"), colours.good("x")] == [
+    assert [bad("late"), warning("x"), good("x")] == [
         RED_LATE,
         "\x1b[33mx\x1b[0m",
         "\x1b[32mx\x1b[0m",
@@ -51,7 +50,7 @@ def test_each_meaning_has_its_colour() -> None:
 
 def test_colours_have_no_width() -> None:
     """A table with colours has the columns of the table without them, set to the left or the right."""
-    rows = [["a", RED_LATE, "1"], [colours.good("b"), "x", colours.warning("100")]]
+    rows = [["a", RED_LATE, "1"], [good("b"), "x", warning("100")]]
     plain = [[click.unstyle(cell) for cell in row] for row in rows]
     for right in ((), {1, 2}):
         lines = table(["N", "STATE", "HOW MANY"], rows, right)
@@ -66,13 +65,13 @@ def test_a_coloured_table_fits_the_terminal_as_a_plain_one(columns: int, monkeyp
     monkeypatch.setenv("COLUMNS", str(columns))
     state = "has lost its primary, and so on"
     head, plain = ["NODE", "STATE"], [["10.0.0.1:6379", state]]
-    lines = fit_table(head, [["10.0.0.1:6379", colours.bad(state)]], title=0)
+    lines = fit_table(head, [["10.0.0.1:6379", bad(state)]], title=0)
     assert [click.unstyle(line) for line in lines] == fit_table(head, plain, title=0)
     assert lines[-1].count("\x1b[31m") == lines[-1].count("\x1b[0m") == 1
 
 
 def test_a_text_that_is_coloured_in_part_is_cut_without_colours() -> None:
     """A cut never leaves a colour open."""
-    assert colours.shortened(f"so {RED_LATE}", 5) == "so l…"
-    assert colours.shortened(f"so {RED_LATE}", 7) == f"so {RED_LATE}"
-    assert colours.shortened(RED_LATE, 3) == "\x1b[31mla…\x1b[0m"
+    assert shortened(f"so {RED_LATE}", 5) == "so l…"
+    assert shortened(f"so {RED_LATE}", 7) == f"so {RED_LATE}"
+    assert shortened(RED_LATE, 3) == "\x1b[31mla…\x1b[0m"

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import click
 import pytest
 
+from celery_ext.cli.options import DURATION, MOMENT, Moment
 from celery_ext.cli.output import escaped, shortened, when
-from celery_ext.cli.param_types import DURATION, MOMENT, Moment
 from kombu_delayq.message.times import iso_of
 
 NOON_MS = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000

@@ -10,13 +10,13 @@ from redis.exceptions import NoPermissionError, ResponseError
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.letter_options import named_by
 from celery_ext.cli.queues import known_queues
-from celery_ext.cli.status import cluster, journal
 from celery_ext.connection import look_at_journal, stock_transport
 from kombu_delayq.message.times import iso_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consuming.types import ConsumerLease
 from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.viewing.counts import QueueCounts
+from kombu_delayq.store.viewing.nodes import Cluster, Node
 
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState
@@ -65,7 +65,7 @@ def report(broker: CliBroker, connection: Connection, store: OperatorStore, queu
     rows = [
         {
             **_row(found, counts.get(found.queue), consuming, letters, state),
-            **cluster.place_of(store, nodes, found.queue),
+            **place_of(store, nodes, found.queue),
         }
         for found in _overview(store, names)
     ]
@@ -74,8 +74,8 @@ def report(broker: CliBroker, connection: Connection, store: OperatorStore, queu
         "global_keyprefix": store.keys.prefix,
         "stock_transport": stock_transport(broker.app),
         "leader": None if away else store.leases.leader(),
-        "cluster": nodes and cluster.values_of(nodes, away),
-        "journal": state and journal.values_of(state, store.now_ms(), store.options.journal_lead),
+        "cluster": nodes and node_values(nodes, away),
+        "journal": state and journal_values(state, store.now_ms(), store.options.journal_lead),
         "queues": rows,
         "dead_letters": list(letters.values()),
         **_consumers(consuming, names if queues else ()),
@@ -203,4 +203,68 @@ def _consumer_row(lease: ConsumerLease, in_hand: int) -> dict[str, Any]:
         "in_hand": in_hand,
         "lease_left_s": round(lease.left_ms / 1000, 3) if lease.left_ms > 0 else 0,
         "reclaimed": lease.left_ms <= 0,
+    }
+
+
+def node_values(cluster: Cluster, away: Sequence[str]) -> dict[str, Any]:
+    """Returns the nodes as ``--json`` prints them.
+
+    Args:
+        cluster: The nodes.
+        away: Why the names of the queues are not known because their node is away; nothing if they are.
+    """
+    return {
+        "queues_error": away[0] if away else None,
+        "slots_uncovered": cluster.uncovered,
+        "error": cluster.error or None,
+        "nodes": [_node(node) for node in cluster.nodes],
+    }
+
+
+def place_of(store: OperatorStore, cluster: Cluster | None, queue: str) -> dict[str, Any]:
+    """Returns the hash slot of a queue and the name of its node; nothing for a server without slots."""
+    slot, node = store.nodes.place_of(queue, cluster)
+    return {} if slot is None else {"slot": slot, "node": node}
+
+
+def _node(node: Node) -> dict[str, Any]:
+    return {
+        "node": node.name,
+        "role": node.role,
+        "primary": node.primary or None,
+        "state": node.state,
+        "slots": node.count,
+        "slot_ranges": [list(ends) for ends in node.slots],
+        "slots_moving": node.moving,
+        "used_memory": node.memory and node.memory.used,
+        "maxmemory": node.memory and node.memory.limit,
+        "version": node.memory and node.memory.version,
+        "lag_bytes": node.lag_bytes,
+    }
+
+
+def journal_values(state: "JournalState", now_ms: float, lead_s: float) -> dict[str, Any]:
+    """Returns the journal as ``--json`` prints it.
+
+    Args:
+        state: How it is.
+        now_ms: Redis's clock, ms since the epoch.
+        lead_s: How long before its due time a message is promoted, s.
+    """
+    next_ms = state.next_promotion_ms
+    return {
+        "url": state.url,
+        "journal": state.option,
+        "error": state.error,
+        "promoter": state.promoter,
+        "waiting": None if state.error else sum(state.waiting.values()),
+        "offered": None if state.error else sum(state.offered.values()),
+        "next_promotion": None if next_ms is None else iso_of(next_ms),
+        "next_promotion_in_s": None if next_ms is None else round((next_ms - now_ms) / 1000, 3),
+        "lag_s": round(state.lag_s, 3),
+        "lead_s": lead_s,
+        "watermark_age_s": None if state.watermark_age_s is None else round(state.watermark_age_s, 3),
+        "size_bytes": state.size_bytes,
+        "lost": [{"at": iso_of(loss.ended_ms), "messages": loss.messages} for loss in state.losses],
+        "fault": state.fault,
     }

@@ -1,0 +1,294 @@
+"""The report of ``delayq status`` in words and tables."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from celery_ext.cli.broker import prefixes_in_words
+from celery_ext.cli.output import bad, escaped, fit_table, good, local_time, number_of, size, warning
+from celery_ext.delays.durations import in_words
+
+if TYPE_CHECKING:
+    pass
+
+#: How many queues without a consumer are named.
+NAMED = 5
+
+
+def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
+    """Returns a report as text.
+
+    Args:
+        report: As ``--json`` prints it.
+        named: Whether the command line names queues.
+        app: Whether the command takes its options from an app.
+    """
+    lines = [f"broker   {report['broker']}"]
+    if report["global_keyprefix"]:
+        lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
+    nobody = bad("no transfer worker runs: nothing that is due will be delivered")
+    lines.append(f"leading  {good(escaped(report['leader'])) if report['leader'] else nobody}")
+    lines += [*_nodes(report), *_journal(report["journal"])]
+    if report["stock_transport"]:
+        lines.append(
+            "app      "
+            + warning(
+                f"uses the stock transport {report['stock_transport']!r} itself: its delayed tasks wait in the memory "
+                'of workers, not here. To switch it over, set broker_transport = "kombu_delayq.transport:Transport"'
+            )
+        )
+    lines += [
+        "",
+        *_queues(report, named=named),
+        *_too_late(report),
+        *_no_consumer(report),
+        *_dead_letters(report),
+        *_consumers(report),
+        *_node_table(report),
+    ]
+    if report["other_prefixes"]:
+        lines += ["", escaped(prefixes_in_words(report["other_prefixes"], app=app))]
+    return "\n".join(lines)
+
+
+def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
+    shown = [row for row in report["queues"] if "error" not in row]
+    if shown:
+        head = ["QUEUE", "DELAYED", "READY", "CONSUMERS", "NEXT DUE", "OVERDUE"]
+        if report["journal"]:
+            head.insert(2, "IN JOURNAL")
+        numbers = set(range(1, len(head) - 2))
+        if report["cluster"]:
+            numbers.add(len(head))
+            head += ["SLOT", "NODE"]
+        rows = [_cells(row, report) for row in shown]
+        yield from fit_table(head, rows, numbers, title=0, short=[_cells(row, report, dated=False) for row in shown])
+    if not (report["queues"] or named):
+        yield "no queue holds or held delayed messages"
+    yield from (bad(escaped(f"queue {row['queue']!r}: {row['error']}")) for row in report["queues"] if "error" in row)
+
+
+def _cells(row: dict[str, Any], report: dict[str, Any], *, dated: bool = True) -> list[str]:
+    due = in_words(row["next_due_in_s"]) if row["next_due"] else "-"
+    return [
+        escaped(row["queue"]),
+        f"{row['delayed']:,}",
+        *([_number(row["in_journal"])] if report["journal"] else []),
+        f"{row['ready']:,}",
+        _consumers_of(row),
+        f"{local_time(row['next_due'])} ({due})" if dated and row["next_due"] else due,
+        _overdue(row),
+        *(["-" if row["slot"] is None else f"{row['slot']}", escaped(row["node"] or "-")] if report["cluster"] else []),
+    ]
+
+
+def _number(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
+
+
+def _overdue(row: dict[str, Any]) -> str:
+    if not row["overdue"]:
+        return "0"
+    held = row["held_back"]
+    by = f"{row['overdue']:,} by {in_words(row['overdue_by_s'], plain=True)}"
+    if held is None:
+        return bad(by)
+    return warning(f"{by}, held back at {held['per_s']:g}/s until about {local_time(held['until'])}")
+
+
+def _too_late(report: dict[str, Any]) -> Iterator[str]:
+    for row in report["queues"]:
+        found = [f"{count:,} {what}" for what, count in (row.get("too_late") or {}).items() if count]
+        if found:
+            yield warning(escaped(f"too late in {row['queue']}: {', '.join(found)} so far"))
+
+
+def _consumers_of(row: dict[str, Any]) -> str:
+    if row["consumers"] is None:
+        return "?"
+    return warning("none known") if row["no_consumer"] else f"{row['consumers']:,}"
+
+
+def _no_consumer(report: dict[str, Any]) -> Iterator[str]:
+    idle = [escaped(row["queue"]) for row in report["queues"] if row.get("no_consumer")]
+    if idle:
+        names = ", ".join(idle[:NAMED]) + (f" and {len(idle) - NAMED:,} more" if len(idle) > NAMED else "")
+        yield ""
+        yield warning(f"messages are ready or due, and no consumer is known: {names}")
+        yield '(a consumer on the stock transport, or with consume="brpop", is not known while it holds no message)'
+
+
+def _dead_letters(report: dict[str, Any]) -> Iterator[str]:
+    rows = [
+        [escaped(row["queue"]), f"{row['messages']:,}"]
+        for row in report["dead_letters"]
+        if "error" not in row and row["messages"]
+    ]
+    if rows:
+        yield from ("", *fit_table(["DEAD LETTERS IN", "MESSAGES"], rows, right={1}, title=0))
+    yield from (
+        bad(escaped(f"dead letters in {row['queue']!r}: {row['error']}"))
+        for row in report["dead_letters"]
+        if "error" in row
+    )
+
+
+def _consumers(report: dict[str, Any]) -> Iterator[str]:
+    rows = [
+        [
+            *map(escaped, (row["host"], row["pid"])),
+            f"{row['in_hand']:,}",
+            warning("ended: these go back")
+            if row["reclaimed"]
+            else f"{in_words(row['lease_left_s'], plain=True)} left",
+            escaped(", ".join(row["queues"])),
+        ]
+        for row in report["consumers"]
+    ]
+    if rows:
+        yield from ("", *fit_table(["HOST", "PID", "IN HAND", "LEASE", "CONSUMES"], rows, right={1, 2}, title=0))
+    if report["consumers_error"]:
+        yield warning(escaped(f"consumers are not listed: {report['consumers_error']}"))
+    if report["in_hand_of_stock"]:
+        count = number_of(report["in_hand_of_stock"], "message is", "messages are")
+        yield f"{count} in the hands of consumers on the stock transport"
+    if report["in_hand_of_nobody"]:
+        count = number_of(report["in_hand_of_nobody"], "message is", "messages are")
+        those = "it" if report["in_hand_of_nobody"] == 1 else "them"
+        yield warning(f"{count} in the hands of consumers that nobody knows: `delayq repair` gives {those} back")
+
+
+_DOWN = ("failed", "unreachable", "suspected", "unlinked", "loading")
+_ROLES = (("primary", "primaries"), ("replica", "replicas"))
+_STATES = {
+    "failed": "FAILED",
+    "unreachable": "DOES NOT ANSWER",
+    "suspected": "suspected to have failed",
+    "unlinked": "has lost its primary",
+    "loading": "loads its data",
+    "joining": "joins",
+}
+_COLOURS = {
+    "ok": good,
+    "failed": bad,
+    "unreachable": bad,
+    "suspected": warning,
+    "unlinked": warning,
+    "loading": warning,
+}
+
+
+def _nodes(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a line about the nodes; none for a server without slots."""
+    cluster = report["cluster"]
+    if cluster is None:
+        return
+    if cluster["error"]:
+        yield "cluster  " + bad(escaped(f"hash slots; its nodes are not known: {cluster['error']}"))
+        return
+    roles = Counter(node["role"] for node in cluster["nodes"])
+    parts = [f"{roles[role]:,} {role if roles[role] == 1 else name}" for role, name in _ROLES if roles[role]]
+    uncovered = cluster["slots_uncovered"]
+    served = bad(f"{uncovered:,} SLOTS ARE SERVED BY NOBODY") if uncovered else "all slots are served"
+    yield f"cluster  {', '.join(parts)}; {served}"
+    if cluster["queues_error"]:
+        why = f"the node that knows the queues and the leader is away: {cluster['queues_error']}"
+        yield "         " + bad(escaped(why))
+
+
+def _node_table(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a table of the nodes; nothing for a server without slots."""
+    found = (report["cluster"] or {}).get("nodes", [])
+    queues = Counter(row["node"] for row in report["queues"] if "node" in row)
+    rows = [
+        [
+            escaped(node["node"]),
+            node["role"] if node["primary"] is None else escaped(f"replica of {node['primary']}"),
+            _ranges(node),
+            f"{queues[node['node']]:,}" if node["primary"] is None else "",
+            _memory(node),
+            "" if node["lag_bytes"] is None else size(node["lag_bytes"]),
+            _state(node["state"]),
+        ]
+        for node in found
+    ]
+    if rows:
+        head = ["NODE", "ROLE", "SLOTS", "QUEUES", "MEMORY", "BEHIND BY", "STATE"]
+        yield from ("", *fit_table(head, rows, right={3, 4, 5}, title=0))
+
+
+def _state(state: str) -> str:
+    words = _STATES.get(state, state)
+    return _COLOURS[state](words) if state in _COLOURS else words
+
+
+def _ranges(node: Mapping[str, Any]) -> str:
+    ranges = [f"{first}-{last}" if first != last else f"{first}" for first, last in node["slot_ranges"]]
+    shown = ranges[0] if len(ranges) == 1 else f"{node['slots']:,} in {len(ranges):,} ranges" if ranges else ""
+    return f"{shown}, {node['slots_moving']:,} moving" if node["slots_moving"] else shown
+
+
+def _memory(node: Mapping[str, Any]) -> str:
+    if node["used_memory"] is None:
+        return ""
+    return size(node["used_memory"]) + (f" of {size(node['maxmemory'])}" if node["maxmemory"] else "")
+
+
+#: From which lag is shown as a warning, in s. A round of the promoter takes much less.
+LAG_S = 60.0
+#: What is wrong with Redis that no promoter has noted.
+_FAULTS = {
+    "lost": "Redis has lost data, and no promoter has noted it yet: start one, such as `delayq transfer`",
+    "behind": "Redis was set back to older data, and no promoter has noted it: start one, such as `delayq transfer`",
+    "other": "Redis belongs to another journal, so nothing is promoted: is journal_url right?",
+}
+
+
+def _journal(journal: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yields the lines about the journal; none without one."""
+    if journal is None:
+        return
+    if journal["error"]:
+        error = escaped(journal["error"])
+        yield f"journal  {journal['url']} {bad(f'DOES NOT ANSWER: {error}')}"
+        yield "         what waits there is not counted below, and far messages cannot be published"
+    else:
+        space = "" if journal["size_bytes"] is None else f", {size(journal['size_bytes'])}"
+        alone = number_of(journal["waiting"], "message waits", "messages wait")
+        rows = f"{alone} there alone, {number_of(journal['offered'], 'row')} of others{space}"
+        yield f"journal  {journal['url']}: {rows}"
+    yield f"promotes {_promoter(journal)}{_timing(journal)}"
+    yield from (bad(f"LOST     {text}") for text in losses(journal))
+
+
+def losses(journal: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a sentence for each loss of Redis, and for a fault of it."""
+    for loss in journal["lost"]:
+        yield (
+            f"Redis lost data, noticed at {local_time(loss['at'])}: about {number_of(loss['messages'], 'message')} to "
+            "restore, with `delayq journal restore`"
+        )
+    if journal["fault"]:
+        yield _FAULTS[journal["fault"]]
+    if journal["journal"] == "far" and (journal["lost"] or journal["fault"] in ("lost", "behind")):
+        yield "what was published into Redis alone does not come back: journal is 'far'"
+
+
+def _promoter(journal: Mapping[str, Any]) -> str:
+    if not journal["promoter"]:
+        return bad("nobody: what waits in the journal is not delivered")
+    return good(escaped(journal["promoter"]))
+
+
+def _timing(journal: Mapping[str, Any]) -> str:
+    if journal["next_promotion"] is None:
+        return ""
+    if journal["lag_s"] >= journal["lead_s"]:
+        return f", {bad(_behind(journal))}"
+    if journal["lag_s"] >= 1:
+        return f", {warning(_behind(journal)) if journal['lag_s'] >= LAG_S else _behind(journal)}"
+    return f", next at {local_time(journal['next_promotion'])} ({in_words(journal['next_promotion_in_s'])})"
+
+
+def _behind(journal: Mapping[str, Any]) -> str:
+    return f"{in_words(journal['lag_s'], plain=True)} behind"
