@@ -20,12 +20,10 @@ from celery_ext.cli.output import escaped, json_line, local_time, number_of
 from celery_ext.cli.progress import Bar
 from celery_ext.cli.queues import complete_queue, known_queues
 from celery_ext.cli.stderr import print_stderr
-from celery_ext.waiting import revoke, snapshot
-from celery_ext.waiting.arguments import Argument
-from celery_ext.waiting.bulk import Action, Bulk, Outcome
+from celery_ext.waiting import revoke
+from celery_ext.waiting.bulk import Action, Bulk, Outcome, Snapshot, take_snapshot
 from celery_ext.waiting.select import noted
-from celery_ext.waiting.selection import Selection
-from celery_ext.waiting.snapshot import Snapshot
+from celery_ext.waiting.selection import Argument, Selection
 from kombu_delayq.store import OperatorStore
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -231,7 +229,7 @@ def report_unreadable(number: int) -> None:
 
 def _counted(store: OperatorStore, selection: Selection) -> Snapshot:
     with stoppable() as stop, Bar("counting") as bar:
-        matched = snapshot.take(store, selection, progress=lambda found: bar(found.looked, found.of), stop=stop)
+        matched = take_snapshot(store, selection, progress=lambda found: bar(found.looked, found.of), stop=stop)
     if matched is None:
         print_stderr("stopped; nothing has changed")
         raise SystemExit(1)

@@ -14,10 +14,10 @@ from celery_ext.connection import TRANSPORT, bypasses, stock_transport
 from celery_ext.dead_letters import bury
 from celery_ext.delays.declarations import idle_chains, own_tasks, unread
 from celery_ext.delays.durations import in_words
-from celery_ext.doctor import facts
-from celery_ext.doctor.faults import faults_of
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
+from celery_ext.doctor.fleet import faults_of
 from celery_ext.doctor.subject import Subject
+from celery_ext.doctor.workers import versions
 from kombu_delayq import urls
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
 from kombu_delayq.options import parse
@@ -272,7 +272,7 @@ def visibility_timeout(subject: Subject) -> Findings:
 def kombu(subject: Subject) -> Findings:
     """Has the kombu of this process no known faults?"""
     takes = stock_transport(subject.the_app) is None and subject.options.consume == "reliable"
-    version = facts.versions()["kombu"]
+    version = versions()["kombu"]
     for fault in faults_of(version, ours=takes):
         yield Finding(
             Level.NOTICE if fault.ours else Level.WARNING,

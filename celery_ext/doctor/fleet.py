@@ -2,17 +2,68 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from time import time
 from typing import Any
 
+from packaging.version import InvalidVersion, Version
+
 from celery_ext.connection import TRANSPORT
 from celery_ext.delays.durations import in_words
-from celery_ext.doctor.facts import ALIKE, BETTER_ALIKE, options_of
-from celery_ext.doctor.faults import FAULTS, faults_of
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.subject import Subject
-from celery_ext.doctor.workers import Worker
+from celery_ext.doctor.workers import ALIKE, BETTER_ALIKE, Worker, options_of
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of kombu's Redis transport.
+
+    Attributes:
+        issue: Where it is described.
+        mended: The first release of kombu without it.
+        effect: What happens.
+        ours: Whether processes on our transport have it, too. Such a fault stops no task.
+    """
+
+    issue: str
+    mended: str
+    effect: str
+    ours: bool
+
+
+FAULTS = (
+    Fault(
+        "https://github.com/celery/celery/issues/10205",
+        "5.7",
+        "after a connection is lost, a worker may answer and consume nothing until it is restarted",
+        ours=False,  # the poller stays in the event loop
+    ),
+    Fault(
+        "https://github.com/celery/celery/issues/10502",
+        "5.7",
+        "after its idle subscription is cut without a word, a worker hears no remote control and no Broadcast queue",
+        ours=True,
+    ),
+)
+
+
+def faults_of(kombu: str, *, ours: bool) -> Iterator[Fault]:
+    """Yields the faults of a process.
+
+    Args:
+        kombu: Its version of kombu; a text that is none has no faults.
+        ours: Whether it uses our transport, and consumes by ``take``.
+    """
+    try:
+        version = Version(kombu)
+    except InvalidVersion:
+        return
+    for fault in FAULTS:
+        if version < Version(fault.mended) and (fault.ours or not ours):
+            yield fault
+
 
 #: From how many s on a worker's clock is wrong.
 CLOCK_OFF_S = 1.0

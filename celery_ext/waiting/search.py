@@ -1,22 +1,117 @@
 """Searches the waiting messages of a broker, in the order of their due times. Knows the store, and no app.
 
 A search is no snapshot: it may or may not find a message that comes or goes meanwhile. It finds a message that waits
-all the time once.
+all the time once. A cursor is the place where a search goes on.
 """
 
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
 from heapq import heapify, heappop, heappush
+from math import inf, isnan, nextafter
 from time import monotonic
 from typing import NamedTuple
 
 from redis.exceptions import ResponseError
 
-from celery_ext.waiting import cursor as cursors
-from celery_ext.waiting.cursor import Position
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.selection import Selection
+from kombu_delayq.connection.text import as_text
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import WaitingStore
-from kombu_delayq.store.types import Page, Waiting
+from kombu_delayq.store.types import JOURNAL, Page, Waiting
+
+#: All forms, by their numbers in cursors.
+FORMS = (*LAYOUTS, JOURNAL)
+#: Longest text of a cursor, in characters.
+LONGEST_CURSOR = 6000
+#: How much of a message's index member a cursor has at most, in bytes: an id may be very long.
+_LONGEST_PLACE = 600
+_CHECK = 6
+#: Sorts behind every member of the same due time.
+_BEHIND_ALL = b"\xff" * 17
+
+
+class Position(NamedTuple):
+    """A message in the order of a listing: by due time, queue, form (the store's own first, the journal last), member.
+
+    Attributes:
+        due: Its due time, as Redis writes it.
+        queue: Its queue.
+        layout: The layout in which it is kept.
+        place: Its index member, or a stand-in that sorts like it.
+    """
+
+    due: bytes
+    queue: str
+    layout: str
+    place: bytes
+
+    @property
+    def due_ms(self) -> float:
+        """Its due time, ms since the epoch."""
+        return float(self.due)
+
+    def start(self, queue: str, own: str) -> tuple[Page | None, float]:
+        """Returns where the messages behind this one begin in a queue, as ``browse`` takes it.
+
+        Args:
+            queue: Any queue.
+            own: The store's own layout.
+
+        Returns:
+            The page before, or None, and the least due time in ms.
+        """
+        if queue != self.queue:
+            return None, self.due_ms if queue > self.queue else nextafter(self.due_ms, inf)
+        order = sorted(FORMS, key=lambda form: form != own)  # stable
+        ends = dict.fromkeys(order[: order.index(self.layout)], (_BEHIND_ALL, self.due))
+        return Page([], True, {**ends, self.layout: (self.place, self.due)}), self.due_ms
+
+
+#: Before all messages.
+BEGINNING = Position(b"-inf", "", LAYOUTS[0], b"")
+
+
+def cursor_of(position: Position, selection: Selection) -> str:
+    """Returns a position in what a filter selects as a text that a URL can have as it is."""
+    place = position.place
+    if len(place) > _LONGEST_PLACE:  # it skips messages with the same due time and the same beginning of their ids
+        place = place[:_LONGEST_PLACE] + _BEHIND_ALL
+    fields = [position.due.decode(), position.queue, FORMS.index(position.layout), place.decode("latin-1")]
+    raw = json.dumps(fields, separators=(",", ":")).encode()
+    return urlsafe_b64encode(_check(raw, selection) + raw).rstrip(b"=").decode()
+
+
+def read_cursor(text: str, selection: Selection) -> Position:
+    """Returns the position in a text that ``write`` made for a filter of the same queues, task, arguments and priority.
+
+    Raises:
+        ValueError: The text is no such text.
+    """
+    try:
+        if len(text) > LONGEST_CURSOR:
+            raise ValueError
+        raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+        if _check(raw[_CHECK:], selection) != raw[:_CHECK]:
+            raise ValueError
+        due, queue, form, place = json.loads(raw[_CHECK:])
+        position = Position(due.encode("ascii"), as_text(queue), FORMS[form], place.encode("latin-1"))
+        if isnan(position.due_ms) or form < 0:
+            raise ValueError
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise ValueError("the cursor is damaged or belongs to another filter: begin again without it") from None
+    return position
+
+
+def _check(raw: bytes, selection: Selection) -> bytes:
+    """Returns a check of a position. The range does not count: the end of "the next hour" moves from page to page."""
+    arguments = [[str(one) for one in selection.arguments]] if selection.arguments else []
+    filtered = json.dumps([selection.queues, selection.task, selection.q, selection.priority, *arguments]).encode()
+    key = blake2b(filtered, digest_size=32).digest()
+    return blake2b(raw, digest_size=_CHECK, key=key).digest()
+
 
 #: How many messages one call reads at most. The store bounds the bytes, too, so that Redis is busy for about 1 ms.
 MOST_A_CALL, LEAST_A_CALL = 100, 10
@@ -102,7 +197,7 @@ def search(
     Raises:
         ValueError: The cursor is damaged, or belongs to another filter.
     """
-    position = None if cursor is None else cursors.read(cursor, selection)
+    position = None if cursor is None else read_cursor(cursor, selection)
     return _search(store, selection, position, limit, for_s, stop)
 
 
@@ -151,7 +246,7 @@ def _search(
     most, kept = (MOST_A_CALL, KEPT) if limit is None or selection.reads_bodies else (limit + 1, 2 * (limit + 1))
     count = max(min(kept // max(len(left), 1), most, MOST_A_CALL), LEAST_A_CALL)
     readers = [_Reader(store, queue, selection, position, count) for queue, size in left.items() if size]
-    here = position or cursors.BEGINNING
+    here = position or BEGINNING
     end: Position | None = None
     for row in _merged(readers):
         if isinstance(row, Skipped):
@@ -173,7 +268,7 @@ def _search(
             told = now
             yield Progress(looked, max(of, looked), unreadable)
     yield Progress(looked, max(of, looked), unreadable)
-    yield Done(None if end is None else cursors.write(end, selection))
+    yield Done(None if end is None else cursor_of(end, selection))
 
 
 def _sizes(

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from kombu.log import get_logger
 
 from celery_ext.connection import as_operational_errors, open_store
-from celery_ext.waiting import revoke, search, snapshot
-from celery_ext.waiting.arguments import Argument
-from celery_ext.waiting.bulk import Action, Bulk, Outcome
+from celery_ext.waiting import revoke, search
+from celery_ext.waiting.bulk import Action, Bulk, Outcome, take_snapshot
 from celery_ext.waiting.control import bounds_ms, due_ms_of, store_of_app
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Progress, Skipped
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting.selection import Argument, Selection
 from kombu_delayq.audit import audited
 from kombu_delayq.errors import quoted
 
@@ -201,7 +200,7 @@ class Selected:
     ) -> Counter[Outcome]:
         with _own_store(self._app) as store:
             action = action_at(store)
-            matched = snapshot.take(store, self._selection, stop=stop)
+            matched = take_snapshot(store, self._selection, stop=stop)
             if matched is None:
                 return Counter()
             _log_skipped(matched.skipped)

@@ -10,7 +10,7 @@ from kombu.log import get_logger
 from redis.exceptions import RedisError
 
 from celery_ext.connection import channel_of_consumer, store_of_consumer
-from celery_ext.doctor.facts import FIELD, facts_of
+from celery_ext.doctor.workers import FIELD, facts_of
 from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import DelayedTask
 

@@ -8,10 +8,9 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from celery_ext.waiting.bulk import Action, Bulk
+from celery_ext.waiting.bulk import Action, Bulk, Snapshot, take_snapshot
 from celery_ext.waiting.search import Progress
 from celery_ext.waiting.selection import Selection
-from celery_ext.waiting.snapshot import Snapshot, take
 from kombu_delayq.errors import AnswerLost, DelayTooLong
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
@@ -50,7 +49,7 @@ def task(identity: str, due_ms: float = FUTURE_MS, name: str = "shop.pay", **kwa
 
 def taken(store: DelayStore, selection: Selection | None = None) -> Snapshot:
     """Takes a snapshot."""
-    snapshot = take(store, selection or Selection())
+    snapshot = take_snapshot(store, selection or Selection())
     assert snapshot is not None
     return snapshot
 
@@ -338,12 +337,12 @@ def test_a_snapshot_changes_nothing_and_can_be_given_up(store: DelayStore, selec
     """Counting tells its progress and changes no key; it can be stopped."""
     store.delivery.offer("q", *(waiting(f"{n:04}", FUTURE_MS + n) for n in range(1200)))
     before, told = look(store), list[Progress]()
-    snapshot = take(store, selection, progress=told.append)
+    snapshot = take_snapshot(store, selection, progress=told.append)
     assert snapshot is not None
     assert (len(snapshot), snapshot.left, snapshot.latest_ms) == (1200, 1200, FUTURE_MS + 1199)
     assert told[-1] == Progress(1200, 1200)
     assert abs(snapshot.as_of_ms - store.now_ms()) < 60_000
-    assert take(store, selection, stop=lambda: True) is None
+    assert take_snapshot(store, selection, stop=lambda: True) is None
     assert look(store) == before
 
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from celery_ext.waiting.bulk import Action, Bulk
+from celery_ext.waiting.bulk import IDS_A_CALL, Action, Bulk, take_snapshot
 from celery_ext.waiting.selection import Selection
-from celery_ext.waiting.snapshot import IDS_A_CALL, take
 from kombu_delayq.store import DelayStore
 from tests.store.test_bulk import task
 from tests.support.store.keyspace import FUTURE_MS
@@ -19,7 +18,7 @@ def test_few_of_many_are_changed_in_few_calls(store: DelayStore, monkeypatch: py
     offers = [task(f"{n:04}", FUTURE_MS + n, name) for n, name in enumerate(names)]
     for start in range(0, count, 100):
         store.delivery.offer("q", *offers[start : start + 100])
-    snapshot = take(store, Selection(task="shop.few"))
+    snapshot = take_snapshot(store, Selection(task="shop.few"))
     assert snapshot is not None
     calls: list[int] = []
     discard = store.lookup.discard

@@ -7,8 +7,8 @@ from threading import Event, Thread
 import pytest
 import redis
 
+from celery_ext.cli.repairing import Findings, all_queues, check
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.maintenance.repair import Findings, all_queues, check
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys

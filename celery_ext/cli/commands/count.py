@@ -11,10 +11,10 @@ from celery_ext.cli.progress import Bar
 from celery_ext.cli.queues import known_or_all, queues_argument
 from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadable
 from celery_ext.cli.stderr import print_stderr
+from celery_ext.waiting.bulk import forms_of
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Progress, Skipped, search
 from celery_ext.waiting.selection import Selection
-from celery_ext.waiting.snapshot import forms_of
 from kombu_delayq.store import WaitingStore
 
 

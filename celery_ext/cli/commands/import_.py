@@ -8,11 +8,11 @@ from typing import BinaryIO
 import click
 
 from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.importing import Import
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import escaped, json_line
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.stderr import LINES, print_stderr
-from celery_ext.maintenance.import_ import Import
 from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 

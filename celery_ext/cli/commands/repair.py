@@ -11,9 +11,8 @@ from celery_ext.cli.options import confirm, json_option, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.queues import queues_argument
+from celery_ext.cli.repairing import Findings, Search, Strays, all_queues, check, find_strays, forget_strays
 from celery_ext.cli.stderr import print_stderr
-from celery_ext.maintenance.repair import Findings, all_queues, check
-from celery_ext.maintenance.strays import Search, Strays, find, forget
 from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 
@@ -108,7 +107,7 @@ class _Repair:
             if mend:
                 self._note(found)
         if mend and search.ended:
-            forget(self._store, search.ended)
+            forget_strays(self._store, search.ended)
         return found
 
     def _note(self, found: Iterable[Findings]) -> None:
@@ -138,7 +137,7 @@ class _Repair:
 
     def _search(self) -> Search:
         try:
-            search = find(self._store)
+            search = find_strays(self._store)
         except ResponseError as error:
             self._complain(f"what consumers hold cannot be searched: {error}")
             return Search({})

@@ -21,12 +21,11 @@ from celery_ext.serve.actions import bulk_view
 from celery_ext.serve.actions.bulk_view import BUSY, UNFINISHED, WRITE_S, RunView, Word
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem
-from celery_ext.waiting import revoke, snapshot
-from celery_ext.waiting.bulk import Action, Bulk
+from celery_ext.waiting import revoke
+from celery_ext.waiting.bulk import Action, Bulk, Snapshot, take_snapshot
 from celery_ext.waiting.search import Progress
 from celery_ext.waiting.select import noted
 from celery_ext.waiting.selection import Selection
-from celery_ext.waiting.snapshot import Snapshot
 from kombu_delayq.errors import DelayqError
 
 logger = logging.getLogger(__name__)
@@ -277,7 +276,7 @@ def _count(broker: ServeBroker, run: BulkRun) -> None:
     def progress(found: Progress) -> None:
         run.looked = found
 
-    run.matched = snapshot.take(broker.store, run.selection, progress=progress, stop=run._stop.is_set)
+    run.matched = take_snapshot(broker.store, run.selection, progress=progress, stop=run._stop.is_set)
     run.state = "stopped" if run.matched is None else "counted"
 
 

@@ -2,8 +2,7 @@
 
 from kombu import Connection
 
-from celery_ext.doctor.checks import CHECKS
-from celery_ext.doctor.examine import examine
+from celery_ext.doctor.examine import CHECKS, examine
 from tests.support.servers.cluster import PrivateCluster
 
 

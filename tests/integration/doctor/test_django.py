@@ -20,7 +20,7 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 """
 SETTINGS = """
 SECRET_KEY = "of a test"
-INSTALLED_APPS = ["celery_ext.doctor.django"]
+INSTALLED_APPS = ["celery_ext.doctor.django.DoctorConfig"]
 DATABASES = {}
 """
 

@@ -8,10 +8,8 @@ import pytest
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.doctor.checks import CHECKS
-from celery_ext.doctor.examine import examine
-from celery_ext.doctor.facts import facts_of
-from celery_ext.doctor.workers import ask
+from celery_ext.doctor.examine import CHECKS, examine
+from celery_ext.doctor.workers import ask, facts_of
 from tests.support.commands.shell import run
 from tests.support.conditions import until
 from tests.support.servers.acl import users

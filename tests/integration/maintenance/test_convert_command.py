@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 import redis
 
+from celery_ext.cli.commands.convert import Conversion, convert_queue
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.maintenance.convert import Conversion, convert
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
@@ -127,7 +127,7 @@ def test_messages_that_come_meanwhile_are_moved_and_told(raw_client: redis.Redis
     source, store = store_of(raw_client, old), store_of(raw_client, new)
     source.delivery.offer("q", *(waiting(f"i{n}") for n in range(250)))
     work = Conversion("q", new)
-    steps = convert(store, work)
+    steps = convert_queue(store, work)
     next(steps)
     source.delivery.offer("q", waiting("k"), waiting("l"))
     store.delivery.offer("q", waiting("m"))

@@ -7,8 +7,8 @@ import pytest
 import redis
 
 from celery_ext.cli.commands import repair
+from celery_ext.cli.repairing import check
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.maintenance.repair import check
 from kombu_delayq.store import DelayStore
 from tests.support.commands.repairs import message, offer
 from tests.support.commands.shell import Audit, run

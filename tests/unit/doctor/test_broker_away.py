@@ -9,7 +9,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.doctor import examine
-from celery_ext.doctor.checks import CHECKS
+from celery_ext.doctor.examine import CHECKS
 from kombu_delayq.errors import InvalidBrokerURL
 
 

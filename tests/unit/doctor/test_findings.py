@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from celery_ext.doctor.checks import CHECKS
-from celery_ext.doctor.explain import NoSuchText, explain, id_of
-from celery_ext.doctor.finding import Finding, Level, named
+from celery_ext.doctor.examine import CHECKS
+from celery_ext.doctor.finding import Finding, Level, NoSuchText, explain, id_of, named
 from tests.support import ROOT
 
 SOURCES = sorted((ROOT / "celery_ext/doctor").rglob("*.py"))

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from celery_ext.doctor import fleet
-from celery_ext.doctor.facts import options_of_stock
-from celery_ext.doctor.faults import faults_of
 from celery_ext.doctor.finding import Finding
+from celery_ext.doctor.fleet import faults_of
 from celery_ext.doctor.subject import Subject
-from celery_ext.doctor.workers import Worker
+from celery_ext.doctor.workers import Worker, options_of_stock
 from kombu_delayq.store.viewing.servers import ClockOffset
 from tests.support.examining import levels
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from celery_ext.delays import durations
-from celery_ext.doctor.explain import explain
+from celery_ext.doctor.finding import explain
 from celery_ext.serve.metrics import routes
 from celery_ext.serve.metrics.scale import ScaleQuery, Work
 from tests.support import ROOT

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from celery_ext.waiting import cursor
-from celery_ext.waiting.arguments import DEEPEST, Argument
-from celery_ext.waiting.cursor import Position
 from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.selection import LONGEST, Selection
+from celery_ext.waiting.search import Position, cursor_of, read_cursor
+from celery_ext.waiting.selection import DEEPEST, LONGEST, Argument, Selection
 from kombu_delayq.store.types import Waiting
 from tests.support.messages import changed_message, plain_message, task_message
 
@@ -271,26 +269,26 @@ def test_the_conditions_in_json() -> None:
 )
 def test_a_cursor_survives_in_a_url(position: Position) -> None:
     """A cursor has only characters that a URL takes as they are, and leads back to its position with any range."""
-    text = cursor.write(position, Selection(q="x"))
+    text = cursor_of(position, Selection(q="x"))
     assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-    assert cursor.read(text, Selection(q="x", from_ms=5)) == position
+    assert read_cursor(text, Selection(q="x", from_ms=5)) == position
 
 
 def test_a_cursor_of_a_long_id_is_bounded() -> None:
     """An id of any length makes no cursor that is too long for a URL."""
-    text = cursor.write(Position(b"1", "q", "hash", b"\xff" * 100_000), Selection())
+    text = cursor_of(Position(b"1", "q", "hash", b"\xff" * 100_000), Selection())
     assert len(text) < 5000
-    assert cursor.read(text, Selection()).place.startswith(b"\xff" * 600)
+    assert read_cursor(text, Selection()).place.startswith(b"\xff" * 600)
 
 
 def test_a_bad_cursor_is_refused() -> None:
     """Whatever is no cursor of this filter raises one clear ValueError: changed, cut, made up, of another filter."""
-    good = cursor.write(Position(b"1764000000000", "orders", "hash", b"id"), Selection())
+    good = cursor_of(Position(b"1764000000000", "orders", "hash", b"id"), Selection())
     changed = [good[:at] + ("A" if good[at] != "A" else "B") + good[at + 1 :] for at in range(len(good) - 1)]
     for bad in [*changed, good[:-3], good + "AAAA", "", "x", "ü", "=" * 9, "A" * 100_000, "\0"]:
         with pytest.raises(ValueError, match="the cursor is damaged or belongs to another filter"):
-            cursor.read(bad, Selection())
+            read_cursor(bad, Selection())
     by_argument = Selection(arguments=(Argument.parse("0=1"),))
     for other in (by_argument, Selection(task="t"), Selection(queues=("q",)), Selection(priority=1), Selection(q="x")):
         with pytest.raises(ValueError, match="belongs to another filter"):
-            cursor.read(good, other)
+            read_cursor(good, other)

@@ -8,9 +8,8 @@ import pytest
 
 from celery_ext.journal import JournaledStore
 from celery_ext.waiting import by_id
-from celery_ext.waiting.bulk import Action, Bulk
+from celery_ext.waiting.bulk import Action, Bulk, Snapshot, take_snapshot
 from celery_ext.waiting.selection import Selection
-from celery_ext.waiting.snapshot import Snapshot, take
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, in_redis, offer
 from tests.support.store.keyspace import clock_ms
 
@@ -58,7 +57,7 @@ def during(owner: object, name: str, work: Callable[[], object], patch: pytest.M
 
 def read(store: JournaledStore) -> Snapshot:
     """Notes the message for a bulk change."""
-    found = take(store, ALL)
+    found = take_snapshot(store, ALL)
     assert found is not None
     return found
 
@@ -202,7 +201,7 @@ def test_a_message_that_a_cancel_leaves_keeps_its_row(
     """Another caller moves a message out of the range that is cancelled: it stays, and so does its row."""
     store, due_ms = near(make_journaled)
     other = make_journaled(journal="all")
-    snapshot = take(store, Selection(queues=("q",), from_ms=due_ms))
+    snapshot = take_snapshot(store, Selection(queues=("q",), from_ms=due_ms))
     assert snapshot is not None
     during(store.lookup, "rows_of", lambda: [*by_id.reschedule(other, ["i"], due_ms - HOUR_MS)], monkeypatch)
     assert change(store, snapshot, Action("cancel")) == {"gone": 1}

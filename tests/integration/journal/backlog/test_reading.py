@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from celery_ext.journal import JournaledStore
-from celery_ext.waiting import bulk, search, snapshot
+from celery_ext.waiting import bulk, search
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Page, Part, QueueForm, Waiting
@@ -121,7 +121,7 @@ def test_an_action_on_a_filter_reaches_both_tiers(make_journaled: MakeJournaled)
     """What a filter matched is cancelled in both places, also what was promoted after it was matched."""
     store = make_journaled()
     spread(store)
-    taken = snapshot.take(store, Selection(queues=("q",)))
+    taken = bulk.take_snapshot(store, Selection(queues=("q",)))
     assert taken is not None
     Promoter(store).heartbeat().promote()
     work = bulk.Bulk(taken, bulk.Action("cancel"))
@@ -143,7 +143,7 @@ def test_an_action_reaches_all_messages_of_one_id(
     else:
         store.journal.add([addition("i", due_ms)])
     store.journal.add([addition("another body", due_ms + 1)._replace(id="i"), addition("other", due_ms)])
-    taken = snapshot.take(store, Selection(queues=("q",)))
+    taken = bulk.take_snapshot(store, Selection(queues=("q",)))
     assert taken is not None
     work = bulk.Bulk(taken, bulk.Action(action, due_ms + HOUR_MS if action == "reschedule" else None))
     assert work.run(store)

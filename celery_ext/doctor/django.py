@@ -1,4 +1,4 @@
-"""The doctor's checks as system checks of Django, under the tag ``delayq``.
+"""A system check for Django: add ``celery_ext.doctor.django.DoctorConfig`` to ``INSTALLED_APPS``.
 
 Those that connect to nothing are made by every ``manage.py check``, and so by ``runserver`` and ``migrate``; all others
 with ``--deploy``, where a broker can be expected.
@@ -9,17 +9,28 @@ from typing import Any
 
 from celery import Celery, _state
 from celery.app.utils import find_app
+from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
 
-from celery_ext.doctor.checks import CHECKS, Check, Needs
-from celery_ext.doctor.examine import examine_app
-from celery_ext.doctor.explain import id_of
-from celery_ext.doctor.finding import Finding, Level
+from celery_ext.doctor.examine import CHECKS, Check, Needs, examine_app
+from celery_ext.doctor.finding import Finding, Level, id_of
 
 TAG = "delayq"
 #: What Django calls a finding of a level. ``manage.py check`` fails for errors; with ``--fail-level`` for others, too.
 _MESSAGES = {Level.NOTICE: checks.Info, Level.WARNING: checks.Warning, Level.ERROR: checks.Error}
+
+
+class DoctorConfig(AppConfig):
+    """Adds the doctor's checks to ``manage.py check``, under the tag ``delayq``. It has no models and no URLs."""
+
+    name = "celery_ext.doctor.django"
+    label = "delayq_doctor"
+    verbose_name = "kombu-delayq"
+
+    def ready(self) -> None:
+        """Registers the checks."""
+        register()
 
 
 def register() -> None:

@@ -4,12 +4,26 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from celery_ext.maintenance.addresses import readdressed
-from celery_ext.maintenance.export_format import BadLine, Closing, Exported, Header, parse
+from celery_ext.cli.export_format import BadLine, Closing, Exported, Header, parse
 from kombu_delayq.connection.text import as_bytes
+from kombu_delayq.message.fields import properties_of, read
 from kombu_delayq.message.pages import Page
+from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.types import Offer
+
+
+def readdressed(raw: bytes, old: str, new: str) -> bytes:
+    """Returns a message that names the queue ``new`` as its own, if it named ``old``.
+
+    A task sends its own retries to the queue that its message names. A message that came through another exchange than
+    the default one stays as it is, because its routing key names no queue.
+    """
+    info = properties_of(read(raw)).get("delivery_info")
+    if not isinstance(info, dict) or info.get("exchange") or info.get("routing_key") != old:
+        return raw
+    return with_properties(raw, {}, delivery_info={"routing_key": new})
+
 
 #: Most messages in one call, and about the most bytes.
 CHUNK, CHUNK_BYTES = 300, 500_000

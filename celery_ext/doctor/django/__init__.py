@@ -1,1 +1,0 @@
-"""A system check for Django: add `celery_ext.doctor.django` to `INSTALLED_APPS`."""

@@ -1,1 +1,0 @@
-"""Work on whole queues: export, import, repair, and the change of the layout."""
