@@ -70,8 +70,7 @@ def metrics(broker: CliBroker, queues: Sequence[str], host: str, port: int | Non
         yield
         return
     with needs_extra():
-        from celery_ext.serve.metrics.collector import DelayqCollector, OwnBroker
-        from celery_ext.serve.metrics.exporter import Exporter
+        from celery_ext.serve.metrics import DelayqCollector, Exporter, OwnBroker
     source = OwnBroker(lambda: broker.connection(hurried=True), broker.app)
     try:
         exporter = Exporter(DelayqCollector(source, queues=queues), host, port)

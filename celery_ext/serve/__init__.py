@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from celery_ext.serve.application import make_app
 from celery_ext.serve.broker import ServeBroker
-from celery_ext.serve.metrics.collector import DelayqCollector, connection_of
+from celery_ext.serve.metrics import DelayqCollector, connection_of
 from celery_ext.serve.settings import ServeSettings
 
 __all__ = ["DelayqCollector", "ServeSettings", "asgi", "wsgi"]
@@ -41,6 +41,6 @@ def asgi(app: "Celery[Any]", **settings: Any) -> ASGIApp:
 
 def wsgi(app: "Celery[Any]", **settings: Any) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
     """Returns the same for WSGI, to mount into Flask and the like."""
-    from celery_ext.serve.mounts.wsgi import AsWSGI
+    from celery_ext.serve.wsgi_mount import AsWSGI
 
     return AsWSGI(asgi(app, **settings))

@@ -2,8 +2,8 @@
 
 from contextlib import nullcontext
 
+from celery_ext.serve import letters
 from celery_ext.serve.access.identity import Action, Caller
-from celery_ext.serve.actions import letters
 from celery_ext.serve.service import Serve
 from celery_ext.waiting import by_id, revoke
 from celery_ext.waiting.by_id import Outcome

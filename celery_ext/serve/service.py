@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from celery_ext.serve.actions.bulk_actions import BulkRuns
 from celery_ext.serve.broker import ServeBroker
+from celery_ext.serve.bulk_runs import BulkRuns
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.store import OperatorStore
 

@@ -1,21 +1,195 @@
-"""Finds out who calls, and refuses what nobody may send."""
+"""Lets callers in: by a token, by a session of the browser, by a header of a proxy, or as the app around says."""
 
+import hmac
+import logging
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from enum import Enum
+from ipaddress import IPv6Address, ip_address, ip_network
 from math import ceil
 from pathlib import Path
+from threading import Lock
+from time import time
 from typing import NamedTuple
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from celery_ext.serve.access.identity import LOCAL, NOBODY, OPERATING, READING, Caller, unauthorized
 from celery_ext.serve.access.origins import BROWSER_HEADERS, check_host, check_origin
-from celery_ext.serve.access.proxies import TrustedProxies
-from celery_ext.serve.access.rates import RateLimiter
-from celery_ext.serve.access.sessions import Sessions
-from celery_ext.serve.access.tokens import PREFIX, Token, TokenFile, Tokens
-from celery_ext.serve.problems import Problem
+from celery_ext.serve.access.tokens import PREFIX, RateLimiter, Token, TokenFile, Tokens
+from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.settings import ServeSettings
+
+COOKIE = "delayq_session"
+#: How long a session lasts at most, in s: a day of work.
+SESSION_S = 12 * 3600
+
+
+class Sessions:
+    """Makes the cookies of those who log in with a token, and reads them again.
+
+    A cookie has the token's name and an end, signed with the token's hash. So the server remembers nothing, every
+    process that reads the same file knows the cookie, and a token that leaves the file ends its sessions.
+
+    Args:
+        tokens: Returns the tokens that there are now.
+    """
+
+    def __init__(self, tokens: Callable[[], Tokens]) -> None:
+        self._tokens = tokens
+
+    def token_of(self, request: Request) -> Token | None:
+        """Returns the token that a browser logged in with; None without a session, or with one that is over."""
+        try:
+            name, end, signature = request.cookies[COOKIE].split(".")
+            token = self._tokens().named(urlsafe_b64decode(name).decode())
+            if token is None or not hmac.compare_digest(_sign(token, int(end)), signature) or int(end) <= time():
+                return None
+        except (KeyError, ValueError, TypeError):  # no cookie, or not one that we made
+            return None
+        return token
+
+    def log_in(self, request: Request, response: Response, secret: str) -> Token | None:
+        """Gives a browser a session, if it has a token.
+
+        Args:
+            request: The request, for the path and the scheme of the cookie.
+            response: Gets the cookie.
+            secret: What somebody typed.
+
+        Returns:
+            The token; None if there is none, or if it has expired: then there is no session.
+        """
+        token = self._tokens().of_secret(secret.strip())
+        if token is None or token.has_expired():
+            return None
+        end = time() + SESSION_S
+        if token.expires:
+            end = min(end, _seconds(token.expires))
+        value = f"{urlsafe_b64encode(token.name.encode()).decode()}.{int(end)}.{_sign(token, int(end))}"
+        response.set_cookie(
+            COOKIE,
+            value,
+            max_age=int(end - time()),
+            path=_path_of(request),
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return token
+
+
+def log_out(request: Request, response: Response) -> None:
+    """Takes the cookie from a browser."""
+    response.delete_cookie(
+        COOKIE,
+        path=_path_of(request),
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def _path_of(request: Request) -> str:
+    path: str = request.scope.get("root_path") or "/"
+    return path
+
+
+def _seconds(moment: datetime) -> float:
+    return moment.timestamp()
+
+
+def _sign(token: Token, end: int) -> str:
+    return hmac.digest(bytes.fromhex(token.sha256), f"delayq session {token.name} {end}".encode(), "sha256").hex()
+
+
+logger = logging.getLogger(__name__)
+
+#: Longest name of a user, in characters.
+_LONGEST_NAME = 128
+_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)*")
+
+
+class TrustedProxies:
+    """The peers that may name users, and the prefix and scheme by which browsers call the server.
+
+    Args:
+        addresses: Addresses or networks, such as ``10.0.0.0/8``.
+        user_header: Name of the header with the user's name; None without such a proxy.
+
+    Raises:
+        ValueError: One is no address and no network.
+    """
+
+    def __init__(self, addresses: Iterable[str], user_header: str | None) -> None:
+        self._networks = [ip_network(address, strict=False) for address in addresses]
+        self._header = user_header
+        self._lock = Lock()
+        self._warned = False
+
+    def trusts(self, peer: str | None) -> bool:
+        """Whether a peer, named by its address, is one of the proxies."""
+        try:
+            address = ip_address(peer or "")
+        except ValueError:
+            return False
+        if isinstance(address, IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped
+        return any(address in network for network in self._networks)
+
+    def user_of(self, request: Request) -> str | None:
+        """Returns the user whom a proxy names; None if no proxy names one.
+
+        Raises:
+            Problem: 400: the header came twice, or its value is no name. A proxy that passes on what a client sent,
+                beside its own header, would let the client choose.
+        """
+        names = request.headers.getlist(self._header) if self._header else []
+        if not names:
+            return None
+        if not self.trusts(_peer_of(request)):
+            self._warn_once(_peer_of(request))
+            return None
+        [name, *others] = names
+        if others or not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
+            raise Problem(400, f"the proxy sent no single name in {self._header}", "bad-user")
+        return name.strip()
+
+    def prefix_of(self, request: Request) -> str | None:
+        """Returns the prefix that a proxy took from the path; None if no proxy says so.
+
+        Raises:
+            Problem: 400: it is no path.
+        """
+        prefix = self._said(request, "x-forwarded-prefix")
+        if prefix is not None and not _PREFIX.fullmatch(prefix.rstrip("/")):
+            raise bad_request("X-Forwarded-Prefix is no path")
+        return None if prefix is None else prefix.rstrip("/")
+
+    def scheme_of(self, request: Request) -> str | None:
+        """Returns the scheme by which a browser called a proxy; None if no proxy says so."""
+        scheme = self._said(request, "x-forwarded-proto")
+        return scheme if scheme in ("http", "https") else None
+
+    def _said(self, request: Request, header: str) -> str | None:
+        """Returns what the nearest proxy says; None if it is not one of ours."""
+        if not self._networks or header not in request.headers or not self.trusts(_peer_of(request)):
+            return None
+        return request.headers.getlist(header)[-1].rpartition(",")[2].strip()
+
+    def _warn_once(self, peer: str | None) -> None:
+        with self._lock:
+            warned, self._warned = self._warned, True
+        if not warned:
+            logger.warning("the header %s of %s is ignored: it is no --trusted-proxy", self._header, peer)
+
+
+def _peer_of(request: Request) -> str | None:
+    return request.client.host if request.client else None
 
 
 class Proof(Enum):

@@ -1,4 +1,4 @@
-"""The middleware in front of all routes."""
+"""What every request passes: limits of its body, its host and origin, headers of the answer, errors in words."""
 
 import logging
 import re
@@ -6,18 +6,122 @@ from collections.abc import Callable
 from time import monotonic
 from urllib.parse import quote
 
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from celery_ext.serve.access.gate import Gate
-from celery_ext.serve.access.headers import SecurityHeaders
-from celery_ext.serve.access.limits import BodyLimit
 from celery_ext.serve.access.origins import SAFE
 from celery_ext.serve.access.tokens import PREFIX
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.settings import ServeSettings
+
+#: Most bytes of a body, and of one with many tasks.
+BODY_BYTES = 1_000_000
+BATCH_BYTES = 10_000_000
+#: How the path of a request with many tasks ends.
+BATCH_PATHS = (":batch",)
+
+
+class BodyLimit:
+    """Refuses bodies that are too large: as soon as their length is known, or while they come.
+
+    Nothing reads on then. What the client still sends is thrown away by the server, so that the client reads the
+    answer and not only that the connection broke.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request.
+
+        Raises:
+            HTTPException: 413.
+        """
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        limit = BATCH_BYTES if scope["path"].endswith(BATCH_PATHS) else BODY_BYTES
+        if _announced(scope) > limit:
+            raise _too_large(limit)
+        read = 0
+
+        async def receive_up_to_limit() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > limit:
+                raise _too_large(limit)
+            return message
+
+        await self._app(scope, receive_up_to_limit, send)
+
+
+def _announced(scope: Scope) -> int:
+    """Returns the announced length of the body in bytes; 0 if it comes in chunks. Servers refuse what is no number."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return 0
+
+
+def _too_large(limit: int) -> HTTPException:
+    return HTTPException(413, f"the body is larger than {limit:,} bytes")
+
+
+#: The page loads its own files, sends its own forms, and nothing else: no inline script or style, no other host.
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # A search in the address may have an argument of a task. With `no-referrer` the header Origin would be empty, too.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    # Arguments of tasks are not left in caches. What never changes, such as a style sheet, says otherwise itself.
+    "Cache-Control": "no-store",
+}
+
+
+class SecurityHeaders:
+    """Adds the headers that an answer does not have yet."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.dead_letters.letter import DeadLetter as Letter
+from celery_ext.serve import letters
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.actions import letters
 from celery_ext.serve.api.exchange import answer, invalid_field, iso_of, query_of, with_body
 from celery_ext.serve.api.models.letters import DeadLetter, LetterList, LetterQueue, LetterQueues, LettersDone
 from celery_ext.serve.api.models.requests import LettersRequest, PageQuery

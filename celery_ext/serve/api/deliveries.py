@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from celery_ext.delays.durations import parse
 from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.api.content import content_of
 from celery_ext.serve.api.delivery_models import (
     LONGEST_LEASE_S,
     LONGEST_WAIT_S,
@@ -28,11 +29,8 @@ from celery_ext.serve.api.delivery_models import (
     Taken,
     TakeQuery,
 )
-from celery_ext.serve.lending.content import content_of
-from celery_ext.serve.lending.lease_ids import LeaseGone
-from celery_ext.serve.lending.leases import Lender, Settled
-from celery_ext.serve.lending.line import Line, LineFull, Want
-from celery_ext.serve.lending.queues import KnownQueues, is_broadcast
+from celery_ext.serve.leases import KnownQueues, LeaseGone, Lender, Settled, is_broadcast
+from celery_ext.serve.long_poll import Line, LineFull, Want
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from celery_ext.delays.durations import MAX_S
-from celery_ext.serve.lending.lease_ids import MOST
+from celery_ext.serve.leases import MOST
 
 #: Longest wait of a take, and longest and shortest lease, in s.
 LONGEST_WAIT_S, LONGEST_LEASE_S, SHORTEST_LEASE_S = 60.0, 3600.0, 1.0

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from celery_ext.cli import delayq
 from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import Action, Caller
-from celery_ext.serve.metrics.collector import DelayqCollector
+from celery_ext.serve.metrics import DelayqCollector
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import lines, run
 from tests.support.conditions import until

@@ -26,7 +26,7 @@ PREFIX = "tools/delayq"
 
 def urls() -> list[Any]:
     """Returns the URLs of the site."""
-    return [path("admin/", admin.site.urls), path(f"{PREFIX}/", include("celery_ext.serve.mounts.django_urls"))]
+    return [path("admin/", admin.site.urls), path(f"{PREFIX}/", include("celery_ext.serve.django_urls"))]
 
 
 def main(broker: str, directory: str) -> None:

@@ -2,6 +2,7 @@ import click
 import pytest
 
 from celery_ext.cli.output import bad, fit_table, good, shortened, table, warning
+from celery_ext.cli.output import choice as colour_choice
 
 RED_LATE = "\x1b[31mlate\x1b[0m"
 
@@ -36,7 +37,7 @@ def test_who_wants_no_colours_gets_none(
     """The option counts most, then NO_COLOR, then FORCE_COLOR, then whether the terminal can."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert choice(refused=refused) is choice
+    assert colour_choice(refused=refused) is choice
 
 
 def test_each_meaning_has_its_colour() -> None:

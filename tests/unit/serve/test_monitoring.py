@@ -11,8 +11,7 @@ import yaml
 
 from celery_ext.delays import durations
 from celery_ext.doctor.finding import explain
-from celery_ext.serve.metrics import routes
-from celery_ext.serve.metrics.scale import ScaleQuery, Work
+from celery_ext.serve.metrics import ScaleQuery, Work, routes
 from tests.support import ROOT
 from tests.support.serve.prometheus import promtool
 

@@ -4,9 +4,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.serve import changes
+from celery_ext.serve import changes, letters
 from celery_ext.serve.access.identity import Action, caller_of
-from celery_ext.serve.actions import letters
 from celery_ext.serve.api.exchange import answer, invalid_field, iso, with_body
 from celery_ext.serve.api.idempotency import Attempt, once
 from celery_ext.serve.api.models.answers import Outcome, Task

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.actions.bulk_view import BUSY, RunView
+from celery_ext.serve.bulk_runs import BUSY, RunView
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.rendering import BOUND, Note, Page, render
 from celery_ext.serve.page.views.changes import new_due_ms

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.serve import letters as letters_of
 from celery_ext.serve.access.identity import Action, caller_of
-from celery_ext.serve.actions import letters as letters_of
 from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.links import Links
 from celery_ext.serve.page.rendering import BOUND, Note, Page, path_of, render

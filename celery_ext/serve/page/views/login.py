@@ -3,8 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from celery_ext.serve.access.gate import gate_of
-from celery_ext.serve.access.sessions import log_out
+from celery_ext.serve.access.gate import gate_of, log_out
 from celery_ext.serve.page.rendering import Note, Page, render
 from celery_ext.serve.page.views.forms import form_of
 from celery_ext.serve.problems import Problem

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
+from celery_ext.serve import letters
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.actions import letters
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.rendering import Note, Page, render
 from celery_ext.serve.service import serve_of

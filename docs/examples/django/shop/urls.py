@@ -6,7 +6,7 @@ from orders import views
 
 urlpatterns = [
     path("admin/", admin.site.urls),
-    path("delayq/", include("celery_ext.serve.mounts.django_urls")),
+    path("delayq/", include("celery_ext.serve.django_urls")),
     path("orders/", views.place),
     path("orders/<int:number>/pay/", views.pay),
     path("orders/<int:number>/later/", views.later),

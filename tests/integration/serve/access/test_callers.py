@@ -17,10 +17,9 @@ from starlette.testclient import TestClient
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import ServeSettings, asgi
+from celery_ext.serve.access.gate import COOKIE
 from celery_ext.serve.access.identity import OPERATING, READING, Action, Caller
-from celery_ext.serve.access.rates import Rate
-from celery_ext.serve.access.sessions import COOKIE
-from celery_ext.serve.access.tokens import Token, hash_of, write_tokens
+from celery_ext.serve.access.tokens import Rate, Token, hash_of, write_tokens
 from celery_ext.serve.application import make_app
 from celery_ext.serve.broker import ServeBroker
 
@@ -151,7 +150,7 @@ def test_a_session_ends_with_its_token(app: Celery, file: Path, monkeypatch: pyt
     written(file, operator())
     assert browser.get("/v1/queues").status_code == 200
     with monkeypatch.context() as later:
-        later.setattr("celery_ext.serve.access.sessions.time", lambda: time.time() + 12 * 3600 + 1)
+        later.setattr("celery_ext.serve.access.gate.time", lambda: time.time() + 12 * 3600 + 1)
         assert browser.get("/v1/queues").status_code == 401
     written(file)
     assert browser.get("/v1/queues").status_code == 401

@@ -1,6 +1,6 @@
 import pytest
 
-from celery_ext.serve.access.rates import Rate, RateLimiter
+from celery_ext.serve.access.tokens import Rate, RateLimiter
 
 
 class Clock:

@@ -9,9 +9,9 @@ import pytest
 
 from celery_ext.cli.commands.tokens import ACTIONS
 from celery_ext.serve.access.identity import Action
-from celery_ext.serve.access.rates import Rate
 from celery_ext.serve.access.tokens import (
     InvalidTokens,
+    Rate,
     Token,
     TokenFile,
     hash_of,

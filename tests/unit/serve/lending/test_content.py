@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import yaml
 
+from celery_ext.serve.api.content import content_of
 from celery_ext.serve.api.delivery_models import Delivery
-from celery_ext.serve.lending.content import content_of
 
 JSON, YAML, MSGPACK = "application/json", "application/x-yaml", "application/x-msgpack"
 

@@ -7,8 +7,8 @@ from time import monotonic
 
 import pytest
 
-from celery_ext.serve.lending.leases import Lent
-from celery_ext.serve.lending.line import Line, LineFull, Want
+from celery_ext.serve.leases import Lent
+from celery_ext.serve.long_poll import Line, LineFull, Want
 
 
 class Queue:

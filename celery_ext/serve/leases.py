@@ -1,19 +1,18 @@
-"""Leases for messages: what is not acknowledged before a lease ends goes back to its queue.
-
-A lease is that of a consumer, as a worker has one, so the leading transfer worker gives back what it held. All of its
-state is in Redis. So any process can serve any request, and one that is killed loses nothing.
-"""
+"""Messages that consumers over HTTP have received: each take has a lease. Knows the store, and no HTTP."""
 
 import logging
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
+from secrets import token_hex
 from time import monotonic
 
+from celery import Celery
 from redis.exceptions import ResponseError
 
-from celery_ext.serve.lending.lease_ids import LeaseGone, name_of, new_id, queue_in, tags_of
-from kombu_delayq.connection.text import as_bytes, readable
+from kombu_delayq.connection.text import as_bytes, as_text, readable
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
 from kombu_delayq.message.redelivery import redelivered
@@ -24,6 +23,92 @@ from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consuming.consumers import lent_name
 from kombu_delayq.store.consuming.types import ConsumerLease, LeaseEnded, Request, Requeued, Taken
 from kombu_delayq.store.types import Offer
+
+#: Most messages of a lease.
+MOST = 100
+#: In a cluster, the queue is behind the number of messages and the random characters.
+_ID = re.compile(r"([1-9][0-9]{0,2})-[0-9a-f]{32}(?:-([A-Za-z0-9_-]*))?")
+
+
+class LeaseGone(Exception):
+    """The lease has ended, or holds nothing any more, or never was the caller's."""
+
+
+def new_id(most: int, queue: str = "") -> str:
+    """Returns an id that nobody can guess.
+
+    Args:
+        most: The most messages of the lease, 1 to ``MOST``.
+        queue: In a cluster the queue whose messages it has; elsewhere an empty text.
+    """
+    lease = f"{most}-{token_hex(16)}"
+    return f"{lease}-{urlsafe_b64encode(as_bytes(queue)).decode().rstrip('=')}" if queue else lease
+
+
+def name_of(caller: str, lease: str, tags: Sequence[str]) -> str:
+    """Returns the name of a lease's consumer.
+
+    Raises:
+        LeaseGone: There never was such a lease.
+        ValueError: There is no such tag in any lease.
+    """
+    match = _ID.fullmatch(lease)
+    if match is None:
+        raise LeaseGone
+    for tag in tags:
+        if not (tag.isascii() and tag.isdecimal() and 1 <= int(tag) <= int(match[1])):
+            raise ValueError(f"{tag!r} is no tag of this lease")
+    return lent_name(caller, lease)
+
+
+def tags_of(name: str, lease: str) -> list[str]:
+    """Returns all tags that a lease may have."""
+    most, _, _ = lease.partition("-")
+    return [f"{name}.{number}" for number in range(1, int(most) + 1)]
+
+
+def queue_in(lease: str) -> str:
+    """Returns the queue that the id of a lease has in a cluster; elsewhere an empty text.
+
+    Raises:
+        LeaseGone: There never was such a lease.
+    """
+    match = _ID.fullmatch(lease)
+    try:
+        return as_text(urlsafe_b64decode(f"{match[2]}===")) if match is not None and match[2] else ""
+    except ValueError:
+        raise LeaseGone from None
+
+
+#: Queues to which kombu and Celery send commands, replies to them, and events: of every node its own.
+_OWN = re.compile(r"celeryev\..*|.*\.pidbox|.*\.reply\.celery\.pidbox", re.DOTALL)
+
+#: For how long a queue that exists is not asked for again, in s.
+KNOWN_S = 60.0
+
+
+def is_broadcast(app: Celery, queue: str) -> bool:
+    """Whether a queue is no list of messages: it belongs to Celery's remote control and events, or to a fanout."""
+    declared = app.amqp.queues.get(queue) if queue in app.amqp.queues else None
+    exchange = getattr(declared, "exchange", None)
+    return bool(_OWN.fullmatch(queue)) or getattr(exchange, "type", None) == "fanout"
+
+
+class KnownQueues:
+    """Knows for a while which queues exist, so that a take need not ask Redis for it. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+
+    def has(self, app: Celery, store: OperatorStore, queue: str) -> bool:
+        """Whether the app declares a queue, or anybody has used it."""
+        if self._until.get(queue, -inf) > monotonic():
+            return True
+        if queue not in app.amqp.queues and not store.queues.exists(queue):
+            return False
+        self._until[queue] = monotonic() + KNOWN_S
+        return True
+
 
 logger = logging.getLogger(__name__)
 

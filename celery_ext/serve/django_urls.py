@@ -1,4 +1,4 @@
-"""URLs for Django: ``path("delayq/", include("celery_ext.serve.mounts.django_urls"))``, for members of the staff.
+"""URLs for Django: ``path("delayq/", include("celery_ext.serve.django_urls"))``, for members of the staff.
 
 The setting ``DELAYQ_SERVE`` has fields of ``ServeSettings``, and ``app``, the Celery app or its import path.
 """
@@ -19,7 +19,7 @@ from starlette.requests import Request
 from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import OPERATING, Caller
 from celery_ext.serve.access.tokens import PREFIX
-from celery_ext.serve.mounts.wsgi import AsWSGI
+from celery_ext.serve.wsgi_mount import AsWSGI
 
 #: Key of the environment in which the view passes on who called. Clients can set keys that begin with HTTP_ alone.
 _CALLER = "delayq.caller"

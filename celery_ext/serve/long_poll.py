@@ -8,7 +8,7 @@ from math import ceil
 from time import monotonic
 from typing import Any, TypeVar
 
-from celery_ext.serve.lending.leases import Lent
+from celery_ext.serve.leases import Lent
 
 T = TypeVar("T")
 

@@ -1,1 +1,0 @@
-"""Actions on many messages, for the page and for the HTTP API alike."""

@@ -1,0 +1,391 @@
+"""Metrics for Prometheus, the health of the server, and a figure for autoscalers."""
+
+import json
+import logging
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from math import ceil, inf
+from threading import Thread
+from typing import Any, Literal, NamedTuple, Protocol
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import msgspec
+from celery import Celery
+from kombu.connection import Connection
+from kombu.exceptions import OperationalError
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer, choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from redis.exceptions import RedisError, ResponseError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from celery_ext.connection import TRANSPORT, patient_options
+from celery_ext.delays import durations
+from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.broker import ServeBroker
+from celery_ext.serve.metric_families import Snapshot, SnapshotReader, all_of, up
+from celery_ext.serve.problems import Problem, bad_request
+from celery_ext.serve.routes import ActionRoute, Doc
+from celery_ext.serve.service import serve_of
+from kombu_delayq import urls
+from kombu_delayq.connection.text import readable
+from kombu_delayq.errors import DelayqError
+from kombu_delayq.store import OperatorStore
+
+logger = logging.getLogger(__name__)
+
+
+class StoreSource(Protocol):
+    """Whatever has a store, such as a ``ServeBroker``."""
+
+    @property
+    def store(self) -> OperatorStore:
+        """The store; connects if nobody has yet."""
+
+
+class OwnBroker:
+    """A broker that nobody but a collector uses. It connects at the first scrape, and again after a failure.
+
+    Args:
+        connect: Makes a connection through our transport.
+        app: Declares queues; None for none.
+    """
+
+    def __init__(self, connect: Callable[[], Connection], app: "Celery[Any] | None" = None) -> None:
+        self.app = app
+        self._broker = ServeBroker(app or Celery("delayq", set_as_current=False), connect)
+
+    @property
+    def store(self) -> OperatorStore:
+        """The store; connects if nobody has yet."""
+        return self._broker.store
+
+    def close(self) -> None:
+        """Closes the connections. The next scrape connects to the first broker that answers."""
+        self._broker.close()
+
+
+class DelayqCollector(Collector):
+    """The metrics of a broker. Each scrape asks Redis; nothing is kept in between.
+
+    While Redis does not answer there is only ``delayq_redis_up`` with the value 0, and no error.
+
+    Args:
+        source: A Celery app, the URL of a broker, a store, or whatever has a store.
+        queues: Names of queues to show beside those that Redis knows and the app declares.
+        dead_letters: Names of queues of dead letters beside those that Redis knows.
+        transport_options: With a URL: transport options such as ``global_keyprefix``.
+    """
+
+    def __init__(
+        self,
+        source: Celery | str | OperatorStore | StoreSource,
+        *,
+        queues: Iterable[str] = (),
+        dead_letters: Iterable[str] = (),
+        transport_options: dict[str, Any] | None = None,
+    ) -> None:
+        self.source = _source_of(source, transport_options or {})
+        app, names = getattr(self.source, "app", None), tuple(queues)
+        self._reader = SnapshotReader(lambda: [*names, *(app.amqp.queues if app else ())], dead_letters)
+        self._away = False
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the metrics of all queues."""
+        return self.collect_for(lambda queue: True)
+
+    def collect_for(self, may_see: Callable[[str], bool]) -> Iterator[Metric]:
+        """Yields the metrics of those queues for which ``may_see`` is true."""
+        snapshot = self._snapshot(may_see)
+        yield up(snapshot is not None)
+        if snapshot is not None:
+            yield from all_of(snapshot)
+
+    def describe(self) -> Iterator[Metric]:
+        """Yields the names of the metrics, so that to register the collector asks Redis nothing."""
+        yield up(False)
+        yield from all_of(Snapshot(False, ()))
+
+    def _snapshot(self, may_see: Callable[[str], bool]) -> Snapshot | None:
+        try:
+            snapshot = self._reader.read(self.source.store, may_see)
+        except Exception as error:
+            if isinstance(self.source, OwnBroker) and not isinstance(error, ResponseError):
+                self.source.close()  # the next scrape may reach another broker of a failover list
+            if not self._away:
+                self._away = True
+                logger.warning("metrics cannot be read from Redis: %s", readable(error), exc_info=not _is_known(error))
+            return None
+        if self._away:
+            self._away = False
+            logger.info("metrics can be read from Redis again")
+        return snapshot
+
+
+class _Fixed:
+    def __init__(self, store: OperatorStore) -> None:
+        self.store = store
+
+
+def _source_of(source: Any, options: dict[str, Any]) -> StoreSource:
+    if isinstance(source, str):
+        url, options = urls.ours(source), patient_options(options, hurried=True)
+        return OwnBroker(lambda: Connection(url, transport=TRANSPORT, transport_options=options))
+    if isinstance(source, Celery):
+        return OwnBroker(lambda: connection_of(source), source)
+    found: StoreSource = _Fixed(source) if hasattr(source, "figures") else source
+    return found
+
+
+def connection_of(app: Celery) -> Connection:
+    """Returns a connection to an app's broker through our transport, which does not wait for a host for minutes."""
+    options = patient_options(app.conf.broker_transport_options or {}, hurried=True)
+    connection: Connection = app.connection_for_read(transport=TRANSPORT, transport_options=options)
+    return connection
+
+
+def _is_known(error: Exception) -> bool:
+    return isinstance(error, (DelayqError, OperationalError, OSError, RedisError))
+
+
+def metrics(request: Request) -> Response:
+    """Answers in the format that ``Accept`` prefers: OpenMetrics, or else the text format of Prometheus."""
+    state = request.app.state
+    serve, caller = serve_of(request), caller_of(request)
+    if not hasattr(state, "metrics_collector"):  # keeps what it has warned of
+        state.metrics_collector = DelayqCollector(serve.broker, dead_letters=serve.settings.dead_letters)
+    seen = _Seen(state.metrics_collector.collect_for(lambda queue: caller.may(Action.METRICS, queue=queue)))
+    encode, media_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(seen), media_type=media_type, headers={"Cache-Control": "no-store", "Vary": "Accept"})
+
+
+class _Seen(Collector):
+    """What a caller sees, as the encoders take it."""
+
+    def __init__(self, found: Iterator[Metric]) -> None:
+        self._found = found
+
+    def collect(self) -> Iterator[Metric]:
+        return self._found
+
+
+#: How long a client may take to send its request, and to read the answer, in s.
+PATIENCE_S = 10.0
+
+
+class Exporter:
+    """Serves the metrics of a broker from threads of this process.
+
+    Args:
+        collector: Reads the metrics, over a connection of its own.
+        host: Address to listen on.
+        port: Port to listen on; 0 for any that is free.
+
+    Raises:
+        OSError: The address cannot be used, or the port is in use.
+    """
+
+    def __init__(self, collector: DelayqCollector, host: str, port: int) -> None:
+        registry = CollectorRegistry()
+        registry.register(collector)
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        kind = type("_FamilyServer", (_Server,), {"address_family": family})
+        self._server: WSGIServer = make_server(host, port, _app(registry, collector.source), kind, _Handler)
+
+    @property
+    def port(self) -> int:
+        """The port on which it listens."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Starts to answer."""
+        Thread(target=self._server.serve_forever, name="delayq-metrics", daemon=True).start()
+
+    def close(self) -> None:
+        """Stops to answer, and frees the port."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _app(registry: CollectorRegistry, source: StoreSource) -> Callable[..., Iterable[bytes]]:
+    metrics = make_wsgi_app(registry)
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+        if path == "/metrics":
+            found: Iterable[bytes] = metrics(environ, start_response)
+            return found
+        if path != "/healthz" or method != "GET":
+            return _answer(start_response, "404 Not Found", "GET /metrics or /healthz\n", "text/plain; charset=utf-8")
+        needs_leader = "leader=required" in environ.get("QUERY_STRING", "").split("&")
+        status, text = health_of(source).answer(needs_leader=needs_leader)
+        named = "200 OK" if status == 200 else "503 Service Unavailable"
+        return _answer(start_response, named, text, "application/json")
+
+    return app
+
+
+def _answer(start_response: Any, status: str, text: str, media_type: str) -> Iterable[bytes]:
+    body = text.encode()
+    start_response(status, [("Content-Type", media_type), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+class _Server(ThreadingWSGIServer):
+    def server_bind(self) -> None:
+        """Binds without asking a name server for the name of this host, which may take long."""
+        socket.socket.setsockopt(self.socket, socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = PATIENCE_S
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Logs nothing: one line for each scrape would hide the worker's own."""
+
+    def address_string(self) -> str:
+        """Returns the address of the client, without asking a name server for its name."""
+        return str(self.client_address[0])
+
+
+def routes() -> list[ActionRoute]:
+    """Returns the routes of this part."""
+    about = "Count the work of queues that is ready, or due soon, for an autoscaler."
+    counted = Doc(about, ScaleQuery, None, {200: Work}, "Monitoring")
+    shown = Doc("Answer with the metrics for Prometheus.", None, None, {200: None}, "Monitoring")
+    health = Doc("Say whether Redis answers.", HealthQuery, None, {200: HealthAnswer, 503: HealthAnswer}, "Monitoring")
+    return [
+        ActionRoute("/metrics", metrics, Action.METRICS, doc=shown),
+        ActionRoute("/scale", scale, Action.METRICS, doc=counted),
+        ActionRoute("/healthz", healthz, None, doc=health),
+    ]
+
+
+class HealthQuery(msgspec.Struct):
+    """The parameter: ``leader=required`` for an error where no worker leads."""
+
+    leader: Literal["required", "optional"] = "optional"
+
+
+class HealthAnswer(msgspec.Struct):
+    """Whether all is well, whether Redis answers, and whether a transfer worker leads."""
+
+    status: Literal["ok", "failing"]
+    redis: bool
+    leader: bool | None
+
+
+class Health(NamedTuple):
+    """What a process finds that looks at its broker.
+
+    Attributes:
+        redis: Whether Redis answers.
+        leader: Whether a transfer worker leads; None while Redis does not answer.
+    """
+
+    redis: bool
+    leader: bool | None
+
+    def answer(self, *, needs_leader: bool) -> tuple[int, str]:
+        """Returns the HTTP status, 200 or 503, and the JSON of the answer."""
+        healthy = self.redis and (self.leader or not needs_leader)
+        found = {"status": "ok" if healthy else "failing", "redis": self.redis, "leader": self.leader}
+        return (200 if healthy else 503), json.dumps(found) + "\n"
+
+
+def health_of(source: StoreSource) -> Health:
+    """Asks Redis for the leader; one round trip."""
+    try:
+        return Health(True, source.store.leases.leader() is not None)
+    except (RedisError, OSError, OperationalError):
+        return Health(False, None)
+
+
+def healthz(request: Request) -> Response:
+    """Answers with 200 while Redis answers, else with 503; with ``?leader=required``, also if no worker leads."""
+    leader = request.query_params.get("leader", "optional")
+    if leader not in ("required", "optional"):
+        raise bad_request("leader is 'required' or 'optional'")
+    status, text = health_of(serve_of(request).broker).answer(needs_leader=leader == "required")
+    return Response(text, status, {"Cache-Control": "no-store"}, "application/json")
+
+
+#: Most queues in one question.
+MOST_QUEUES = 100
+
+
+class ScaleQuery(msgspec.Struct):
+    """The parameters: ``queue``, which may be repeated, and how far to look ahead, such as ``90s``."""
+
+    queue: list[str]
+    ahead: str = "0s"
+
+
+class QueueWork(msgspec.Struct):
+    """The work of a queue: ready, overdue, due within the time asked for, and the sum of these."""
+
+    value: int
+    ready: int
+    overdue: int
+    due: int
+
+
+class Work(msgspec.Struct):
+    """The work of all queues of the question together, and of each."""
+
+    value: int
+    ready: int
+    overdue: int
+    due: int
+    ahead_s: float
+    queues: dict[str, QueueWork]
+
+
+def scale(request: Request) -> Response:
+    """Answers with the work of some queues, of all priorities. A queue that nobody knows has none.
+
+    KEDA keeps a deployment at its minimum for a value of 0, and takes an error for a fault of the server. A queue
+    becomes known with its first delayed message, so it must not be an error that it is unknown.
+    """
+    queues = list(dict.fromkeys(request.query_params.getlist("queue")))
+    if not queues or len(queues) > MOST_QUEUES:
+        raise bad_request(f"name 1 to {MOST_QUEUES} queues, such as ?queue=celery")
+    try:
+        ahead_s = durations.parse(request.query_params.get("ahead", "0s"))
+    except ValueError as error:
+        raise bad_request(f"ahead: {error}") from error
+    for queue in queues:
+        caller_of(request).check(Action.METRICS, queue=queue)
+    found = work_of(serve_of(request).store, queues, ahead_s)
+    return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
+    """Returns the work of queues; four round trips. Of messages that a rate holds back, those that leave in time.
+
+    Raises:
+        Problem: Redis refuses to count a queue.
+    """
+    found = {stats.queue: stats for stats in store.figures.overview(queues)}
+    for stats in found.values():
+        if stats.error:
+            raise Problem(502, f"queue {stats.queue!r} cannot be counted: {stats.error}", "broker-refuses")
+    horizon_ms = max(stats.now_ms for stats in found.values()) + ahead_s * 1000
+    counts = store.figures.due_counts(queues, [-inf, horizon_ms])
+    limited = store.figures.counts(queues)
+    work = {}
+    for queue in queues:
+        stats = found[queue]
+        soon = counts.get(queue, [stats.overdue])[0]
+        overdue, due = stats.overdue, max(soon - stats.overdue, 0)  # the transfer goes on between both
+        if (held := limited[queue].holding(stats)) is not None:
+            overdue, due = min(overdue, max(1, ceil(held.per_s * ahead_s))), 0
+        work[stats.queue] = QueueWork(stats.ready + overdue + due, stats.ready, overdue, due)
+    sums: Any = {name: sum(getattr(each, name) for each in work.values()) for name in QueueWork.__struct_fields__}
+    return Work(**sums, ahead_s=ahead_s, queues=work)

@@ -1,1 +1,0 @@
-"""The application inside of an app of Flask, Django or any other framework."""
