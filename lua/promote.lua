@@ -11,7 +11,7 @@
 -- ARGV[3] expire   ms after which an unused queue expires, 0 for never
 -- ARGV[4] of       id of the journal
 -- ARGV[5] token     of the promoter
--- ARGV[6] hold     name of a hold without which no row is put, of a caller that brings single rows; '' for a promoter
+-- ARGV[6] hold     name of a hold without which no row is put, of a caller that promotes single rows; '' for a leader
 -- ARGV[7...] five a row: number, id, due (ms since the epoch), priority (0-9), body
 -- Returns {'promoted', then a word for each row: 'promoted', 'pushed' (it was there before), 'claimed' (it was
 -- taken out of the journal, and must not be put there) or 'free' (its hold has ended)}; or, with nothing changed,

@@ -164,7 +164,7 @@ class Leadership:
         unverified: By queue, where Redis has hash slots, else for ``ALL``: the server that has started, or become the
             primary, since its data were compared with the journal.
         written_until: Number of the last row when this was noticed.
-        in_queues: The leadership at single queues, where Redis has hash slots; else None.
+        in_queues: The same at single queues, where Redis has hash slots; else None.
     """
 
     def __init__(self, store: JournaledStore, level: int = logging.ERROR) -> None:
@@ -248,7 +248,7 @@ class Leadership:
         self._next_heartbeat = monotonic() + self.heartbeat_s
         self._remind()
         if store.options.journal == "all":
-            for name in names:  # publishers give Redis messages that no promoter brings
+            for name in names:  # publishers give Redis messages that nobody promotes
                 self.enter(name)
 
     def compared(self, queues: Mapping[str, str]) -> None:
@@ -299,7 +299,7 @@ class Leadership:
         return answer
 
     def _catch_up(self, epoch: int, heartbeat: int, marker: Election) -> None:
-        """Brings the journal to where the marker is."""
+        """Lets the journal go on where the marker is."""
         if marker.epoch > epoch:  # who noticed the loss has died before it could note it
             self._end(epoch, self._store.now_ms(), "had lost its data before")
         elif marker.heartbeat > heartbeat:

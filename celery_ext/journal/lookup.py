@@ -248,7 +248,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
         return words
 
     def _promoted(self, changes: Sequence[Change], rows: Sequence[Row | None], wanted: set[int]) -> set[int]:
-        """Brings wanted messages of the journal to Redis. Returns which of the changes' messages are there now."""
+        """Promotes wanted messages of the journal. Returns which of the changes are of messages that Redis has now."""
         asked = {at: row for at, row in enumerate(rows) if row and changes[at].message.layout == JOURNAL}
         there = self._early.promote([row for at, row in asked.items() if at in wanted])
         return {at for at, row in asked.items() if row.seq in there}

@@ -20,7 +20,7 @@ logger = get_logger(__name__)
 PAGE = 4000
 #: How long the guard keeps a row that was pushed and then vanished from the journal, for who is about to claim it, ms.
 VANISHED_MS = 86_400_000.0
-#: How long it keeps a row that was claimed, in ms, for who brings a single row and read it before it was claimed.
+#: How long it keeps a row that was claimed, in ms, for a caller that has read the row before and promotes it alone.
 CLAIMED_MS = 60_000.0
 #: How often old entries leave the guard, in s.
 PRUNE_S = 10.0
@@ -33,7 +33,7 @@ Words = Counter[str]
 
 
 class PromotedRows(NamedTuple):
-    """What a round has done.
+    """What a call of ``promote_due`` has done.
 
     Attributes:
         promoted: Number of rows that it put into Redis.
@@ -54,10 +54,10 @@ class PromotedRows(NamedTuple):
 
 
 class RowPromoter:
-    """Promotes rows in the leadership of one promoter.
+    """Promotes rows for the promoter that leads.
 
-    A row is pushed to Redis first, noted by the guard there in the same step, then marked in the journal, and leaves
-    the guard then. Cut short anywhere, the next round finds it and asks the guard.
+    Redis gets a row first, and the guard notes it in the same step. Then the journal marks the row, and the row leaves
+    the guard. If the process dies in between, the next promoter finds the row and asks the guard.
 
     Args:
         store: The store, with connections of its own.
@@ -73,7 +73,7 @@ class RowPromoter:
         self._next_prune = 0.0
 
     def recover(self) -> None:
-        """Takes rows out of the guard that a promoter before has marked, and could not take out any more.
+        """Takes rows out of the guard that an earlier promoter has marked, and that it could not take out.
 
         Raises:
             NotLeading: The database was set back, and no heartbeat has told it yet.
@@ -85,11 +85,11 @@ class RowPromoter:
             raise NotLeading("superseded")
         promotion.settle_rows(row for row in journal.rows(pushed, None) if row.state)
 
-    def run(self) -> PromotedRows:
+    def promote_due(self) -> PromotedRows:
         """Promotes all rows that are due within ``journal_lead``.
 
         Raises:
-            NotLeading: This promoter is not in leadership any more.
+            NotLeading: This process leads no more.
         """
         begun, store = monotonic(), self._store
         begun_ms = store.now_ms()
@@ -101,7 +101,7 @@ class RowPromoter:
         else:
             words = self._promote_all(rows, before_ms)
         if monotonic() >= self._next_prune:
-            # A claim that is older than this round is of a row that the round has not read, and no later round reads.
+            # A row whose claim is older than this call was not read by it, and no later call reads it.
             store.promotion.prune(begun_ms - CLAIMED_MS, begun_ms - VANISHED_MS, self._queues())
             self._next_prune = monotonic() + PRUNE_S
         return PromotedRows(words["promoted"], words["pushed"], words["claimed"], monotonic() - begun)

@@ -84,14 +84,14 @@ class JournalWorker:
 
     Args:
         connect: Makes a store with its own connections; called again after each outage.
-        on_promoted: Called after each round that found rows.
+        on_promoted: Called each time that it has promoted rows.
     """
 
     def __init__(self, connect: Callable[[], JournaledStore], *, on_promoted: OnPromoted | None = None) -> None:
         self._pid = os.getpid()
         self.name = f"{socket.gethostname()}:{self._pid}:{uuid4().hex[:8]}"
         self._connect = connect
-        self._on_round = on_promoted
+        self._on_promoted = on_promoted
         self._stopping = Event()
         self._thread: Thread | None = None
         self._outage = Outage()
@@ -192,15 +192,15 @@ class JournalWorker:
         return "stopped"
 
     def _work(self, store: JournaledStore, lease: Lock, leadership: Leadership) -> None:
-        rounds = RowPromoter(store, leadership, lambda: self._may_go_on(lease))
-        rounds.recover()
+        promoter = RowPromoter(store, leadership, lambda: self._may_go_on(lease))
+        promoter.recover()
         next_trim, comparison = 0.0, Comparison(store, leadership)
         while self._may_go_on(lease):
             leadership.keep()
-            done = rounds.run()
+            done = promoter.promote_due()
             self._outage.succeeded()
-            if self._on_round is not None and done.found:
-                self._on_round(done)
+            if self._on_promoted is not None and done.found:
+                self._on_promoted(done)
             if comparison.go_on(SLICE_S):
                 continue
             if store.options.journal_restore == "auto" and (store.journal.unrestored() or store.journal.missing_ms()):

@@ -19,7 +19,7 @@ def layout() -> str:
 
 
 def test_the_marker_follows_the_journal(store: DelayStore) -> None:
-    """The heartbeat of the promoter in leadership is set, and the time is Redis's."""
+    """The heartbeat of the promoter that leads is set, and the time is Redis's."""
     token = elected(store, heartbeat=5)
     before_ms = store.now_ms()
     heartbeat = store.promotion.journal_heartbeat(JOURNAL_ID, token, 6)

@@ -38,7 +38,7 @@ def test_a_row_is_claimed_or_promoted_and_never_both(store: DelayStore) -> None:
 
 
 def test_an_earlier_promoter_is_cut_off_in_the_middle_of_its_round(make_store: MakeStore) -> None:
-    """Once another took election, the rest of a round is refused, and the successor promotes each row once."""
+    """Once another was elected, the rest of a round is refused, and the successor promotes each row once."""
     old, new = make_store(), make_store()
     token, rows = elected(old), several_rows(10)
     assert old.promotion.promote(JOURNAL_ID, token, rows[:4]).word == "promoted"

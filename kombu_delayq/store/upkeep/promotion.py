@@ -153,7 +153,7 @@ class Promotion(StorePart):
             journal: Id of the journal.
             token: The caller's token.
             rows: The rows.
-            hold: For a caller that brings single rows: name of the hold, as of ``hold_rows``. A row that is neither
+            hold: For a caller that promotes single rows: name of the hold, as of ``hold_rows``. A row that is neither
                 held under it nor in the guard otherwise has the word ``free``.
         """
         by_queue: dict[str, list[Row]] = {}

@@ -55,13 +55,13 @@ class Numbered(Protocol):
 
 
 class Election(NamedTuple):
-    """Whether a promoter is leading.
+    """Whether a promoter was elected.
 
     Attributes:
         word: ``elected`` if it is. Otherwise ``lost`` (Redis has no marker), ``other`` (Redis belongs to another
             journal), ``behind`` (Redis was set back to an older state), ``ahead`` (the journal was set back, or has
             gone on since it was read) or ``superseded`` (another promoter was faster).
-        token: Number of the token; with another word than ``elected`` that of the marker, 0 without one.
+        token: The fencing token; with another word than ``elected`` that of the marker, 0 without one.
         now_ms: With ``elected``: Redis's clock, ms since the epoch.
         epoch: With another word: the marker's epoch.
         heartbeat: With another word: the marker's heartbeat.
@@ -110,7 +110,7 @@ class Marker(NamedTuple):
 
     Attributes:
         id: Id of the journal.
-        token: Number of the token leading.
+        token: The fencing token of the promoter that leads.
         epoch: Number of the epoch.
         heartbeat: Grows about every second, together with a heartbeat in the journal.
     """

@@ -20,7 +20,7 @@ PERMANENT = {
     r"delayq:chains": "ids of delay chains in use, bounded",
     r"delayq:(\{.*\}:)?sender:.*": "the last page of a send_many, with a TTL",
     r"delayq:(transfer|deputy.*)": "a lease of a transfer worker, with a TTL",
-    r"delayq:journal(:guard|:lease)?": "to which journal Redis belongs, what it promoted lately, and who promotes",
+    r"delayq:(\{.*\}:)?journal(:guard|:lease)?": "to which journal Redis belongs, what it promoted, and who promotes",
     r"unacked_mutex": "the lock of stock's sweep, with a TTL",
 }
 WHILE_RUNNING = {r"delayq:(\{.*\}:)?consume(rs.*|d)": "leases of consumers"}

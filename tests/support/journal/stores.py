@@ -68,7 +68,7 @@ class Promoter:
 
     def promote(self) -> PromotedRows:
         """Promotes what is due soon."""
-        return self._rows.run()
+        return self._rows.promote_due()
 
 
 def restored(store: JournaledStore, **options: Any) -> Restored:

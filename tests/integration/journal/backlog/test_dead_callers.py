@@ -88,7 +88,7 @@ def test_a_message_whose_move_died_waits_once(
     }
     ids = [*due_ms]
     sent(store, ids)
-    promoter.heartbeat()  # from now on it is in leadership at the queue, and what is far can be promoted to Redis
+    promoter.heartbeat()  # from now on it leads at the queue, and what is far can be promoted to Redis
     die_while_calling(redis_server, {"journal_url": journal_url, "journal": "all"}, due_ms)
     assert waiting(store) == Counter(ids)
     assert all_promoted(make_journaled) == Counter(ids)

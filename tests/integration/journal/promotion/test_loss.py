@@ -70,7 +70,7 @@ def test_an_empty_redis_ends_the_epoch(journaled_store: JournaledStore, caplog: 
 
 @not_by_queue
 def test_an_older_state_ends_the_epoch(journaled_store: JournaledStore, caplog: pytest.LogCaptureFixture) -> None:
-    """A marker that is two heartbeats behind shows that Redis was set back, in leadership and out of it."""
+    """A marker that is two heartbeats behind shows that Redis was set back, to the leader and to the next one."""
     store = journaled_store
     promoter = Promoter(store).heartbeat()
     old = store.client.dump("delayq:journal")
@@ -191,7 +191,7 @@ def test_rows_that_come_late_hold_the_watermark(journaled_store: JournaledStore)
     rounds = RowPromoter(store, promoter.leadership, lambda: True)
     promoter.leadership.heartbeat_s = HOUR_MS  # no heartbeat
     promoter.leadership.keep()
-    assert rounds.run().promoted == 1
+    assert rounds.promote_due().promoted == 1
     assert store.journal.watermarks().of("q") == due_ms
     store.client.flushall()
     promoter = Promoter(store)

@@ -104,7 +104,7 @@ def test_who_looks_for_lost_queues_may_die(store: JournaledStore, monkeypatch: p
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(LeadershipInQueues, "take", dies)
+        patch.setattr(LeadershipInQueues, "begin", dies)
         with pytest.raises(SystemExit):
             Promoter(store)
     Promoter(store).heartbeat()

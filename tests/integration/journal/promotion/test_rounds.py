@@ -1,4 +1,4 @@
-"""RowPromoter of promotion: rows come to Redis before they are due, each once."""
+"""Promotion: rows come to Redis before they are due, each once."""
 
 from collections.abc import Collection
 from time import time
