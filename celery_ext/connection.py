@@ -14,8 +14,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.channel import DelayedChannel, connect_store
+from kombu_delayq.connection import pools
 from kombu_delayq.errors import InvalidOptions, JournalUnavailable, OtherTransport
-from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.urls import CLUSTER_SCHEMES, STOCK_SCHEMES, split
 
@@ -104,7 +104,7 @@ def patient_options(given: Mapping[str, Any], *, hurried: bool) -> dict[str, Any
         hurried: Whether every answer has a time limit; otherwise only connecting has one.
     """
     limits = ("socket_connect_timeout", "socket_timeout")[: 1 + hurried]
-    return {**dict.fromkeys(limits, given.get("redis_timeout", Options().redis_timeout)), **given}
+    return {**dict.fromkeys(limits, given.get("socket_timeout") or pools.ANSWER_S), **given}
 
 
 def look_at_journal(store: S, *, counted: bool = True) -> "tuple[S, JournalState | None]":

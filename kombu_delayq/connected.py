@@ -52,12 +52,12 @@ class ConnectedChannel(ConsumingChannel):
         return pool
 
     def separate_pool(self) -> redis.ConnectionPool:
-        """Returns a pool for a transfer worker, whose connections wait for answers at most ``redis_timeout``."""
+        """Returns a pool for a transfer worker, whose connections wait for answers for a limited time."""
         pool = self.own_pool()
         pools.make_room(pool)
         if isinstance(pool, FollowingPool):
             pool.in_one_thread = True
-        pools.wait_at_most(pool, self.options.redis_timeout)
+        pools.wait_at_most(pool)
         return pool
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:

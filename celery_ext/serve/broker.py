@@ -72,8 +72,7 @@ class ServeBroker:
     @contextmanager
     def channel(self) -> Iterator[DelayedChannel]:
         """Opens a channel of our transport, such as to read bindings. Redis has a limited time for each answer."""
-        patience_s = self.store.options.redis_timeout
-        limits = dict.fromkeys(("socket_connect_timeout", "socket_timeout"), patience_s)
+        limits = dict.fromkeys(("socket_connect_timeout", "socket_timeout"), pools.ANSWER_S)
         with self._connect() as connection:
             connection.transport_options = {**limits, **(connection.transport_options or {})}
             yield connection.default_channel
@@ -92,8 +91,8 @@ class ServeBroker:
 
 
 def _shared_pool(channel: DelayedChannel) -> ConnectionPool:
-    """Returns a pool for all threads of the server. Its connections wait for answers at most ``redis_timeout``."""
+    """Returns a pool for all threads of the server, whose connections wait for answers for a limited time."""
     pool = channel.own_pool()
     pools.make_room(pool, THREADS + 10)
-    pools.wait_at_most(pool, channel.options.redis_timeout)
+    pools.wait_at_most(pool)
     return pool

@@ -117,7 +117,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
         # A node that hangs must not keep a worker from the others; redis-py itself would wait for ever.
         for name in ("socket_timeout", "socket_connect_timeout"):
             if params.get(name) is None:
-                params[name] = self.options.redis_timeout
+                params[name] = pools.ANSWER_S
         return params
 
     def _get_pool(self, asynchronous: bool = False) -> ClusterPool:

@@ -9,6 +9,8 @@ from redis.sentinel import SentinelConnectionPool
 
 #: Connections that a transfer worker needs: one for commands, and one for announcements.
 TRANSFER_CONNECTIONS = 2
+#: How long transfer workers and commands wait for an answer of Redis before they take the connection for dead, in s.
+ANSWER_S = 5.0
 #: redis-py before 5.3 asks for the command for which a connection is used.
 OF_USE = () if redis.VERSION >= (5, 3) else ("EVALSHA",)
 
@@ -46,8 +48,8 @@ def with_sentinels(pool: redis.ConnectionPool) -> list[redis.ConnectionPool]:
     return [pool, *(sentinel.connection_pool for sentinel in sentinels)]
 
 
-def wait_at_most(pool: redis.ConnectionPool, timeout_s: float) -> None:
-    """Gives the connections of a pool a timeout for answers, unless they have one already."""
+def wait_at_most(pool: redis.ConnectionPool, timeout_s: float = ANSWER_S) -> None:
+    """Gives the connections of a pool a timeout for answers, unless the option ``socket_timeout`` gives them one."""
     for reached in with_sentinels(pool):
         if reached.connection_kwargs.get("socket_timeout") is None:
             reached.connection_kwargs["socket_timeout"] = timeout_s

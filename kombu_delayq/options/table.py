@@ -160,13 +160,6 @@ class Options:
         "of a queue. Each known name makes each look at Redis a little slower. The next delayed message makes the "
         "queue known again. None: never.",
     )
-    redis_timeout: float = _option(
-        5.0,
-        number(0.1, 600),
-        "s",
-        "How long a transfer worker waits for an answer of Redis before it takes the connection for dead. "
-        "The option socket_timeout, if set, is used instead.",
-    )
     journal_url: str | None = _option(
         None,
         or_none(text),

@@ -196,10 +196,10 @@ def test_a_transfer_worker_stops_while_nobody_answers(own_server: PrivateRedis) 
     """SIGTERM ends it at once, although it waits for an answer, and that wait ends by itself too."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
-        with start_transfer(url, "-o", "redis_timeout=600") as process:
+        with start_transfer(url, "-o", "socket_timeout=600") as process:
             silent.accept()
             process.terminate()
             assert process.wait(60) == 0
         read_until(
-            start_transfer(url, "-o", "redis_timeout=0.3"), "Redis cannot be used, delayed messages wait: Timeout"
+            start_transfer(url, "-o", "socket_timeout=0.3"), "Redis cannot be used, delayed messages wait: Timeout"
         )

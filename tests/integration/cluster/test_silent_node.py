@@ -53,7 +53,7 @@ def hanging(cluster: PrivateCluster, node: Node) -> Iterator[None]:
 
 def connect(cluster: PrivateCluster) -> Connection:
     """Returns a connection that waits for replies for ``TIMEOUT_S``."""
-    return Connection(cluster.url, transport_options={"redis_timeout": TIMEOUT_S})
+    return Connection(cluster.url, transport_options={"socket_timeout": TIMEOUT_S})
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from tests.support.workers.harness import MakeProj, Proj, Worker
 from tests.support.workers.visibility import sweep, swept_after
 
 #: Redis is taken for dead sooner than by default, so that pauses are outages.
-IMPATIENT = {"redis_timeout": 0.5}
+IMPATIENT = {"socket_timeout": 0.5}
 PAUSE_S = 2.0
 #: A poll interval, kombu's own reconnect, and a busy machine.
 LATE_S = 20.0

@@ -88,7 +88,7 @@ def test_the_app_that_celery_makes_where_none_is_given_is_none(
 def test_a_broker_that_is_away_is_one_error() -> None:
     """The checks that need it are named, the password is not, and those of the app go on."""
     server = PrivateRedis()
-    out = run(server, "-o", "redis_timeout=1", "doctor", "--json", code=1).stdout
+    out = run(server, "-o", "socket_timeout=1", "doctor", "--json", code=1).stdout
     [error, notice] = json.loads(out)["findings"]
     assert (error["check"], error["level"]) == ("broker", "error")
     assert "eviction, persistence" in notice["found"]

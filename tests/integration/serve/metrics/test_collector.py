@@ -132,10 +132,10 @@ def test_the_next_broker_of_a_failover_list_is_asked(own_server: PrivateRedis, r
 
 
 def test_a_redis_that_says_nothing_ends_a_scrape_in_time() -> None:
-    """A host that takes connections and never answers costs `redis_timeout`, not the minutes that kombu would wait."""
+    """A host that takes connections and never answers costs `socket_timeout`, not the minutes that kombu would wait."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         app = Celery(broker=f"redis://127.0.0.1:{silent.getsockname()[1]}/0", set_as_current=False)
-        app.conf.broker_transport_options = {"redis_timeout": 0.3}
+        app.conf.broker_transport_options = {"socket_timeout": 0.3}
         begun = monotonic()
         assert scraped(DelayqCollector(app)) == {("redis_up",): 0}
         assert TestClient(asgi(app, anonymous=True)).get("/healthz").status_code == 503
