@@ -28,7 +28,7 @@ NO_JOURNAL = (
     "there is no journal: set the transport option journal_url of the app, or give `delayq --journal-url URL journal …`"
 )
 
-#: What to do with overdue messages, as in ``celery_ext.journal.upkeep``, which needs an extra.
+#: What to do with overdue messages, as in ``celery_ext.journal.recovery``, which needs an extra.
 OVERDUE = ("run", "skip", "dead-letter")
 
 
