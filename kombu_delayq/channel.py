@@ -11,10 +11,10 @@ from kombu_delayq.connection import demotion
 from kombu_delayq.connection.replies import as_lost
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.errors import DelayChainCancelled
+from kombu_delayq.message.compact import keep_text, omit_defaults
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message
 from kombu_delayq.message.letters import DEAD_LETTER
-from kombu_delayq.message.lighter import lighten, omit_defaults
 from kombu_delayq.message.seal import seal, uuid_of
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
 from kombu_delayq.store.keys import Keys
@@ -91,12 +91,13 @@ class DelayedChannel(ConnectedChannel):
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 
     def _inplace_augment_message(self, message: Message, *address: str) -> None:
-        options = self.options
-        if options.omit_defaults:
-            omit_defaults(message)
+        if not self.options.compact:
+            super()._inplace_augment_message(message, *address)
+            return
+        omit_defaults(message)
         body = message["body"]
         super()._inplace_augment_message(message, *address)
-        lighten(message, body, options.repr_maxsize, text_bodies=options.text_bodies)
+        keep_text(message, body)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
         due = due_of(message)

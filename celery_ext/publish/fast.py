@@ -152,7 +152,7 @@ class FastPublisher:
         identity = task_id or new_task_id()
         shown = map(own.get, IN_OPTIONS) if own else _NO_OPTIONS
         try:
-            if _is_celerys(recipe, expires if is_expiring else None, headers, own):
+            if _is_celerys(recipe, expires if is_expiring else None, headers):
                 return None
             message = writer.write(
                 args,
@@ -280,18 +280,11 @@ def _shard_of(routers: list[Any], *call: Any) -> dict[str, Any]:
     return {}
 
 
-def _is_celerys(recipe: Recipe, expires: Any, headers: Any, own: Mapping[str, str]) -> bool:
-    """Whether Celery has to make the message of a call.
-
-    It does for an expiry that is no number of seconds, for headers that every message has, and for a text in place of
-    the arguments that is cut in the headers, and whole in the properties.
-    """
+def _is_celerys(recipe: Recipe, expires: Any, headers: Any) -> bool:
+    """Whether Celery has to make a message: for an expiry that is no number of seconds, or headers of every message."""
     if expires is not None and not (type(expires) in (int, float) and 0 <= expires <= _MOST_EXPIRES_S):
         return True
-    if headers and not recipe.headers.isdisjoint(headers):
-        return True
-    most = recipe.broker.repr_maxsize
-    return most is not None and any(len(own.get(name, "")) > most for name in ("argsrepr", "kwargsrepr"))
+    return bool(headers) and not recipe.headers.isdisjoint(headers)
 
 
 def _take_texts(options: dict[str, Any]) -> dict[str, str]:

@@ -16,9 +16,9 @@ from kombu.connection import Connection
 from kombu.transport.virtual import BrokerState
 
 from kombu_delayq.message.bodies import JSON
+from kombu_delayq.message.compact import TEXT, without_defaults
 from kombu_delayq.message.due import DELAY_SECONDS
 from kombu_delayq.message.fields import Message, to_json
-from kombu_delayq.message.lighter import TEXT, without_defaults
 from kombu_delayq.options import Options
 
 T = TypeVar("T")
@@ -113,11 +113,11 @@ class Template:
         compression: Name of the compression of the body, or None.
         expires: Expiry of messages without their own, in a form that Celery takes; or None.
         placeholders: As of ``MessageForm.of``.
-        is_without_nulls: Whether its bodies are written with ``without_nulls``.
-        omits_defaults: Whether headers that have their default are left out.
+        compact: Whether headers that have their default are left out.
 
     Attributes:
         is_text: Whether the body in a message is text; else it is in base64.
+        is_without_nulls: Whether its bodies are written with ``without_nulls``.
     """
 
     def __init__(
@@ -129,8 +129,7 @@ class Template:
         expires: Any,
         placeholders: Mapping[str, str],
         *,
-        is_without_nulls: bool = False,
-        omits_defaults: bool = False,
+        compact: bool = False,
     ) -> None:
         self.queue = queue
         self.serializer = serializer
@@ -141,14 +140,14 @@ class Template:
         info = message["properties"]["delivery_info"]
         self.exchange: str = info["exchange"]
         self.routing_key: str = info["routing_key"]
-        self.is_without_nulls = is_without_nulls
+        self.is_without_nulls = compact and self.is_text and message["content-type"] == JSON
         headers = message["headers"]
-        if omits_defaults:
+        if compact:
             headers = without_defaults(headers)
         self.form = MessageForm.of({**message, "headers": headers}, placeholders)
         #: For a message without a parent, where the header has a slot and is left out without one.
         self._orphan: MessageForm | None = None
-        if omits_defaults and "parent_id" in self.form.slots:
+        if compact and "parent_id" in self.form.slots:
             orphan = {name: value for name, value in headers.items() if name != "parent_id"}
             self._orphan = MessageForm.of({**message, "headers": orphan}, placeholders)
 
@@ -216,7 +215,7 @@ class Catcher:
             expires: As for ``Template``.
             headers: Headers that replace those of the message.
             placeholders: As for ``MessageForm.of``.
-            broker: Options of the transport that make messages lighter; None for none.
+            broker: The options of the transport; None for the defaults.
 
         Raises:
             NoTemplate: The message went to no queue, or to several.
@@ -236,8 +235,7 @@ class Catcher:
         own[PLACEHOLDERS.headers] = None
         options = self.published.options
         broker = broker or Options()
-        is_text = isinstance(self._raw_body, str)
-        if broker.text_bodies and is_text:
+        if broker.compact and isinstance(self._raw_body, str):
             properties["body_encoding"] = TEXT
         return Template(
             queue,
@@ -246,8 +244,7 @@ class Catcher:
             options["compression"],
             expires,
             placeholders,
-            is_without_nulls=broker.omit_defaults and is_text and message["content-type"] == JSON,
-            omits_defaults=broker.omit_defaults,
+            compact=broker.compact,
         )
 
     def _note(self, body: Any, **options: Any) -> Any:

@@ -14,9 +14,9 @@ from celery.utils import time as celery_time
 from celery_ext.publish.argsrepr import saferepr
 from celery_ext.publish.recipe import Call, Recipe, Target
 from celery_ext.publish.template import Template
+from kombu_delayq.message.compact import without_nulls
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import text_to_json, to_json
-from kombu_delayq.message.lighter import cut, without_nulls
 from kombu_delayq.message.seal import seal_text, uuid_of, version_4
 from kombu_delayq.message.times import in_utc, ms_of
 from kombu_delayq.store.types import Offer
@@ -114,7 +114,6 @@ class Writer:
         self._app, self._amqp = app, app.amqp
         self._serialize, self._template, self._draw_tag = recipe.serialize, recipe.template, draw_tag
         self._levels = app.conf.get("task_repr_maxlevels", 3)
-        self._most = recipe.broker.repr_maxsize
         self._names_caller = "reply_to" in recipe.template.form.slots
 
     def write(
@@ -248,7 +247,7 @@ class Writer:
             most: As for ``saferepr``.
         """
         text = saferepr(arguments, most, self._levels) if given is None else given
-        return text_to_json(cut(text, self._most)) if isinstance(text, str) else to_json(text)
+        return text_to_json(text) if isinstance(text, str) else to_json(text)
 
 
 class ManyMessages:

@@ -131,26 +131,13 @@ class Options:
         "value for each queue, or a mapping such as {'mails': 50, 'sms': [5, 20]}, with '*' for all others. None: no "
         "limit.",
     )
-    repr_maxsize: int | None = _option(
-        None,
-        or_none(number(0, whole=True)),
-        "characters",
-        "Most characters of `argsrepr` and `kwargsrepr` in a published message, texts that show the arguments; what is "
-        "longer is cut, and ends in '...cut'. None: as Celery writes them, up to 1,024.",
-    )
-    text_bodies: bool = _option(
+    compact: bool = _option(
         False,
         switch,
         "",
-        "Whether a body that is text, such as JSON, is published as text instead of base64. kombu reads both; some "
-        "clients of other languages read base64 only.",
-    )
-    omit_defaults: bool = _option(
-        False,
-        switch,
-        "",
-        "Whether a task is published without the headers for which a worker assumes the same value, such as "
-        "`shadow` null or `retries` 0, and with {} for callbacks and workflow if it has none. Celery reads both.",
+        "Whether messages take less room: a body that is text, such as JSON, stays text instead of base64; a task has "
+        "no headers for which a worker assumes the same value, such as `shadow` null or `retries` 0, and {} for "
+        "callbacks and workflow if it has none. Celery and kombu read both; some clients of other languages do not.",
     )
     forget_after: float | None = _option(
         86_400.0,

@@ -32,7 +32,7 @@ def _versions(*packages: str) -> dict[str, str]:
 
 def _celery(name: str, layout: str = "", *, light: bool = False) -> Contender:
     program = f"{_PROGRAMS}.celery_"
-    more = ", `fast_publish=True`, `text_bodies`, `repr_maxsize=50`, `omit_defaults`" if light else ""
+    more = ", `fast_publish=True`, `compact`, `argsrepr_maxsize=50`" if light else ""
     return Contender(
         name=name,
         versions=partial(_versions, *(["kombu-delayq"] if layout else []), "celery", "kombu", "redis"),
@@ -49,7 +49,7 @@ def _celery(name: str, layout: str = "", *, light: bool = False) -> Contender:
 
 
 HASH = _celery("kombu-delayq", "hash")
-#: With the settings that make publishing faster and messages lighter. They are off by default.
+#: With the settings that make publishing faster and messages compact. They are off by default.
 LIGHT = _celery("kombu-delayq, light", "hash", light=True)
 LIST = _celery("kombu-delayq, redisson", "list")
 STOCK = _celery("Celery")

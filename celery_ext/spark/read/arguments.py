@@ -15,7 +15,7 @@ Texts = list[bytes | None]
 
 #: Begin of the body of a task without positional arguments.
 _NO_ARGS = b"[[], {"
-#: Ends of a body without callbacks and the like; the second one with the transport option ``omit_defaults``.
+#: Ends of a body without callbacks and the like; the second one with the transport option ``compact``.
 #: Source: celery.app.amqp.AMQP.as_task_v2
 _NO_EMBED = (b', {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]', b", {}]")
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -14,9 +14,9 @@ from celery_ext.testing.memory.store import MemoryStore
 from kombu_delayq import hooks, options
 from kombu_delayq.connection.text import as_text
 from kombu_delayq.errors import DelayChainCancelled
+from kombu_delayq.message.compact import keep_text, omit_defaults
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN_ID, Message
-from kombu_delayq.message.lighter import lighten, omit_defaults
 from kombu_delayq.message.seal import seal
 from kombu_delayq.options import Options
 from kombu_delayq.store.types import Offer, Waiting
@@ -71,12 +71,13 @@ class Channel(stock.Channel):
         return found
 
     def _inplace_augment_message(self, message: Message, *address: str) -> None:
-        options = self.options
-        if options.omit_defaults:
-            omit_defaults(message)
+        if not self.options.compact:
+            super()._inplace_augment_message(message, *address)
+            return
+        omit_defaults(message)
         body = message["body"]
         super()._inplace_augment_message(message, *address)
-        lighten(message, body, options.repr_maxsize, text_bodies=options.text_bodies)
+        keep_text(message, body)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> None:
         due = due_of(message)

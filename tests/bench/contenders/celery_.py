@@ -24,7 +24,8 @@ if layout := os.environ.get("BENCH_LAYOUT"):
     app.conf.broker_transport = "kombu_delayq.transport:Transport"
     app.conf.broker_transport_options = {"layout": layout}
     if os.environ.get("BENCH_LIGHT"):
-        app.conf.broker_transport_options |= {"text_bodies": True, "repr_maxsize": 50, "omit_defaults": True}
+        app.conf.broker_transport_options |= {"compact": True}
+        app.amqp.argsrepr_maxsize = app.amqp.kwargsrepr_maxsize = 50
         install(app, fast_publish=True)
 
 

@@ -61,12 +61,12 @@ def test_all_conditions_have_to_hold(proj: Proj) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("protocol", [1, 2])
-@pytest.mark.parametrize("text_bodies", [False, True])
+@pytest.mark.parametrize("compact", [False, True])
 def test_bodies_are_read_however_they_are_packed(
-    make_proj: MakeProj, options: dict[str, Any], protocol: int, text_bodies: bool
+    make_proj: MakeProj, options: dict[str, Any], protocol: int, compact: bool
 ) -> None:
     """Arguments are found in JSON and YAML, compressed or not, in base64 or as text, of both protocols."""
-    proj = make_proj(task_protocol=protocol, broker_transport_options={"text_bodies": text_bodies})
+    proj = make_proj(task_protocol=protocol, broker_transport_options={"compact": compact})
     _send(proj, "a", 17, kwargs={"user_id": "ü"}, **options)
     _send(proj, "b", 18, kwargs={"user_id": "ü"}, **options)
     assert _ids(proj, args={"0": 17, "kwargs.user_id": "ü"}) == ["a"]

@@ -123,7 +123,7 @@ def test_marks_are_no_part_of_a_message() -> None:
 
 
 def test_arguments_are_cut_out_of_text_and_of_base64() -> None:
-    """A body is in base64, or text as with the transport option ``text_bodies``."""
+    """A body is in base64, or text as with the transport option ``compact``."""
     body = '[[1], {"a": "[x"}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
     assert cut_arguments([body, b64encode(body.encode()).decode(), None]) == (
         [b"[1]", b"[1]", None],
@@ -134,7 +134,7 @@ def test_arguments_are_cut_out_of_text_and_of_base64() -> None:
 @pytest.mark.parametrize("kwargs", ['{"a": ", {}]"}', "{}", '{"a": {}}', '{"callbacks": null}'])
 @pytest.mark.parametrize("args", ["[]", "[1, {}]"])
 def test_arguments_are_cut_out_where_nulls_are_left_out(args: str, kwargs: str) -> None:
-    """A body ends with an empty object with the transport option ``omit_defaults``."""
+    """A body ends with an empty object with the transport option ``compact``."""
     assert cut_arguments([f"[{args}, {kwargs}, {{}}]"]) == ([args.encode()], [kwargs.encode()])
 
 

@@ -1,36 +1,49 @@
-"""The transport option ``omit_defaults``: the same by all ways, and tasks that see no difference."""
+"""The option ``compact``: the same messages by all ways, all that reads them, and tasks that see no difference."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
-from celery import Celery, _state, chord, group
+from celery import Celery, _state, chain, chord, group
 from celery.app.defaults import NAMESPACES
+from kombu import Connection
 
-from celery_ext import Call, send_many
+from celery_ext import Call, browse, cancel, get, install, reschedule, send_many
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.message.lighter import DEFAULTS
+from kombu_delayq.message.compact import DEFAULTS
 from tests.integration.publish.test_fast_golden import ALL, OF_CELERY, Both, both, fast_app_of  # noqa: F401  # a fixture
-from tests.integration.publish.test_send_many_golden import CASES, Case, record, sent
+from tests.integration.publish.test_send_many_golden import CASES, ETA, NOW, Case, record, sent
 from tests.support.slots import plain_only
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
-OMIT = {"omit_defaults": True}
+COMPACT = {"compact": True}
+LONG = {"payload": 'it\'s "x" ü ' * 100}
+
+
 #: What differs from task to task, and the arguments, which name the sender.
 OWN = ("id", "root_id", "correlation_id", "properties", "args", "expires")
 
 
-def omitting(server: PrivateRedis, case: Case) -> Celery:
-    return fast_app_of(server, case._replace(conf={**case.conf, "broker_transport_options": OMIT}))
+def compact_of(server: PrivateRedis, case: Case) -> Celery:
+    return fast_app_of(server, case._replace(conf={**case.conf, "broker_transport_options": COMPACT}))
+
+
+def compact_app(server: PrivateRedis, **conf: Any) -> Celery:
+    app = Celery("light", broker=server.url, set_as_current=False)
+    app.conf.update(broker_transport=TRANSPORT, broker_transport_options=COMPACT, **conf)
+    app.now = lambda: NOW.astimezone(app.timezone)
+    install(app, fast_publish=True)
+    return app
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_all_ways_to_publish_make_the_same(redis_server: PrivateRedis, both: Both, name: str) -> None:  # noqa: F811
-    """``apply_async``, ``fast_publish`` and ``send_many`` leave out the same, whatever the options of a call."""
+    """``apply_async``, ``fast_publish`` and ``send_many`` make the same, whatever the options of a call."""
     case = ALL[name]
     if "task_repr_maxlevels" in case.conf and "repr_maxlevels" not in NAMESPACES["task"]:
         pytest.skip("this Celery has no such setting")
-    app = omitting(redis_server, case)
+    app = compact_of(redis_server, case)
     task = app.task(name="bulk.record", shared=False, **case.of_task)(record)
     call = case.call._replace(task_id="ü\"' %s")
     given = {field: value for field, value in call._asdict().items() if value is not None}
@@ -47,7 +60,7 @@ def test_children_keep_their_parent(
     parent: str | None,
 ) -> None:
     """A task that another one calls has the header, by each way; others go without."""
-    app = omitting(redis_server, Case())
+    app = compact_of(redis_server, Case())
     task = app.task(name="bulk.record", shared=False)(record)
     if parent:
         _state._task_stack.push(task)
@@ -65,13 +78,75 @@ def test_children_keep_their_parent(
     assert DEFAULTS.keys() & ours["headers"].keys() == ({"parent_id"} if parent else set())
 
 
+def test_nothing_changes_without_the_options(redis_server: PrivateRedis) -> None:
+    """By default a body is in base64, and all headers are there."""
+    client = redis_server.client()
+    client.flushall()
+    app = Celery("plain", broker=redis_server.url, set_as_current=False)
+    app.conf.broker_transport = TRANSPORT
+    app.send_task("some.task", kwargs=LONG)
+    message = json.loads(client.lindex("celery", 0))
+    assert message["properties"]["body_encoding"] == "base64"
+    assert message["headers"].keys() >= DEFAULTS.keys()
+
+
+@pytest.mark.both_layouts
+def test_workers_run_light_messages(make_proj: MakeProj) -> None:
+    """Workers run, retry and chain such tasks, and messages of both kinds stand in one queue."""
+    proj = make_proj(broker_transport_options=COMPACT)
+    heavy = make_proj()
+    results = [each.send("record", LONG["payload"], countdown=at) for each in (proj, heavy) for at in (None, 1)]
+    proj.send("flaky", 1, 0.5)
+    chain(proj.app.signature("proj.add", (1, 2)), proj.app.signature("proj.add", (3,)).set(countdown=1)).apply_async()
+    proj.worker()
+    proj.await_runs(4, name="record")
+    assert {result.get(timeout=30) for result in results} == {LONG["payload"]}
+    assert [run["value"] for run in proj.await_runs(2, name="add")] == [3, 6]
+    proj.await_runs(2, name="flaky")
+
+
+def test_readers_read_both(redis_server: PrivateRedis) -> None:
+    """Tasks are found, shown with their arguments, moved to another time and cancelled."""
+    redis_server.client().flushall()
+    app = compact_app(redis_server)
+    del app.now
+    ids = [app.send_task("some.task", (1, "ü"), LONG, countdown=600, protocol=2).id for _ in range(3)]
+    found = list(browse(app, "celery"))
+    assert sorted(task.id for task in found) == sorted(ids)
+    for task in found:
+        assert (task.args, task.kwargs) == ([1, "ü"], LONG)
+    assert reschedule(app, ids[0], eta=datetime.now(ETA.tzinfo).replace(year=2100)) == "rescheduled"
+    moved = get(app, ids[0])
+    assert moved is not None
+    assert moved.due.year == 2100
+    assert moved.kwargs == LONG
+    assert cancel(app, ids[1]) == "cancelled"
+
+
+def test_plain_messages_and_protocol_1_are_light_too(redis_server: PrivateRedis) -> None:
+    """A plain message and a task of protocol 1 are read as they were sent; the latter waits until its eta."""
+    client = redis_server.client()
+    client.flushall()
+    with Connection(redis_server.url, transport=TRANSPORT, transport_options=COMPACT) as connection:
+        queue = connection.SimpleQueue("plain")
+        for content in ({"a": "ü"}, "text", b"\xff\x00"):
+            queue.put(content)
+            assert queue.get(timeout=30).payload == content
+    app = compact_app(redis_server, task_protocol=1)
+    app.send_task("some.task", (1,), eta=ETA, task_id="one")
+    found = get(app, "one")
+    assert found is not None
+    assert found.args == [1]
+    assert reschedule(app, "one", eta=ETA.replace(year=2100)) == "rescheduled"
+    assert [task.due.year for task in browse(app, "celery")] == [2100]
+
+
 @plain_only("stock kombu reads lists in several slots at once")
 @pytest.mark.parametrize("transport", [TRANSPORT, ""])
-@pytest.mark.parametrize("text_bodies", [False, True])
-def test_a_task_sees_no_difference(make_proj: MakeProj, transport: str, text_bodies: bool) -> None:
+def test_a_task_sees_no_difference(make_proj: MakeProj, transport: str) -> None:
     """``task.request`` has the same values, all of them, in workers with this transport and in stock ones."""
     senders = {
-        "light": make_proj(broker_transport_options={**OMIT, "text_bodies": text_bodies}),
+        "light": make_proj(broker_transport_options=COMPACT),
         "stock": make_proj(broker_transport=""),
     }
     calls: list[dict[str, Any]] = [{}, {"shadow": "x", "expires": 600.0, "retries": 2}, {"headers": {"x": None}}]
@@ -94,7 +169,7 @@ def test_a_task_sees_no_difference(make_proj: MakeProj, transport: str, text_bod
 @pytest.mark.parametrize("transport", [TRANSPORT, ""])
 def test_workflows_and_errors_go_on(make_proj: MakeProj, transport: str) -> None:
     """Chains, groups, chords, callbacks of errors and retries are those of Celery, on either transport."""
-    proj = make_proj(broker_transport_options=OMIT)
+    proj = make_proj(broker_transport_options=COMPACT)
     sign = proj.app.signature
     results = [
         (sign("proj.add", (1, 2)) | sign("proj.add", (3,))).apply_async(),

@@ -1,4 +1,4 @@
-"""Messages that take less room: bodies that stay text, long texts that show arguments cut, and no defaults."""
+"""Messages that take less room: bodies that stay text, and no headers that a worker assumes anyway."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -9,8 +9,6 @@ from kombu_delayq.message.fields import Message, task_id_of
 
 #: ``body_encoding`` of a body that is text. kombu leaves such a body as it is.
 TEXT = "utf-8"
-#: End of a text that was cut.
-CUT = "...cut"
 #: Headers of a task, and the value that ``task.request`` has for each that is missing. Left alone are ``eta``, by which
 #: messages are delayed, and those whose default is another one: a task without ``ignore_result`` has that of its class.
 #: Source: celery.app.task.Context, of Celery 5.5 to 5.7.
@@ -22,14 +20,6 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
 )
 #: End of a body in JSON of a task without callbacks and without a workflow.
 _NO_EMBED = ', {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
-
-
-def cut(text: str, most: int | None) -> str:
-    """Returns a text of ``argsrepr`` or ``kwargsrepr`` with at most so many characters, and ``CUT`` if there are more.
-
-    A text that was cut already stays as it is. most: None for no limit.
-    """
-    return text if most is None or len(text) <= most else f"{text[:most]}{CUT}"
 
 
 def without_defaults(headers: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,20 +46,14 @@ def omit_defaults(message: Message) -> None:
         message["body"] = without_nulls(body)
 
 
-def lighten(message: Message, body: object, most: int | None, *, text_bodies: bool) -> None:
-    """Makes a message lighter that kombu has just encoded.
+def keep_text(message: Message, body: object) -> None:
+    """Makes a message lighter that kombu has just encoded, if its body is text.
 
     Args:
-        message: The message. Its headers are replaced, not changed: the caller may look at them once more.
+        message: The message.
         body: The body, before kombu encoded it.
-        most: Most characters of ``argsrepr`` and ``kwargsrepr``; None for no limit.
-        text_bodies: Whether a body that is text stays text.
     """
-    headers = message["headers"]
-    shown = {name: headers[name] for name in ("argsrepr", "kwargsrepr") if isinstance(headers.get(name), str)}
-    if most is not None and any(len(text) > most for text in shown.values()):
-        message["headers"] = headers | {name: cut(text, most) for name, text in shown.items()}
-    if text_bodies and isinstance(body, str):
+    if isinstance(body, str):
         message["body"], message["properties"]["body_encoding"] = body, TEXT
 
 
