@@ -1,5 +1,7 @@
 """Adds our way of consuming to a channel of kombu's Redis transport."""
 
+import re
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +9,6 @@ import redis
 from kombu.log import get_logger
 from kombu.transport import virtual
 
-from kombu_delayq.consume import mailboxes
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.early import EarlyMessages
 from kombu_delayq.consume.fetcher import Fetcher
@@ -17,6 +18,10 @@ from kombu_delayq.consume.usage import Usage
 from kombu_delayq.errors import InvalidOptions
 
 logger = get_logger(__name__)
+
+#: kombu's name for a process that waits for replies: a UUID made by a hash, so of version 3 or 5.
+#: Source: kombu.common.generate_oid
+_OID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[35][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 # A base only for the type checker: the class is mixed into kombu's channels.
 _Channel: Any = virtual.Channel if TYPE_CHECKING else object
@@ -59,8 +64,8 @@ class ConsumingChannel(_Channel):
     def is_durable(self, queue: str) -> bool:
         """Whether a queue may hold delayed messages. Fanouts, and queues for replies of kombu and Celery, may not."""
         exchanges = [binding.exchange for binding in list(self.state.queue_index.get(queue, ()))]
-        has_results = mailboxes.has_results(queue, auto_delete=queue in self.auto_delete_queues)
-        return queue not in self._fanout_queues and not has_results and not mailboxes.is_mailbox(queue, exchanges)
+        has_results = _has_results(queue, auto_delete=queue in self.auto_delete_queues)
+        return queue not in self._fanout_queues and not has_results and not _is_mailbox(queue, exchanges)
 
     def durable_queues(self) -> set[str]:
         """Returns the names of the queues consumed here that may hold delayed messages."""
@@ -181,3 +186,20 @@ class ConsumingChannel(_Channel):
     def _get(self, queue: str, timeout: float | None = None) -> Any:
         self._usage.of([queue])
         return super()._get(queue)
+
+
+def _is_mailbox(queue: str, exchanges: Iterable[str]) -> bool:
+    """Whether a queue is for commands of remote control, or for replies to them.
+
+    Args:
+        queue: Name of the queue.
+        exchanges: Names of the exchanges to which the queue is bound.
+
+    Source: kombu.pidbox.Mailbox
+    """
+    return any(exchange.endswith(".pidbox") and queue.endswith(f".{exchange}") for exchange in exchanges)
+
+
+def _has_results(queue: str, *, auto_delete: bool) -> bool:
+    """Whether a queue is for the results of one process. Source: celery.backends.rpc.RPCBackend.binding."""
+    return auto_delete and _OID.fullmatch(queue) is not None
