@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.cut import is_contract, is_missing, is_wide
 from tests.support.jvm.summary import pytest_terminal_summary
 from tests.support.slots import SLOTS
 from tests.support.store.plain_names import WorkersNames
@@ -39,6 +40,20 @@ __all__ = ["pytest_terminal_summary"]  # a hook; with pytest-xdist only what is 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Names long values by their length: with pytest-xdist, each process sends the names of all tests to another."""
     return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > LONGEST_NAME else None
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leaves out the folders whose package is not installed."""
+    return True if is_missing(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what `make test` leaves to `make test-all`, and what runs with other versions and servers."""
+    for item in items:
+        if is_contract(item):
+            item.add_marker("contract")
+        if isinstance(item, pytest.Function) and is_wide(item) and not item.get_closest_marker("journey"):
+            item.add_marker("wide")
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,6 @@ def test_a_name_with_braces(jvm: Jvm, make_proj: MakeProj) -> None:
         _is_taken_once(proj, jvm, queue)
 
 
-@pytest.mark.long
 def test_entries_as_redisson_packed_them_before_3_21_1(old_jvm: Jvm, make_proj: MakeProj) -> None:
     """An old Redisson, whose entries have a double in front, exchanges messages with a Celery app both ways."""
     proj = shared(make_proj)

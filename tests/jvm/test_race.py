@@ -95,7 +95,7 @@ def _only_counters_are_left(store: DelayStore, *besides: str) -> None:
     until_equal(lambda: {*map(as_text, store.client.keys("*"))} - names, set(), what="keys are left")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_10_000_messages_are_seen_once(jvm: Jvm, redis_server: PrivateRedis, store: DelayStore) -> None:
     """Of 10,000 messages from both sides each is seen once, and Redisson and several workers of ours deliver some."""
     moved: list[int] = []
@@ -136,7 +136,7 @@ def _transfer_process(server: PrivateRedis) -> Iterator["subprocess.Popen[bytes]
             process.kill()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_one_of_ours_is_killed_in_the_middle(jvm: Jvm, redis_server: PrivateRedis, store: DelayStore) -> None:
     """When the leading transfer process is killed half way, Redisson and another one deliver the rest, once."""
     dues = _offer_from_both_sides(jvm, store, *([f"{side} {n}" for n in range(1000)] for side in ("ours", "java")))

@@ -32,7 +32,6 @@ def talkative(spark: SparkSession) -> Iterator[SparkSession]:
     spark.sparkContext.setLogLevel("ERROR")
 
 
-@pytest.mark.long
 def test_a_password_stays_in_the_environment(
     talkative: SparkSession, guarded_server: PrivateRedis, guarded: redis.Redis, spark_files: list[Path]
 ) -> None:

@@ -65,6 +65,7 @@ def ids(raw_client: redis.Redis, key: str) -> list[str]:
     return [json.loads(each)["headers"]["id"] for each in reversed(raw_client.lrange(key, 0, -1))]
 
 
+@pytest.mark.journey
 def test_a_task_that_was_buried_runs_again_with_all_its_retries(make_proj: MakeProj) -> None:
     """The command of the app finds the queue by its tasks, and a replayed task runs where and as it ran at first."""
     proj = make_proj(**TASKS)
@@ -237,7 +238,7 @@ def test_letters_of_an_exchange_go_to_the_queue_that_is_bound_to_it(proj: Proj, 
     assert message["properties"]["delivery_info"] == {"exchange": "topic", "routing_key": "news.uk"}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_replay_that_is_killed_loses_and_doubles_nothing(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """After kill -9 half way, each of 20,000 letters is in one place, and a second replay sends the rest."""
     names = [f"t{n}" for n in range(20_000)]

@@ -3,12 +3,9 @@
 import re
 import subprocess
 
-import pytest
-
 from tests.support.commands.shell import BIN
 
 
-@pytest.mark.long
 def test_the_demo_loses_nothing() -> None:
     """`delayq demo` ends by itself with exit code 0 and its table, which tells of the chain and the cancelled task."""
     result = subprocess.run([BIN / "delayq", "demo"], capture_output=True, text=True, timeout=90)

@@ -189,6 +189,7 @@ def test_no_journal_and_the_wrong_one(store: JournaledStore, redis_server: Priva
         assert "belongs to another journal than sqlite:///" in said
 
 
+@pytest.mark.journey
 def test_a_process_that_promotes(journaled_store: JournaledStore, redis_server: PrivateRedis, journal_url: str) -> None:
     """`transfer` promotes what is due soon, and stops with exit code 0 and without the lease."""
     store = journaled_store

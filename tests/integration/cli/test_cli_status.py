@@ -205,7 +205,7 @@ def test_a_queue_that_only_has_ready_messages_under_plain_names_is_shown(slots: 
         assert CliRunner().invoke(delayq, ["--broker", server.url, "status", "other"]).exit_code == 1
 
 
-@pytest.mark.long
+@pytest.mark.journey
 def test_status_lists_the_consumer_of_a_worker(make_proj: MakeProj) -> None:
     """A worker is listed with its process and its queues, and no more once it has stopped."""
     proj = make_proj(include=["stock_tasks"])
@@ -219,7 +219,6 @@ def test_status_lists_the_consumer_of_a_worker(make_proj: MakeProj) -> None:
     assert json.loads(proj.celery("delayq", "status", "--json"))["consumers"] == []
 
 
-@pytest.mark.long
 def test_status_says_that_the_app_itself_uses_stock_redis(make_proj: MakeProj) -> None:
     """A forgotten broker_transport is said, also one that kombu drops for a URL; an app of ours hears nothing."""
     server = make_proj().server

@@ -63,6 +63,7 @@ def test_a_destructive_command_asks_and_takes_a_no(proj: Proj) -> None:
     assert _waiting(proj) == {"esc\x1b[2J"}
 
 
+@pytest.mark.journey
 def test_a_destructive_command_asks_and_takes_a_yes(proj: Proj) -> None:
     """After a yes the command goes ahead; the question is not in its output."""
     for each in ("a", "b", "c"):
@@ -91,7 +92,6 @@ def test_without_a_terminal_for_the_question_nobody_is_asked(proj: Proj) -> None
         assert process.wait() == 2
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)  # a busy machine takes minutes
 def test_many_ids_are_cancelled_with_a_progress_bar(proj: Proj, many_ids: Path) -> None:
     """They are read as a stream, the waiting ones are found, and a bar counts on stderr alone."""
@@ -106,7 +106,6 @@ def test_many_ids_are_cancelled_with_a_progress_bar(proj: Proj, many_ids: Path) 
     assert _waiting(proj) == set()
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)  # a busy machine takes minutes
 def test_many_ids_are_answered_line_by_line(proj: Proj, many_ids: Path) -> None:
     """With --json each id has its line, written while further ids are read, and there is no bar without a terminal."""
@@ -146,7 +145,6 @@ def test_the_bar_of_a_listing_knows_its_end(proj: Proj) -> None:
         assert "listing" not in process.script
 
 
-@pytest.mark.long
 def test_a_reader_that_has_enough_ends_a_listing_quietly(proj: Proj, tmp_path: Path) -> None:
     """A closed pipe, as of `… | head`, is no error of the broker, nor of a command that only looks."""
     _fill(proj, 3000)
@@ -226,7 +224,6 @@ def _listed(proj: Proj, columns: int, *args: str) -> list[str]:
     return found
 
 
-@pytest.mark.long
 def test_a_listing_fits_the_terminal(proj: Proj) -> None:
     """Arguments are shortened first; where that is not enough, each task is a block, with its id in one piece."""
     sent = [proj.send("record", "x" * 100, countdown=3600, queue="orders").id for _ in range(2)]
@@ -269,7 +266,6 @@ def _completed(words: str) -> list[str]:
     return [line.partition(",")[2] for line in done.stdout.split()]
 
 
-@pytest.mark.long
 def test_the_shell_completes_commands_options_and_queues(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script completes its commands, their options, and the queues of the broker that is named in the line."""
     for queue in ("orders", "other", "mails", "or\x1bd"):

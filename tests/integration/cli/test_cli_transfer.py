@@ -25,7 +25,6 @@ from tests.support.workers.harness import APPS, MakeProj, Proj
 NO_SUCH_DATABASE = "SELECT is not allowed in cluster mode" if SLOTS else "DB index is out of range"
 
 
-@pytest.mark.long
 def test_the_roll_back_delivers_what_waits_under_a_key_prefix(make_proj: MakeProj) -> None:
     """After the setting is taken out, `celery -A proj delayq transfer` moves what waits; its status tells of both."""
     options = {"broker_transport_options": {"global_keyprefix": "shop."}}
@@ -48,6 +47,7 @@ def test_the_roll_back_delivers_what_waits_under_a_key_prefix(make_proj: MakePro
     assert json.loads(proj.celery("delayq", "status", "--json"))["queues"][0]["delayed"] == 0
 
 
+@pytest.mark.journey
 def test_a_transfer_worker_of_its_own_delivers_and_stops_cleanly(proj: Proj) -> None:
     """`delayq transfer` serves a worker that runs none, and SIGTERM ends it with exit code 0 and its lease."""
     proj.worker(broker_transport_options={"transfer": False})
@@ -173,7 +173,6 @@ class _Web(socketserver.BaseRequestHandler):
         self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/0", "redis://no.such.host.invalid:{port}/0"])
 def test_a_transfer_worker_waits_for_a_redis_that_may_come(own_server: PrivateRedis, url: str) -> None:
     """A refused connection and an unknown host are said at once, and again after a while, and then waited for."""

@@ -29,6 +29,7 @@ def workers(clustered: Proj) -> list[Worker]:
     return [worker.ready() for worker in started]
 
 
+@pytest.mark.journey
 def test_workers_answer_revoke_and_send_events(clustered: Proj, workers: list[Worker]) -> None:
     """Workers on different nodes' queues answer a ping, list and revoke what waits, and are heard as events."""
     assert clustered.await_answers() == sorted(worker.node for worker in workers)

@@ -3,8 +3,6 @@
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.support.conditions import until
 from tests.support.servers.certificates import Authority
 from tests.support.servers.cluster import PrivateCluster, slot_of
@@ -39,7 +37,6 @@ def test_moves_a_slot_with_its_keys(cluster: PrivateCluster) -> None:
     cluster.await_agreement()
 
 
-@pytest.mark.long
 def test_survives_a_killed_and_a_stopped_primary(own_cluster: PrivateCluster) -> None:
     """A replica takes the place of a killed primary, which comes back as its replica; likewise if it is stopped."""
     for stopped in (False, True):
@@ -52,7 +49,6 @@ def test_survives_a_killed_and_a_stopped_primary(own_cluster: PrivateCluster) ->
         own_cluster.await_in_sync()
 
 
-@pytest.mark.long
 def test_tells_which_writes_are_gone_with_a_primary(own_cluster: PrivateCluster) -> None:
     """What a killed primary had before the window, its replica has; and the window is short."""
     old = own_cluster.node_of("orders")

@@ -48,6 +48,7 @@ def publish(connection: Connection, **options: Any) -> list[str]:
     return [queue.name for queue in QUEUES]
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("options", [{}, {"global_keyprefix": "app:"}])
 def test_delivers_from_all_nodes(cluster: PrivateCluster, options: dict[str, Any]) -> None:
     """Messages of several queues and priorities, some of them delayed, over one connection."""

@@ -69,6 +69,7 @@ def test_status_shows_the_nodes_and_where_each_queue_is(cluster: PrivateCluster)
     assert next(line for line in text.splitlines() if line.startswith("q1")).split()[-1] == nodes["q1"]
 
 
+@pytest.mark.journey
 @pytest.mark.usefixtures("backlog")
 def test_commands_find_and_change_messages_on_all_nodes(cluster: PrivateCluster, tmp_path: Path) -> None:
     """Listing merges the nodes by due time; an id is found wherever it waits; what is exported is imported."""

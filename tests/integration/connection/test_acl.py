@@ -42,6 +42,7 @@ def run(server: PrivateRedis, user: str, *command: str, stdin: str | None = None
     return done
 
 
+@pytest.mark.journey
 @pytest.mark.both_layouts
 def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
     """Workers and publishers delay, retry by a chain, cancel, revoke and purge with the rights of user shop."""

@@ -40,7 +40,7 @@ def _await_loss(worker: Worker) -> None:
 
 
 @NO_REPLICAOF
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.both_layouts
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
 def test_a_worker_outlives_its_primary_being_a_replica(
@@ -64,7 +64,7 @@ def test_a_worker_outlives_its_primary_being_a_replica(
 
 
 @NO_REPLICAOF
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_worker_outlives_an_ack_that_a_replica_refuses(
     make_proj: MakeProj, own_server: PrivateRedis, peer: PrivateRedis
 ) -> None:
@@ -124,7 +124,7 @@ def test_a_plain_consumer_is_told_of_a_lost_connection(own_server: PrivateRedis,
 
 
 @NO_REPLICAOF
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_worker_follows_a_failover_that_the_primary_itself_makes(make_proj: MakeProj) -> None:
     """``FAILOVER TO`` behind Sentinel ends no worker; what waits runs once each, on the new primary."""
     with Sentinels() as sentinels:

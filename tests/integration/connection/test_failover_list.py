@@ -12,7 +12,6 @@ from tests.support.workers.harness import MakeProj
 pytestmark = pytest.mark.both_layouts
 
 
-@pytest.mark.long
 def test_delay_goes_on_through_a_list(own_server: PrivateRedis, make_proj: MakeProj) -> None:
     """With the first broker dead at the start, and the second one later, the next still keeps delayed messages."""
     with Proxy(0) as free:

@@ -7,7 +7,7 @@ from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.both_layouts
 def test_one_connection_a_pool_is_enough(make_proj: MakeProj) -> None:
     """With ``max_connections`` 1, which bounds kombu's pools, delayed tasks are delivered, retried, found and sent."""

@@ -63,7 +63,7 @@ def _await_each_once(proj: Proj, dues: dict[str, float], back: float) -> None:
     proj.journal.delete("runs")
 
 
-@pytest.mark.long
+@pytest.mark.journey
 @pytest.mark.both_layouts
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_restarted_redis_goes_on_from_its_file(
@@ -137,7 +137,6 @@ def _stop_process(server: PrivateRedis) -> None:
     os.kill(server.pid, signal.SIGCONT)
 
 
-@pytest.mark.long
 def test_a_paused_redis_delays_but_loses_and_repeats_nothing(make_proj: MakeProj, pausing_server: PrivateRedis) -> None:
     """Tasks due before, in and after a pause of Redis run once each; the worker is never restarted."""
     proj = make_proj(pausing_server, broker_transport_options=IMPATIENT)

@@ -73,7 +73,6 @@ def _delayq(*args: str, ended_by: str = "") -> str:
         return printed.read_text()
 
 
-@pytest.mark.long
 def test_working_password_is_not_printed(guarded: Guarded, make_proj: MakeProj) -> None:
     """Banner, log, reports and the delayq command of an app show an ACL user, and not its password."""
     proj = make_proj(guarded.server, broker_url=f"redis://{guarded.by_user}")

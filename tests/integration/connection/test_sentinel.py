@@ -33,7 +33,6 @@ def _settings(url: str, transport: str | None) -> dict[str, Any]:
     return {"broker_url": url, "broker_transport": transport, "broker_transport_options": OPTIONS}
 
 
-@pytest.mark.long
 def test_killed_master_loses_nothing_that_the_replica_had(sentinels: Sentinels, make_proj: MakeProj) -> None:
     """Tasks that wait when the master is killed run once each, from the new master, without a restart."""
     proj = make_proj(sentinels.master, **_settings(sentinels.urls("delayq+sentinel"), None))
@@ -55,7 +54,7 @@ def test_killed_master_loses_nothing_that_the_replica_had(sentinels: Sentinels, 
     assert sentinels.replica.client().zcard("delayq:{celery}:due") == 0
 
 
-@pytest.mark.long
+@pytest.mark.journey
 def test_transfer_worker_follows_the_master(sentinels: Sentinels, make_proj: MakeProj) -> None:
     """A transfer worker of its own, and producers with the dotted path, follow the master when it changes."""
     url = sentinels.urls("sentinel").split(";")[0]

@@ -50,7 +50,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tls]:
         yield Tls(server, port, authority.certificate, Authority(directory, "other").certificate)
 
 
-@pytest.mark.long
+@pytest.mark.journey
 def test_countdown_over_tls(tls: Tls, make_proj: MakeProj) -> None:
     """A countdown published over ``rediss://`` is stored and delivered over ``delayqs://``, both checking the CA."""
     settings = {"ssl_ca_certs": str(tls.ca), "ssl_cert_reqs": "required"}

@@ -1,5 +1,7 @@
 """A broker that is reached by a Unix socket."""
 
+import pytest
+
 from tests.support.workers.harness import MakeProj
 
 
@@ -12,6 +14,7 @@ def test_a_worker_whose_url_bypasses_the_transport_does_not_start(make_proj: Mak
     assert "write delayq+socket://" in worker.log
 
 
+@pytest.mark.journey
 def test_a_unix_socket_url_of_ours_works(make_proj: MakeProj) -> None:
     """The `delayq+socket` form of the same URL delays and delivers."""
     server = make_proj().server

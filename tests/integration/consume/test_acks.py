@@ -41,6 +41,7 @@ def _redelivered_after_a_kill(proj: Proj) -> None:
     assert until(lambda: _all_acked(proj))
 
 
+@pytest.mark.journey
 def test_a_killed_workers_task_is_redelivered_to_the_next_worker(make_proj: MakeProj) -> None:
     """With ``acks_late`` the task of a worker killed with SIGKILL runs again in the next worker, once."""
     proj = make_proj(broker_transport_options=SWEPT)
@@ -48,7 +49,6 @@ def test_a_killed_workers_task_is_redelivered_to_the_next_worker(make_proj: Make
     _redelivered_after_a_kill(proj)
 
 
-@pytest.mark.long
 @pytest.mark.skipif(kombu.VERSION < (5, 7), reason="kombu before 5.7 sweeps every 100 s, whatever is set")
 def test_a_killed_workers_task_is_redelivered_by_the_sweep(make_proj: MakeProj) -> None:
     """With ``acks_late`` a living worker takes over the task of a killed one after the visibility timeout, once."""
@@ -58,7 +58,6 @@ def test_a_killed_workers_task_is_redelivered_by_the_sweep(make_proj: MakeProj) 
     _redelivered_after_a_kill(proj)
 
 
-@pytest.mark.long
 def test_rejected_and_lost_tasks_come_again_without_their_countdown(proj: Proj) -> None:
     """What is rejected with requeue, or ran in a pool process that died, comes again at once; other rejects do not."""
     proj.worker(concurrency=1)

@@ -39,7 +39,7 @@ def _publish_from_stock(make_proj: MakeProj, countdown: float, **settings: Any) 
         make_proj(broker_transport="", **protocol, **settings).send("record", value, countdown=countdown)
 
 
-@pytest.mark.long
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("pool", "layout"),
     [("prefork", "hash"), ("threads", "hash"), ("gevent", "hash"), ("solo", "hash"), ("prefork", "redisson")],

@@ -30,7 +30,7 @@ PLAN = Plan(
 )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_no_fault_loses_a_task(tmp_path: Path) -> None:
     """No task is lost, early, stuck, or run twice without a reason, and nothing is left in Redis."""

@@ -14,8 +14,6 @@ from tests.support.slots import SLOTS, in_hand, leases
 from tests.support.workers.harness import MakeProj, Proj, Worker
 from tests.support.workers.visibility import swept_after
 
-pytestmark = pytest.mark.long
-
 TTL_S = 2.0
 OPTIONS = {"consumer_ttl": TTL_S, "poll_interval": 0.2}
 
@@ -42,6 +40,7 @@ def holds(proj: Proj, count: int) -> bool:
     return int(in_hand(proj.server.client())) == count
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("pool", "most"),
     [
@@ -146,6 +145,7 @@ def test_a_silent_redis_kills_no_consumer(make_proj: MakeProj, own_server: Priva
     assert not [line for worker in workers for line in worker.log.splitlines() if "consumer_ttl" in line]
 
 
+@pytest.mark.journey
 def test_a_poison_task_ends_among_the_dead_letters(make_proj: MakeProj) -> None:
     """A task that kills its workers is buried with its last allowed death, and replayed when its cause is gone."""
     options = {**OPTIONS, "delivery_limit": 2, "dead_letter_queue": "graves"}

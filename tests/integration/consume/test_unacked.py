@@ -39,7 +39,6 @@ def test_the_defaults_are_those_of_the_docs() -> None:
     assert stock.Channel.unacked_mutex_expire == 300
 
 
-@pytest.mark.long
 def test_what_a_prefork_worker_had_reserved_waits_for_the_visibility_timeout(
     make_proj: MakeProj, durable_server: PrivateRedis
 ) -> None:

@@ -34,6 +34,7 @@ def buried(proj: Proj, count: int = 1) -> list[Any]:
     return [(each["reason"], each["error"], each["retries"]) for each in told]
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("how", "options", "reason", "error"),
     [

@@ -86,7 +86,7 @@ def test_a_worker_that_is_killed(make_proj: MakeProj) -> None:
     assert [len(retries_of(proj, each)) for each in (first, later, waits)] == [2, 3, 2]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_restarted_redis_knows_the_step(make_proj: MakeProj) -> None:
     """A step that waited when Redis was killed waits when it is back, and the chain goes on from there."""
     with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:

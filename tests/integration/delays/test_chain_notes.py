@@ -58,7 +58,6 @@ def test_a_running_step_is_told_from_an_unknown_id(make_proj: MakeProj) -> None:
     assert cancel(proj.app, sent.id) == "not_delayed"
 
 
-@pytest.mark.long
 def test_a_worker_without_chains_tells_of_none(make_proj: MakeProj) -> None:
     """Where no task has a chain, revokes of ids that never waited leave a bounded number of notes."""
     proj = make_proj()

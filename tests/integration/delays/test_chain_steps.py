@@ -35,6 +35,7 @@ def proj() -> Iterator[Proj]:
         yield proj
 
 
+@pytest.mark.journey
 def test_each_failure_moves_to_the_next_delay(proj: Proj) -> None:
     """A task that fails waits for its chain's next step, under one id, with at most one message that waits."""
     sent = proj.send("notify", 4)

@@ -23,7 +23,7 @@ def setting_back(proj: Proj) -> Callable[[], datetime]:
     return now
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("clock", ["steady", "set back"])
 def test_messages_of_one_level_keep_their_order(
     make_proj: MakeProj, clock: str, monkeypatch: pytest.MonkeyPatch

@@ -29,6 +29,7 @@ def test_without_a_leader_waiting_messages_make_it_an_error(proj: Proj) -> None:
     assert (found.level, "and 1 message waits" in found.found) == ("error", True)
 
 
+@pytest.mark.journey
 def test_a_worker_leads_and_consumes(proj: Proj) -> None:
     """With a worker of the app nothing is found."""
     proj.worker(pool="solo")

@@ -31,6 +31,7 @@ def doctor(proj: Proj, *checks: str, code: int = 1) -> dict[str, list[dict[str, 
     return found
 
 
+@pytest.mark.journey
 def test_a_mixed_fleet_is_seen(make_proj: MakeProj) -> None:
     """Beside two of ours, of which one has other options, the stock worker and its kombu are recognized."""
     proj = make_proj()

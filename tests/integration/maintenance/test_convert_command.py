@@ -136,7 +136,7 @@ def test_messages_that_come_meanwhile_are_moved_and_told(raw_client: redis.Redis
     assert store.queues.convertible("q") == 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_app_whose_option_names_the_other_form_is_told(proj: Proj) -> None:
     """`celery -A proj delayq convert` knows in which layout the app goes on, and says what is to be set."""
     proj.send("record", countdown=3600, task_id="i")
@@ -172,7 +172,7 @@ def test_a_full_redis_ends_it_in_words(own_server: PrivateRedis) -> None:
     assert (store.queues.size("q"), store.queues.convertible("q", "redisson")) == (500, 0)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @BOTH_WAYS
 def test_broken_off_at_any_point_it_goes_on(broker: PrivateRedis, raw_client: redis.Redis, old: str, new: str) -> None:
     """After kill -9 and Ctrl-C half way, and with messages that come meanwhile, all are there once, in their order."""
@@ -236,7 +236,7 @@ def _half_way(broker: PrivateRedis, store: DelayStore) -> Iterator["subprocess.P
             process.kill()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_it_shows_a_bar_and_completes_names(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """At a terminal one sees how far it is, and what queues there are."""
     store = store_of(raw_client, "hash")

@@ -68,7 +68,6 @@ def convert_and_break_off(server: PrivateRedis, queue: str, to: str, moved: int)
     run(server, "convert", queue, "--to", to)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)  # on a busy machine, whose every process takes part
 def test_a_queue_in_use_is_moved_there_and_back(make_proj: MakeProj) -> None:
     """While apps of both layouts publish and a worker runs, each task runs once, none early; none that waits is lost.

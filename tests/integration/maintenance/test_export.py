@@ -39,6 +39,7 @@ def store(raw_client: redis.Redis) -> DelayStore:
     return DelayStore(raw_client, KEYS)
 
 
+@pytest.mark.journey
 def test_a_backlog_moves_to_another_server_and_is_delivered_there_in_order(make_proj: MakeProj) -> None:
     """Tasks of two queues, with priorities, twins and an equal eta, go to another server and run there once each."""
     proj = make_proj(broker_transport_options={"queue_order_strategy": "priority"})
@@ -262,7 +263,7 @@ def test_a_file_replaces_another_only_when_asked_and_when_complete(
     assert run(broker, "export", "--output", str(tmp_path / "none" / "x"), code=1).stderr.startswith("Error: ")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_an_export_that_is_broken_off_leaves_nothing(
     broker: PrivateRedis, store: DelayStore, tmp_path: Path, number: signal.Signals
@@ -316,7 +317,7 @@ def test_a_message_that_is_lost_is_left_out_and_told(broker: PrivateRedis, store
     assert "not in it: 1 message whose body is lost" in result.stderr
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_100_000_messages_go_through_in_bounded_memory_and_with_a_bar(
     broker: PrivateRedis, store: DelayStore, tmp_path: Path
 ) -> None:
@@ -359,7 +360,7 @@ def _measured(broker: PrivateRedis, *args: str) -> int:
     return int(done.stderr.splitlines()[-1])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_import_that_is_killed_can_be_repeated(broker: PrivateRedis, store: DelayStore, tmp_path: Path) -> None:
     """After kill -9 half way, a second import adds what is missing: nothing lost, nothing double, in the same order."""
     file = tmp_path / "backlog.jsonl"

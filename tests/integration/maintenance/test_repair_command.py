@@ -211,6 +211,7 @@ def test_only_the_queues_that_are_given_are_mended_and_odd_names_are_found(
         assert set(each.queues.names()) == set(names)
 
 
+@pytest.mark.journey
 def test_nothing_is_mended_unasked(broker: PrivateRedis, store: DelayStore) -> None:
     """Without --yes the findings are shown first; nobody can be asked without a terminal, and a no changes nothing."""
     store.client.delete(DUE)
@@ -245,7 +246,7 @@ def test_a_queue_that_expires_goes_on_to(broker: PrivateRedis, store: DelayStore
     assert 0 < store.client.pttl(DUE) <= 60_000
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis, layout: str) -> None:
     """After kill -9 half way, a second repair mends the rest, and all 30,000 messages are delivered once."""
@@ -262,7 +263,7 @@ def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_clien
     assert delivered(store) == list(range(30_000))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # on a busy machine, whose every process takes part
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakeProj, layout: str) -> None:

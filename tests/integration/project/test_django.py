@@ -20,8 +20,6 @@ from tests.support.serve.running import ask
 from tests.support.servers.cluster_node import free_port
 from tests.support.workers.harness import TRANSPORT
 
-pytestmark = pytest.mark.long
-
 LOGIN = """
 from django.contrib.auth.models import User
 from django.test import Client

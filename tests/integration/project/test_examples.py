@@ -86,7 +86,6 @@ def reminded_after_s(producer: "subprocess.Popen[str]", log: Path) -> float:
     return float(printed.partition(REMINDED)[2].split()[0])
 
 
-@pytest.mark.long
 def test_the_unmodified_app_keeps_its_delayed_task_in_the_worker(shop: Shop, client: redis.Redis) -> None:
     """On stock Redis the example works, its delayed task is held by the worker, and nothing of ours is in Redis."""
     with shop.worker():
@@ -96,7 +95,6 @@ def test_the_unmodified_app_keeps_its_delayed_task_in_the_worker(shop: Shop, cli
         assert reminded_after_s(producer, log) >= DELAY_S - 0.01
 
 
-@pytest.mark.long
 def test_with_one_setting_the_delayed_task_waits_in_redis(shop: Shop, client: redis.Redis) -> None:
     """With the one setting of its README, the example's delayed task waits in Redis and runs, not before its time."""
     shop.change_setting()
@@ -109,7 +107,6 @@ def test_with_one_setting_the_delayed_task_waits_in_redis(shop: Shop, client: re
     assert client.hlen("delayq:{celery}:bodies") == 0
 
 
-@pytest.mark.long
 def test_the_payment_notifications_go_as_their_readme_says(tmp_path: Path) -> None:
     """Ten thousand times faster, one notification is accepted, one cancelled and one given up, and nothing is left."""
     directory = shutil.copytree(PAYMENTS, tmp_path / "payments")
@@ -166,7 +163,6 @@ class SharedShop(Shop):
         return log.read_text()
 
 
-@pytest.mark.long
 @pytest.mark.xdist_group("jvm")
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 def test_celery_and_a_jvm_share_queues_as_the_example_says(

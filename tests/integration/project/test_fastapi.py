@@ -12,8 +12,6 @@ from tests.support.conditions import until
 from tests.support.serve.running import ask
 from tests.support.servers.cluster_node import free_port
 
-pytestmark = pytest.mark.long
-
 
 def test_endpoints_send_find_and_change_reminders(
     tmp_path: Path, redis_server: PrivateRedis, client: redis.Redis

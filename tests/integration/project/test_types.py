@@ -82,7 +82,7 @@ asyncio.run(work())
 
 
 #: What mypy knows of Celery is the same in each of these tests, so they run in one process.
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("types")]
+pytestmark = [pytest.mark.xdist_group("types")]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from kombu_delayq import __version__
 from tests.support import ROOT
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.xdist_group("build")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("build")]
 
 #: Runs in the clean environment, away from the checkout.
 SCRIPT = """

@@ -39,6 +39,7 @@ def paused(proj: Proj) -> Iterator[Callable[[], int]]:
         client.client_unpause()
 
 
+@pytest.mark.journey
 def test_workers_run_what_async_functions_send(proj: Proj) -> None:
     """Tasks sent one by one and in bulk run, and their results come under the ids that the caller got."""
     ids: list[str] = []

@@ -568,6 +568,7 @@ def test_far_messages_go_to_the_journal(
     fast.app.close()
 
 
+@pytest.mark.journey
 @pytest.mark.both_layouts
 def test_workers_run_what_is_published_fast(proj: Proj) -> None:
     """Calls with and without a delay, and retries of a worker's own, run once, and results come back."""

@@ -34,6 +34,7 @@ def messages(proj: Proj) -> Counter[str]:
     return waiting + Counter({"now": int(proj.server.client().llen("celery"))})
 
 
+@pytest.mark.journey
 @pytest.mark.both_layouts
 def test_workers_run_what_is_sent_in_bulk(proj: Proj) -> None:
     """Calls with and without a delay run once, none too early, and their results come under the ids that were told."""

@@ -5,8 +5,6 @@ import re
 import signal
 import subprocess
 
-import pytest
-
 from tests.support.commands.shell import BIN
 from tests.support.conditions import until
 from tests.support.serve.running import ask
@@ -14,7 +12,6 @@ from tests.support.serve.running import ask
 TASK = {"task": "mail.send", "queue": "mail", "args": ["ada@example.org", "Hello"]}
 
 
-@pytest.mark.long
 def test_the_demo_shows_its_page_until_it_is_ended() -> None:
     """`delayq demo --serve` prints an address with its token; tasks come and run until a signal ends it."""
     command, out = [BIN / "delayq", "demo", "--serve"], subprocess.PIPE

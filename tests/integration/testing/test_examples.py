@@ -18,7 +18,7 @@ EXAMPLES = ROOT / "docs/examples/testing"
 def test_the_tests_of_an_example_pass(pytester: pytest.Pytester, example: str, needed: list[str], passed: int) -> None:
     """The tests of a project pass, with warnings as errors."""
     for module in needed:
-        pytest.importorskip(module, reason="the extra `test-serve` brings it")
+        pytest.importorskip(module, reason="the extra `test-all` brings it")
     shutil.copytree(EXAMPLES / example, pytester.path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     run_with_all(pytester, "-W", "error").assert_outcomes(passed=passed)
 

@@ -16,7 +16,7 @@ from tests.support.workers.harness import MakeProj
 TASKS = 10
 
 
-@pytest.mark.long
+@pytest.mark.journey
 def test_tasks_in_short_lived_children_publish_with_a_countdown(make_proj: MakeProj) -> None:
     """Retries with a countdown from children that are forked all the time run once each; only the parent transfers."""
     proj = make_proj()

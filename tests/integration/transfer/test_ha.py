@@ -39,6 +39,7 @@ def _await_each_once(proj: Proj, dues: dict[str, float]) -> None:
     assert max(lateness) < LATE_S
 
 
+@pytest.mark.journey
 def test_a_killed_leader_is_stood_in_for_at_once(make_proj: MakeProj) -> None:
     """When the leader is killed while messages are due, the others deliver each once and in time; one of them leads."""
     proj = make_proj()
@@ -58,6 +59,7 @@ def test_a_killed_leader_is_stood_in_for_at_once(make_proj: MakeProj) -> None:
     until(lambda: _leader(proj) in {worker.process.pid for worker in others}, what="another one leads")
 
 
+@pytest.mark.journey
 def test_a_leader_that_stops_hands_over_at_once(make_proj: MakeProj) -> None:
     """A leader that is stopped gives its lease back; another leads before it would have ended, and nothing is lost."""
     proj = make_proj(broker_transport_options={"poll_interval": 10.0})
@@ -73,7 +75,7 @@ def test_a_leader_that_stops_hands_over_at_once(make_proj: MakeProj) -> None:
     _await_each_once(proj, dues)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_standalone_transfer_workers_serve_workers_that_have_none(make_proj: MakeProj, standalone: Standalone) -> None:
     """With transfer=False, transfer workers in processes of their own deliver, also when the leader is killed."""
     proj = make_proj(broker_transport_options={"transfer": False})

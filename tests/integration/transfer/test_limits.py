@@ -45,6 +45,7 @@ def offer_many(store: DelayStore, count: int, due_ms: float, priority: int = 0) 
         store.delivery.offer(QUEUE, *(Offer(f"n{n}", repr(due_ms), priority, json.dumps(f"n{n}")) for n in numbers))
 
 
+@pytest.mark.journey
 def test_a_flood_leaves_no_faster_than_the_rate(
     redis_server: PrivateRedis, store: DelayStore, standalone: Standalone, layout: str
 ) -> None:

@@ -61,6 +61,7 @@ def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer,
     assert set(arrived(client).values()) == {1}
 
 
+@pytest.mark.journey
 def test_a_worker_outlives_cut_subscriptions(make_proj: MakeProj, layout: str) -> None:
     """A worker whose subscriptions are cut again and again loses no task and stays the same process."""
     proj = make_proj()

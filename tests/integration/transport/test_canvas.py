@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+import pytest
 from celery import Celery, chain, chord, group
 from celery.canvas import Signature
 
@@ -13,6 +14,7 @@ def _add(proj: Proj, *numbers: Any, **options: Any) -> Signature:
     return proj.app.signature("proj.add", args=numbers, options=options)
 
 
+@pytest.mark.journey
 def test_groups_chains_and_chords_keep_their_countdowns(proj: Proj) -> None:
     """Every task of a canvas runs once, not before its own countdown is over, and the results are those of stock."""
     proj.worker()

@@ -9,6 +9,7 @@ from tests.support.workers.harness import Proj
 pytestmark = pytest.mark.both_layouts
 
 
+@pytest.mark.journey
 def test_countdown_waits_in_redis_and_runs_once_not_early(proj: Proj) -> None:
     """A task with a countdown waits in Redis, not in the worker, and runs once, not before its time."""
     proj.worker()

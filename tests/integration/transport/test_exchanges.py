@@ -4,6 +4,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from kombu import Connection, Exchange, Queue
 
 from tests.support.conditions import stays, until
@@ -32,6 +33,7 @@ def _values(proj: Proj, value: str, count: int, due: float) -> list[dict[str, An
     return runs
 
 
+@pytest.mark.journey
 def test_tasks_of_direct_and_topic_exchanges_run_once_per_bound_queue(make_proj: MakeProj) -> None:
     """With and without a countdown, a task reaches each queue that its exchange and routing key lead to, once."""
     proj = make_proj(task_queues=QUEUES)
@@ -50,6 +52,7 @@ def test_tasks_of_direct_and_topic_exchanges_run_once_per_bound_queue(make_proj:
     assert [proj.delayed(queue) for queue in QUEUES] == [0, 0, 0, 0]
 
 
+@pytest.mark.journey
 def test_a_broadcast_task_runs_in_every_worker(make_proj: MakeProj) -> None:
     """A task sent to a fanout exchange runs once in each worker; with a countdown each worker keeps it till then."""
     proj = make_proj()

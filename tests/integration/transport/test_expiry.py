@@ -23,6 +23,7 @@ Received = list[tuple[Any, float]]
 queues_expire = pytest.mark.skipif(kombu.VERSION < (5, 7), reason="kombu knows x-expires on Redis from 5.7 on")
 
 
+@pytest.mark.journey
 def test_a_task_that_expires_before_it_is_due_never_runs(proj: Proj) -> None:
     """A task whose ``expires`` is before its countdown is revoked and does not run; one that expires later runs."""
     proj.worker()
@@ -117,7 +118,6 @@ def test_overdue_messages_wait_for_a_transfer_worker_while_their_queue_is_consum
     assert [body for body, _ in received] == ["kept"]
 
 
-@pytest.mark.long
 @queues_expire
 def test_overdue_tasks_wait_for_a_transfer_worker_while_a_worker_consumes(proj: Proj, transfer: Transfer) -> None:
     """A Celery worker that transfers nothing, also one that is busy, keeps the delayed tasks of its queue."""

@@ -47,7 +47,6 @@ def test_publish_until_redis_is_full(own_server: PrivateRedis, make_proj: MakePr
     assert proj.lengths() == (len(ids) + 1, len(ids) + 1)
 
 
-@pytest.mark.long
 def test_transfer_while_redis_is_full(own_server: PrivateRedis, make_proj: MakeProj) -> None:
     """A worker warns of a policy that evicts; messages due while Redis is full stay, and run once later."""
     client = own_server.client()

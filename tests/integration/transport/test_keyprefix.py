@@ -20,6 +20,7 @@ def _in_db(make_proj: MakeProj, url: str, db: int, prefix: str) -> Proj:
     return make_proj(broker_url=url.removesuffix("/0") + f"/{db}", broker_transport_options=options)
 
 
+@pytest.mark.journey
 @plain_only("a cluster has one database")
 def test_apps_that_share_a_redis_keep_apart(make_proj: MakeProj, proj: Proj) -> None:
     """A prefix and a database number hold for all keys; nothing that another app delayed is ever touched.

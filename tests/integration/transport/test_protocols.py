@@ -29,6 +29,7 @@ def _send(proj: Proj, protocol: int, value: str, **options: Any) -> None:
         app.send_task("proj.record", (value,), **options)
 
 
+@pytest.mark.journey
 def test_delayed_tasks_of_every_protocol_and_body(tolerant: Proj) -> None:
     """A task of protocol 1 or 2 waits in Redis in any serializer, compressed or not, and runs once, not early."""
     due = time.time() + 3

@@ -25,6 +25,7 @@ def _held_by_worker(proj: Proj) -> list[Any]:
     return held
 
 
+@pytest.mark.journey
 def test_each_retry_waits_in_redis_and_runs_once(proj: Proj) -> None:
     """A task that is retried waits in Redis and nowhere else, comes when its countdown is over, and then succeeds."""
     proj.worker(concurrency=1)

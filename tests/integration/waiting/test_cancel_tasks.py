@@ -41,6 +41,7 @@ def _is_revoked(result: AsyncResult) -> bool:
     return bool(result.state == "REVOKED")
 
 
+@pytest.mark.journey
 def test_a_cancelled_task_never_runs(proj: Proj) -> None:
     """What is cancelled does not run when it would have been due, and nobody waits for its result any more.
 

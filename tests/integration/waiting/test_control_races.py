@@ -72,7 +72,7 @@ def _await_end(proj: Proj, runs: int) -> Counter[str]:
     return Counter(run["id"] for run in proj.runs())
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_two_cancels_and_the_transfer(proj: Proj) -> None:
     """Of two processes that cancel 2,000 tasks while they become due, one or none has cancelled each, and all know.
 
@@ -93,7 +93,7 @@ def test_two_cancels_and_the_transfer(proj: Proj) -> None:
     assert not proj.server.client().exists("delayq:{celery}:due", "delayq:{celery}:bodies")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_two_that_run_tasks_and_the_transfer(proj: Proj) -> None:
     """Of two processes that run 1,000 tasks now while they become due, one or none has done it, and each runs once."""
     proj.worker(pool="threads")
@@ -105,7 +105,7 @@ def test_two_that_run_tasks_and_the_transfer(proj: Proj) -> None:
     assert words["not_delayed", "transferred"], "the transfer was always first"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_two_that_reschedule_tasks_and_the_transfer(proj: Proj) -> None:
     """Tasks that two processes reschedule while they become due run once, whoever comes first.
 

@@ -44,7 +44,7 @@ def _check_calls(server: PrivateRedis) -> None:
     assert [(entry["duration"], entry["command"][:60]) for entry in client.slowlog_get()] == []
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_two_hundred_thousand_ids_are_cancelled_in_one_call(make_proj: MakeProj, idle_server: PrivateRedis) -> None:
     """Two hundred thousand ids, most of them unknown, are cancelled in bounded time, by calls that never stop Redis.
 
@@ -68,7 +68,7 @@ def test_two_hundred_thousand_ids_are_cancelled_in_one_call(make_proj: MakeProj,
     assert DAY_MS * 0.9 < client.pttl("delayq:cancelled") <= DAY_MS
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_many_ids_are_moved_in_one_call(make_proj: MakeProj, idle_server: PrivateRedis) -> None:
     """Some tenthousands of ids, most of them unknown, are rescheduled and run, by calls that never stop Redis."""
     proj = make_proj(idle_server)

@@ -32,6 +32,7 @@ def _eta(run: dict[str, Any]) -> float:
     return datetime.fromisoformat(run["eta"]).timestamp()
 
 
+@pytest.mark.journey
 def test_tasks_run_at_their_new_time(make_proj: MakeProj) -> None:
     """Tasks that are put off, preferred or due in the past run once, not before their new time, and know it.
 

@@ -27,7 +27,7 @@ def _revoke(proj: Proj, *tasks: Any, **options: Any) -> list[Any]:
     return [each for reply in replies for each in reply.values()]
 
 
-@pytest.mark.long
+@pytest.mark.journey
 def test_revoked_tasks_are_gone_for_good(proj: Proj) -> None:
     """Each way to revoke removes waiting tasks once, however many workers hear of it, and they never run.
 
@@ -67,7 +67,6 @@ def test_revoked_tasks_are_gone_for_good(proj: Proj) -> None:
     stays(lambda: len(proj.runs()) == 1, 1.0)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("pool", ["threads", "gevent", "solo"])
 def test_revoke_and_inspect_in_every_pool(proj: Proj, pool: str) -> None:
     """In each pool a worker removes revoked tasks and tells of waiting ones, over the connections that it has."""
@@ -157,7 +156,6 @@ def test_revoking_a_running_step_refuses_the_next(make_proj: MakeProj) -> None:
     until(lambda: running.state == "REVOKED")
 
 
-@pytest.mark.long
 @pytest.mark.timeout(400)  # Celery 5.7 itself looks at the result of each id
 def test_very_many_ids_at_once(make_proj: MakeProj) -> None:
     """A revoke of 150,000 ids removes those that wait, and the worker works on meanwhile."""

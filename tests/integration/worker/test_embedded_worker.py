@@ -30,6 +30,7 @@ def told(proj: Proj, *program: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.journey
 def test_a_worker_in_a_test_inspects_and_revokes_what_waits(proj: Proj) -> None:
     """It tells of a waiting task in Celery's words, as Celery's own test asks, removes it, and knows delay chains.
 
@@ -65,7 +66,6 @@ def test_an_idle_worker_in_a_test_ends_at_once(proj: Proj) -> None:
     assert min(found["ended_s"]) < 3  # of three, because a machine that is busy makes any of them late
 
 
-@pytest.mark.long
 def test_the_pool_of_an_embedded_worker_knows_delay_chains(proj: Proj) -> None:
     """Children that such a worker forks retry by the task's chain."""
     assert told(proj, "embedded.py", "forked")["retry"]

@@ -22,6 +22,7 @@ def _inspect(proj: Proj, worker: Worker) -> Any:
     return proj.app.control.inspect(destination=[worker.node], timeout=10)
 
 
+@pytest.mark.journey
 def test_waiting_tasks_have_the_shape_of_stock(make_proj: MakeProj) -> None:
     """Scheduled and query_task tell of a waiting task what stock tells of one that a worker holds, but its host."""
     told = []

@@ -13,6 +13,7 @@ def _leader_pid(proj: Proj) -> int | None:
     return int(lease.split(":")[1]) if lease else None
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("pool", ["prefork", "threads", "gevent", "solo"])
 def test_delayed_tasks_run_once_in_every_pool(proj: Proj, pool: str) -> None:
     """In each pool tasks with a countdown run once and not early, those without at once, and the worker stops clean."""
@@ -33,7 +34,7 @@ def test_delayed_tasks_run_once_in_every_pool(proj: Proj, pool: str) -> None:
     assert proj.server.client().get("delayq:transfer") is None
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_transfer_goes_on_beside_a_long_solo_task(proj: Proj) -> None:
     """A worker with ``transfer=False`` runs no transfer worker; a solo worker in a long task does it for others."""
     other = proj.worker("-Q", "other", pool="solo", broker_transport_options={"transfer": False})

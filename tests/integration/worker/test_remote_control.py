@@ -10,6 +10,7 @@ from tests.support.workers.events import captured
 from tests.support.workers.harness import MakeProj, Proj
 
 
+@pytest.mark.journey
 def test_remote_control_with_tasks_that_wait_in_redis(proj: Proj) -> None:
     """Workers answer ping and inspect: waiting tasks are scheduled, running ones active, and neither is reserved."""
     workers = [proj.worker("-E", gossip=True, concurrency=1, wait=False) for _ in range(2)]
@@ -30,7 +31,6 @@ def test_remote_control_with_tasks_that_wait_in_redis(proj: Proj) -> None:
     assert {queue["name"] for queues in inspect.active_queues().values() for queue in queues} == {"celery"}
 
 
-@pytest.mark.long
 def test_a_worker_without_remote_control_delivers_as_ever(make_proj: MakeProj) -> None:
     """A worker whose remote control is off runs delayed tasks, also one that was revoked."""
     proj = make_proj(worker_enable_remote_control=False)
@@ -42,7 +42,6 @@ def test_a_worker_without_remote_control_delivers_as_ever(make_proj: MakeProj) -
     assert worker.stop() == 0
 
 
-@pytest.mark.long
 def test_events_of_a_delayed_task(proj: Proj) -> None:
     """A delayed task sends its events as any other, ``task-received`` when it is due; consumers can be added later.
 

@@ -154,7 +154,6 @@ def test_staged_tasks_are_there_in_the_end(
     assert len(tasks(client, "celery")) == len(IDS)
 
 
-@pytest.mark.long
 def test_a_stream_enqueues_and_cancels(
     spark: SparkSession, run: Callable[..., Any], client: redis.Redis, tmp_path: Path
 ) -> None:

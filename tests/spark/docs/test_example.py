@@ -42,7 +42,6 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules.pop(module.stem, None)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(DEMO_S)
 @pytest.mark.usefixtures("example")
 def test_the_demo_closes_what_is_not_paid(
@@ -148,7 +147,6 @@ def run(tmp_path: Path, example: None) -> Run:
     return Run(tmp_path / "files")
 
 
-@pytest.mark.long
 def test_the_report_finds_nothing_wrong_with_a_good_run(spark: SparkSession, run: Run) -> None:
     """A run with one order never paid, one paid in time and one paid too late is told with its counts and lateness."""
     report = import_module("report").judge(spark, run.directory, AFTER)

@@ -27,7 +27,6 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         sys.modules.pop(module.stem, None)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_reminders_of_today_are_sent_once(
     demo: Any,

@@ -21,7 +21,7 @@ from tests.support.spark.jobs import append_stepped, beside, delayed
 IDS = [f"id {n}" for n in range(60)]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_writing(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
     """A Spark task that fails half way three times, once by a kill of its process, has each row in one tier once."""
     options = {"job_id": "nightly", "countdown": "1h", "spread": "2d", "far": tmp_path}

@@ -82,7 +82,7 @@ def killed(java: None, redis_server: PrivateRedis, client: redis.Redis, tmp_path
     until(lambda: not any(map(_is_alive, workers)), 30)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # two JVMs
 @pytest.mark.usefixtures("killed")
 def test_killed_jobs_run_again(

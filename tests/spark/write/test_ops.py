@@ -48,7 +48,6 @@ def test_a_task_cancelled_in_its_own_job(spark: SparkSession, redis_server: Priv
     assert delayed(client) == {}
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("earlier")
 def test_in_a_stream(
     spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog, tmp_path: Path

@@ -48,7 +48,7 @@ def test_max_queue_depth(spark: SparkSession, redis_server: PrivateRedis, client
     assert client.llen("q") == 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_write_timeout(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """A job whose queue stays full fails after ``write_timeout``, and says why."""
     client.lpush("q", *range(10))

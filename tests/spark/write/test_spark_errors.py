@@ -93,7 +93,6 @@ def test_errors_come_before_any_task(
     assert client.keys("*") == []
 
 
-@pytest.mark.long
 def test_case_where_spark_tells_it_apart(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """With ``spark.sql.caseSensitive`` a column in another case is refused: it is neither ``eta`` nor an argument."""
     # Tasks refuse it, and each attempt starts a Python worker anew. With one partition there are four attempts at most.
@@ -109,7 +108,6 @@ def test_case_where_spark_tells_it_apart(spark: SparkSession, redis_server: Priv
         spark.conf.unset("spark.sql.caseSensitive")
 
 
-@pytest.mark.long
 def test_tables(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """A table of Spark's catalog is refused in words, when it is made or when it is used, and nothing is written."""
     options = f"OPTIONS (broker_url '{redis_server.url}', task 't', queue 'q')"

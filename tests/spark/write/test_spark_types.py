@@ -63,7 +63,6 @@ def journal(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[Journal
     worker.wait(30)
 
 
-@pytest.mark.long
 def test_values(spark: SparkSession, redis_server: PrivateRedis, journal: Journal) -> None:
     """A task gets a column of each type as the Python value that a caller of ``apply_async`` would have given."""
     kwargs = {column.rpartition(" ")[2]: value for column, value in COLUMNS.items()}

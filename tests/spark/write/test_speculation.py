@@ -43,7 +43,7 @@ def be_overtaken(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[R
         yield from batches
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # six JVMs
 @pytest.mark.usefixtures("java")
 def test_speculative_copies(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:

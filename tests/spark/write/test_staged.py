@@ -58,7 +58,6 @@ def test_nothing_is_visible_before_the_commit(
     assert journal.job("nightly")["state"] == "committed"
 
 
-@pytest.mark.long
 def test_an_aborted_job_leaves_nothing(
     spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
 ) -> None:

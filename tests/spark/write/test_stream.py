@@ -67,7 +67,6 @@ def test_replay(spark: SparkSession, redis_server: PrivateRedis, client: redis.R
     assert numbers(client) == list(range(30))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("delivery", ["direct", "staged"])
 def test_a_batch_that_failed(
     spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path, delivery: str

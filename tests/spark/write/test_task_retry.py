@@ -44,7 +44,7 @@ def fail_half_way(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[
             raise RuntimeError("on purpose")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_task_that_fails_half_way_three_times(
     spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
 ) -> None:
@@ -74,7 +74,7 @@ def test_tasks_that_failed_half_way_are_due_at_the_same_time(
     assert len(set(due.values())) == 1
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_failed_job_run_again(
     spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
 ) -> None:

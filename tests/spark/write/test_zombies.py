@@ -62,7 +62,7 @@ def lose_a_task_that_goes_on(batches: Iterator[RecordBatch], journal: Journal) -
         yield from batches
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_after_abort(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """A Spark task that goes on after its job was aborted writes nothing more."""
     with pytest.raises(Exception, match="on purpose"):
@@ -73,7 +73,7 @@ def test_after_abort(spark: SparkSession, redis_server: PrivateRedis, client: re
     assert numbers(client) == [*range(5), *range(40, 50)]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_after_a_later_run_has_begun(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """A Spark task that goes on while its job is run again writes nothing more, and the job sends each row once."""
     frame, step = spark.range(0, 80, 1, 2), fail_while_another_is_held_for_a_later_run
@@ -88,7 +88,7 @@ def test_after_a_later_run_has_begun(spark: SparkSession, redis_server: PrivateR
     assert numbers(client) == list(range(80))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_after_commit(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """A lost attempt of a task that goes on after its job was committed writes nothing more."""
     journal = Journal(redis_server.port)

@@ -20,7 +20,7 @@ from tests.support.store.tuned import tuned
 MakeStore = Callable[..., DelayStore]
 
 
-@pytest.fixture(params=os.environ.get("DELAYQ_STORE_LAYOUTS", " ".join(LAYOUTS)).split())
+@pytest.fixture(params=os.environ.get("DELAYQ_LAYOUTS", " ".join(LAYOUTS)).split())
 def layout(request: pytest.FixtureRequest) -> str:
     """The form in which stores keep messages. A test runs with both, unless it is marked for one."""
     return str(request.param)

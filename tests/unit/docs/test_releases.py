@@ -61,7 +61,7 @@ def test_the_install_page_has_the_extras_for_users() -> None:
     assert set(rows) == PROJECT["optional-dependencies"].keys() - {
         "test",
         "test-connect",
-        "test-serve",
+        "test-all",
         "docs",
         "release",
     }

@@ -25,7 +25,7 @@ BACK_S = 2.0
 #: For how long a node is stopped after its replica has taken its place, in s.
 STOPPED_S = 1.0
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.xdist_group("cluster-faults")]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600), pytest.mark.xdist_group("cluster-faults")]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     given = any(mark.args[0] == "consume" for mark in metafunc.definition.iter_markers("parametrize"))
     if "consume" in metafunc.fixturenames and not given:
         has_workers = "stock.workers" in metafunc.module.__name__
-        marks = [pytest.mark.long] if has_workers else []
+        marks = [pytest.mark.nightly] if has_workers else []
         first, *others = os.environ.get("DELAYQ_WAYS", " ".join(WAYS[:2] if has_workers else WAYS)).split()
         metafunc.parametrize("consume", [first, *(pytest.param(way, marks=marks) for way in others)])
 

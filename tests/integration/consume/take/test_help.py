@@ -165,7 +165,7 @@ def test_a_redis_that_is_emptied_silences_nobody(
     assert "twice" not in caplog.text
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_solo_worker_shares_what_it_cannot_begin(make_proj: MakeProj) -> None:
     """Of four tasks, two workers of the pool solo run each its share, although the first could hold all of them."""
     proj = make_proj()

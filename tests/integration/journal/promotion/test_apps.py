@@ -24,6 +24,7 @@ def layout() -> str:
     return "hash"
 
 
+@pytest.mark.journey
 def test_a_worker_promotes_what_it_is_to_run(make_proj: MakeProj, journal_url: str) -> None:
     """A far task waits in the journal, comes to Redis before it is due, and runs when it is due."""
     options = {"journal_url": journal_url, "journal_horizon": 2, "journal_lead": 1.5}

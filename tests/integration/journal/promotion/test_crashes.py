@@ -123,6 +123,7 @@ def test_a_restore_that_is_killed_begins_anew(make_journaled: MakeJournaled, hol
     assert not store.journal.unrestored()
 
 
+@pytest.mark.journey
 def test_messages_come_back_by_themselves(make_journaled: MakeJournaled, hold: Hold) -> None:
     """With ``journal_restore="auto"`` a promoter that notices a loss fills Redis again."""
     store = make_journaled(journal="all")

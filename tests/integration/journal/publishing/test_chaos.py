@@ -26,7 +26,7 @@ PLAN = Plan(
 )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_no_fault_loses_what_waits(tmp_path: Path) -> None:
     """Nothing that waits is lost, nothing is early, and what runs twice has a reason."""

@@ -25,6 +25,7 @@ def waiting(server: PrivateRedis, task_id: str) -> DelayedTask:
     return found
 
 
+@pytest.mark.journey
 def test_a_task_waits_as_if_an_app_had_sent_it(api: TestClient, redis_server: PrivateRedis) -> None:
     """All that a request says of a task is in its message, and the answer says where it waits until when."""
     asked = {

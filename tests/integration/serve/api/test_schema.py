@@ -44,7 +44,7 @@ def document(served: Starlette) -> Any:
 schema = schemathesis.pytest.from_fixture("document")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 @schema.parametrize()
 @settings(

@@ -34,6 +34,7 @@ def path(task_id: str, verb: str = "") -> str:
     return f"/v1/tasks/{quote(task_id, safe='').replace('.', '%2E')}{verb}"
 
 
+@pytest.mark.journey
 def test_a_task_is_shown(api: TestClient) -> None:
     """An answer has all that the message says, and where the task stands in its delay chain."""
     wait(api, "one", args=[{"a": None}], kwargs={"again": "é"}, delay_chain="4m,1h", priority=6)

@@ -59,7 +59,6 @@ def example(request: pytest.FixtureRequest, served: Served, tmp_path: Path) -> I
     process.wait(10)
 
 
-@pytest.mark.long
 def test_an_example_consumes_a_queue(
     app: Celery,
     client: redis.Redis,

@@ -89,7 +89,7 @@ def test_a_redis_that_is_away_is_said_to_be(
                 assert int(answer.headers["Retry-After"]) > 0
 
 
-@pytest.mark.parametrize("transport", ["ours", pytest.param("stock", marks=pytest.mark.long)])
+@pytest.mark.parametrize("transport", ["ours", pytest.param("stock", marks=pytest.mark.nightly)])
 def test_consumers_and_workers_share_a_queue(
     make_proj: MakeProj, serve: Serve, client: redis.Redis, transport: str
 ) -> None:

@@ -20,6 +20,7 @@ def nothing_held(client: redis.Redis) -> bool:
     return not client.exists("unacked", "unacked_index", "delayq:consumers", "delayq:consumers:queues")
 
 
+@pytest.mark.journey
 def test_what_is_acknowledged_is_done(app: Celery, consumer: HttpConsumer, client: redis.Redis) -> None:
     """Messages come in the order of the queue, and leave nothing behind once all are acknowledged."""
     send(app, 1, 2, 3)

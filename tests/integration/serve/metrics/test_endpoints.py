@@ -49,6 +49,7 @@ def client_of(server: PrivateRedis) -> TestClient:
     return TestClient(make_app(broker, settings), base_url="http://127.0.0.1", raise_server_exceptions=False)
 
 
+@pytest.mark.journey
 def test_metrics_come_in_the_format_that_is_preferred(get: Get, store: DelayStore) -> None:
     """Prometheus's text unless the caller prefers OpenMetrics, which ends with its own mark."""
     offer(store, "1", 900, "orders")

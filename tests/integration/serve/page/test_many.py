@@ -17,7 +17,7 @@ from tests.support.commands.shell import Audit
 #: Messages of one queue, and of each of the others.
 MANY, FEWER, QUEUES = 50_000, 2_000, 20
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ def _load(proj: Proj, queues: Sequence[str]) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.long
+@pytest.mark.journey
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_worker_goes_on_after_it_lost_its_connections(make_proj: MakeProj, pool: str) -> None:
     """Each time that its connections are killed, the worker connects again and runs what comes then, once."""
@@ -57,7 +57,7 @@ def test_a_worker_goes_on_after_it_lost_its_connections(make_proj: MakeProj, poo
     assert worker.stop() == 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_running_task_is_cancelled_when_its_worker_loses_its_connections(make_proj: MakeProj) -> None:
     """With ``worker_cancel_long_running_tasks_on_connection_loss`` the task is ended, and comes again."""
     proj = make_proj(
@@ -85,7 +85,7 @@ def test_a_running_task_is_cancelled_when_its_worker_loses_its_connections(make_
     assert worker.alive()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("consume", ["reliable"])
 def test_workers_lose_their_connections_again_and_again_under_load(make_proj: MakeProj) -> None:
     """With all that a worker does by default, each pool consumes after 20 losses while tasks run, and stops clean."""

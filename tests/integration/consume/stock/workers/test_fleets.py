@@ -41,7 +41,7 @@ def _restored(proj: Proj, count: int) -> None:
 
 
 @OURS
-@pytest.mark.long
+@pytest.mark.nightly
 def test_our_worker_restores_what_a_killed_stock_worker_held(make_proj: MakeProj) -> None:
     """After the visibility timeout ours runs the tasks of a killed stock worker, once each."""
     options = swept_after(2)
@@ -50,7 +50,7 @@ def test_our_worker_restores_what_a_killed_stock_worker_held(make_proj: MakeProj
 
 
 @OURS
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_stock_worker_restores_what_our_killed_worker_held(make_proj: MakeProj) -> None:
     """After the visibility timeout a stock worker runs the tasks of our killed worker, once each."""
     options = swept_after(2)
@@ -58,6 +58,7 @@ def test_a_stock_worker_restores_what_our_killed_worker_held(make_proj: MakeProj
     _restored(make_proj(broker_transport="", include=["stock_tasks"], broker_transport_options=options), 4)
 
 
+@pytest.mark.journey
 @OURS
 def test_stock_workers_and_ours_share_a_queue(make_proj: MakeProj) -> None:
     """Of many tasks of one queue both kinds run some, together each once."""
@@ -75,7 +76,7 @@ def test_stock_workers_and_ours_share_a_queue(make_proj: MakeProj) -> None:
 
 
 @OURS
-@pytest.mark.long
+@pytest.mark.nightly
 def test_stock_takes_over_when_our_workers_have_ended(make_proj: MakeProj) -> None:
     """After a warm shutdown nothing of ours is in Redis but the names of queues, and stock runs all that waits."""
     ours = make_proj(include=["stock_tasks"], broker_transport_options={"priority_steps": [0, 5]})
@@ -105,7 +106,7 @@ def test_stock_takes_over_when_our_workers_have_ended(make_proj: MakeProj) -> No
 
 
 @OURS
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.skipif(not WORKERS_SWEEP, reason="kombu before 5.7 sweeps every 100 s, whatever is set")
 def test_a_task_longer_than_the_visibility_timeout_runs_once_beside_stock(make_proj: MakeProj, consume: str) -> None:
     """A stock worker that sweeps takes no task that our living worker runs; with stock's way of consuming it does."""

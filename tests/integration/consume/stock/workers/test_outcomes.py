@@ -22,7 +22,8 @@ def _check(proj: Proj, outcomes: dict[str, list[bool]]) -> None:
     assert runs == outcomes
 
 
-@pytest.mark.parametrize("pool", ["threads", pytest.param("solo", marks=pytest.mark.long)])
+@pytest.mark.journey
+@pytest.mark.parametrize("pool", ["threads", pytest.param("solo", marks=pytest.mark.nightly)])
 def test_every_outcome_settles_its_message(make_proj: MakeProj, pool: str) -> None:
     """Rejected with requeue or retried, a task comes again; ignored, dropped or failed, it does not."""
     proj = make_proj(include=["stock_tasks"])
@@ -38,7 +39,7 @@ def test_every_outcome_settles_its_message(make_proj: MakeProj, pool: str) -> No
     assert worker.stop() == 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_every_outcome_of_a_process_settles_its_message(make_proj: MakeProj) -> None:
     """Time limits and lost processes settle messages as the settings of their tasks say."""
     proj = make_proj(include=["stock_tasks"])

@@ -13,11 +13,12 @@ POOLS = [
     "prefork",
     "threads",
     "solo",
-    pytest.param("gevent", marks=pytest.mark.long),
-    pytest.param("eventlet", marks=[pytest.mark.long, needs_eventlet]),
+    "gevent",
+    pytest.param("eventlet", marks=[needs_eventlet]),
 ]
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("pool", POOLS)
 def test_every_pool_runs_each_task_once(make_proj: MakeProj, pool: str) -> None:
     """A pool runs as many tasks at a time as it can, all of them once, and leaves nothing behind when it ends."""

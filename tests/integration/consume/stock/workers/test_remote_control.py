@@ -100,7 +100,7 @@ def test_no_message_is_lost_while_a_queue_is_cancelled_and_added(make_proj: Make
     assert sorted(run["value"] for run in proj.runs()) == [*range(40)]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_pool_that_grows_and_shrinks_changes_what_is_held(make_proj: MakeProj) -> None:
     """With the multiplier 1 a worker holds as many messages as its pool has processes, however that changes."""
     proj = make_proj(include=["stock_tasks"], worker_prefetch_multiplier=1)
@@ -126,7 +126,7 @@ def test_a_pool_that_grows_and_shrinks_changes_what_is_held(make_proj: MakeProj)
     until(lambda: none_held(client))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_autoscale_follows_the_messages(make_proj: MakeProj, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ``--autoscale`` the pool grows to its most processes while there is work, and shrinks afterwards."""
     monkeypatch.setenv("AUTOSCALE_KEEPALIVE", "1")
@@ -145,7 +145,7 @@ def test_autoscale_follows_the_messages(make_proj: MakeProj, monkeypatch: pytest
     assert proj.send("record", "later").get(timeout=20) == "later"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_events_remote_control_and_results_by_message_work(make_proj: MakeProj) -> None:
     """Workers answer remote control, send events, and send results with the backend ``rpc``."""
     proj = make_proj(result_backend="rpc://", worker_send_task_events=True, task_send_sent_event=True)

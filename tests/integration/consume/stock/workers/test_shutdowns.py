@@ -25,6 +25,7 @@ def _in_order(found: list[Any], expected: list[Any], consume: str) -> bool:
     return found == expected if consume == "reliable" else sorted(found) == expected
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("task", ["gated", "gated_late"])
 def test_a_warm_shutdown_ends_what_runs_and_puts_back_the_rest(make_proj: MakeProj, consume: str, task: str) -> None:
     """With SIGTERM the running task ends, takes none with it, and all others are next in their queue, in order."""
@@ -61,7 +62,7 @@ def test_a_warm_shutdown_of_other_pools_loses_nothing(make_proj: MakeProj, pool:
     assert none_held(client)
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.nightly)])
 def test_a_worker_that_waits_leaves_nothing_when_it_ends(make_proj: MakeProj, count: int) -> None:
     """Idle workers end at once; what comes at the very moment is in the queue or has run."""
     proj = make_proj()
@@ -80,7 +81,7 @@ def test_a_worker_that_waits_leaves_nothing_when_it_ends(make_proj: MakeProj, co
     assert none_held(client)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGQUIT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+@pytest.mark.parametrize("signum", [signal.SIGQUIT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_a_soft_shutdown_puts_back_what_does_not_end_in_time(
     make_proj: MakeProj, consume: str, signum: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +99,7 @@ def test_a_soft_shutdown_puts_back_what_does_not_end_in_time(
     assert len(proj.runs()) == 1
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_soft_shutdown_gives_tasks_time_to_end(make_proj: MakeProj, consume: str) -> None:
     """A task that ends within ``worker_soft_shutdown_timeout`` is acknowledged, and the others are in their queue."""
     proj = make_proj(include=["stock_tasks"], worker_soft_shutdown_timeout=3)
