@@ -55,7 +55,7 @@ def test_other_queues_are_left_out(three: DelayStore, operation: str) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("key", ["due", "layout", "twins"])
+@pytest.mark.parametrize("key", ["due", "bodies", "twins"])
 def test_a_queue_that_cannot_be_read_hides_no_other(
     three: DelayStore, caplog: pytest.LogCaptureFixture, operation: str, key: str
 ) -> None:

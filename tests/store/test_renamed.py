@@ -245,7 +245,7 @@ def test_on_a_plain_server_no_name_changes_and_nobody_looks(redis_server: Privat
     store.delivery.offer("q", waiting("i", PAST_MS, priority=9), waiting("later"))
     store.delivery.transfer("q")
     assert {key.decode() for key in client.keys("*")} == {
-        "q\x06\x169", *(f"delayq:{{q}}:{what}" for what in ("due", "layout", "order", "counts")), "delayq:queues",
+        "q\x06\x169", *(f"delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "counts")), "delayq:queues",
     }  # fmt: skip
     client.config_resetstat()
     Renaming().go_on(store, ["q"])

@@ -178,7 +178,7 @@ def test_keys_of_another_type_are_named_and_left_and_hide_nothing(broker: Privat
         assert f"left: WRONGTYPE key {getattr(keys, what)(what)} holds a list" in result.stdout
     raw_client.restore(keys.queues, 0, known, replace=True)
     found = {each["queue"]: each["error"] is None for each in lines(broker, "repair", code=1)}
-    assert found == {"layout": False, "due": False, "order": False, "q": True, "twins": False}
+    assert found == {"bodies": False, "due": False, "order": False, "q": True, "twins": False}
     assert delivered(store) == expected()
 
 
@@ -194,7 +194,7 @@ def test_only_the_queues_that_are_given_are_mended_and_odd_names_are_found(
             raw_client.delete(store.keys.due(name))
         raw_client.delete(store.keys.queues)
     raw_client.set("delayq:other", 1)
-    raw_client.hset("delayq:{no}:bodies", "a", "b")
+    raw_client.hset("delayq:{no}:data", "a", "b")
     raw_client.hset(b"delayq:{\xff}:bodies", "a", "b")
     run(broker, "repair", "--yes", "*", "{a}")
     assert sorted(DelayStore(raw_client, KEYS).queues.names()) == ["*", "{a}"]

@@ -114,7 +114,7 @@ def test_redis_restarted_between_two_calls(make_proj: MakeProj, durable_server: 
 
 
 @pytest.mark.both_layouts
-@pytest.mark.parametrize("which", [0, 1], ids=["due", "layout"])
+@pytest.mark.parametrize("which", [0, 1], ids=["due", "bodies"])
 def test_a_harmed_queue_does_not_hide_the_others(proj: Proj, caplog: pytest.LogCaptureFixture, which: int) -> None:
     """With a key of the wrong type in one queue, other queues are searched, and the key is named."""
     harmed = proj.send("record", countdown=300, queue="harmed")
