@@ -31,8 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs tests marked ``both_layouts`` once for each layout, or those that DELAYQ_LAYOUTS names.
 
     With real workers, only the first form runs: to Celery and kombu the form makes no difference, and the tests of the
-    scripts and of the store run in both. `make test` has one layout and a plain server, `make slots` the other one
-    and a server with hash slots.
+    scripts and of the store run in both.
     """
     given = any("layout" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "layout" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_layouts") and not given:

@@ -120,6 +120,7 @@ def test_a_setting_that_changes_where_it_stands_is_seen(
 
 def test_settings_that_django_overrides_are_seen(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within ``override_settings(CELERY_TASK_ALWAYS_EAGER=True)`` no task is sent, and after that all are."""
+    pytest.importorskip("django")
     from django.conf import UserSettingsHolder, global_settings, settings
     from django.test import override_settings
 
