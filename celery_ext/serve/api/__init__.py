@@ -1,11 +1,10 @@
 """The HTTP API, ``/v1``."""
 
-from celery_ext.serve.api import bulk, dead_letters, deliveries, openapi, queues
+from celery_ext.serve.api import bulk, dead_letters, deliveries, openapi, queues, tasks
 from celery_ext.serve.api.enqueue import routes as enqueueing
-from celery_ext.serve.api.tasks import by_id, listing
 from celery_ext.serve.routes import ActionRoute
 
-_PARTS = (enqueueing, listing, by_id, queues, dead_letters, bulk, deliveries, openapi)
+_PARTS = (enqueueing, tasks, queues, dead_letters, bulk, deliveries, openapi)
 
 
 def routes() -> list[ActionRoute]:

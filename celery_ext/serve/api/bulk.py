@@ -9,9 +9,9 @@ from starlette.responses import Response
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import answer, body_of, invalid_field, iso, with_body
 from celery_ext.serve.api.idempotency import Attempt, once
-from celery_ext.serve.api.models.letters import BulkAnswer
-from celery_ext.serve.api.models.requests import BulkRequest, BulkStart, Filter, TaskQuery
-from celery_ext.serve.api.tasks.listing import selection_of
+from celery_ext.serve.api.models import BulkRequest, BulkStart, Filter, TaskQuery
+from celery_ext.serve.api.shapes import BulkAnswer
+from celery_ext.serve.api.tasks import selection_of
 from celery_ext.serve.bulk_runs import RunView
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.routes import ActionRoute, Doc

@@ -10,9 +10,9 @@ from celery_ext.dead_letters.letter import DeadLetter as Letter
 from celery_ext.serve import letters
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import answer, invalid_field, iso_of, query_of, with_body
-from celery_ext.serve.api.models.letters import DeadLetter, LetterList, LetterQueue, LetterQueues, LettersDone
-from celery_ext.serve.api.models.requests import LettersRequest, PageQuery
-from celery_ext.serve.api.tasks.shape import headers_of
+from celery_ext.serve.api.models import LettersRequest, PageQuery
+from celery_ext.serve.api.shapes import DeadLetter, LetterList, LetterQueue, LetterQueues, LettersDone
+from celery_ext.serve.api.tasks import headers_of
 from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.routes import ActionRoute, Doc

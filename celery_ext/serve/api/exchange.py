@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.serve.api.models.fields import PATTERNS_IN_WORDS
+from celery_ext.serve.api.models import PATTERNS_IN_WORDS
 from celery_ext.serve.problems import Problem, bad_request
 from kombu_delayq.message.times import moment_of
 

@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import answer, iso, query_of
-from celery_ext.serve.api.models.figures import (
+from celery_ext.serve.api.models import HistogramQuery
+from celery_ext.serve.api.shapes import (
     ClusterFigures,
     HeldBackFigures,
     Histogram,
@@ -18,7 +19,6 @@ from celery_ext.serve.api.models.figures import (
     QueueList,
     RedisFigures,
 )
-from celery_ext.serve.api.models.requests import HistogramQuery
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of

@@ -1,12 +1,8 @@
 """The page: what comes due when, queue by queue and task by task."""
 
 from celery_ext.serve.access.identity import Action
-from celery_ext.serve.page.views import bulk, changes, dead_letters, login
-from celery_ext.serve.page.views.errors import explain, is_wanted
-from celery_ext.serve.page.views.overview import overview
-from celery_ext.serve.page.views.queue import queue
-from celery_ext.serve.page.views.static import static
-from celery_ext.serve.page.views.task import task
+from celery_ext.serve.page import bulk, dead_letters, overview, queue, site, task
+from celery_ext.serve.page.site import explain, is_wanted
 from celery_ext.serve.routes import ActionRoute
 
 __all__ = ["explain", "is_wanted", "routes"]
@@ -15,14 +11,14 @@ __all__ = ["explain", "is_wanted", "routes"]
 def routes() -> list[ActionRoute]:
     """Returns the routes of this part."""
     return [
-        ActionRoute("/", overview, Action.READ),
-        ActionRoute("/queues", queue, Action.READ, name="queue_by_name"),
-        ActionRoute("/queues/{queue:name}", queue, Action.READ),
-        ActionRoute("/tasks", task, Action.READ, name="task_by_id"),
-        ActionRoute("/tasks/{id:name}", task, Action.READ),
-        ActionRoute("/do/run", changes.run, Action.RUN, method="POST"),
-        ActionRoute("/do/cancel", changes.cancel, Action.CANCEL, method="POST"),
-        ActionRoute("/do/reschedule", changes.reschedule, Action.RESCHEDULE, method="POST"),
+        ActionRoute("/", overview.overview, Action.READ),
+        ActionRoute("/queues", queue.queue, Action.READ, name="queue_by_name"),
+        ActionRoute("/queues/{queue:name}", queue.queue, Action.READ),
+        ActionRoute("/tasks", task.task, Action.READ, name="task_by_id"),
+        ActionRoute("/tasks/{id:name}", task.task, Action.READ),
+        ActionRoute("/do/run", task.run, Action.RUN, method="POST"),
+        ActionRoute("/do/cancel", task.cancel, Action.CANCEL, method="POST"),
+        ActionRoute("/do/reschedule", task.reschedule, Action.RESCHEDULE, method="POST"),
         ActionRoute("/bulk/run", bulk.run, Action.RUN, method="POST", name="bulk_run"),
         ActionRoute("/bulk/cancel", bulk.cancel, Action.CANCEL, method="POST", name="bulk_cancel"),
         ActionRoute("/bulk/reschedule", bulk.reschedule, Action.RESCHEDULE, method="POST", name="bulk_reschedule"),
@@ -33,8 +29,8 @@ def routes() -> list[ActionRoute]:
         ActionRoute("/dead-letters/{queue:name}", dead_letters.letters, Action.READ),
         ActionRoute("/do/replay", dead_letters.replay, Action.REPLAY, method="POST"),
         ActionRoute("/do/drop", dead_letters.drop, Action.DROP, method="POST"),
-        ActionRoute("/login", login.login, None),
-        ActionRoute("/login", login.log_in, None, method="POST"),
-        ActionRoute("/logout", login.leave, None, method="POST"),
-        ActionRoute("/static/{path:path}", static, None),
+        ActionRoute("/login", site.login, None),
+        ActionRoute("/login", site.log_in, None, method="POST"),
+        ActionRoute("/logout", site.leave, None, method="POST"),
+        ActionRoute("/static/{path:path}", site.static, None),
     ]

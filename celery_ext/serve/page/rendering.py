@@ -1,11 +1,14 @@
-"""Pages from templates: what each of them knows of the request, and how values are written."""
+"""Renders pages: templates, links, notes, and the forms that come back."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode
 
+import anyio.from_thread
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -13,9 +16,76 @@ from starlette.responses import HTMLResponse
 from celery_ext.serve.access.gate import Proof
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.page import figures
-from celery_ext.serve.page.links import Links, is_in_path
+from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import Serve, serve_of
 from kombu_delayq import __version__
+
+#: A name that may stand in a path: no slash, which some servers decode, and no dots alone, which browsers take away.
+_IN_PATH = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f]+", re.ASCII)
+
+
+class Links:
+    """Makes the links of one page.
+
+    Args:
+        path: Path of the page below the mount, as the browser asked for it, such as ``/queues/mail``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.base = "../" * max(path.count("/") - 1, 0) or "./"
+
+    def queue(self, name: str, **query: str) -> str:
+        """Returns the link to a queue."""
+        return self._named("queues", name, query)
+
+    def task(self, task_id: str, **query: str) -> str:
+        """Returns the link to a task."""
+        return self._named("tasks", task_id, query, by="id")
+
+    def letters(self, queue: str, **query: str) -> str:
+        """Returns the link to the dead letters of a queue."""
+        return self._named("dead-letters", queue, query)
+
+    def to(self, path: str, **query: str) -> str:
+        """Returns the link to a path below the mount."""
+        return f"{self.base}{path}{_query(query)}"
+
+    def _named(self, folder: str, name: str, query: Mapping[str, str], by: str = "name") -> str:
+        if is_in_path(name):
+            return f"{self.base}{folder}/{_quoted(name)}{_query(query)}"
+        return f"{self.base}{folder}{_query({by: name, **query})}"
+
+
+def is_in_path(name: str) -> bool:
+    """Whether a name stands in the path of its page. Others are in the query."""
+    return _IN_PATH.fullmatch(name) is not None
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="", errors="surrogateescape")
+
+
+def _query(query: Mapping[str, str]) -> str:
+    given = {name: value for name, value in query.items() if value}
+    return f"?{urlencode(given, errors='surrogateescape')}" if given else ""
+
+
+#: Most fields of a form.
+MOST_FIELDS = 1000
+
+
+def form_of(request: Request) -> list[tuple[str, str]]:
+    """Returns the names and values of a form; for handlers that run in a thread.
+
+    Raises:
+        Problem: 400, the body is no form.
+    """
+    body: bytes = anyio.from_thread.run(request.body)
+    try:
+        return parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+    except ValueError:
+        raise bad_request("the form cannot be read") from None
+
 
 #: Cookie in which the page's script keeps ``light`` or ``dark``.
 THEME = "delayq-theme"

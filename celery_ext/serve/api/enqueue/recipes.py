@@ -14,7 +14,7 @@ from celery_ext.publish.template import NoTemplate
 from celery_ext.publish.write import ManyMessages
 from celery_ext.serve.access.identity import Caller
 from celery_ext.serve.api.enqueue.routing import WRONG, Way, refused, way_of
-from celery_ext.serve.api.models.requests import TaskRequest
+from celery_ext.serve.api.models import TaskRequest
 from celery_ext.serve.broker import ServeBroker
 from kombu_delayq.message.fields import CHAIN
 from kombu_delayq.store.types import Offer

@@ -18,8 +18,7 @@ from celery_ext.serve.api.enqueue.publisher import Item, Publisher, Result, Sent
 from celery_ext.serve.api.enqueue.recipes import Recipes
 from celery_ext.serve.api.exchange import answer, body_of, invalid_field, iso, item_of
 from celery_ext.serve.api.idempotency import Attempt, once
-from celery_ext.serve.api.models.answers import BatchAnswer, BatchItem, Enqueued, ProblemDetails
-from celery_ext.serve.api.models.requests import BatchRequest, TaskRequest
+from celery_ext.serve.api.models import BatchAnswer, BatchItem, BatchRequest, Enqueued, ProblemDetails, TaskRequest
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import Serve, serve_of

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from celery_ext.serve.page.chart import BARS, bars, bounds, chart, small_bars
-from celery_ext.serve.page.links import Links
+from celery_ext.serve.page.rendering import Links
 
 SPANS = {"hour": "?span=hour", "day": "?span=day", "month": "?span=month"}
 

@@ -8,10 +8,9 @@ from starlette.responses import RedirectResponse, Response
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.bulk_runs import BUSY, RunView
 from celery_ext.serve.page.figures import Moment, moment
-from celery_ext.serve.page.rendering import BOUND, Note, Page, render
-from celery_ext.serve.page.views.changes import new_due_ms
-from celery_ext.serve.page.views.forms import form_of
-from celery_ext.serve.page.views.queue import Filter, filter_of
+from celery_ext.serve.page.queue import Filter, filter_of
+from celery_ext.serve.page.rendering import BOUND, Note, Page, form_of, render
+from celery_ext.serve.page.task import new_due_ms
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting.bulk import Action as BulkAction

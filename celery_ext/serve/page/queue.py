@@ -14,9 +14,8 @@ from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.gather import gather
-from celery_ext.serve.page.links import Links
-from celery_ext.serve.page.rendering import Note, Page, render
-from celery_ext.serve.page.views.overview import span_of
+from celery_ext.serve.page.overview import span_of
+from celery_ext.serve.page.rendering import Links, Note, Page, render
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting.delayed_task import DelayedTask

@@ -11,9 +11,7 @@ from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.serve import letters as letters_of
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.page.figures import Moment, moment, number
-from celery_ext.serve.page.links import Links
-from celery_ext.serve.page.rendering import BOUND, Note, Page, path_of, render
-from celery_ext.serve.page.views.forms import form_of
+from celery_ext.serve.page.rendering import BOUND, Links, Note, Page, form_of, path_of, render
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.times import ms_of

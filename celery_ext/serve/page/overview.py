@@ -11,9 +11,8 @@ from starlette.responses import Response
 from celery_ext.connection import look_at_journal
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.page.chart import SPANS, chart
-from celery_ext.serve.page.figures import QueueRow, health
+from celery_ext.serve.page.figures import QueueRow, health, nodes_of
 from celery_ext.serve.page.gather import Disk, gather, letters_of
-from celery_ext.serve.page.nodes import nodes_of
 from celery_ext.serve.page.rendering import Page, render
 from celery_ext.serve.service import serve_of
 

@@ -1,0 +1,300 @@
+"""``/v1/tasks``: waiting tasks are listed, shown, cancelled, rescheduled and run."""
+
+from collections.abc import Iterator, Mapping
+from math import inf
+from time import monotonic
+from typing import Any
+
+from msgspec import UNSET
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from celery_ext.delays.chain import DelayChain
+from celery_ext.serve import changes, letters
+from celery_ext.serve.access.identity import Action, Caller, caller_of
+from celery_ext.serve.api.exchange import answer, as_json, invalid_field, iso, query_of, with_body
+from celery_ext.serve.api.idempotency import Attempt, once
+from celery_ext.serve.api.models import DueRequest, Outcome, Step, Steps, Task, TaskList, TaskQuery
+from celery_ext.serve.problems import Problem, bad_request
+from celery_ext.serve.routes import ActionRoute, Doc
+from celery_ext.serve.service import serve_of
+from celery_ext.waiting import by_id
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.search import Done, Progress, Skipped, search
+from celery_ext.waiting.search import page as page_of
+from celery_ext.waiting.selection import Selection
+from kombu_delayq.errors import InvalidDelayChain
+from kombu_delayq.message.times import ms_of
+from kombu_delayq.store import OperatorStore
+
+#: Headers with the arguments of a task.
+_SHOWN_ARGUMENTS = ("argsrepr", "kwargsrepr")
+
+
+def task_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> Task:
+    """Returns a task as the API shows it.
+
+    Args:
+        task: The task.
+        now_ms: Redis's clock, ms since the epoch.
+        hidden: Whether arguments are kept back.
+    """
+    due_ms = task.message.due_ms
+    shown = Task(
+        id=task.id,
+        task=task.name,
+        queue=task.queue,
+        due=iso(due_ms),
+        due_in_s=round((due_ms - now_ms) / 1000, 3),
+        priority=task.priority,
+        retries=task.retries,
+        headers=headers_of(task.headers, hidden=hidden),
+        properties=task.properties,
+        delay_chain=task.delay_chain,
+        steps=_steps(task),
+        tier=task.tier,
+    )
+    if not hidden:
+        shown.args, shown.kwargs = task.args, task.kwargs
+        shown.argsrepr, shown.kwargsrepr = task.argsrepr, task.kwargsrepr
+    else:
+        shown.args = shown.kwargs = UNSET
+    return shown
+
+
+def headers_of(headers: Mapping[str, Any], *, hidden: bool) -> dict[str, Any]:
+    """Returns the headers of a message, without the arguments in them if these are hidden."""
+    return {name: value for name, value in headers.items() if not (hidden and name in _SHOWN_ARGUMENTS)}
+
+
+def _steps(task: DelayedTask) -> Steps | None:
+    try:
+        chain = DelayChain.parse(task.delay_chain) if task.delay_chain else None
+    except InvalidDelayChain:
+        return None
+    if chain is None:
+        return None
+    delays = [delay.total_seconds() for delay in chain]
+    done = min(max(task.retries, 0), len(delays))
+    return Steps(behind=delays[:done], ahead=list(_ahead(delays[done:], task.message.due_ms)))
+
+
+def _ahead(delays: list[float], due_ms: float) -> Iterator[Step]:
+    at_ms = due_ms
+    for delay_s in delays:
+        at_ms += delay_s * 1000
+        yield Step(delay_s=delay_s, at=iso(at_ms))
+
+
+NDJSON = "application/x-ndjson"
+#: How long lines of a stream may wait for others, in s, and how many do.
+_TOGETHER_S, _TOGETHER = 0.1, 50
+
+
+def _listing() -> list[ActionRoute]:
+    """Returns the route."""
+    doc = Doc("List waiting tasks, the next due first.", query=TaskQuery, answers={200: TaskList}, tag="Tasks")
+    return [ActionRoute("/v1/tasks", list_tasks, Action.READ, doc=doc)]
+
+
+def list_tasks(request: Request) -> Response:
+    """Answers with a page of tasks; with a stream of lines if the caller accepts ``application/x-ndjson``."""
+    wanted, serve, caller = query_of(request, TaskQuery), serve_of(request), caller_of(request)
+    hidden, store = serve.settings.hide_arguments, serve.store
+    if wanted.from_ is not None and wanted.to is not None and wanted.from_ >= wanted.to:
+        return answer(TaskList(tasks=[], cursor=None))
+    selection = selection_of(store, caller, wanted, hidden=hidden)
+    try:
+        if NDJSON in request.headers.get("accept", ""):
+            events = search(store, selection, wanted.cursor, limit=wanted.limit)
+            return StreamingResponse(_chunks(_lines(events, caller, store.now_ms(), hidden=hidden)), media_type=NDJSON)
+        found = page_of(store, selection, wanted.cursor, wanted.limit)
+    except ValueError as error:
+        raise bad_request(str(error), "bad-cursor") from None
+    now_ms = store.now_ms()
+    tasks = [task_of(task, now_ms, hidden=hidden) for task in found.tasks if _may_see(caller, task)]
+    return answer(TaskList(tasks=tasks, cursor=found.cursor))
+
+
+def selection_of(
+    store: OperatorStore, caller: Caller, wanted: TaskQuery, *, hidden: bool, action: Action = Action.READ
+) -> Selection:
+    """Returns what a query or a filter means for a caller.
+
+    Args:
+        store: The broker's store.
+        caller: Its queues are the only ones.
+        wanted: The query.
+        hidden: Whether arguments are hidden; then nobody may search them either.
+        action: What the caller wants to do.
+
+    Raises:
+        Problem: 400 for a wrong filter, 403 for a queue that is not the caller's.
+    """
+    if wanted.q is not None and hidden:
+        raise Problem(403, "this server hides arguments, so they cannot be searched", "arguments-hidden")
+    queues: tuple[str, ...] | None = None
+    if wanted.queue is not None:
+        caller.check(action, queue=wanted.queue)
+        queues = (wanted.queue,)
+    elif "*" not in caller.queues:
+        queues = tuple(caller.queues_of(store.queues.names()))
+    try:
+        return Selection(
+            queues=queues,
+            from_ms=-inf if wanted.from_ is None else ms_of(wanted.from_),
+            to_ms=inf if wanted.to is None else ms_of(wanted.to),
+            task=wanted.task,
+            q=wanted.q,
+        )
+    except ValueError as error:
+        raise bad_request(str(error), "bad-filter") from None
+
+
+def _may_see(caller: Caller, task: DelayedTask) -> bool:
+    return caller.may(Action.READ, queue=task.queue, task=task.name or "")
+
+
+def _lines(
+    events: Iterator[DelayedTask | Progress | Skipped | Done], caller: Caller, now_ms: float, *, hidden: bool
+) -> Iterator[bytes]:
+    try:
+        for event in events:
+            match event:
+                case DelayedTask():
+                    if _may_see(caller, event):
+                        yield as_json({"task": task_of(event, now_ms, hidden=hidden)})
+                case Progress(looked, of):
+                    yield as_json({"progress": {"looked": looked, "of": of}})
+                case Skipped(queue, error):
+                    yield as_json({"skipped": {"queue": queue, "error": error}})
+                case Done(cursor):
+                    yield as_json({"done": True, "cursor": cursor})
+    except Exception as error:  # the status has been sent: the stream itself has to say that it ends too soon
+        yield as_json({"error": {"status": 503, "detail": f"the search ended too soon: {type(error).__name__}"}})
+
+
+def _chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Joins lines that come one after the other: each chunk costs the server a change of threads."""
+    waiting: list[bytes] = []
+    begun = monotonic()
+    for line in lines:
+        waiting.append(line + b"\n")
+        if len(waiting) >= _TOGETHER or monotonic() - begun >= _TOGETHER_S or not line.startswith(b'{"task"'):
+            yield b"".join(waiting)
+            waiting, begun = [], monotonic()
+    if waiting:
+        yield b"".join(waiting)
+
+
+_TAG = "Tasks"
+_ONE = "/v1/tasks/{id:name}"
+
+
+def routes() -> list[ActionRoute]:
+    """Returns the routes of tasks. The longer path comes first: an id may contain a colon."""
+    done = {200: Outcome}
+    run = Doc("Send a waiting task to its queue now.", answers=done, tag=_TAG, idempotent=True)
+    change = Doc("Change when a waiting task is due.", body=DueRequest, answers=done, tag=_TAG)
+    return [
+        *_listing(),
+        ActionRoute(_ONE + ":run", run_task, Action.RUN, method="POST", doc=run),
+        ActionRoute(_ONE, show_task, Action.READ, doc=Doc("Show a waiting task.", answers={200: Task}, tag=_TAG)),
+        ActionRoute(_ONE, reschedule_task, Action.RESCHEDULE, method="PATCH", doc=change),
+        ActionRoute(
+            _ONE, cancel_task, Action.CANCEL, method="DELETE", doc=Doc("Cancel a task.", answers=done, tag=_TAG)
+        ),
+    ]
+
+
+def show_task(request: Request) -> Response:
+    """Answers with a waiting task; of several with one id, with the one that is due first."""
+    serve = serve_of(request)
+    found = _found(request, Action.READ)
+    if not found:
+        raise _not_waiting(request)
+    return answer(task_of(found[0], serve.store.now_ms(), hidden=serve.settings.hide_arguments))
+
+
+def cancel_task(request: Request) -> Response:
+    """Cancels a task, and ends its delay chain."""
+    serve, caller, task_id = serve_of(request), caller_of(request), request.path_params["id"]
+    if not _found(request, Action.CANCEL) and not caller.unlimited:
+        raise _not_waiting(request)  # a chain whose step runs now belongs to nobody knows which queue
+    return _done(request, changes.cancel(serve, caller, task_id))
+
+
+@with_body(DueRequest)
+def reschedule_task(request: Request, wanted: DueRequest) -> Response:
+    """Changes when a task is due."""
+    serve, task_id = serve_of(request), request.path_params["id"]
+    if (wanted.eta is None) == (wanted.countdown is None):
+        raise invalid_field("$", "give either eta or countdown")
+    after_ms = (wanted.countdown or 0) * 1000
+    due_ms = ms_of(wanted.eta) if wanted.eta is not None else serve.store.now_ms() + after_ms
+    _found(request, Action.RESCHEDULE)
+    return _done(request, changes.reschedule(serve, caller_of(request), task_id, due_ms), due_ms)
+
+
+async def run_task(request: Request) -> Response:
+    """Sends a task to its queue before it is due."""
+
+    async def work(attempt: Attempt) -> Response:
+        return await run_in_threadpool(_run, request)
+
+    return await once(request, work)
+
+
+def _run(request: Request) -> Response:
+    _found(request, Action.RUN)
+    return _done(request, changes.run(serve_of(request), caller_of(request), request.path_params["id"]))
+
+
+def not_delayed(task_id: str) -> Problem:
+    """No such task waits: 404."""
+    detail = "no task with this id waits: it runs, has run, or was never sent"
+    return Problem(404, detail, "not-delayed", id=task_id, outcome="not_delayed")
+
+
+def _not_waiting(request: Request) -> Problem:
+    """No such task waits: 404. A caller that may see a dead letter reads that it is one."""
+    serve, task_id = serve_of(request), request.path_params["id"]
+    letter = letters.find(serve.store, caller_of(request).may_read, task_id, serve.settings.dead_letters)
+    if letter is None:
+        return not_delayed(task_id)
+    queue = letter.buried_in
+    detail = f"this task has failed for good, and is a dead letter in queue {queue!r}: replay it, or drop it"
+    return Problem(404, detail, "dead-letter", id=task_id, outcome="not_delayed", queue=queue)
+
+
+def _found(request: Request, action: Action) -> list[DelayedTask]:
+    """Returns the waiting tasks of an id to which the caller may do this, the next due first.
+
+    Those that it may not even see do not exist for it.
+
+    Raises:
+        Problem: 403: the caller may only see them.
+    """
+    caller, task_id = caller_of(request), request.path_params["id"]
+    [(_, messages)] = by_id.get(serve_of(request).store, [task_id])
+    messages.sort(key=lambda message: message.due_ms)
+    found = list(filter(caller.mine(action), messages))
+    if not found:
+        for seen in map(DelayedTask, filter(caller.mine(Action.READ), messages)):
+            caller.check(action, queue=seen.queue, task=seen.name or "")
+    return list(map(DelayedTask, found))
+
+
+def _done(request: Request, word: by_id.Outcome, due_ms: float | None = None) -> Response:
+    """Answers with what became of a task."""
+    task_id = request.path_params["id"]
+    if word == "not_delayed" or word == "dead_letter":
+        raise _not_waiting(request)
+    if word == "unreadable":
+        detail = "the message of this task cannot be rewritten, so nothing changed"
+        raise Problem(409, detail, "unreadable", id=task_id, outcome=word)
+    done = Outcome(id=task_id, outcome=word)
+    if due_ms is not None and word == "rescheduled":
+        done.due = iso(due_ms)
+    return answer(done)

@@ -1,1 +1,0 @@
-"""Waiting tasks: found, listed, changed."""

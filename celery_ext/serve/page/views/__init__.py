@@ -1,1 +1,0 @@
-"""Answers with pages, one module for each kind of page."""
