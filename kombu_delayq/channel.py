@@ -36,7 +36,7 @@ class DelayedChannel(ConnectedChannel):
             broker = self._broker
             try:
                 demotion.check_writes(broker, lambda: self.client, self.unacked_key)
-                self._transport().settle_slots(self.client)
+                self._transport().look_at_server(self.client, self.global_keyprefix)
                 if self.has_slots:
                     self._use_slots()
             except BaseException:
@@ -180,12 +180,9 @@ class DelayedChannel(ConnectedChannel):
         return super()._new_queue(queue, auto_delete=auto_delete, **kwargs)
 
     def _purge(self, queue: str) -> int:
-        earlier = self.store.renamed.purge_ready(queue)  # first: what it leaves may move to the lists of today
-        return earlier + int(super()._purge(queue)) + self.store.queues.purge(queue)
+        return int(super()._purge(queue)) + self.store.queues.purge(queue)
 
     def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
-        if queue not in self._fanout_queues:
-            self.store.renamed.purge_ready(queue)
         super()._delete(queue, *args, **kwargs)
         if queue not in self._fanout_queues:
             self.store.queues.delete(queue)

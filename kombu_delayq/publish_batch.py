@@ -42,8 +42,7 @@ class DelayedPublishBatch(_PublishBatch):
                 # What a journal gets stays there if the batch fails: kombu then calls the delivery uncertain.
                 placed = delivery.place(queue, page, expire_ms)
                 if placed.offers:
-                    for command in delivery.offer_commands(queue, placed.offers, expire_ms):
-                        send(*command)
+                    send(*delivery.offer_command(queue, placed.offers, expire_ms))
         queues = {queue for queue, _ in self._offers}
         self._offers.clear()
         super().flush()
@@ -82,7 +81,7 @@ class PutAhead:
         expire_ms = self._channel.expire_ms(self._queue)
         self._placed = self._delivery.place(self._queue, offers, expire_ms, page)
         for_redis = self._placed.offers
-        self._ahead.send(self._delivery.put_commands(self._queue, page, for_redis, expire_ms) if for_redis else [])
+        self._ahead.send([self._delivery.put_command(self._queue, page, for_redis, expire_ms)] if for_redis else [])
 
     def confirm(self) -> None:
         """Waits until Redis has the page that is on its way, if there is one. Raises the first error of the page."""
@@ -93,8 +92,8 @@ class PutAhead:
             if placed is not None:
                 self._delivery.take_back(placed)
             raise
-        if replies:
-            self._delivery.confirm(self._queue)
+        if placed is not None and replies and any(offer.due for offer in placed.offers):
+            self._delivery.confirm(self._queue, replies[0])
 
     def close(self) -> None:
         """Closes the connection. Redis may get a page that is on its way, or not."""

@@ -85,16 +85,20 @@ class DelayedTransport(_Transport):
         self.slots: bool | None = None
         hooks.expect_worker()
 
-    def settle_slots(self, client: Any) -> None:
-        """Finds out, once a connection, whether the keys of this broker are in the hash slots of Redis Cluster.
+    def look_at_server(self, client: Any, prefix: str) -> None:
+        """Finds out, once a connection, whether the broker keeps keys in the hash slots of Redis Cluster.
+
+        Args:
+            client: A client of the broker.
+            prefix: The option ``global_keyprefix``.
 
         Raises:
             InvalidOptions: An option cannot be used there.
             InvalidBrokerURL: The broker is one node of several, of which this transport knows nothing.
         """
         if self.slots is None:
-            wanted = self.options.hash_slots
-            self.slots = slots.are_used(client) if wanted is None else wanted
+            keys = Keys(prefix)
+            self.slots = slots.are_used(client, keys.queues, keys.due("unacked"))
             count = slots.primaries(client) if self.slots and not self.has_nodes else 1
             if count > 1:
                 self.slots = None

@@ -1,4 +1,4 @@
--- Asks whether a delay chain may take its next step, and notes the step; for a queue in another slot than the chains.
+-- Asks whether a delay chain may take its next step, and notes the step.
 -- KEYS[1] cancelled  ZSET  ids whose chains take no step -> end of that ban, ms since the epoch
 -- KEYS[2] chains     ZSET  ids of chains -> due time of the latest step; '' -> inf where chains are in use
 -- ARGV[1] ttl   for how many ms after its due time a step may still run

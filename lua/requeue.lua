@@ -3,15 +3,14 @@
 -- KEYS[2]    unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
 -- KEYS[3...] ready          LIST  lists of the queues
 -- ARGV[1]    place  'next' to be the next to be consumed, the last row first; 'last' to be consumed after all others
--- ARGV[2]    kept   for how many ms new counters are kept, 0 for good
--- ARGV[3...] rows of {tag, number of the list from 0, message, key of the queue's counters or '' to count nothing}
+-- ARGV[2...] rows of {tag, number of the list from 0, message, key of the queue's counters or '' to count nothing}
 -- Returns {tag, tag, ...} of those that were held no more, and that stay where they are
 -- Atomic: a message is unacked or in its queue, never in both.
 -- Cost: O(rows log N)
 -- @include tally wrong_type
 
 local unacked_index, unacked = KEYS[1], KEYS[2]
-local place, kept = ARGV[1], tonumber(ARGV[2])
+local place = ARGV[1]
 local push = place == 'next' and 'RPUSH' or 'LPUSH'
 
 local wrong = wrong_type({ [unacked_index] = 'zset', [unacked] = 'hash' }) or wrong_stored({}, 3)
@@ -19,7 +18,7 @@ if wrong then
   return wrong
 end
 local missing, redelivered = {}, {}
-for i = 3, #ARGV, 4 do
+for i = 2, #ARGV, 4 do
   local tag, ready, message, counts = ARGV[i], KEYS[3 + tonumber(ARGV[i + 1])], ARGV[i + 2], ARGV[i + 3]
   -- Needs no memory, so that a full Redis lets the later writes of the script pass.
   if redis.call('HDEL', unacked, tag) == 1 then
@@ -32,7 +31,7 @@ for i = 3, #ARGV, 4 do
 end
 for counts, number in pairs(redelivered) do
   if counts ~= '' then
-    tally_for(counts, { redelivered = number }, kept)
+    tally_for(counts, { redelivered = number })
   end
 end
 return missing

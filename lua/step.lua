@@ -1,41 +1,30 @@
--- Puts the next step of a delay chain into the store, unless the chain is cancelled, or this or a later step waits.
+-- Puts the next step of a delay chain into the store, unless this or a later step waits.
 -- KEYS[1] due        ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies     HASH|LIST    bodies of the messages
 -- KEYS[3] notes      STRING|HASH  count of messages marked, and more
 -- KEYS[4] ids        ZSET|HASH    ids of twins, or index of messages by id
--- KEYS[5] cancelled  ZSET         ids whose chains take no step -> end of that ban, ms since the epoch
--- KEYS[6] chains     ZSET         ids of chains -> due time of the latest step; '' -> inf where chains are in use.
--- Neither is given where they are in another slot: the caller sees to them, see admit.lua
 -- ARGV[1]  wake      channel on which a new head is announced
 -- ARGV[2]  queue     name, as announced
 -- ARGV[3]  expire    ms after which an unused queue expires, 0 for never
 -- ARGV[4]  chain     text that the body of every step of the chain contains, and no other body
--- ARGV[5]  ttl       for how many ms after its due time a step may still run
--- ARGV[6]  most      how many past due times `chains` keeps, the latest ones
--- ARGV[7]  id
--- ARGV[8]  due       ms since the epoch, or '+' and ms from now
--- ARGV[9]  priority  0-9
--- ARGV[10] body
--- ARGV[11] stores    '1', or '0' for a step that waits elsewhere, which the store does not get
--- Returns 'first' | 'head' | 'behind' when the store has the step now, or need not; 'waits' or 'cancelled' with nothing
--- stored
--- Atomic: at any moment at most one step of a chain waits, and, with `cancelled`, none after it was cancelled.
+-- ARGV[5]  id
+-- ARGV[6]  due       ms since the epoch, or '+' and ms from now
+-- ARGV[7]  priority  0-9
+-- ARGV[8]  body
+-- ARGV[9]  stores    '1', or '0' for a step that waits elsewhere, which the store does not get
+-- Returns 'first' | 'head' | 'behind' when the store has the step now, or need not; 'waits' with nothing stored
+-- Atomic: at any moment at most one step of a chain waits.
 -- Cost: O(log N)
--- @include announce chain clock find lifetime put wrong_type
+-- @include announce clock find lifetime put wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
-local cancelled, chains = KEYS[5], KEYS[6]
 local wake, queue, expire, chain = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local ttl, most = tonumber(ARGV[5]), tonumber(ARGV[6])
-local id, due, priority, body, stores = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11] == '1'
+local id, due, priority, body, stores = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9] == '1'
 local now = now_ms()
 
-local wrong = wrong_stored(keys) or cancelled and wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
+local wrong = wrong_stored(keys)
 if wrong then
   return wrong
-end
-if cancelled and is_cancelled(cancelled, chains, id, now) then
-  return 'cancelled'
 end
 
 -- Returns the number of a message's step in its chain; 0 for a message that is no JSON.
@@ -60,8 +49,5 @@ if stores then
     put(keys, id, at(due, now), priority, body)
   end)
   live_on(keys, life, now)
-end
-if chains then
-  note_step(chains, id, at(due, now), now, ttl, most)
 end
 return place

@@ -11,25 +11,14 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.cut import is_contract, is_missing, is_wide
 from tests.support.jvm.summary import pytest_terminal_summary
-from tests.support.slots import SLOTS
-from tests.support.store.plain_names import WorkersNames
 
 if TYPE_CHECKING:
     from tests.support.servers.cluster import PrivateCluster
     from tests.support.servers.postgres import PrivatePostgres
 
 
-def _client_of_plain_names(server: PrivateRedis, db: int = 0) -> redis.Redis:
-    kind = WorkersNames if server.slots else redis.Redis
-    return kind(port=server.port, db=db, decode_responses=True)
-
-
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and the processes of the tests would as well.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-if SLOTS:
-    # Tests name keys as they are on a plain server; in a cluster, they are told apart by their hash tags.
-    PrivateRedis.client = _client_of_plain_names  # type: ignore[method-assign]
 
 #: Length of values that may be part of the name of a test.
 LONGEST_NAME = 120

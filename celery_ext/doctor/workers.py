@@ -23,11 +23,11 @@ from celery_ext.connection import journal_shown
 #: Field of a worker's reply to ``inspect stats`` that has the facts.
 FIELD = "delayq"
 #: Options that all processes of a broker need alike: with different ones, messages go where others do not look.
-ALIKE = ("global_keyprefix", "sep", "priority_steps", "fanout_prefix", "unacked_key", "hash_slots")
+ALIKE = ("global_keyprefix", "sep", "priority_steps", "fanout_prefix", "unacked_key")
 #: Options that should be alike, because it is not said which process goes by its own.
 BETTER_ALIKE = (
     *("visibility_timeout", "consume", "layout", "delivery_limit", "dead_letter_queue", "max_delay"),
-    *("overdue", "max_lateness", "transfer_rate", "forget_after"),
+    *("overdue", "max_lateness", "transfer_rate"),
     *("journal_url", "journal", "journal_horizon", "journal_lead", "journal_restore"),
 )
 
@@ -59,7 +59,6 @@ def options_of(channel: Any) -> dict[str, Any]:
     """Returns the options of a channel that should be alike, as JSON has them."""
     ours = channel.options
     found = {name: getattr(ours, name) if hasattr(ours, name) else getattr(channel, name) for name in _NAMES}
-    found["hash_slots"] = channel.has_slots
     found["journal_url"] = ours.journal_url and journal_shown(ours.journal_url)
     return _plain(found)
 

@@ -21,28 +21,27 @@ from kombu_delayq.message.seal import seal
 from kombu_delayq.message.unacked import Note, read_note
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consuming.consumers import lent_name
-from kombu_delayq.store.consuming.types import ConsumerLease, LeaseEnded, Request, Requeued, Taken
+from kombu_delayq.store.consuming.types import LeaseEnded, Request, Requeued, Taken
 from kombu_delayq.store.types import Offer
 
 #: Most messages of a lease.
 MOST = 100
 #: In a cluster, the queue is behind the number of messages and the random characters.
-_ID = re.compile(r"([1-9][0-9]{0,2})-[0-9a-f]{32}(?:-([A-Za-z0-9_-]*))?")
+_ID = re.compile(r"([1-9][0-9]{0,2})-[0-9a-f]{32}-([A-Za-z0-9_-]+)")
 
 
 class LeaseGone(Exception):
     """The lease has ended, or holds nothing any more, or never was the caller's."""
 
 
-def new_id(most: int, queue: str = "") -> str:
+def new_id(most: int, queue: str) -> str:
     """Returns an id that nobody can guess.
 
     Args:
         most: The most messages of the lease, 1 to ``MOST``.
-        queue: In a cluster the queue whose messages it has; elsewhere an empty text.
+        queue: The queue whose messages it has.
     """
-    lease = f"{most}-{token_hex(16)}"
-    return f"{lease}-{urlsafe_b64encode(as_bytes(queue)).decode().rstrip('=')}" if queue else lease
+    return f"{most}-{token_hex(16)}-{urlsafe_b64encode(as_bytes(queue)).decode().rstrip('=')}"
 
 
 def name_of(caller: str, lease: str, tags: Sequence[str]) -> str:
@@ -68,14 +67,16 @@ def tags_of(name: str, lease: str) -> list[str]:
 
 
 def queue_in(lease: str) -> str:
-    """Returns the queue that the id of a lease has in a cluster; elsewhere an empty text.
+    """Returns the queue that the id of a lease has.
 
     Raises:
         LeaseGone: There never was such a lease.
     """
     match = _ID.fullmatch(lease)
+    if match is None:
+        raise LeaseGone
     try:
-        return as_text(urlsafe_b64decode(f"{match[2]}===")) if match is not None and match[2] else ""
+        return as_text(urlsafe_b64decode(f"{match[2]}==="))
     except ValueError:
         raise LeaseGone from None
 
@@ -229,35 +230,32 @@ class Lender:
             LeaseGone: The messages have gone back, or all are acknowledged.
         """
         name = name_of(caller, lease, ())
-        consumer, queue = self._check_known(name, lease), self._queue_of(lease)
+        self._check_known(name, lease)
+        queue = self._queue_of(lease)
         ends_ms = self._store.now_ms() + 1000 * lease_s
         held = self._store.taking.held(tags_of(name, lease), queue)
-        queues = [queue] if self._store.keys.slots else consumer.queues
-        if not self._store.consumers.beat(name, queues, held, ttl_s=lease_s):
+        if not self._store.consumers.beat(name, [queue], held, ttl_s=lease_s):
             raise LeaseGone
         return ends_ms, [tag.rpartition(".")[2] for tag in held]
 
     def _queue_of(self, lease: str) -> str:
-        """Returns the queue whose messages a lease has, with hash slots; elsewhere an empty text.
+        """Returns the queue whose messages a lease has.
 
         Raises:
             LeaseGone: There never was such a lease here.
         """
-        queue, keys = queue_in(lease), self._store.keys
-        if keys.slots and not (queue and keys.has_slot(queue)):
+        queue = queue_in(lease)
+        if not self._store.keys.has_slot(queue):
             raise LeaseGone
         return queue
 
     def _lend(self, caller: str, queue: str, most: int, lease_s: float) -> Lent | None:
-        slots = self._store.keys.slots
-        lease = new_id(most, queue if slots else "")
-        if slots:
-            self._store.consumers.note_queues([queue])
+        lease = new_id(most, queue)
+        self._store.consumers.note_queues([queue])
         name = lent_name(caller, lease)
         now_ms = self._store.now_ms()
         self._store.consumers.beat(name, [queue], is_new=True, ttl_s=lease_s)
-        if slots:  # somebody may have forgotten the name before there was the lease
-            self._store.consumers.note_queues([queue])
+        self._store.consumers.note_queues([queue])  # somebody may have dropped the name before there was the lease
         try:
             taken = self._store.taking.take(Request(name, 1, most, [queue]))
         except LeaseEnded:  # Redis stood still for longer than the lease
@@ -344,11 +342,10 @@ class Lender:
             self._forget_if_empty(name, lease)
         return Settled([tag for tag in tags if tag not in missing], missing)
 
-    def _check_known(self, name: str, lease: str) -> ConsumerLease:
+    def _check_known(self, name: str, lease: str) -> None:
         consumer = self._store.consumers.find(name, self._queue_of(lease))
         if consumer is None or consumer.left_ms == -inf:
             raise LeaseGone
-        return consumer
 
     def _forget_if_empty(self, name: str, lease: str) -> None:
         if not self._store.taking.held(tags_of(name, lease), queue := self._queue_of(lease)):

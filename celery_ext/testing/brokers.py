@@ -24,7 +24,7 @@ from kombu_delayq.store.types import Waiting
 
 _numbers = count()
 #: Transport options that say how a server is reached, or which keys are whose: those of a test's server are others.
-_OF_SERVER = ("global_keyprefix", "hash_slots", "journal_url", "master_name", "sentinel_kwargs")
+_OF_SERVER = ("global_keyprefix", "journal_url", "master_name", "sentinel_kwargs")
 MEMORY = "celery_ext.testing.memory.transport:Transport"
 
 

@@ -21,15 +21,21 @@ from kombu_delayq.connection.text import as_bytes, as_text
 SLOTS = 16_384
 
 
-def are_used(client: Redis) -> bool:
+def are_used(client: Redis, *apart: str) -> bool:
     """Returns whether a server keeps keys in hash slots, be it one of many nodes or a single one.
 
     Such a server refuses commands and scripts whose keys are in different slots. Managed services enforce that also
-    where they show one node only. No ACL forbids the question; a server that does not answer it has no slots.
+    where they show one node only. Some of them do not call themselves a cluster, so a command is tried as well.
 
     Args:
         client: A plain Redis client.
+        apart: Two keys in different slots.
     """
+    try:
+        client.execute_command("EVAL", "return 0", len(apart), *apart)  # each user of a broker has this right
+    except ResponseError as error:
+        if "CROSSSLOT" in f"{type(error).__name__.upper()} {error}":
+            return True
     try:
         found = client.execute_command("HELLO")
     except ResponseError:  # unknown, or renamed by the server

@@ -95,7 +95,7 @@ class Consumer:
         Args:
             store: The store to use.
             share: By default all shares of what it consumes or holds; it leaves those in which it does nothing any
-                more. In a cluster, an error in one share is raised only after the others.
+                more. An error in one share is raised only after the others.
         """
         if not self.is_own:
             self.held.clear()
@@ -108,10 +108,8 @@ class Consumer:
             if share is not None:
                 self._lease_in(share).asked_at = monotonic()
                 self._renew(store, share, queues[share])
-            elif store.keys.slots:
-                self._renew_all(store, queues)
             else:
-                self._renew(store, "", queues[""])
+                self._renew_all(store, queues)
 
     def named(self, request: Request, share: str) -> Request:
         """Returns a request in the name that it has in a share, with numbers that are not used."""
@@ -147,7 +145,7 @@ class Consumer:
 
         Args:
             store: The store to use.
-            share: By default all. In a cluster, an error in one is raised only after the others.
+            share: By default all. An error in one is raised only after the others.
         """
         failed: Exception | None = None
         for request, lost_at in list(self._unanswered):
@@ -157,8 +155,6 @@ class Consumer:
             try:
                 store.taking.recover(request)
             except (RedisError, OSError) as error:
-                if not store.keys.slots:
-                    raise
                 failed = failed or error
                 continue
             if is_over:
@@ -266,15 +262,13 @@ class Consumer:
 
     def _tags_in(self, store: TransportStore, share: str) -> list[str]:
         """Returns the delivery tags of what it holds in a share."""
-        if not store.keys.slots:
-            return list(self.held)
         return [tag for tag, queue in list(self.held.items()) if store.keys.share(queue) == share]
 
 
 def _note(store: TransportStore, *shares: str) -> None:
     """Notes that queues have a consumer. If that fails because a node is away, the next heartbeat does it.
 
-    That is done before a lease is taken and again after that, see ``QueueUse.forget_consumed``.
+    That is done before a lease is taken and again after that, see ``Consumers.drop_idle``.
     """
     try:
         store.consumers.note_queues(shares)

@@ -1,4 +1,4 @@
-"""Notes in Redis, now and then, which queues are consumed, so that they neither expire nor are forgotten."""
+"""Notes in Redis, now and then, which queues are consumed, so that they do not expire."""
 
 from collections.abc import Iterable
 from math import inf
@@ -8,12 +8,12 @@ from typing import Any
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
-from kombu_delayq.store.use import FORGET_SHARE
-
 logger = get_logger(__name__)
 
 #: A consumer puts off the expiry of its queue again and again, each time after a third of the queue's x-expires.
 KEEP_ALIVE_SHARE = 1 / 3
+#: A consumer keeps its queues alive at least so often, in s.
+KEEP_ALIVE_S = 60.0
 #: Pause in s after a failed attempt.
 RETRY_S = 1.0
 
@@ -44,13 +44,10 @@ class Usage:
 
     def _keep_alive(self, queue: str) -> float:
         """Keeps a queue alive. Returns after how many s to do so again."""
-        expire_ms, forget_after = self._channel.expire_ms(queue), self._channel.options.forget_after
+        expire_ms = self._channel.expire_ms(queue)
         if not self._channel.is_durable(queue):
             return inf
-        next_s = min(
-            expire_ms / 1000 * KEEP_ALIVE_SHARE if expire_ms else inf,
-            forget_after * FORGET_SHARE if forget_after is not None else inf,
-        )
+        next_s = min(expire_ms / 1000 * KEEP_ALIVE_SHARE if expire_ms else inf, KEEP_ALIVE_S)
         try:
             self._channel.store.queues.keep_alive(queue, expire_ms)
         except (RedisError, OSError) as error:  # if Redis is gone, the consumer notices it at once

@@ -55,14 +55,6 @@ class Options:
         "Whether a consumer of this connection also runs a transfer worker. With False, run "
         "`delayq transfer` beside your workers.",
     )
-    hash_slots: bool | None = _option(
-        None,
-        or_none(switch),
-        "",
-        "Whether the names of keys are those for Redis Cluster, where all keys of a queue share a hash slot. None: as "
-        "the server is, which is asked once a connection. All processes of a broker need the same names; set it where "
-        "a managed service does not say that it is a cluster.",
-    )
     consume: str = _option(
         "reliable",
         choice("reliable", "brpop"),
@@ -139,14 +131,6 @@ class Options:
         "no headers for which a worker assumes the same value, such as `shadow` null or `retries` 0, and {} for "
         "callbacks and workflow if it has none. Celery and kombu read both; some clients of other languages do not.",
     )
-    forget_after: float | None = _option(
-        86_400.0,
-        or_none(number(1)),
-        "s",
-        "After how long without delayed messages and without a consumer the leading transfer worker forgets the name "
-        "of a queue. Each known name makes each look at Redis a little slower. The next delayed message makes the "
-        "queue known again. None: never.",
-    )
     journal_url: str | None = _option(
         None,
         or_none(text),
@@ -194,11 +178,6 @@ class Options:
     def lease_ttl(self) -> float:
         """How long the leading transfer worker, or a deputy, may be silent before another takes its place, in s."""
         return 3 * self.poll_interval
-
-    @property
-    def counts_kept_ms(self) -> int:
-        """For how long counters are kept that do not go with their queue, in ms; 0 for good."""
-        return round((self.forget_after or 0.0) * 1000)
 
     def limits_of(self, queue: str) -> QueueLimits | None:
         """Returns what limits the transfer of a queue's messages; None if nothing does."""

@@ -9,6 +9,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.connection import pools
 from kombu_delayq.connection.replies import time_ms
+from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store.chains import DelayChains
@@ -22,7 +23,6 @@ from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.renamed import Renamed
 from kombu_delayq.store.types import Memory
 from kombu_delayq.store.upkeep.dead_letters import DeadLetters
 from kombu_delayq.store.upkeep.promotion import Promotion
@@ -78,6 +78,10 @@ class Store(Protocol):
         version = str(self._info("server").get("redis_version", ""))
         return Memory(int(found.get("used_memory", 0)), int(found.get("maxmemory", 0)), version)
 
+    def is_of_one_node(self, error: Exception) -> bool:
+        """Whether an error says only that a node of a cluster is away at the moment, while others may answer."""
+        return self.keys.slots and is_of_node(error)
+
     def close(self) -> None:
         """Closes the connections of the client; behind Sentinel also those to the Sentinels."""
         pools.close(self.client.connection_pool)
@@ -98,7 +102,6 @@ class TransportStore(Store, Protocol):
     chains: DelayChains
     leases: Leases
     queues: Queues
-    renamed: Renamed
 
 
 class WaitingStore(Store, Protocol):
@@ -119,7 +122,6 @@ class OperatorStore(WaitingStore, Protocol):
     leases: Leases
     letters: DeadLetters
     repair: Repair
-    renamed: Renamed
     figures: Figures
     nodes: Nodes
     servers: Servers
@@ -156,7 +158,6 @@ class DelayStore(Store):
         letters: Reads dead letters and sends them on.
         jobs: Begins, writes and ends bulk jobs.
         repair: Finds and mends damage.
-        renamed: Moves messages from names that keys have on a plain server.
         promotion: Takes in rows of a journal, and tells whether Redis has lost data.
         figures: Counts the messages of many queues, and what has happened to them.
         nodes: Looks at the nodes of a Redis Cluster.
@@ -187,7 +188,6 @@ class DelayStore(Store):
         self.letters = DeadLetters(shared)
         self.jobs = FarJobs(shared, registry)
         self.repair = Repair(shared)
-        self.renamed = Renamed(shared)
         self.promotion = Promotion(shared, registry)
         self.figures = Figures(shared)
         self.nodes = Nodes(shared)

@@ -1,7 +1,7 @@
 """The store's operations on delay chains: the next step, and the end of a chain that is cancelled."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kombu.log import get_logger
 from redis.exceptions import NoScriptError, ResponseError
@@ -10,7 +10,6 @@ from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import Command, as_bytes, as_text, digest
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.renamed import Renamed
 from kombu_delayq.store.types import Offer
 
 logger = get_logger(__name__)
@@ -39,7 +38,6 @@ class DelayChains(StorePart):
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client)
         self._registry = registry
-        self._renamed = Renamed(client)
         self._is_noted = False  # that chains are in use
 
     def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0, *, stores: bool = True) -> str:
@@ -52,23 +50,25 @@ class DelayChains(StorePart):
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
             stores: Whether Redis keeps the step; otherwise it waits elsewhere.
 
-        In a cluster the queue is in another slot than ``cancelled`` and ``chains``, so this takes three calls:
-        ``admit`` asks whether the chain is cancelled, the step is stored, and ``admit`` asks once more. A cancel notes
-        the id first and searches the queues then. If it notes the id before the second question, this retracts the
-        step. If it notes the id later, the step is stored already, and the search finds it. The queue is registered
-        before the step is stored, so the search knows it. A step that has left its queue before it could be retracted,
-        because it was due at once, was delivered as if the cancel had come a moment later: the note refuses the step
-        after it.
+        The queue is in another slot than ``cancelled`` and ``chains``, so this takes three calls: ``admit`` asks
+        whether the chain is cancelled, the step is stored, and ``admit`` asks once more. A cancel notes the id first
+        and searches the queues then. If it notes the id before the second question, this retracts the step. If it notes
+        the id later, the step is stored and its queue registered already, and the search finds it. A step that has left
+        its queue before it could be retracted, because it was due at once, was delivered as if the cancel had come a
+        moment later: the note refuses the step after it.
 
         Returns:
             The place of the message: ``first``, ``head`` or ``behind``. The message replaces an earlier step that still
             waits. Or, with nothing stored, ``waits`` (this step or a later one waits already) or ``cancelled`` (the
             chain was cancelled).
         """
-        args = [self._client.wake(queue), queue, expire_ms, chain, self._ttl_ms, KNOWN_CHAINS, *offer, int(stores)]
-        if self._keys.slots:
-            return self._step_apart(queue, offer, args, stores=stores)
-        return as_text(self._registry.run("step", queue, [*self._client.stored(queue), *self._of_chains], args))
+        if not self.admit(offer):
+            return "cancelled"
+        args = [self._client.wake(queue), queue, expire_ms, chain, *offer, int(stores)]
+        word = as_text(self._registry.run("step", queue, self._client.stored(queue), args))
+        if stores and word != "waits" and not self.admit(offer) and self.retract(queue, offer):
+            return "cancelled"
+        return word
 
     def admit(self, offer: Offer) -> bool:
         """Asks whether a chain may take this step, and notes when it is due; False if the chain was cancelled."""
@@ -96,13 +96,11 @@ class DelayChains(StorePart):
         known, queues = self._client.replies([note, read])
         if isinstance(known, NoScriptError):
             known, queues = self._client.replies([self._client.eval_command("refuse", self._of_chains, args), read])
-        if self._keys.slots and not isinstance(queues, Exception):
-            queues = {*filter(self._keys.has_slot, map(as_text, queues)), *self._renamed.names()}
         if isinstance(known, ResponseError) and "when used memory" in str(known):
             logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", known)
             known = []
         checked((known, queues))
-        return Refused(sorted(map(as_text, queues)), {ids[at - 1] for at in known})
+        return Refused(sorted(filter(self._keys.has_slot, map(as_text, queues))), {ids[at - 1] for at in known})
 
     def accept(self, ids: Sequence[str]) -> int:
         """Undoes ``refuse``. Returns how many of the ids were noted."""
@@ -113,14 +111,6 @@ class DelayChains(StorePart):
         if not self._is_noted:
             self._client.ask("ZADD", self._keys.chains, "inf", "")
             self._is_noted = True
-
-    def _step_apart(self, queue: str, offer: Offer, args: list[Any], *, stores: bool) -> str:
-        if not self.admit(offer):
-            return "cancelled"
-        word = as_text(self._registry.run("step", queue, self._client.stored(queue), args))
-        if stores and word != "waits" and not self.admit(offer) and self.retract(queue, offer):
-            return "cancelled"
-        return word
 
     @property
     def _of_chains(self) -> list[str]:

@@ -13,6 +13,7 @@ from redis.exceptions import NoPermissionError, NoScriptError
 from kombu_delayq import scripts
 from kombu_delayq.connection import pools
 from kombu_delayq.connection.commands import RedisCommands
+from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store.keys import Keys
@@ -164,10 +165,6 @@ class StoreClient(RedisCommands):
         """Returns the lists from which kombu consumes a queue, one for each priority step."""
         return self.keys.ready(queue, self._priority_steps)
 
-    def ready_of(self, keys: Keys, queue: str) -> list[str]:
-        """Returns the lists of a queue under other names of keys, in the order of ``ready``."""
-        return keys.ready(queue, self._priority_steps)
-
     def one_a_node(self, keys: Mapping[str, str]) -> list[str]:
         """Returns one queue for each node on which there are any, without asking.
 
@@ -186,6 +183,10 @@ class StoreClient(RedisCommands):
         if not pools.has_nodes(pool):
             return self
         return StoreClient(pools.client_of(pools.aside(pool)), self.keys, self._priority_steps, self.options)
+
+    def is_of_one_node(self, error: Exception) -> bool:
+        """Whether an error says only that a node of a cluster is away at the moment, while others may answer."""
+        return self.keys.slots and is_of_node(error)
 
     def shares(self) -> list[str]:
         """Returns all there are of ``Keys.share``: one, or in a cluster a share for each queue that has consumers."""

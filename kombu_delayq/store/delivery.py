@@ -40,25 +40,16 @@ class Delivery(Heads):
         self._may_be_limited = (options.overdue, options.transfer_rate) != ("run", None)
 
     def offer(self, queue: str, *offers: Offer, expire_ms: int = 0) -> Offered:
-        """Stores messages until they are due; one round trip.
+        """Stores messages until they are due; one round trip, two if the queue held none.
 
         Args:
             queue: The queue to which the messages go then.
             offers: The messages. A few hundred at a time keep Redis responsive.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
         """
-        registers = not self._registry.is_sure_of(queue)
-        if registers and self._keys.slots:
-            reply = self._registry.run("offer", queue, *self._offer_call(queue, offers, expire_ms))
-        elif registers:
-            _, reply, _ = self._client.send(self.offer_commands(queue, offers, expire_ms))
-        else:
-            reply = self._client.run_directly(
-                "offer", *self._offer_start(queue, expire_ms), *chain.from_iterable(offers)
-            )
-        offered = Offered(as_text(reply[0]), *reply[1:])
-        self._registry.note(queue, offered.place, registered=registers)
-        return offered
+        reply = self._client.run_directly("offer", *self._offer_start(queue, expire_ms), *chain.from_iterable(offers))
+        self._registry.note(queue, reply[0])
+        return Offered(as_text(reply[0]), *reply[1:])
 
     def push(self, queue: str, offer: Offer, expire_ms: int = 0) -> None:
         """Pushes a message to its queue, as kombu does with one that is due at once; one round trip.
@@ -91,23 +82,25 @@ class Delivery(Heads):
     def take_back(self, placed: Placed) -> None:
         """Takes back what ``place`` has written, because Redis has refused its part."""
 
-    def offer_commands(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> list[Command]:
-        """Returns the commands of ``offer``, for a caller that sends them with others of its own, after ``place``.
+    def offer_command(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> Command:
+        """Returns the command of ``offer``, for a caller that sends it with others of its own, after ``place``.
 
-        When they have been answered, the caller calls ``confirm``.
+        When it has been answered, the caller calls ``confirm``.
         """
-        keys, args = self._offer_call(queue, offers, expire_ms)
-        return self._registry.around(queue, self._client.eval_command("offer", keys, args))
+        keys, args = self._offer_start(queue, expire_ms)
+        return self._client.eval_command("offer", keys, [*args, *chain.from_iterable(offers)])
 
-    def confirm(self, queue: str) -> None:
-        """Makes sure that transfer workers know a queue, after the commands of ``offer_commands`` or ``put_commands``.
+    def confirm(self, queue: str, reply: Any = None) -> None:
+        """Makes sure that transfer workers know a queue, after the commands of ``offer_command`` or ``put_command``.
 
-        Only in a cluster is there anything to do, see ``QueueRegistry``.
+        Args:
+            queue: The queue.
+            reply: The reply to the command; None if it is not known, or if several were sent.
         """
-        self._registry.confirm(queue)
+        self._registry.note(queue, reply)
 
     def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
-        """Publishes a page of messages; one round trip. Repeating a page changes nothing.
+        """Publishes a page of messages; one round trip, two if the queue held none. Repeating a page changes nothing.
 
         Args:
             queue: The queue to which the messages go when they are due; an empty due time is now.
@@ -118,26 +111,21 @@ class Delivery(Heads):
         Returns:
             ``first``, ``head`` or ``behind``, as in ``Offered``; ``repeated`` for a page that Redis has already.
         """
-        replies = self._client.send(self.put_commands(queue, page, offers, expire_ms))
-        place = as_text(replies[len(replies) // 2])  # with delayed messages, it stands between those of registrations
-        if place == "first":
-            self._registry.confirm(queue)
-        return place
+        [place] = self._client.send([self.put_command(queue, page, offers, expire_ms)])
+        if any(offer.due for offer in offers):
+            self._registry.note(queue, place)
+        return as_text(place)
 
-    def put_commands(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> list[Command]:
-        """Returns the commands of ``put``, for a caller that does not wait for their replies, after ``place``.
+    def put_command(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> Command:
+        """Returns the command of ``put``, for a caller that does not wait for its reply, after ``place``.
 
-        When they have been answered, the caller calls ``confirm``.
+        When it has been answered, the caller calls ``confirm`` if any message is delayed.
         """
         client = self._client
+        self._keys.check_queue(queue)
         keys = [self._keys.sender(page.sender, queue), *client.stored(queue), *client.ready(queue)]
         args = [client.wake(queue), queue, expire_ms, page.number, PAGE_TTL_MS, *client.list_of_priority]
-        is_delayed = False
-        for offer in offers:
-            args += offer
-            is_delayed = is_delayed or bool(offer.due)
-        command = client.eval_command("put", keys, args)
-        return self._registry.around(queue, command) if is_delayed else [command]
+        return client.eval_command("put", keys, [*args, *chain.from_iterable(offers)])
 
     def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str, expire_ms: int = 0) -> str:
         """Moves a message that a consumer holds into the store.
@@ -200,10 +188,10 @@ class Delivery(Heads):
         return _transferred(*usual)._replace(dropped=dropped, held_back=bool(held_back), too_late=too_late)
 
     def bury(self, form: QueueForm, letters: Sequence[tuple[TooLate, str | bytes]], to: str) -> tuple[int, int]:
-        """Moves messages that are too late to a queue of dead letters; two round trips.
+        """Moves messages that are too late to a queue of dead letters; three round trips.
 
-        In a cluster the two queues are in different slots. Then the dead letters are pushed first, and the messages
-        leave after that. Dead letters of messages that somebody else has moved meanwhile are taken back. If the caller
+        The two queues are in different slots. So the dead letters are pushed first, and the messages leave after that.
+        Dead letters of messages that somebody else has moved meanwhile are taken back. If the caller
         dies in between, some messages become dead letters twice.
 
         Args:
@@ -217,18 +205,9 @@ class Delivery(Heads):
         """
         client, args = self._client, list[Any]([self._keys.counts(form.queue)])
         for message, letter in letters:
-            priority = client.list_of_priority[message.priority]
-            args += [message.key, message.due, digest(message.body or b""), priority, letter]
+            args += [message.key, message.due, digest(message.body or b""), letter]
         client.ask("SADD", self._keys.dead_letters, to)
-        if self._keys.slots:
-            return self._bury_apart(form, args, letters, to)
-        buried, lost, _ = client.run("bury", [*client.stored(*form), *client.ready(to)], args, form.layout)
-        return buried, lost
-
-    def _bury_apart(
-        self, form: QueueForm, args: list[Any], letters: Sequence[tuple[TooLate, str | bytes]], to: str
-    ) -> tuple[int, int]:
-        lists, client = self._client.ready(to), self._client
+        lists = client.ready(to)
         places = [(lists[client.list_of_priority[message.priority]], letter) for message, letter in letters]
         client.send([("LPUSH", *place) for place in places if place[1]], once=True)
         buried, lost, untouched = client.run("bury", client.stored(*form), args, form.layout)
@@ -242,10 +221,6 @@ class Delivery(Heads):
         most = (max(options.transfer_batch // share, 1), max(options.transfer_batch_bytes // bytes_share, 1))
         return [*most, self._keys.counts(queue)]
 
-    def _offer_call(self, queue: str, offers: Iterable[Offer], expire_ms: int) -> tuple[list[Any], list[Any]]:
-        keys, args = self._offer_start(queue, expire_ms)
-        return keys, [*args, *chain.from_iterable(offers)]
-
     def _offer_start(self, queue: str, expire_ms: int) -> tuple[list[Any], list[Any]]:
         """Returns KEYS of the script ``offer``, and those of ARGV that are the same for all messages of a queue."""
         keys, announced = self._address(queue)
@@ -254,6 +229,7 @@ class Delivery(Heads):
     def _address_of(self, queue: str) -> tuple[list[Any], list[Any]]:
         """Returns the keys of a queue, and where and how its new heads are announced, as Redis gets them."""
         client = self._client
+        self._keys.check_queue(queue)
         return list(map(as_bytes, client.stored(queue))), list(map(as_bytes, (client.wake(queue), queue)))
 
 

@@ -19,25 +19,10 @@ class Heads(StorePart):
 
     def __init__(self, client: StoreClient) -> None:
         super().__init__(client)
-        self._had_heads: frozenset[str] = frozenset()  # queues that had messages at the last look, in a cluster
+        self._had_heads: frozenset[str] = frozenset()  # queues that had messages at the last look
 
     def heads(self, queues: Sequence[str]) -> QueueHeads:
-        """Reads when the next message of each queue is due, in either layout."""
-        return self._client.in_each_form(lambda forms: self._heads(queues, forms))
-
-    def listen(self) -> WakeListener:
-        """Subscribes to the announcements of new heads."""
-        return WakeListener(self._client.redis, self._keys)
-
-    def _heads(self, queues: Sequence[str], layouts: Sequence[str]) -> QueueHeads:
-        if self._keys.slots:
-            return self._heads_apart(queues, layouts)
-        forms = [QueueForm(queue, layout) for queue in queues for layout in layouts]
-        now, *heads = self._client.run("heads", [self._client.due(*form) for form in forms], [])
-        return QueueHeads(float(now), {form: float(due) for form, due in zip(forms, heads, strict=True) if due})
-
-    def _heads_apart(self, queues: Sequence[str], layouts: Sequence[str]) -> QueueHeads:
-        """Reads the heads of each queue by a call of its own; two round trips to each node.
+        """Reads when the next message of each queue is due, in either layout; at most two round trips.
 
         A queue that had no message at the last look costs one command, and no script, until it has one. But a queue of
         each node is always read by the script, for the clock of the node.
@@ -45,6 +30,13 @@ class Heads(StorePart):
         A node that does not answer holds up no queue of the others: its queues are left out. If no node answers, that
         is an error.
         """
+        return self._client.in_each_form(lambda forms: self._heads(queues, forms))
+
+    def listen(self) -> WakeListener:
+        """Subscribes to the announcements of new heads."""
+        return WakeListener(self._client.redis, self._keys)
+
+    def _heads(self, queues: Sequence[str], layouts: Sequence[str]) -> QueueHeads:
         dues = {queue: [self._client.due(queue, one) for one in layouts] for queue in queues}
         read = {*self._client.one_a_node({queue: keys[0] for queue, keys in dues.items()}), *self._had_heads}
         empty = [queue for queue in dues if queue not in read]

@@ -112,13 +112,13 @@ class BulkJobs(StorePart):
         if job.max_rate or self._enter(queue, job) != "open":
             return []
         keys, args = self._enqueue_call(queue, job, offers, self._client.forms)
-        return self._registry.around(queue, self._client.evalsha_command("enqueue", keys, args))
+        self._keys.check_queue(queue)
+        return [self._client.evalsha_command("enqueue", keys, args)]
 
     def enqueued(self, queue: str, replies: Sequence[Any]) -> Enqueued:
         """Returns the result that is in the replies to ``enqueue_commands`` for a queue."""
-        word, *numbers = replies[len(replies) // 2]
-        if numbers and numbers[-1] in (b"first", "first"):
-            self._registry.confirm(queue)
+        [[word, *numbers]] = replies
+        self._registry.note(queue, numbers[-1] if numbers else word)
         return _enqueued(as_text(word), numbers)
 
     def exclude(self, job: JobRun, ids: Sequence[str]) -> Enqueued:

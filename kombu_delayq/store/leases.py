@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import NoPermissionError
 
+from kombu_delayq.connection import pools
 from kombu_delayq.connection.replies import checked, time_ms
 from kombu_delayq.connection.slots import is_of_node
-from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.connection.text import Command, as_bytes, as_text
 from kombu_delayq.store.client import ScriptCall, StorePart
-from kombu_delayq.store.types import Head, Overseen, QueueForm, rows_of
+from kombu_delayq.store.types import Head, Overseen, QueueForm
 
 
 class Lease(NamedTuple):
@@ -53,9 +54,8 @@ class Leases(StorePart):
 
         The ACL of a user may forbid to ask.
         """
-        keys = [replace(self._keys, prefix=prefix, slots=slots).lease for slots in (False, True)]
         with suppress(NoPermissionError):
-            return any(self._client.redis.get(key) is not None for key in keys)
+            return self._client.redis.get(replace(self._keys, prefix=prefix).lease) is not None
         return True
 
     def deputies(self) -> list[str]:
@@ -67,16 +67,38 @@ class Leases(StorePart):
         """Reads whether the leader is there, and the heads of some queues; one round trip.
 
         Redis says whether the leader is there if it may ask for subscribers (``PUBSUB``), and if all who hold a lease
-        listen to announcements. In a cluster subscribers are anywhere, and a node knows only its own. So there only the
-        lease says whether a leader is there, and a deputy notices a leader that was killed by the messages that nobody
-        transfers, see ``AbandonedHeads``.
+        listen to announcements. With several nodes subscribers are anywhere, and a node knows only its own. So there
+        only the lease says whether a leader is there, and a deputy notices a leader that was killed by the messages
+        that nobody transfers, see ``AbandonedHeads``. A node that is away is no error as long as another one says what
+        time it is.
         """
-        if self._keys.slots:
-            return self.head(forms)
-        keys = [*self._keys.leases, *(key for form in forms for key in self._head_keys(form))]
-        now, leader, *heads = self._client.run("oversee", keys, [self._keys.wake])
-        rows = zip(forms, rows_of(heads, 3), strict=True)
-        return Overseen(float(now), as_text(leader) == "gone", {form: _head(*head) for form, head in rows if head[0]})
+        calls: list[ScriptCall] = [(self._head_keys(form), [], form.layout) for form in forms]
+        asked: list[Command] = [*(("GET", key) for key in self._keys.leases), ("TIME",)]
+        asked.append(("PUBSUB", "NUMSUB", self._keys.wake))
+        replies, before_and_after = self._client.run_each("oversee", calls, asked)
+        *leases, time, listeners = (before for before, _ in before_and_after)
+        away = [isinstance(reply, Exception) and is_of_node(reply) for reply in (leases[0], *replies)]
+        checked(reply for reply, is_away in zip((leases[0], *replies), away, strict=True) if not is_away)
+        found = {form: reply for form, reply, is_away in zip(forms, replies, away[1:], strict=True) if not is_away}
+        if not found:
+            checked([time])
+        clocks = [] if isinstance(time, Exception) else [time_ms(time)]
+        now_ms = max([*clocks, *(float(reply[0]) for reply in found.values())])
+        heads = {form: _head(*head) for form, (_, *head) in found.items() if head[0]}
+        return Overseen(now_ms, self._is_gone(leases, listeners), heads, frozenset(forms) - found.keys())
+
+    def _is_gone(self, leases: Sequence[Any], listeners: Any) -> bool:
+        """Whether the leader is gone, by the names in the leases and by who listens to announcements.
+
+        The subscription of a process that is killed ends at once, and its lease later.
+        """
+        if any(isinstance(holder, Exception) for holder in leases):
+            return False
+        holders = sum(holder is not None for holder in leases)
+        is_silent = False
+        if not (isinstance(listeners, Exception) or pools.has_nodes(self._client.redis.connection_pool)):
+            is_silent = int(listeners[-1]) < holders  # behind the name of the channel
+        return leases[0] is None or is_silent
 
     def all_quiet(self, known: Collection[str], queues: Iterable[str]) -> bool:
         """Returns whether a transfer worker that stands by has nothing to do; one round trip.
@@ -108,23 +130,6 @@ class Leases(StorePart):
             not head or (is_known and head[0][1] > now_ms) for (_, is_known), head in zip(heads_of, heads, strict=True)
         )
         return all(waits) and set(map(as_text, known_now)) == set(known)
-
-    def head(self, forms: Sequence[QueueForm]) -> Overseen:
-        """Does for ``oversee`` what one script cannot do in a cluster; one round trip, and a script for each queue.
-
-        A node that is away is no error as long as another one says what time it is.
-        """
-        calls: list[ScriptCall] = [(self._head_keys(form), [], form.layout) for form in forms]
-        replies, [(leader, _), (time, _)] = self._client.run_each("head", calls, [("GET", self._keys.lease), ("TIME",)])
-        away = [isinstance(reply, Exception) and is_of_node(reply) for reply in (leader, *replies)]
-        checked(reply for reply, is_away in zip((leader, *replies), away, strict=True) if not is_away)
-        found = {form: reply for form, reply, is_away in zip(forms, replies, away[1:], strict=True) if not is_away}
-        if not found:
-            checked([time])
-        clocks = [] if isinstance(time, Exception) else [time_ms(time)]
-        now_ms = max([*clocks, *(float(reply[0]) for reply in found.values())])
-        heads = {form: _head(*head) for form, (_, *head) in found.items() if head[0]}
-        return Overseen(now_ms, leader is None, heads, frozenset(forms) - found.keys())
 
     def _head_keys(self, form: QueueForm) -> list[str]:
         due, limits = self._client.due(*form), self._client.options.limits_of(form.queue)

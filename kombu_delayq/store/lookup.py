@@ -68,7 +68,7 @@ class Lookup(Searching):
         ids: Sequence[str],
         found: dict[str, list[Waiting]] | None = None,
     ) -> dict[str, list[Waiting]]:
-        """Removes the waiting messages of some ids; one round trip. Returns them as ``get`` does.
+        """Removes the waiting messages of some ids; one round trip, two if there are any. Returns them as ``get`` does.
 
         The returned messages will never be delivered. An id that is not returned had no message. If an id has messages
         and none of them is a step of a delay chain, this undoes ``refuse`` for the id.
@@ -80,15 +80,12 @@ class Lookup(Searching):
         """
 
         def call(form: QueueForm, part: Sequence[str]) -> ScriptCall:
-            args: list[Any] = [MAX_TWINS, MAX_BYTES, CHAIN_ID, self._keys.counts(form.queue)]
-            return [*self._client.stored(*form), *self._of_chains], [*args, *map(as_bytes, part)], form.layout
+            args: list[Any] = [MAX_TWINS, MAX_BYTES, self._keys.counts(form.queue)]
+            return self._client.stored(*form), [*args, *map(as_bytes, part)], form.layout
 
         found = {} if found is None else found
-        script = SearchScript("cancel", call)
-        if not self._keys.slots:
-            return self._of_ids(script, queues, ids, found)
         try:
-            return self._of_ids(script, queues, ids, found)
+            return self._of_ids(SearchScript("cancel", call), queues, ids, found)
         finally:
             self.end_chains({identity: found[identity] for identity in ids if identity in found})
 
@@ -135,27 +132,21 @@ class Lookup(Searching):
             A word for each message: ``cancelled``; or, with nothing changed, ``not_delayed`` or ``changed``, as in
             ``reschedule``.
         """
-        ttl_ms, of_chains = round(self._client.options.cancelled_ttl * 1000), self._of_chains
 
-        def call(layout: str, part: Sequence[tuple[Waiting, str]]) -> ScriptCall:
-            args: list[Any] = [ttl_ms, self._keys.counts(queue)]
-            for message, chain in part:
-                args += [*as_read(message), as_bytes(chain if of_chains else "")]
-            return [*self._client.stored(queue, layout), *of_chains], args, layout
+        def call(layout: str, part: Sequence[Waiting]) -> ScriptCall:
+            args: list[Any] = [self._keys.counts(queue)]
+            for message in part:
+                args += as_read(message)
+            return self._client.stored(queue, layout), args, layout
 
-        words = self._in_each_form("discard", [(one[0], one) for one in messages], call)
+        words = self._in_each_form("discard", [(message, message) for message, _ in messages], call)
         chains = [chain for (_, chain), word in zip(messages, words, strict=True) if chain and word == "cancelled"]
-        if chains and not of_chains:
-            self._refuse_apart(queue, chains)
+        if chains:
+            self._refuse(queue, chains)
         return words
 
-    @property
-    def _of_chains(self) -> list[str]:
-        """The keys of delay chains that scripts can use together with those of a queue: none in a cluster."""
-        return [] if self._keys.slots else [self._keys.cancelled, self._keys.chains]
-
     def end_chains(self, found: dict[str, list[Waiting]]) -> None:
-        """Does for ids of messages that were cancelled what the script does where it has the keys of chains."""
+        """Ends the chains whose steps were cancelled; other ids whose messages were are free for a chain again."""
         commands: list[Command] = []
         for identity, messages in found.items():
             key = self._keys.chains if any(map(is_step, messages)) else self._keys.cancelled
@@ -163,8 +154,8 @@ class Lookup(Searching):
         if commands:
             self._client.send(commands)
 
-    def _refuse_apart(self, queue: str, chains: Sequence[str]) -> None:
-        """Ends delay chains of which a step was just removed, in a cluster.
+    def _refuse(self, queue: str, chains: Sequence[str]) -> None:
+        """Ends delay chains of which a step was just removed.
 
         A copy of the step may have run and stored the next one meanwhile, so the queue is searched after the note.
         """

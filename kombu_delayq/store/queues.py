@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.connection.nodes import scan_pages
+from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.keys.naming import glob_escaped
 from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.renamed import Renamed
-from kombu_delayq.store.use import QueueUse
 
 #: Largest number of messages, and about the largest number of bytes, that one call converts.
 CONVERT_COUNT, CONVERT_BYTES = 60, 300_000
@@ -87,17 +85,16 @@ class QueueStats:
         )
 
 
-class Queues(QueueUse):
+class Queues(StorePart):
     """Lists, counts, empties and forgets queues. All calls are short, however much a queue holds."""
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client)
         self._registry = registry
-        self._renamed = Renamed(client)
 
     def names(self) -> list[str]:
-        """Returns the names of the queues that hold or held delayed messages."""
-        return sorted({*self.registered(), *self._renamed.names()}) if self._keys.slots else self.registered()
+        """Returns the names of the queues in which delayed messages wait, or have waited lately."""
+        return self.registered()
 
     def registered(self) -> list[str]:
         """Returns the names of the queues that transfer workers look at: those that Redis knows."""
@@ -121,15 +118,71 @@ class Queues(QueueUse):
         return is_consumed or 1 in found or self._is_bound(queue)
 
     def know(self, queue: str) -> bool:
-        """Makes a queue known to the transfer workers. Returns False if a full Redis has no room for the name."""
-        return self._registry.know(queue)
+        """Makes a queue known to the transfer workers. Returns False if a full Redis has no room for the name yet."""
+        return self._registry.add(queue)
+
+    def vacate(self, queues: Sequence[str]) -> list[str]:
+        """Makes queues without messages unknown to the transfer workers; at most four round trips.
+
+        The name leaves first and comes back if a message has come meanwhile, see ``QueueRegistry``. The counters of
+        the queue are kept for ``COUNTS_KEPT_MS``.
+
+        Args:
+            queues: Names of some hundred queues.
+
+        Returns:
+            The names of the queues that are unknown now.
+        """
+        return self._client.in_each_form(lambda forms: self._vacate(queues, forms))
+
+    def _vacate(self, queues: Sequence[str], forms: Sequence[str]) -> list[str]:
+        looks = [("EXISTS", *self._held_in(queue, forms)) for queue in queues]
+        empty = [queue for queue, is_used in zip(queues, self._client.send(looks), strict=True) if not is_used]
+        if not empty:
+            return []
+        self._client.ask("SREM", self._keys.queues, *empty)
+        calls: list[ScriptCall] = []
+        for queue in empty:
+            keys = [*self._held_in(queue, forms), *self._client.stored(queue, "hash")[2:]]
+            calls.append((keys, [self._keys.counts(queue)], "hash"))
+        words = self._client.run_each("vacate", calls)[0]
+        gone = [queue for queue, word in zip(empty, words, strict=True) if word in (b"vacant", "vacant")]
+        for queue in empty:
+            if queue not in gone:
+                self._registry.add(queue)
+        checked(words)
+        return gone
+
+    def _held_in(self, queue: str, forms: Sequence[str]) -> list[str]:
+        """Returns the keys of which one is there if the queue has a message."""
+        hold = [self._keys.due(queue), self._keys.bodies(queue)]
+        return [self._keys.timeout(queue) if "redisson" in forms else hold[0], *hold]
+
+    def keep_alive(self, queue: str, expire_ms: int = 0) -> None:
+        """Notes that a queue is consumed, so that it expires later; one round trip.
+
+        In Redisson's layout it also registers the queue: the first message may come from a JVM service, which registers
+        nothing.
+
+        Args:
+            queue: Its name.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+        """
+        args = [expire_ms, self._keys.counts(queue)]
+
+        def note(forms: Sequence[str]) -> None:
+            calls: list[ScriptCall] = [(self._client.stored(queue, form), args, form) for form in forms]
+            checked(self._client.run_each("keep_alive", calls)[0])
+
+        self._client.in_each_form(note)
+        if self._client.layout == "redisson":
+            self._registry.add(queue)
 
     def size(self, queue: str) -> int:
         """Counts the delayed messages of a queue, in either layout."""
 
         def look(forms: Sequence[str]) -> int:
             dues = [self._client.due(queue, form) for form in forms]
-            dues += [self._renamed.due(queue)] if self._renamed.may_have(queue) else []
             return sum(self._client.send([("ZCARD", due) for due in dues]))
 
         return self._client.in_each_form(look)
@@ -145,14 +198,12 @@ class Queues(QueueUse):
         return self._client.in_each_form(look)
 
     def purge(self, queue: str) -> int:
-        """Removes all delayed messages of a queue; its counters stay for ``forget_after``. Returns how many."""
-        # Again at the end, because a conversion may move messages from either layout to the other meanwhile, and a
-        # transfer worker from an old name.
-        parts = (self._purge_own, self._purge_other, self._renamed.purge_delayed, self._purge_own)
+        """Removes all delayed messages of a queue; its counters stay for a while. Returns how many."""
+        # Again at the end, because a conversion may move messages from either layout to the other meanwhile.
+        parts = (self._purge_own, self._purge_other, self._purge_own)
         count = sum(purge(queue) for purge in parts)
-        self._registry.drop(queue)
-        with suppress(NoPermissionError):  # then the name stays, as the name of any empty queue does
-            self.forget([queue], 0.0)
+        with suppress(NoPermissionError):  # then the name stays until the leading transfer worker drops it
+            self.vacate([queue])
         return count
 
     def delete(self, queue: str) -> int:
@@ -197,19 +248,19 @@ class Queues(QueueUse):
         """Counts the delayed messages under other key prefixes of this database, which this store does not see.
 
         It looks at a few thousand keys and queues at most, so it may miss some in a large database. It leaves out what
-        the ACL forbids, and everything if a node of a cluster is away.
+        the ACL forbids, and everything if Redis or one of its nodes is away.
 
         Returns:
             Number of messages by prefix, the largest first; prefixes without messages are left out.
         """
-        with suppress(ResponseError, *((RedisConnectionError, OSError) if self._keys.slots else ())):
-            pages = scan_pages(self._client.redis, "*delayq*:queues", SCAN_KEYS, PREFIX_SCANS)
+        with suppress(RedisError, OSError):
+            pages = scan_pages(self._client.redis, "*{delayq}:queues", SCAN_KEYS, PREFIX_SCANS)
             found = {key for page in pages for key in map(as_text, page) if self._keys.prefix_of(key) is not None}
             sizes = Counter[str]()
             for registry in sorted(found)[:PREFIXES]:
                 prefix = str(self._keys.prefix_of(registry))
                 if prefix != self._keys.prefix:
-                    sizes[prefix] += self._size_under(prefix, slots=registry.endswith("{delayq}:queues"))
+                    sizes[prefix] += self._size_under(prefix)
             return {prefix: size for prefix, size in sizes.most_common() if size}
         return {}
 
@@ -228,8 +279,8 @@ class Queues(QueueUse):
                 if not isinstance(reply, Exception):
                     yield from reply
 
-    def _size_under(self, prefix: str, *, slots: bool) -> int:
-        keys = replace(self._keys, prefix=prefix, slots=slots)
+    def _size_under(self, prefix: str) -> int:
+        keys = replace(self._keys, prefix=prefix)
         with suppress(ResponseError):
             queues = islice(self._client.redis.smembers(keys.queues), PREFIX_QUEUES)
             with self._client.redis.pipeline(transaction=False) as pipe:

@@ -8,8 +8,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.connection.text import as_text, readable
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
-from kombu_delayq.store.renamed import Renamed
+from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.types import QueueForm, Waiting, rows_of, waiting_of
 
 logger = get_logger(__name__)
@@ -36,10 +35,6 @@ class SearchScript(NamedTuple):
 class Searching(StorePart):
     """Finds messages by their ids, in both layouts, also while a conversion moves them."""
 
-    def __init__(self, client: StoreClient) -> None:
-        super().__init__(client)
-        self._renamed = Renamed(client)
-
     def index(self, queue: str) -> int:
         """Makes messages that others have offered in Redisson's layout findable by their ids. Returns how many."""
         found: int = 0
@@ -65,8 +60,6 @@ class Searching(StorePart):
         Returns:
             ``found``: by id, its messages, the next due first.
         """
-        if self._keys.slots:
-            self._renamed.bring(queues, ids)
         forms = [QueueForm(queue, self._client.layout) for queue in queues] if ids else []
         others = self._search(script, forms, ids, found)
         self._search(script, others, ids, found)

@@ -50,10 +50,6 @@ class WakeListener:
         """Whether the subscription has a channel of any queue in Redisson's layout."""
         return bool(self._of_channel)
 
-    def hears(self, queue: str) -> bool:
-        """Whether the subscription has the channel of this queue in Redisson's layout."""
-        return self._keys.channel(queue) in self._of_channel
-
     def follow(self, queues: Iterable[str]) -> None:
         """Subscribes to the channels of these queues in Redisson's layout, and ends other subscriptions in that layout.
 

@@ -44,10 +44,6 @@ class Announcements:
         if self._listener is not None and self._may_follow:
             self._listener.follow(queues)
 
-    def hears(self, queue: str) -> bool:
-        """Whether the subscription has a queue in Redisson's layout."""
-        return self._listener is not None and self._listener.hears(queue)
-
     def wait(self, timeout_s: float) -> Wake | None:
         """Waits for one announcement, at most ``timeout_s``.
 

@@ -7,7 +7,6 @@ from kombu.log import get_logger
 from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.connection.demotion import NotPrimary
-from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.connection.text import readable
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store import TransportStore
@@ -112,7 +111,7 @@ class DueMessages:
         except NotPrimary:
             raise
         except (RedisError, OSError) as error:
-            if not (isinstance(error, ResponseError) or (store.keys.slots and is_of_node(error))):
+            if not (isinstance(error, ResponseError) or store.is_of_one_node(error)):
                 raise
             self._put_off(form, error, inf if isinstance(error, ResponseError) else AWAY_S)
             return None

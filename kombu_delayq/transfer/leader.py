@@ -1,12 +1,23 @@
-"""What the leader does: it transfers each message at the moment it is due."""
+"""What the leader does: it transfers each message at the moment it is due, and drops the names of empty queues."""
 
+from collections.abc import Iterable
+from math import inf
 from threading import Event
 from time import monotonic
 
+from kombu.log import get_logger
+from redis.exceptions import ResponseError
+
+from kombu_delayq.connection.text import readable
+from kombu_delayq.message.pages import pages
 from kombu_delayq.store import TransportStore
 from kombu_delayq.transfer.announcements import LISTEN_S, Announcements
 from kombu_delayq.transfer.due_messages import DueMessages
 
+logger = get_logger(__name__)
+
+#: The leader looks for the names of empty queues so often, in s, and at so many at once.
+TIDY_S, TIDY_PAGE = 60.0, 500
 #: The leader sleeps the last part of a wait, in s, because a wait at a socket is rounded up to whole ms.
 FINE_S = 0.002
 
@@ -52,3 +63,33 @@ class Leader:
             self._messages.look(store, registered)
         else:
             self._messages.note(wake.form, wake.due_ms, registered)
+
+
+class Tidying:
+    """Drops, now and then, the names of queues in which nothing waits, so that no look at Redis asks for them."""
+
+    def __init__(self) -> None:
+        self._next_at = -inf
+        self._error = ""
+
+    def go_on(self, store: TransportStore, registered: Iterable[str]) -> None:
+        """Goes through the names, if it is time.
+
+        Args:
+            store: The store of the broker.
+            registered: Names of the registered queues.
+        """
+        if monotonic() < self._next_at:
+            return
+        self._next_at = monotonic() + TIDY_S
+        try:
+            # In Redisson's layout, the next message of a queue that is consumed may come from a JVM service.
+            kept = store.consumers.by_queue() if store.layout == "redisson" else ()
+            for page in pages(sorted(set(registered).difference(kept)), TIDY_PAGE):
+                store.queues.vacate(page)
+            for page in pages(store.consumers.shares(), TIDY_PAGE):
+                store.consumers.drop_idle(page)
+        except ResponseError as error:  # an ACL may forbid it; names of empty queues cost little
+            if str(error) != self._error:
+                self._error = str(error)
+                logger.info("the names of empty queues stay: %s", readable(error))

@@ -7,7 +7,6 @@ from contextlib import suppress
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
-from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
@@ -65,7 +64,7 @@ class Leadership:
         try:
             lease = store.leases.lead(self._name)
         except (RedisError, OSError) as error:
-            if not (store.keys.slots and is_of_node(error)):
+            if not store.is_of_one_node(error):
                 raise
             self._note_silence(error)
             return [*known, *self._queues()]

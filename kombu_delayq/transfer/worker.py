@@ -13,7 +13,6 @@ from uuid import uuid4
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
-from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.wake import WakeRefused
@@ -21,11 +20,9 @@ from kombu_delayq.transfer.announcements import Announcements
 from kombu_delayq.transfer.backoff import Backoff
 from kombu_delayq.transfer.deputy import Deputy
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
-from kombu_delayq.transfer.forgetting import Forgetting
-from kombu_delayq.transfer.leader import Leader
+from kombu_delayq.transfer.leader import Leader, Tidying
 from kombu_delayq.transfer.leadership import Leadership
 from kombu_delayq.transfer.reclaim import Reclaiming
-from kombu_delayq.transfer.renaming import Renaming
 
 logger = get_logger(__name__)
 
@@ -67,9 +64,8 @@ class TransferWorker:
         self._messages = DueMessages(on_transfer)
         self._leader = Leader(self._messages, self._announcements, self._stopping)
         self._deputy = Deputy(self._messages, self._announcements, self._stopping)
-        self._forgetting = Forgetting()
+        self._tidying = Tidying()
         self._reclaiming = Reclaiming()
-        self._renaming = Renaming()
         self._last_warning = self._last_refusal = ""
 
     @property
@@ -168,7 +164,7 @@ class TransferWorker:
             try:
                 chore(store)
             except (RedisError, OSError) as error:
-                if not (store.keys.slots and is_of_node(error)):
+                if not store.is_of_one_node(error):
                     raise
                 logger.debug("a node is away, and some work waits for it: %s", error)
         self._backoff.succeeded()
@@ -180,11 +176,9 @@ class TransferWorker:
     def _tidy(self, store: TransportStore) -> None:
         """Does what the leader does beside the delivery."""
         if not self.leading:
-            self._renaming.stop()
             return
         self._messages.clear(store)
-        self._forgetting.go_on(store, self._leadership.registered, self._announcements)
-        self._renaming.go_on(store, self._leadership.registered)
+        self._tidying.go_on(store, self._leadership.registered)
 
     def _reclaim(self, store: TransportStore) -> None:
         self._reclaiming.go_on(store, leads=self.leading)

@@ -91,7 +91,7 @@ def _nothing_else_comes(store: DelayStore) -> None:
 
 
 def _only_counters_are_left(store: DelayStore, *besides: str) -> None:
-    names = {"delayq:queues", "delayq:used", store.keys.counts("q"), *besides}
+    names = {"{delayq}:queues", "delayq:used", store.keys.counts("q"), *besides}
     until_equal(lambda: {*map(as_text, store.client.keys("*"))} - names, set(), what="keys are left")
 
 

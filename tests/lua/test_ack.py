@@ -5,9 +5,8 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from tests.support.slots import KEYS
 from tests.support.store.consuming import INDEX, ME, UNACKED, lives, take
-from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.keyspace import KEYS, contents, refuses_a_key_of_the_wrong_type
 
 
 @pytest.fixture
@@ -27,8 +26,8 @@ def test_an_acknowledged_message_is_gone(store: DelayStore) -> None:
     """The tags leave both of kombu's keys, and all others stay."""
     tags = held(store, 3)
     assert store.taking.ack(tags[:2], "q") == []
-    assert contents(store.client)[b"unacked"] == {f"{ME}.3".encode(): b'[2,"","q"]'}
-    assert [tag for tag, _ in contents(store.client)[b"unacked_index"]] == [f"{ME}.3".encode()]
+    assert contents(store.client)[b"unacked:{q}"] == {f"{ME}.3".encode(): b'[2,"","q"]'}
+    assert [tag for tag, _ in contents(store.client)[b"unacked_index:{q}"]] == [f"{ME}.3".encode()]
 
 
 def test_tags_that_were_held_no_more_are_answered(store: DelayStore) -> None:

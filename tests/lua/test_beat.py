@@ -8,10 +8,9 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import LeaseEnded
-from tests.support.slots import KEYS
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, end_lease, lives, take
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.keyspace import KEYS, clock_ms, contents, refuses_a_key_of_the_wrong_type
 
 
 @pytest.fixture
@@ -25,10 +24,10 @@ def test_a_new_consumer_gets_a_lease(make_store: MakeStore) -> None:
     store = make_store(consumer_ttl=7)
     before_ms = clock_ms(store.client)
     assert store.consumers.beat(ME, ["b", "a", 'ü "x"'], share=store.keys.share("q"), is_new=True)
-    [(name, ends_ms)] = contents(store.client)[b"delayq:consumers"]
+    [(name, ends_ms)] = contents(store.client)[b"delayq:{q}:consumers"]
     assert name == ME.encode()
     assert before_ms + 7000 <= ends_ms <= clock_ms(store.client) + 7000
-    assert json.loads(contents(store.client)[b"delayq:consumers:queues"][ME.encode()]) == ["a", "b", 'ü "x"']
+    assert json.loads(contents(store.client)[b"delayq:{q}:consumed"][ME.encode()]) == ["a", "b", 'ü "x"']
 
 
 def test_a_lease_is_renewed(store: DelayStore) -> None:
@@ -97,7 +96,7 @@ def test_messages_in_hand_are_as_new(store: DelayStore) -> None:
     store.client.zadd(INDEX, {**dict.fromkeys(tags, 5.0), "another": 5.0})
     before_s = clock_ms(store.client) / 1000
     assert store.consumers.beat(ME, ["q"], tags)
-    times = dict(contents(store.client)[b"unacked_index"])
+    times = dict(contents(store.client)[b"unacked_index:{q}"])
     assert times.pop(b"another") == 5.0
     assert len(times) == 450
     assert all(before_s <= time <= clock_ms(store.client) / 1000 for time in times.values())

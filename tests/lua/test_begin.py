@@ -21,7 +21,7 @@ from tests.support.store.jobs import (
 )
 from tests.support.store.keyspace import clock_ms, contents, in_form, refuses_a_key_of_the_wrong_type, wrong_type_of
 
-STREAM = "delayq:stream:s"
+STREAM = "{delayq}:stream:s"
 
 
 def run(number: int, name: str = "j") -> JobRun:
@@ -121,8 +121,8 @@ def test_what_a_job_needs_lives_as_long_as_the_job(store: DelayStore) -> None:
 def test_runs_are_counted(store: DelayStore) -> None:
     """Each run gets a number above all before it, whatever its job, and the count does not expire."""
     assert [store.jobs.new_run() for _ in range(3)] == [1, 2, 3]
-    assert contents(store.client) == {b"delayq:runs": b"3"}
-    assert store.client.ttl("delayq:runs") == -1
+    assert contents(store.client) == {b"{delayq}:runs": b"3"}
+    assert store.client.ttl("{delayq}:runs") == -1
 
 
 @pytest.mark.parametrize("key", [WHOLE, WHOLE_STAGED, STREAM, JOB, STAGED])

@@ -44,9 +44,9 @@ def test_a_message_that_changed_is_left_alone(store: DelayStore) -> None:
     found = too_late(store)
     store.lookup.cancel(["q"], ["gone", "changed"])
     store.delivery.offer("q", waiting("changed", PAST_MS + 1, "another body"))
-    before = {key: value for key, value in contents(store.client).items() if key != b"delayq:dead_letters"}
+    before = {key: value for key, value in contents(store.client).items() if key != b"{delayq}:dead_letters"}
     assert bury(store, found) == (0, 0)
-    assert {key: value for key, value in contents(store.client).items() if key != b"delayq:dead_letters"} == before
+    assert {key: value for key, value in contents(store.client).items() if key != b"{delayq}:dead_letters"} == before
 
 
 def test_burying_again_changes_nothing(store: DelayStore) -> None:
@@ -71,5 +71,5 @@ def test_a_key_of_the_wrong_type_is_refused(store: DelayStore) -> None:
     """A list of dead letters that is none stops it before anything has changed."""
     store.delivery.offer("q", waiting("a", PAST_MS))
     found = too_late(store)
-    store.client.sadd("delayq:dead_letters", "dead")
+    store.client.sadd("{delayq}:dead_letters", "dead")
     refuses_a_key_of_the_wrong_type(store, "dead", lambda: bury(store, found))

@@ -4,7 +4,6 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from tests.support.slots import SLOTS
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row
@@ -43,7 +42,6 @@ def test_thousands_are_claimed_in_one_go(store: DelayStore) -> None:
     assert store.client.hlen(GUARD) == 2500
 
 
-@pytest.mark.skipif(not SLOTS, reason="a plain server has one guard, which its promoter prunes")
 def test_a_claim_is_not_kept_where_nobody_promotes(store: DelayStore) -> None:
     """A queue at which nobody is leading keeps no claims, which nobody would ever take out of its guard."""
     assert store.promotion.claim_rows(numbers(1, 2)) == {1: "claimed", 2: "claimed"}

@@ -20,6 +20,7 @@ from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, lose_body, only, waiting
 
 COUNTS = "delayq:{q}:counts"
+WEEK_S = 7 * 86_400
 
 
 def counts(store: DelayStore, queue: str = "q") -> QueueCounts:
@@ -206,8 +207,7 @@ def test_a_key_of_the_wrong_type_disturbs_nothing(store: DelayStore) -> None:
 
 #: The keys of a queue, and what all queues share, without the counters; on a plain server, and in hash slots.
 OTHER_KEYS = [
-    *(f"~delayq:{what}" for what in ("queues", "used", "consumers*", "cancelled", "chains")),
-    *(f"~{{delayq}}:{what}" for what in ("queues", "used", "consumed_queues", "cancelled", "chains", "renaming")),
+    *(f"~{{delayq}}:{what}" for what in ("queues", "consumed_queues", "cancelled", "chains")),
     *(f"~delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "twins", "notes", "ids", "landing*")),
     *(f"~delayq:{{q}}:{what}" for what in ("consumers", "consumed")),
     *("~q*", "~{q}*", "~dead", "~unacked*", "~redisson*"),
@@ -286,26 +286,21 @@ def test_counters_survive_a_restart(make_store: MakeStore, persistent: PrivateRe
     assert counts(store) == before
 
 
-def test_counters_survive_a_purge_and_go_with_their_queue(make_store: MakeStore) -> None:
-    """A purge keeps the counters, for ``forget_after``; a queue that is used again keeps them for good."""
-    store = make_store(forget_after=3600.0)
+def test_counters_survive_a_purge(store: DelayStore) -> None:
+    """A purge keeps the counters for a week; a queue that is used again keeps them for good."""
     store.delivery.offer("q", waiting("i", PAST_MS))
     store.delivery.transfer("q")
     assert store.client.ttl(COUNTS) == -1
     store.delivery.offer("q", waiting("i", PAST_MS))
     store.queues.purge("q")
     assert counts(store).transferred == counts(store).operations["purge"] == 1
-    assert 3500 < store.client.ttl(COUNTS) <= 3600
+    assert WEEK_S - 100 < store.client.ttl(COUNTS) <= WEEK_S
     store.delivery.offer("q", waiting("i", PAST_MS))
     store.delivery.transfer("q")
     assert counts(store).transferred == 2
     store.delivery.offer("q", waiting("later"))
-    store.queues.forget(["q"], 3600.0)
+    store.queues.keep_alive("q")
     assert store.client.ttl(COUNTS) == -1
-    store.lookup.cancel(["q"], ["later"])
-    store.client.zadd("delayq:used", {"q": 0.0})
-    assert store.queues.forget(["q"], 3600.0) == ["q"]
-    assert not store.client.exists(COUNTS)
 
 
 def test_counters_of_a_deleted_queue_are_gone(store: DelayStore) -> None:
@@ -340,26 +335,24 @@ def test_counters_live_as_long_as_a_queue_that_expires(store: DelayStore) -> Non
 
 
 def test_a_queue_that_expires_no_more_keeps_its_counters(store: DelayStore) -> None:
-    """Counters of a queue that loses its x-expires lose their end when the transfer worker goes through the queues."""
+    """Counters of a queue that loses its x-expires lose their end when a consumer keeps it alive."""
     store.delivery.offer("q", waiting("i", PAST_MS), expire_ms=60_000)
     store.delivery.transfer("q")
     assert 0 < store.client.pttl(COUNTS) <= 60_000
-    assert store.queues.forget(["q"], 3600.0) == []
+    store.queues.keep_alive("q")
     assert store.client.pttl(COUNTS) > 60_000, "nothing waits, so nobody knows yet"
     store.delivery.offer("q", waiting("later"))
-    store.queues.forget(["q"], 3600.0)
+    store.queues.keep_alive("q")
     assert store.client.pttl(COUNTS) == -1
 
 
-def test_counters_of_queues_that_nobody_knows_end(make_store: MakeStore) -> None:
+def test_counters_of_queues_that_nobody_knows_end(store: DelayStore) -> None:
     """Counters of a queue that never held delayed messages, such as one of dead letters, are kept for a while."""
-    store = make_store(forget_after=3600.0)
     store.client.lpush("dead", "a", "b")
     for message in (b"a", b"b"):
         store.letters.replay("dead", "dead", [Letter(message, "away")])
-        assert 3500 < store.client.ttl("delayq:{dead}:counts") <= 3600
+        assert WEEK_S - 100 < store.client.ttl("delayq:{dead}:counts") <= WEEK_S
         store.client.expire("delayq:{dead}:counts", 5)
-    make_store(forget_after=None).letters.replay("dead", "dead", [])
     assert counts(store, "dead").operations["drop"] == 2
 
 

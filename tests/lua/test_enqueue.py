@@ -39,7 +39,7 @@ def test_a_message_for_now_is_pushed_and_its_id_guarded(store: DelayStore) -> No
     assert store.jobs.enqueue("q", job, [now("i")]) == Enqueued("enqueued", 1, 0)
     after = contents(store.client)
     assert after[JOB.encode()].pop(b"enqueued") == b"1"
-    assert after == before | {b"q": [b"body of i"], GUARD.encode(): {b"i"}, b"delayq:queues": {b"q"}}
+    assert after == before | {b"q": [b"body of i"], GUARD.encode(): {b"i"}, b"{delayq}:queues": {b"q"}}
 
 
 def test_a_message_for_later_is_stored_until_it_is_due(store: DelayStore) -> None:
@@ -141,7 +141,7 @@ def test_a_purge_does_not_hide_a_queue(store: DelayStore) -> None:
 def test_staged_messages_are_invisible(store: DelayStore) -> None:
     """A staged message is in the job's list, with all that sending it takes, and nowhere else."""
     job = joined(store, begun(store, staged=True))
-    store.client.sadd("delayq:queues", "q")
+    store.client.sadd("{delayq}:queues", "q")
     before = contents(store.client)
     assert store.jobs.enqueue("q", job, [now("i", priority=3), waiting("j"), now("i"), claim("k")]).fresh == 3
     after = contents(store.client)
@@ -167,8 +167,8 @@ def test_a_run_that_may_not_write_changes_nothing(store: DelayStore, ear: Ear, w
         store.jobs.begin(job._replace(run=6))
     elif word == "later":
         job, word = job._replace(run=6), "unknown"
-    store.client.sadd("delayq:queues", "q")
-    store.client.sadd("delayq:parts:j", "q")  # the queue is noted before the job is asked
+    store.client.sadd("{delayq}:queues", "q")
+    store.client.sadd("{delayq}:parts:j", "q")  # the queue is noted before the job is asked
     before = contents(store.client)
     assert store.jobs.enqueue("q", job, [now("i"), waiting("j"), claim("k")]) == Enqueued(word)
     assert contents(store.client) == before
@@ -214,7 +214,7 @@ def test_what_a_job_needs_expires_and_a_queue_does_not(store: DelayStore) -> Non
     assert all(TTL_MS // 2 < store.client.pttl(key) <= KEPT_MS for key in (JOB, GUARD, STAGED))
     of_sent = [of("sent", "q") for of in (store.keys.job, store.keys.guard)]
     assert all(TTL_MS // 2 < store.client.pttl(key) <= KEPT_MS for key in of_sent)
-    kept = (*(in_form(store, key) for key in (DUE, BODIES, ORDER)), "q", "delayq:queues", "delayq:runs")
+    kept = (*(in_form(store, key) for key in (DUE, BODIES, ORDER)), "q", "{delayq}:queues", "{delayq}:runs")
     assert {store.client.pttl(key) for key in kept} == {-1}
 
 
@@ -247,17 +247,17 @@ def test_seven_thousand_nine_hundred_and_ninety_nine_messages_fit_in_one_call(st
     before = contents(store.client)
     with pytest.raises(ResponseError, match="unpack"):
         store.jobs.enqueue("q", job, messages)
-    assert contents(store.client) == before | {b"delayq:queues": {b"q"}}
+    assert contents(store.client) == before
     assert store.jobs.enqueue("q", job, messages[1:]).fresh == 7999
     assert store.jobs.enqueue("q", job, messages[1:]).repeated == 7999
     assert store.client.llen("q") == 7999
 
 
-@pytest.mark.parametrize("key", [JOB, STAGED, DUE, BODIES, ORDER, TWINS, "q", "q\x06\x169"])
+@pytest.mark.parametrize("key", [JOB, STAGED, DUE, BODIES, ORDER, TWINS, "q", "{q}\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, nothing is sent and no id is guarded."""
     job = joined(store, begun(store))
-    store.client.sadd("delayq:queues", "q")
+    store.client.sadd("{delayq}:queues", "q")
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.enqueue("q", job, [now("i"), waiting("j")]))
     assert ear.heard() == []
 
@@ -265,7 +265,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear:
 def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
     """Where somebody else's key is in the place of the guard, nothing is sent."""
     job = joined(store, begun(store))
-    store.client.sadd("delayq:queues", "q")
+    store.client.sadd("{delayq}:queues", "q")
     store.client.set(GUARD, "somebody else's")
     before = contents(store.client)
     with pytest.raises(ResponseError, match=f"WRONGTYPE key {GUARD}"):

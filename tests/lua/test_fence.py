@@ -6,9 +6,8 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import LeaseEnded
-from tests.support.slots import KEYS
 from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, take
-from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.keyspace import KEYS, contents, refuses_a_key_of_the_wrong_type
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def test_a_consumer_whose_lease_has_ended_is_fenced_off(store: DelayStore) -> No
     end_lease(store)
     for _ in range(2):
         assert store.consumers.fence([ME], "q") == [ME]
-    assert contents(store.client)[b"delayq:consumers"] == [(ME.encode(), 0.0)]
+    assert contents(store.client)[b"delayq:{q}:consumers"] == [(ME.encode(), 0.0)]
     assert not store.consumers.beat(ME, ["q"])
     store.client.lpush("q", "1")
     with pytest.raises(LeaseEnded):

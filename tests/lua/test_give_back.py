@@ -3,10 +3,9 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from tests.support.slots import KEYS
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import popped
-from tests.support.store.priorities import STEPS, Kombu
+from tests.support.store.keyspace import KEYS, popped
+from tests.support.store.priorities import SOME_STEPS, Kombu
 
 
 def test_the_message_is_the_next_to_be_consumed(client: redis.Redis) -> None:
@@ -16,7 +15,7 @@ def test_the_message_is_the_next_to_be_consumed(client: redis.Redis) -> None:
     assert client.brpop(["q"]) == ("q", "taken")
 
 
-@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("steps", SOME_STEPS)
 def test_it_goes_to_the_list_of_its_priority(make_store: MakeStore, steps: tuple[int, ...]) -> None:
     """With any priority steps, a message given back goes to the list from which kombu took it."""
     store, kombu = make_store(steps=steps), Kombu(steps, "\x06\x16")

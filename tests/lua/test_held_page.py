@@ -7,12 +7,12 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.viewing.figures import HELD_COUNT
-from tests.support.slots import SLOTS, plain_only
-from tests.support.store.consuming import INDEX, UNACKED, lives, message, take
+from tests.support.store.consuming import lives, message, take
 from tests.support.store.keyspace import QUEUE_NAMES, contents, wrong_type_of
 
-#: For a test of notes that a page goes through.
-PAGES = plain_only("what is held is kept queue by queue, and counted without a look at the notes")
+#: The keys of a plain server, where a page goes through what is held of all queues.
+INDEX, UNACKED = "unacked_index", "unacked"
+PAGES = pytest.mark.plain_server
 
 
 def test_messages_in_hand_are_counted_by_queue(store: DelayStore) -> None:
@@ -61,7 +61,8 @@ def test_a_note_that_is_none_counts_without_a_queue(store: DelayStore) -> None:
     assert store.figures.held() == {"": 2}
 
 
-@pytest.mark.parametrize("key", [UNACKED] if SLOTS else [INDEX, UNACKED])
+@PAGES
+@pytest.mark.parametrize("key", [INDEX, UNACKED])
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
     lives(store)

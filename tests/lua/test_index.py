@@ -78,7 +78,7 @@ def test_a_priority_that_is_none_does_not_stop_a_queue(listed: DelayStore, prior
     message = f'{{"properties": {{"priority": {priority}}}}}'.encode()
     offer(listed, 7, message, PAST_MS)
     assert listed.delivery.transfer("q").moved == 1
-    assert popped(listed.client, f"q\x06\x16{step}" if step else "q") == [message]
+    assert popped(listed.client, f"{{q}}\x06\x16{step}" if step else "q") == [message]
 
 
 def test_an_entry_that_only_looks_like_ours_does_not_stop_a_queue(listed: DelayStore) -> None:
@@ -86,7 +86,7 @@ def test_an_entry_that_only_looks_like_ours_does_not_stop_a_queue(listed: DelayS
     made = b"\x07\x00\x00\x00\x01\xff\x01\x00" + struct.pack("<Q", 4) + b"body"
     listed.client.zadd(listed.keys.timeout("q"), {made: PAST_MS})
     assert listed.delivery.transfer("q").moved == 1
-    assert popped(listed.client, "q\x06\x169") == [b"body"]
+    assert popped(listed.client, "{q}\x06\x169") == [b"body"]
 
 
 def test_messages_that_come_while_the_list_is_swept_are_found(listed: DelayStore) -> None:

@@ -8,6 +8,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
+from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     DUE,
@@ -20,7 +21,6 @@ from tests.support.store.keyspace import (
     waiting,
 )
 from tests.support.store.layouts import other_form
-from tests.support.store.plain_names import unacked_of
 
 EXPIRE_MS, HOUR_MS = 10_000, 3_600_000
 
@@ -57,7 +57,7 @@ def publish(store: DelayStore, due_ms: float) -> None:
 
 
 def adopt(store: DelayStore, due_ms: float) -> None:
-    assert store.delivery.adopt("q", waiting("late", due_ms), "", *unacked_of(store), EXPIRE_MS)
+    assert store.delivery.adopt("q", waiting("late", due_ms), "", INDEX, UNACKED, EXPIRE_MS)
 
 
 def convert(store: DelayStore, due_ms: float) -> None:
@@ -73,7 +73,7 @@ LATER: dict[str, Callable[[DelayStore, float], object]] = {
     "step": lambda store, due_ms: store.chains.step("q", "chain", waiting("late", due_ms, "chain"), EXPIRE_MS),
     "adopt": adopt,
     "adopt, x-expires unknown": lambda store, due_ms: store.delivery.adopt(
-        "q", waiting("late", due_ms), "", *unacked_of(store)
+        "q", waiting("late", due_ms), "", INDEX, UNACKED
     ),
     "reschedule": lambda store, due_ms: store.lookup.reschedule("q", [Change(only(store, "i"), due_ms, b"new")]),
     "convert": convert,
@@ -152,7 +152,7 @@ def test_overdue_messages_are_kept_while_somebody_consumes(store: DelayStore) ->
 def test_a_queue_that_is_not_there_stays_so(store: DelayStore) -> None:
     """``keep_alive`` makes no keys but, in Redisson's layout, the queue's name."""
     store.queues.keep_alive("q", EXPIRE_MS)
-    assert contents(store.client) == ({} if store.layout == "hash" else {b"delayq:queues": {b"q"}})
+    assert contents(store.client) == ({} if store.layout == "hash" else {b"{delayq}:queues": {b"q"}})
 
 
 def test_both_forms_are_kept_alive(make_store: MakeStore) -> None:

@@ -1,6 +1,7 @@
 """``lead.lua``: takes or renews the lease of the leading transfer worker, or of a deputy."""
 
 import pytest
+import redis
 from redis.exceptions import ResponseError
 
 from celery_ext.demo.private_redis import PrivateRedis
@@ -8,10 +9,9 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.leases import Lease
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import contents, waiting
-from tests.support.store.plain_names import client_of, keys_of, name_in
+from tests.support.store.keyspace import KEYS, contents, waiting
 
-LEASE, DEPUTY, SECOND = LEASES = "delayq:transfer", "delayq:deputy", "delayq:deputy:2"
+LEASE, DEPUTY, SECOND = LEASES = "{delayq}:transfer", "{delayq}:deputy", "{delayq}:deputy:2"
 
 
 def test_the_first_to_ask_leads(store: DelayStore) -> None:
@@ -90,8 +90,8 @@ def test_a_lease_ends_by_itself(make_store: MakeStore) -> None:
 @pytest.mark.parametrize("before", ["one", ""])
 def test_a_full_redis_gives_leases(before: str) -> None:
     """A Redis that refuses every other write lets a leader begin and go on."""
-    with PrivateRedis() as server, client_of(server.port, slots=server.slots) as client:
-        store = DelayStore(client, keys_of(server))
+    with PrivateRedis(slots=True) as server, redis.Redis(port=server.port) as client:
+        store = DelayStore(client, KEYS)
         if before:
             store.leases.lead(before)
             client.pexpire(LEASE, 1000)
@@ -102,11 +102,11 @@ def test_a_full_redis_gives_leases(before: str) -> None:
         assert client.pttl(LEASE) > 1000
 
 
-@pytest.mark.parametrize("key", [*LEASES, "delayq:queues"])
+@pytest.mark.parametrize("key", [*LEASES, "{delayq}:queues"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no lease is given."""
     store.client.rpush(key, "somebody else's")
     before = contents(store.client)
-    with pytest.raises(ResponseError, match="WRONGTYPE key " + name_in(store, key)):
+    with pytest.raises(ResponseError, match="WRONGTYPE key " + key):
         store.leases.lead("one")
     assert contents(store.client) == before

@@ -43,7 +43,7 @@ def test_a_message_is_indexed_by_its_due_time_and_kept_whole(store: DelayStore) 
     assert contents(store.client) == {
         b"delayq:{q}:due": [(b"i", 4102444800123.457)],
         b"delayq:{q}:bodies": {b"i": b"body"},
-        b"delayq:queues": {b"q"},
+        b"{delayq}:queues": {b"q"},
     }
 
 
@@ -257,7 +257,7 @@ def test_an_offer_puts_off_the_expiry(store: DelayStore) -> None:
 @pytest.mark.parametrize("key", [DUE, BODIES, ORDER, TWINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is stored."""
-    store.client.sadd("delayq:queues", "q")
+    store.client.sadd("{delayq}:queues", "q")
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.delivery.offer("q", waiting("i"), waiting("j")))
     assert ear.heard() == []
 

@@ -44,7 +44,7 @@ def test_staged_messages_go_where_they_would_have_gone(store: DelayStore) -> Non
     assert store.jobs.publish(job) == Enqueued("enqueued", 3, 0)
     assert look(store)[b"waiting in q"] == [("j", FUTURE_MS, 0, b"body of j")]
     after = without_whole(contents(store.client))
-    assert (after[b"q\x06\x169"], after[b"q"]) == ([b"body of i"], [b"body of k"])
+    assert (after[b"{q}\x06\x169"], after[b"q"]) == ([b"body of i"], [b"body of k"])
     assert after[JOB.encode()][b"state"] == b"committed"
     assert STAGED.encode() not in after
     assert store.jobs.publish(job) == Enqueued("enqueued")
@@ -150,13 +150,13 @@ def test_a_rate_holds_publishing_up(store: DelayStore) -> None:
     reply = store.jobs.publish(job)
     assert reply.word == "wait"
     assert 0 < reply.wait_ms <= 10_000
-    assert contents(store.client) == before | {b"delayq:queues": {b"a", b"b"}}
+    assert contents(store.client) == before | {b"{delayq}:queues": {b"a", b"b"}}
 
 
 def test_as_many_are_published_as_the_queue_has_room_for(store: DelayStore) -> None:
     """With ``max_depth`` less than a call's messages, each call fills the queue up, and says so when it is full."""
     job = staged_job(store, *(("q", each) for each in several(8)), max_depth=5)
-    store.client.lpush("q\x06\x163", "of somebody else")
+    store.client.lpush("{q}\x06\x163", "of somebody else")
     store.delivery.offer("q", waiting("i"))
     assert store.jobs.publish(job).fresh == 3
     before = contents(store.client)
@@ -189,11 +189,11 @@ def test_any_message(store: DelayStore) -> None:
     assert popped(store.client, queue) == [body]
 
 
-@pytest.mark.parametrize("key", [JOB, DUE, BODIES, ORDER, TWINS, "q", "q\x06\x169"])
+@pytest.mark.parametrize("key", [JOB, DUE, BODIES, ORDER, TWINS, "q", "{q}\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, nothing is sent and nothing is lost."""
     job = staged_job(store, ("q", now("i")), ("q", waiting("j")))
-    store.client.sadd("delayq:queues", "q")
+    store.client.sadd("{delayq}:queues", "q")
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.publish(job))
     assert ear.heard() == []
     store.client.delete(in_form(store, key))

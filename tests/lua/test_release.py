@@ -17,7 +17,7 @@ def test_the_deputy_gives_its_lease_back(store: DelayStore) -> None:
     store.leases.lead("one")
     store.leases.lead("two")
     assert store.leases.release("two")
-    assert contents(store.client) == {b"delayq:transfer": b"one"}
+    assert contents(store.client) == {b"{delayq}:transfer": b"one"}
     assert store.leases.lead("three").rank == 2
 
 
@@ -27,7 +27,7 @@ def test_nobody_else_gives_it_back(store: DelayStore) -> None:
     before = contents(store.client)
     assert not store.leases.release("two")
     assert contents(store.client) == before
-    assert store.client.pttl("delayq:transfer") > 0
+    assert store.client.pttl("{delayq}:transfer") > 0
 
 
 def test_without_a_lease_there_is_nothing_to_give_back(store: DelayStore) -> None:

@@ -94,7 +94,7 @@ def test_what_is_mended_is_delivered_once(store: DelayStore) -> None:
     assert store.repair.repair_index("q", members(store), mend=True).count("sound") == 6
     assert store.client.zrange(DUE, 0, -1, withscores=True) == entries
     assert store.delivery.transfer("q").moved == 6
-    assert [popped(store.client, key) for key in ("q", "q\x06\x163")] == [[b"0", b"2", b"4"], [b"1", b"3", b"5"]]
+    assert [popped(store.client, key) for key in ("q", "{q}\x06\x163")] == [[b"0", b"2", b"4"], [b"1", b"3", b"5"]]
     assert not store.client.exists(DUE, BODIES)
 
 

@@ -6,7 +6,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.upkeep.dead_letters import Letter
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, popped, refuses_a_key_of_the_wrong_type
-from tests.support.store.priorities import STEPS, Kombu
+from tests.support.store.priorities import SOME_STEPS, Kombu
 
 
 def bury(store: DelayStore, *messages: str | bytes, key: str = "dead") -> None:
@@ -41,8 +41,8 @@ def test_letters_go_to_several_queues_and_priorities(store: DelayStore) -> None:
     assert contents(store.client) == {
         b"dead": [b"f"],
         b"q": [b"new c"],
-        b"q\x06\x163": [b"new d", b"new a"],
-        b"other\x06\x169": [b"new e", b"new b"],
+        b"{q}\x06\x163": [b"new d", b"new a"],
+        b"{other}\x06\x169": [b"new e", b"new b"],
     }
 
 
@@ -92,7 +92,7 @@ def test_letters_of_any_bytes(store: DelayStore) -> None:
     assert popped(store.client, "q") == messages
 
 
-@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("steps", SOME_STEPS)
 def test_priority_steps_are_kept_to(make_store: MakeStore, steps: tuple[int, ...]) -> None:
     """With any priority steps, letters go to the lists that kombu makes of them."""
     store, kombu = make_store(steps=steps), Kombu(steps, "\x06\x16")
@@ -103,7 +103,7 @@ def test_priority_steps_are_kept_to(make_store: MakeStore, steps: tuple[int, ...
         assert contents(store.client) == {}
 
 
-@pytest.mark.parametrize("key", ["dead", "q", "q\x06\x163"])
+@pytest.mark.parametrize("key", ["dead", "q", "{q}\x06\x163"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no letter moves."""
     bury(store, "a", "b", "b")

@@ -6,11 +6,10 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import Landing, Requeued
-from tests.support.slots import KEYS
 from tests.support.store.consuming import INDEX, ME, UNACKED, lives, take
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import contents, popped, refuses_a_key_of_the_wrong_type
-from tests.support.store.priorities import STEPS, Kombu
+from tests.support.store.keyspace import KEYS, contents, popped, refuses_a_key_of_the_wrong_type
+from tests.support.store.priorities import SOME_STEPS, Kombu
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def test_a_message_goes_back_changed(store: DelayStore) -> None:
     assert popped(store.client, "q") == [b"\x00changed\xff"]
 
 
-@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("steps", SOME_STEPS)
 def test_it_goes_to_the_list_of_its_priority(make_store: MakeStore, steps: tuple[int, ...]) -> None:
     """With any priority steps, a message goes back to the list where stock kombu puts its priority."""
     store, kombu = make_store(steps=steps), Kombu(steps, "\x06\x16")

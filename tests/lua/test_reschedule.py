@@ -43,7 +43,7 @@ def test_a_message_gets_its_new_due_time_and_body(store: DelayStore) -> None:
     assert change(store, "i", FUTURE_MS + 2.5) == "rescheduled"
     assert look(store) == {
         b"waiting in q": [("j", FUTURE_MS + 1, 0, b"body of j"), ("i", kept_ms(store, FUTURE_MS + 2.5), 0, b"new")],
-        b"delayq:queues": {b"q"},
+        b"{delayq}:queues": {b"q"},
     }
     kept = contents(store.client)
     assert [len(kept[key.encode()]) for key in store.keys.stored("q", store.layout)[:2]] == [2, 2]
@@ -71,7 +71,7 @@ def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> N
             ("past", FUTURE_MS + 2, 0, b"body of past"),
             ("moved", FUTURE_MS + 9, 0, b"new"),
         ],
-        b"delayq:queues": {b"q"},
+        b"{delayq}:queues": {b"q"},
     }
     assert store.lookup.reschedule("never used", [Change(moved, FUTURE_MS, b"new")]) == ["not_delayed"]
     assert store.client.exists(*store.keys.stored("never used", store.layout)) == 0

@@ -25,7 +25,7 @@ from tests.support.store.keyspace import (
     twin_id,
     waiting,
 )
-from tests.support.store.priorities import STEPS, Kombu
+from tests.support.store.priorities import SOME_STEPS, Kombu
 
 
 def run_now(store: DelayStore, *messages: Waiting, body: bytes = b"new") -> list[str]:
@@ -58,11 +58,11 @@ def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> N
     assert popped(store.client, "q") == [b"b", b"a"]
     assert look(store) == {
         b"waiting in q": [("other body", FUTURE_MS + 1, 0, b"body of other body")],
-        b"delayq:queues": {b"q"},
+        b"{delayq}:queues": {b"q"},
     }
 
 
-@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("steps", SOME_STEPS)
 def test_a_message_goes_to_the_list_of_its_priority(make_store: MakeStore, steps: tuple[int, ...]) -> None:
     """With any priority steps, a message goes to the list to which a transfer would have moved it."""
     store = make_store(steps=steps)
@@ -103,8 +103,8 @@ def test_an_expiring_queue_takes_its_list_with_it(store: DelayStore) -> None:
     """In a queue with ``x-expires`` the list to which a message is moved expires with the rest."""
     store.delivery.offer("q", waiting("i", priority=3), waiting("j", priority=3), expire_ms=60_000)
     run_now(store, only(store, "i"), only(store, "j"))
-    assert 0 < store.client.pttl("q\x06\x163") <= 60_010
-    assert store.client.llen("q\x06\x163") == 2
+    assert 0 < store.client.pttl("{q}\x06\x163") <= 60_010
+    assert store.client.llen("{q}\x06\x163") == 2
 
 
 def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
@@ -117,7 +117,7 @@ def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
     assert not store.client.exists("q")
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, TWINS, "q", "q\x06\x163", "q\x06\x169"])
+@pytest.mark.parametrize("key", [DUE, BODIES, TWINS, "q", "{q}\x06\x163", "{q}\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, also in the place of a list, the error names it and nothing moves."""
     store.delivery.offer("q", waiting("i", priority=3), waiting("i", body="two"))

@@ -10,7 +10,6 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Scanned
 from kombu_delayq.store.viewing.scan import PAGE_BYTES
 from tests.support.conditions import until
-from tests.support.slots import plain_only
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,
@@ -178,12 +177,12 @@ def test_what_is_lost_and_what_has_left(store: DelayStore) -> None:
     assert store.scan.bodies(whole(store), [b"empty"]) == [b""]
 
 
-@plain_only("a replica sends readers away to its primary")
-def test_parts_are_read_from_a_replica(redis_server: PrivateRedis, store: DelayStore, make_store: MakeStore) -> None:
+@pytest.mark.plain_server
+def test_parts_are_read_from_a_replica(server: PrivateRedis, store: DelayStore, make_store: MakeStore) -> None:
     """A replica, which takes no writes, is cut and read as its primary is."""
     store.delivery.offer("q", *(waiting(str(n)) for n in range(50)))
-    with PrivateRedis("--replicaof", "127.0.0.1", str(redis_server.port)) as server:
-        replica = make_store(server)
+    with PrivateRedis("--replicaof", "127.0.0.1", str(server.port)) as follower:
+        replica = make_store(follower)
         until(lambda: replica.queues.size("q") == 50)
         parts = cut_into(replica, 3)
         assert [each for part in parts for each in scanned(replica, part, count=4)] == [str(n) for n in range(50)]

@@ -18,7 +18,7 @@ def test_stats_count_delayed_ready_and_overdue(store: DelayStore) -> None:
     """Delayed, overdue and, over all priorities, ready messages are counted, and nothing is changed."""
     store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(3)), waiting("later"))
     store.delivery.offer("other", waiting("i"))
-    for key in ("q", "q", "q\x06\x163", "q\x06\x169", "other"):
+    for key in ("q", "q", "{q}\x06\x163", "{q}\x06\x169", "other"):
         store.client.lpush(key, "ready")
     before = contents(store.client)
     before_ms = clock_ms(store.client)
@@ -43,7 +43,7 @@ def test_stats_of_an_unknown_queue_are_zero(store: DelayStore) -> None:
     assert contents(store.client) == {}
 
 
-@pytest.mark.parametrize("key", ["delayq:{q}:due", "q", "q\x06\x166"])
+@pytest.mark.parametrize("key", ["delayq:{q}:due", "q", "{q}\x06\x166"])
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.queues.stats("q"))

@@ -33,7 +33,7 @@ from tests.support.store.keyspace import (
     waiting,
 )
 
-CANCELLED, CHAINS = "delayq:cancelled", "delayq:chains"
+CANCELLED, CHAINS = "{delayq}:cancelled", "{delayq}:chains"
 CHAIN = "[chain 1]"
 
 
@@ -53,9 +53,9 @@ def test_a_step_is_stored_as_any_message(store: DelayStore, ear: Ear) -> None:
             ("i", FUTURE_MS, 0, b"step 1 of [chain 1]"),
             ("later", FUTURE_MS + 1, 0, b"step 1 of [chain 1]"),
         ],
-        b"delayq:queues": {b"q"},
+        b"{delayq}:queues": {b"q"},
         # When the latest step of each chain is due; and that chains are in use.
-        b"delayq:chains": [(b"head", FUTURE_MS - 1), (b"i", FUTURE_MS), (b"later", FUTURE_MS + 1), (b"", inf)],
+        b"{delayq}:chains": [(b"head", FUTURE_MS - 1), (b"i", FUTURE_MS), (b"later", FUTURE_MS + 1), (b"", inf)],
     }
 
 
@@ -105,7 +105,7 @@ def test_a_cancelled_chain_takes_no_step(store: DelayStore, ear: Ear) -> None:
     for queue in ("q", "other"):
         assert store.chains.step(queue, CHAIN, step()) == "cancelled"
     after = contents(store.client)
-    after.pop(b"delayq:queues", None)  # a name costs little; a message in a queue that nobody knows would be lost
+    after.pop(b"{delayq}:queues", None)  # a name costs little; a message in a queue that nobody knows would be lost
     assert after == before
     assert ear.heard() == []
     assert store.chains.step("q", CHAIN, step("j")) == "first"

@@ -11,14 +11,13 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import Landing, LeaseEnded, Request
 from kombu_delayq.store.keys import Keys
-from tests.support.slots import KEYS, SLOTS, plain_only, usable
 from tests.support.store.consuming import CONSUMERS, INDEX, ME, UNACKED, end_lease, land, lives, message, take
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import clock_ms, contents, popped, refuses_a_key_of_the_wrong_type
+from tests.support.store.keyspace import KEYS, clock_ms, contents, popped, refuses_a_key_of_the_wrong_type
 
 STEP = "\x06\x16"
 #: For a test of a request for several queues.
-SEVERAL = plain_only("a request is for one queue")
+SEVERAL = pytest.mark.plain_server
 
 
 @pytest.fixture
@@ -48,17 +47,17 @@ def test_each_is_noted_as_unacked_as_stock_does(store: DelayStore) -> None:
     before_s = clock_ms(store.client) / 1000
     assert [(each.tag, each.queue) for each in take(store, first=7)] == [(f"{ME}.7", "q"), (f"{ME}.8", "q")]
     after = contents(store.client)
-    notes = {tag.decode(): json.loads(note) for tag, note in after[b"unacked"].items()}
+    notes = {tag.decode(): json.loads(note) for tag, note in after[b"unacked:{q}"].items()}
     assert notes == {f"{ME}.7": [message(1), "", "q"], f"{ME}.8": [message(2), "", "q"]}
-    times = dict(after[b"unacked_index"])
-    assert times.keys() == after[b"unacked"].keys()
+    times = dict(after[b"unacked_index:{q}"])
+    assert times.keys() == after[b"unacked:{q}"].keys()
     assert all(before_s <= time <= clock_ms(store.client) / 1000 for time in times.values())
 
 
-NAMES = ["", "ünï", 'quo"ted', "back\\slash", "a'b", "line\nfeed", "{eu}.x", "\udcff", "q✓"]
+NAMES = ["ünï", 'quo"ted', "back\\slash", "a'b", "line\nfeed", "{eu}.x", "\udcff", "q✓"]
 
 
-@pytest.mark.parametrize("queue", usable(NAMES))
+@pytest.mark.parametrize("queue", NAMES)
 def test_any_queue_name_is_noted_as_stock_reads_it(store: DelayStore, queue: str) -> None:
     """The routing key of a note is the queue's name, whatever that is made of."""
     lives(store, queues=(queue,))
@@ -75,7 +74,7 @@ def test_any_message_is_taken_as_it_is(store: DelayStore, body: bytes) -> None:
     lives(store)
     store.client.lpush("q", body)
     assert bodies(take(store)) == [body]
-    assert contents(store.client)[b"unacked"] == {f"{ME}.1".encode(): b"[" + body + b',"","q"]'}
+    assert contents(store.client)[b"unacked:{q}"] == {f"{ME}.1".encode(): b"[" + body + b',"","q"]'}
 
 
 @SEVERAL
@@ -146,9 +145,6 @@ def test_more_queues_than_lua_unpacks_are_served(store: DelayStore) -> None:
 
 #: Names that follow kombu's options: list, landing list, what is held, its times, leases and their queues.
 OF_OPTIONS = [
-    *("p:q~3", "p:delayq:{q}:landing:1:", "p:held", "p:held_index", "p:delayq:consumers", "p:delayq:consumers:queues")
-]
-OF_OPTIONS_IN_SLOTS = [
     *("p:{p:q}~3", "p:delayq:{p:q}:landing:1:", "p:held:{p:q}", "p:held_index:{p:q}"),
     *("p:delayq:{p:q}:consumers", "p:delayq:{p:q}:consumed"),
 ]
@@ -156,7 +152,7 @@ OF_OPTIONS_IN_SLOTS = [
 
 def test_prefix_separator_and_keys_of_kombu_are_those_of_the_options(make_store: MakeStore) -> None:
     """All names follow kombu's options ``global_keyprefix``, ``sep``, ``unacked_key`` and ``unacked_index_key``."""
-    ready, landed, *names = OF_OPTIONS_IN_SLOTS if SLOTS else OF_OPTIONS
+    ready, landed, *names = OF_OPTIONS
     store = make_store(keys=Keys("p:", 0, "~", "held", "held_index"))
     lives(store)
     store.client.lpush(ready, "{}")
@@ -164,21 +160,20 @@ def test_prefix_separator_and_keys_of_kombu_are_those_of_the_options(make_store:
     assert land(store, landing)
     assert store.client.exists(f"{landed}{ME}")
     assert bodies(take(store, landings=[landing])) == [b"{}"]
-    of_all = ["p:delayq:consumed_queues"] if SLOTS else []
-    assert set(map(bytes.decode, store.client.keys())) == {*names, *of_all}
+    assert set(map(bytes.decode, store.client.keys())) == {*names, "p:{delayq}:consumed_queues"}
 
 
 def test_what_has_landed_comes_first(store: DelayStore) -> None:
     """A message in a landing list is taken before the queue's lists, whatever its priority."""
     lives(store)
-    store.client.lpush(f"q{STEP}9", '"landed"')
+    store.client.lpush(f"{{q}}{STEP}9", '"landed"')
     landing = Landing("q", 3, ME)
     assert land(store, landing)
     store.client.lpush("q", '"next"')
     taken = take(store, landings=[landing])
     assert bodies(taken) == [b'"landed"', b'"next"']
     assert [(each.tag, each.queue) for each in taken] == [(f"{ME}.1", "q"), (f"{ME}.2", "q")]
-    assert len(contents(store.client)[b"unacked"]) == 2
+    assert len(contents(store.client)[b"unacked:{q}"]) == 2
 
 
 @pytest.mark.parametrize("most", [0, 1])
@@ -251,7 +246,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "whole", "queues"), [("q", f"q{STEP}3", ["q"]), pytest.param("a", "b", ["a", "b"], marks=SEVERAL)]
+    ("wrong", "whole", "queues"), [("q", f"{{q}}{STEP}3", ["q"]), pytest.param("a", "b", ["a", "b"], marks=SEVERAL)]
 )
 def test_a_list_of_the_wrong_type_holds_up_no_other(
     store: DelayStore, wrong: str, whole: str, queues: list[str]
@@ -265,7 +260,6 @@ def test_a_list_of_the_wrong_type_holds_up_no_other(
         take(store, 8, *queues, first=2)
 
 
-@pytest.mark.skipif(not SLOTS, reason="on a plain server a request may be for several queues")
 def test_a_request_for_queues_in_several_slots_is_refused(store: DelayStore) -> None:
     """Nothing is taken by a request that Redis could not serve."""
     lives(store, queues=("a", "b"))

@@ -60,7 +60,7 @@ def test_the_last_message_leaves_no_store_behind(store: DelayStore) -> None:
     """
     store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5)))
     assert store.delivery.transfer("q").next_due_ms is None
-    left = {b"q", b"delayq:queues"} | ({b"delayq:{q}:order"} if store.layout == "hash" else set())
+    left = {b"q", b"{delayq}:queues"} | ({b"delayq:{q}:order"} if store.layout == "hash" else set())
     assert contents(store.client).keys() == left
 
 
@@ -117,7 +117,7 @@ def test_a_body_without_an_index_entry_stays(store: DelayStore) -> None:
     assert contents(store.client) == before
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, TWINS, "q", "q\x06\x163", "q\x06\x169"])
+@pytest.mark.parametrize("key", [DUE, BODIES, TWINS, "q", "{q}\x06\x163", "{q}\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no message moves, whatever its priority."""
     store.delivery.offer("q", *(waiting(str(priority), PAST_MS, priority=priority) for priority in range(10)))

@@ -1,38 +1,86 @@
-"""``vacate.lua``: clears away what is left of a queue without messages."""
+"""``vacate.lua``: makes queues without messages unknown, and clears away what is left of them."""
+
+from threading import Thread
 
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import PAST_MS, contents, waiting
+from tests.support.store.keyspace import KEYS, PAST_MS, contents, waiting
 
 
-def counted(store: DelayStore) -> int:
-    """Returns for how many ms the counters of the queue are kept; -1 for good, -2 if there are none."""
-    return int(store.client.pttl(Keys().counts("q")))
+def emptied(store: DelayStore, queue: str = "q") -> None:
+    """Leaves a queue that had a message."""
+    store.delivery.offer(queue, waiting("i", PAST_MS, priority=3))
+    assert store.delivery.transfer(queue).moved == 1
 
 
-@pytest.mark.parametrize("how", ["look", "at_once", "unused"])
-def test_a_queue_with_a_message_keeps_everything(store: DelayStore, make_store: MakeStore, how: str) -> None:
-    """In whichever form it has one, nothing of it is cleared away."""
+def test_a_queue_with_a_message_stays_known(make_store: MakeStore) -> None:
+    """In whichever form it has one, its name and everything of it stay."""
     make_store(layout="hash").delivery.offer("q", waiting("i", priority=3), waiting("j"))
-    make_store(layout="redisson").delivery.offer("r", waiting("i"))
+    store = make_store(layout="redisson")
+    store.delivery.offer("r", waiting("i"))
     before = contents(store.client)
-    assert store.queues.vacate(["q", "r", "none"], how, ["hash", "redisson"]) == [True, True, False]
+    assert store.queues.vacate(["q", "r"]) == []
     assert contents(store.client) == before
 
 
-def test_of_an_empty_queue_nothing_is_left(make_store: MakeStore) -> None:
-    """The count of marked messages goes, and the counters at once or after a time; not if somebody only looks."""
+def test_of_an_empty_queue_the_counters_are_left_for_a_while(make_store: MakeStore) -> None:
+    """Its name goes and the count of marked messages; the counters get a time to live, until it is used again."""
     store = make_store(layout="hash")
-    store.delivery.offer("q", waiting("i", PAST_MS, priority=3))
-    store.delivery.transfer("q")
-    assert store.queues.vacate(["q"], "look", ["hash"]) == [False]
-    assert store.client.exists(Keys().order("q"))
-    assert counted(store) == -1
-    assert store.queues.vacate(["q"], "at_once", ["hash"]) == [False]
-    assert not store.client.exists(Keys().order("q"))
-    assert counted(store) > 0
-    assert store.queues.vacate(["q"], "unused", ["hash"]) == [False]
-    assert counted(store) == -2
+    emptied(store)
+    assert store.client.pttl(KEYS.counts("q")) == -1
+    assert store.queues.vacate(["q", "never used"]) == ["q", "never used"]
+    assert store.queues.names() == []
+    assert contents(store.client).keys() == {b"{q}\x06\x163"}
+    assert store.client.pttl(KEYS.counts("q")) > 0
+    store.delivery.offer("q", waiting("j"))
+    assert store.queues.names() == ["q"]
+    store.queues.keep_alive("q")
+    assert store.client.pttl(KEYS.counts("q")) == -1
+
+
+@pytest.mark.parametrize("step", ["SREM", "vacate"])
+def test_a_message_that_comes_meanwhile_brings_the_name_back(
+    store: DelayStore, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Whether a publisher comes before the name has left, or just after, the queue is known in the end."""
+    emptied(store)
+    store.delivery.offer("warm", waiting("i"))
+
+    def publish_before(act: str) -> None:
+        original = getattr(store.queues._client, act)
+
+        def late(*args: object, **how: object) -> object:
+            if args[0] == step:
+                monkeypatch.undo()
+                store.delivery.offer("q", waiting("j"))
+            return original(*args, **how)
+
+        monkeypatch.setattr(store.queues._client, act, late)
+
+    publish_before("ask" if step == "SREM" else "run_each")
+    assert store.queues.vacate(["q"]) == []
+    assert store.queues.names() == ["q", "warm"]
+
+
+def test_a_queue_with_messages_is_known_whoever_looks(make_store: MakeStore) -> None:
+    """Under publishing, delivery and many looks at once, a queue in which a message waits has its name."""
+    store, looker = make_store(), make_store()
+    stopped = False
+
+    def look() -> None:
+        while not stopped:
+            looker.queues.vacate(["q"])
+
+    thread = Thread(target=look)
+    thread.start()
+    try:
+        for number in range(200):
+            store.delivery.offer("q", waiting(f"a{number}", PAST_MS))
+            store.delivery.transfer("q")
+    finally:
+        store.delivery.offer("q", waiting("last"))
+        stopped = True
+        thread.join()
+    assert store.queues.names() == ["q"]

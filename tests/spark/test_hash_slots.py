@@ -15,7 +15,6 @@ from pyspark.sql import functions as f
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from tests.support.conditions import until
-from tests.support.slots import need_slots
 from tests.support.spark.child import Broker
 from tests.support.spark.jobs import append, append_stepped, numbers
 from tests.support.spark.session import SparkLog
@@ -47,7 +46,6 @@ def slotted(request: pytest.FixtureRequest) -> Iterator[tuple[str, redis.Redis]]
         with cluster.client() as client:
             yield cluster.url, client
         return
-    need_slots()
     with PrivateRedis(slots=True) as server, server.client() as client:
         yield server.url, client
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import by_id
@@ -12,10 +13,8 @@ from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
-from tests.support.slots import need_slots
 from tests.support.store.interleaved import each_order
 from tests.support.store.keyspace import FUTURE_MS, waiting
-from tests.support.store.plain_names import client_of
 
 CHAIN = "[chain]"
 
@@ -45,7 +44,6 @@ def discarded(store: DelayStore) -> str:
 @pytest.fixture(scope="module")
 def server() -> Iterator[PrivateRedis]:
     """A Redis Cluster of one node."""
-    need_slots()
     with PrivateRedis(slots=True) as server:
         yield server
 
@@ -53,7 +51,7 @@ def server() -> Iterator[PrivateRedis]:
 @pytest.fixture(params=LAYOUTS)
 def store(server: PrivateRedis, request: pytest.FixtureRequest) -> Iterator[DelayStore]:
     """A store on it, in each layout. The server has the scripts, so that no call is made twice."""
-    store = DelayStore(client_of(server.port, slots=True), Keys(slots=True), options=Options(layout=request.param))
+    store = DelayStore(redis.Redis(port=server.port), Keys(slots=True), options=Options(layout=request.param))
     for operation in ("admit", "cancel", "discard", "get", "refuse", "retract", "step"):
         store.client.script_load(scripts.load(operation, request.param).text)
     yield store

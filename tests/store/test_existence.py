@@ -18,17 +18,16 @@ def layout() -> str:
 
 
 def declare(store: DelayStore, exchange: str) -> None:
-    """Lets stock kombu bind the queue to an exchange; in hash slots, where it cannot, our transport."""
+    """Lets our transport bind the queue to an exchange; stock kombu cannot in a cluster."""
     port = store.client.connection_pool.connection_kwargs["port"]
-    transport = TRANSPORT if store.keys.slots else None
-    with Connection(f"redis://127.0.0.1:{port}/0", transport=transport) as connection:
+    with Connection(f"redis://127.0.0.1:{port}/0", transport=TRANSPORT) as connection:
         Queue("q", Exchange(exchange), "key")(connection.default_channel).declare()
 
 
 MAKE: dict[str, Callable[[DelayStore], object]] = {
     "a delayed message": lambda store: store.delivery.offer("q", waiting("i")),
     "a message": lambda store: store.client.lpush("q", "1"),
-    "a message of low priority": lambda store: store.client.lpush("q\x06\x169", "1"),
+    "a message of low priority": lambda store: store.client.lpush("{q}\x06\x169", "1"),
     "a consumer": lambda store: lives(store, queues=("p", "q")),
     "a binding": lambda store: declare(store, "q"),
     "a binding to another exchange": lambda store: declare(store, "shop"),

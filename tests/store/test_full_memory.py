@@ -9,10 +9,10 @@ from redis.exceptions import ResponseError
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
+from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, STAGED, TTL_MS, begun, claim, now, published, several
 from tests.support.store.keyspace import BODIES, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
-from tests.support.store.plain_names import unacked_of
 
 SIZE = 10_000
 #: Redis 7 has an error of its own for it, 6.2 the text only.
@@ -88,12 +88,12 @@ def test_a_transfer_is_refused_whole(store: DelayStore) -> None:
 
 def test_an_adoption_is_refused_whole(store: DelayStore) -> None:
     """On a full server a message that came too early stays with its consumer."""
-    store.client.zadd("unacked_index", {"tag": clock_ms(store.client)})
-    store.client.hset("unacked", "tag", "held")
+    store.client.zadd(INDEX, {"tag": clock_ms(store.client)})
+    store.client.hset(UNACKED, "tag", "held")
     before = contents(store.client)
     fill(store)
     with pytest.raises(ResponseError, match=FULL):
-        store.delivery.adopt("q", waiting("i"), "tag", *unacked_of(store))
+        store.delivery.adopt("q", waiting("i"), "tag", INDEX, UNACKED)
     assert contents(store.client) == before
 
 
@@ -184,4 +184,4 @@ def test_publishing_is_refused_whole(store: DelayStore) -> None:
     relieve(store)
     assert published(store, job) == 4
     assert (store.queues.size("q"), len(popped(store.client, "q"))) == (1, 3)
-    assert store.client.pttl("delayq:job:j") <= TTL_MS
+    assert store.client.pttl("{delayq}:job:j") <= TTL_MS

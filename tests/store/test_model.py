@@ -20,6 +20,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.delivery import LIST_SHARE
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, Waiting
+from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,
@@ -34,22 +35,20 @@ from tests.support.store.keyspace import (
     twin_id,
 )
 from tests.support.store.model import Head, ListModel, Message, Model
-from tests.support.store.plain_names import unacked_of
 from tests.support.store.redisson_layout import is_sound
 
-UNACKED = ("unacked_index", "unacked")
 #: Few of each, so that ids and due times meet often.
 IDS = st.sampled_from(["a", "b", "a~", "ü", ""])
 DUES_MS = st.sampled_from([PAST_MS, PAST_MS + 0.001, PAST_MS + 1, FUTURE_MS, FUTURE_MS + 0.5])
 TEXTS = st.sampled_from(["", "x", "y", "z"])
 PRIORITIES = st.sampled_from([0, 0, 0, 1, 3, 9])
-MESSAGES = st.tuples(IDS, DUES_MS, PRIORITIES, BODIES)
+MESSAGES = st.tuples(IDS, DUES_MS, PRIORITIES, TEXTS)
 #: More than there are; counted round the waiting messages and one that does not wait.
 PLACES = st.integers(0, 1000)
 #: One of the waiting messages by its place; by its own id, or by that under which it is stored.
 PICKS = st.tuples(PLACES, st.booleans())
 #: A message likewise, what its body was more than it is, and its new due time and body.
-CHANGES = st.tuples(PLACES, st.sampled_from(["", "", "", "old"]), DUES_MS, BODIES)
+CHANGES = st.tuples(PLACES, st.sampled_from(["", "", "", "old"]), DUES_MS, TEXTS)
 
 
 Told = tuple[str, float, int, bytes | None]
@@ -94,18 +93,16 @@ class StoreMachine(RuleBasedStateMachine):
     def adopt(self, message: tuple[str, float, int, str]) -> None:
         """A call of ``adopt`` for a message that a consumer holds."""
         identity, due_ms, priority, body = message
-        self.client.zadd("unacked_index", {"tag": 1})
-        self.client.hset("unacked", "tag", body)
+        self.client.zadd(INDEX, {"tag": 1})
+        self.client.hset(UNACKED, "tag", body)
         before = self.model.head()
         adopted = (
-            self.store.delivery.adopt(
-                "q", Offer(identity, repr(due_ms), priority, body), "tag", *unacked_of(self.store)
-            )
+            self.store.delivery.adopt("q", Offer(identity, repr(due_ms), priority, body), "tag", INDEX, UNACKED)
             != "due"
         )
         assert adopted == (due_ms >= FUTURE_MS)
-        assert self.client.exists(*UNACKED) == (0 if adopted else 2)
-        self.client.delete(*UNACKED)
+        assert self.client.exists(INDEX, UNACKED) == (0 if adopted else 2)
+        self.client.delete(INDEX, UNACKED)
         if adopted:
             self.model.put(*message)
         self.check_announced(before)
@@ -237,7 +234,7 @@ class StoreMachine(RuleBasedStateMachine):
         ready = self.model.ready
         assert {key: [body.decode() for body in self.client.lrange(key, 0, -1)[::-1]] for key in ready} == ready
         assert not waiting or self.store.queues.names() == ["q"]
-        assert {each.decode() for each in self.client.zrange("delayq:cancelled", 0, -1)} == self.model.refused
+        assert {each.decode() for each in self.client.zrange("{delayq}:cancelled", 0, -1)} == self.model.refused
         assert self.ear.heard() == []
 
     def check_bodies(self, waiting: list[Message]) -> None:

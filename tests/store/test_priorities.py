@@ -22,7 +22,7 @@ def test_each_priority_goes_to_the_list_where_kombu_puts_it(
         expected.setdefault(kombu._q_for_pri("q", priority), []).append(f"body of {number}".encode())
     store.delivery.transfer("q")
     assert {name: popped(store.client, name) for name in expected} == expected
-    left = {b"delayq:queues"} if store.layout == "redisson" else {b"delayq:{q}:order", b"delayq:queues"}
+    left = {b"{delayq}:queues"} if store.layout == "redisson" else {b"delayq:{q}:order", b"{delayq}:queues"}
     assert contents(store.client).keys() == left
 
 
@@ -31,7 +31,7 @@ def test_a_priority_step_given_twice_doubles_no_message(make_store: MakeStore) -
     store = make_store(steps=(0, 0, 3, 3))
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS, priority=4))
     store.delivery.transfer("q")
-    assert (popped(store.client, "q"), popped(store.client, "q\x06\x163")) == ([b"body of i"], [b"body of j"])
+    assert (popped(store.client, "q"), popped(store.client, "{q}\x06\x163")) == ([b"body of i"], [b"body of j"])
 
 
 def test_ready_lists_carry_the_key_prefix(make_store: MakeStore) -> None:
@@ -39,4 +39,7 @@ def test_ready_lists_carry_the_key_prefix(make_store: MakeStore) -> None:
     store = make_store(keys=Keys("app:"))
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS, priority=9))
     store.delivery.transfer("q")
-    assert (popped(store.client, "app:q"), popped(store.client, "app:q\x06\x169")) == ([b"body of i"], [b"body of j"])
+    assert (popped(store.client, "app:q"), popped(store.client, "app:{app:q}\x06\x169")) == (
+        [b"body of i"],
+        [b"body of j"],
+    )

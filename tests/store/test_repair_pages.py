@@ -8,14 +8,13 @@ from redis.exceptions import ResponseError
 from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-from tests.support.slots import usable
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import BODIES, DUE, ODD_IDS, contents, odd, waiting
 from tests.support.store.layouts import hash_only
 
 MANY = 3000
 #: The last is a name that is no UTF-8.
-QUEUES = usable(["q", "", "with space", "{a}", "a}b{c", "tagged:a", "a:due", "*?[a-z]", "ünïcödé", "\udcff"])
+QUEUES = ["q", "with space", "{a}", "tagged:a", "a:due", "*?[a-z]", "ünïcödé", "\udcff"]
 
 
 def together(pages: Iterable[set[str]]) -> set[str]:
@@ -81,7 +80,7 @@ def test_a_queue_with_one_of_its_keys_is_found(store: DelayStore) -> None:
     for queue, key in (("no index", store.keys.due), ("no bodies", store.keys.bodies)):
         store.delivery.offer(queue, waiting("i"))
         store.client.delete(key(queue))
-    store.client.sadd("delayq:queues", "no keys")
+    store.client.sadd("{delayq}:queues", "no keys")
     store.client.set("delayq:{other}:order", "1")
     assert together(store.repair.queue_pages()) == {"no index", "no bodies"}
 
@@ -98,7 +97,7 @@ def test_dead_letters_lie_in_a_list_for_each_priority(make_store: MakeStore) -> 
     """The lists of a dead letter queue are those of kombu, each with its length."""
     store = make_store(keys=Keys("app:"), steps=(0, 5))
     store.client.lpush("app:dead", "a", "b")
-    lowest = "app:{app:dead}\x06\x165" if store.keys.slots else "app:dead\x06\x165"
+    lowest = "app:{app:dead}\x06\x165"
     assert store.letters.lists("dead") == {"app:dead": 2, lowest: 0}
 
 

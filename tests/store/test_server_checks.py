@@ -8,8 +8,8 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.store import DelayStore
-from tests.support.slots import KEYS
 from tests.support.store.fixtures import MakeStore
+from tests.support.store.keyspace import KEYS
 
 
 class Claims(redis.Redis):

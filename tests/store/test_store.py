@@ -19,12 +19,21 @@ from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, PageId, Part, QueueForm, Waiting
 from kombu_delayq.store.upkeep.dead_letters import Letter
-from tests.support.slots import KEYS, SLOTS
+from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import STAGED
-from tests.support.store.keyspace import FUTURE_MS, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
-from tests.support.store.plain_names import unacked_of
+from tests.support.store.keyspace import (
+    FUTURE_MS,
+    KEYS,
+    PAST_MS,
+    by_queue,
+    clock_ms,
+    contents,
+    in_form,
+    popped,
+    waiting,
+)
 from tests.support.store.promoting import JOURNAL_ID, numbers, row
 
 #: A bulk job that stages its messages.
@@ -37,8 +46,7 @@ def _change(store: DelayStore) -> Change:
 
 def _publish(store: DelayStore) -> None:
     store.client.rpush(STAGED, "q", "s", "", 0, "body")
-    if store.keys.slots:
-        store.client.sadd(store.keys.parts("j"), "q")
+    store.client.sadd(store.keys.parts("j"), "q")
     store.jobs.publish(JOB)
 
 
@@ -50,7 +58,7 @@ def _replay(store: DelayStore) -> None:
 
 OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "offer": lambda store: store.delivery.offer("q", waiting("i")),
-    "adopt": lambda store: store.delivery.adopt("q", waiting("j"), "", *unacked_of(store)),
+    "adopt": lambda store: store.delivery.adopt("q", waiting("j"), "", INDEX, UNACKED),
     "transfer": lambda store: store.delivery.transfer("q"),
     "give_back": lambda store: store.delivery.give_back("q", 0, "body"),
     "transfer_limited": lambda store: store.delivery.transfer_limited("q", QueueLimits("run", None, 5, 5)),
@@ -62,10 +70,9 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "beat": lambda store: store.consumers.beat("host:1:name", ["q"], is_new=True),
     "fence": lambda store: store.consumers.fence(["unknown"], "q"),
     "stats": lambda store: store.queues.stats("q"),
-    "head": lambda store: store.leases.head([QueueForm("q", store.layout)]),
+    "oversee": lambda store: store.leases.oversee([QueueForm("q", store.layout)]),
     "lead": lambda store: store.leases.lead("name"),
     "release": lambda store: store.leases.release("name"),
-    "oversee": lambda store: store.leases.oversee([QueueForm("q", store.layout)]),
     "get": lambda store: store.lookup.get(["q"], ["i"]),
     "cancel": lambda store: store.lookup.cancel(["q"], ["unknown"]),
     "reschedule": lambda store: store.lookup.reschedule("q", [_change(store)]),
@@ -91,7 +98,6 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "convert": lambda store: store.queues.convert("q"),
     "purge": lambda store: store.queues.purge("q"),
     "put": lambda store: store.delivery.put("q", PageId(uuid4().hex, 1), [waiting("p")]),
-    "know": lambda store: store.queues.know("q"),
     "keep_alive": lambda store: store.queues.keep_alive("q", 60_000),
     "due_counts": lambda store: store.figures.due_counts(["q"], [0, FUTURE_MS]),
     "held_page": lambda store: store.figures.held_page(0),
@@ -105,11 +111,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "promote": lambda store: store.promotion.promote(JOURNAL_ID, 1, [row(1)]),
     "hold_rows": lambda store: store.promotion.hold_rows(numbers(2), "hold"),
     "claim_rows": lambda store: store.promotion.claim_rows(numbers(2)),
-    "shorten": lambda store: store.renamed.shorten("q", [b"unknown"]),
-    "note_use": lambda store: store.queues.note_use("q"),
-    "vacate": lambda store: store.queues.vacate(["q"], "look", ["hash"]),
-    "forget": lambda store: store.queues.forget(["q"], 60.0),
-    "unlist": lambda store: store.queues.unlist(["unknown"], [], 0),
+    "vacate": lambda store: store.queues.vacate(["unknown"]),
     "close": lambda store: store.jobs.close(JOB, "committed"),
 }
 
@@ -117,8 +119,8 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
 #: Operations that are for one layout only.
 ONLY = {"index": "redisson", "repair_bodies": "hash", "repair_list": "redisson"}
 #: Operations whose scripts are not used in hash slots: what they do is done queue by queue there, by others.
-PLAIN_ONLY = {"held_page", "forget", "oversee"}
-USED = [each for each in OPERATIONS if not SLOTS or each not in PLAIN_ONLY]
+PLAIN_ONLY = {"held_page"}
+USED = [each for each in OPERATIONS if each not in PLAIN_ONLY]
 
 
 def test_there_is_a_call_for_every_operation() -> None:
@@ -147,14 +149,11 @@ def test_the_second_attempt_after_a_flush_stores_once(store: DelayStore) -> None
 
 
 def test_a_publish_costs_one_round_trip(store: DelayStore) -> None:
-    """The first message of a queue and each further one cost one round trip each.
-
-    In hash slots the first one takes another, which makes the queue known once more.
-    """
+    """A message costs one round trip, and the first one of a queue another, which makes the queue known."""
     store.client.ping()
     store.delivery.offer("other", waiting("i"))  # Redis has the scripts from here on
     for name in "abcd":
-        expected = 2 if store.keys.slots and name == "a" else 1
+        expected = 2 if name == "a" else 1
         assert round_trips(store, lambda name=name: store.delivery.offer("q", waiting(name))) == expected
 
 
@@ -170,7 +169,7 @@ def test_a_publish_to_a_queue_in_use_is_one_command(store: DelayStore) -> None:
 
 
 def test_a_queue_is_known_as_soon_as_it_holds_a_message(store: DelayStore) -> None:
-    """Every queue that was offered a message is known, and stays so when its messages have left."""
+    """Every queue that was offered a message is known, and stays so for a while when its messages have left."""
     store.delivery.offer("b", waiting("i", PAST_MS))
     store.delivery.offer("a", waiting("i"))
     assert store.queues.names() == ["a", "b"]
@@ -210,15 +209,16 @@ def test_a_queue_is_known_again_after_its_own_purge(store: DelayStore) -> None:
 
 def test_an_adopted_message_makes_its_queue_known(store: DelayStore) -> None:
     """A queue whose first delayed message is an adopted one is known."""
-    store.delivery.adopt("q", waiting("i"), "", *unacked_of(store))
+    store.delivery.adopt("q", waiting("i"), "", INDEX, UNACKED)
     assert store.queues.names() == ["q"]
 
 
 def test_a_pipeline_of_ones_own_may_offer(store: DelayStore) -> None:
-    """``offer_commands`` are what ``offer`` does: the queue is known, and the messages are stored."""
-    commands = store.delivery.offer_commands("q", [waiting("i"), Offer("j", "+1000000", 3, "body")], 60_000)
+    """``offer_command`` with ``confirm`` is what ``offer`` does: the messages are stored, and the queue is known."""
+    command = store.delivery.offer_command("q", [waiting("i"), Offer("j", "+1000000", 3, "body")], 60_000)
     before_ms = clock_ms(store.client)
-    _, reply, *_ = (store.client.execute_command(*command) for command in commands)
+    reply = store.client.execute_command(*command)
+    store.delivery.confirm("q", reply)
     assert store.queues.names() == ["q"]
     assert reply == [b"first", 2, 0, 0]
     assert store.queues.size("q") == 2
@@ -244,14 +244,14 @@ def test_the_leader_is_who_holds_the_lease(store: DelayStore) -> None:
 
 
 def test_a_queue_in_use_is_kept_alive(store: DelayStore) -> None:
-    """``keep_alive`` gives all keys of a queue their full time again, in one round trip, and makes none.
+    """``keep_alive`` gives all keys of a queue their full time again, and makes none.
 
-    In hash slots another one notes the use of the queue.
+    It takes one round trip, in Redisson's layout another one, which makes the queue known.
     """
     store.delivery.offer("q", waiting("i", PAST_MS, priority=3), waiting("i", PAST_MS), expire_ms=10_000)
     store.queues.keep_alive("q", 10_000)  # Redis has the script from here on
     before = contents(store.client)
-    assert round_trips(store, lambda: store.queues.keep_alive("q", 60_000)) == 1 + store.keys.slots
+    assert round_trips(store, lambda: store.queues.keep_alive("q", 60_000)) == (1 if store.layout == "hash" else 2)
     store.queues.keep_alive("q", 60_000)
     assert contents(store.client) == before
     for key in store.keys.stored("q", store.layout):

@@ -40,11 +40,6 @@ WORDS = {
         "messages in the hands of consumers that are gone",
         "next in the queue",
     ),
-    "renamed": (
-        "message under the name that a key has on a server without hash slots",
-        "messages under the names that keys have on a server without hash slots",
-        "moved",
-    ),
     "unreadable": (
         "body without an index entry that is no message",
         "bodies without an index entry that are no messages",

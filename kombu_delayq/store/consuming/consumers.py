@@ -11,7 +11,6 @@ from urllib.parse import quote
 from redis.exceptions import RedisError
 
 from kombu_delayq.connection.replies import checked, time_ms
-from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
@@ -69,9 +68,37 @@ class Consumers(StorePart):
         return self._client.shares()
 
     def note_queues(self, queues: Collection[str]) -> None:
-        """Notes in a cluster that queues are consumed, so that ``shares`` has them; elsewhere does nothing."""
-        if self._keys.slots and queues:
-            self._client.ask("SADD", self._keys.consumed_queues, *queues)
+        """Notes the shares of queues that are consumed, so that ``shares`` has them; the only one needs no note."""
+        if noted := {share for queue in queues if (share := self._keys.share(queue))}:
+            self._client.ask("SADD", self._keys.consumed_queues, *sorted(noted))
+
+    def drop_idle(self, queues: Sequence[str]) -> list[str]:
+        """Makes shares unknown that had consumers and have none any more, and of which nothing is in hand.
+
+        At most four round trips. The name leaves first. Who becomes a consumer meanwhile notes the name before it takes
+        its lease and again after that, so one of the two sees the other.
+
+        Args:
+            queues: Some hundred of ``shares``; the only one on a plain server is always known.
+
+        Returns:
+            Those that are unknown now.
+        """
+        noted, queues = self._keys.consumed_queues, list(filter(None, queues))
+        idle = [queue for queue, is_used in zip(queues, self._are_consumed(queues), strict=True) if not is_used]
+        if not idle:
+            return []
+        self._client.ask("SREM", noted, *idle)
+        back = [queue for queue, is_used in zip(idle, self._are_consumed(idle), strict=True) if is_used]
+        if back:
+            self._client.ask("SADD", noted, *back)
+        return [queue for queue in idle if queue not in back]
+
+    def _are_consumed(self, queues: Sequence[str]) -> list[bool]:
+        """Returns of each queue whether it has a consumer, or a message in hand, as far as its node says."""
+        of_share = self._keys.consumers, self._keys.unacked, self._keys.unacked_index
+        commands = [("EXISTS", *(key(self._keys.share(queue)) for key in of_share)) for queue in queues]
+        return [reply != 0 for reply in self._client.replies(commands)]
 
     def beat(
         self,
@@ -174,7 +201,7 @@ class Consumers(StorePart):
         try:
             self._known_shares = self.shares()
         except (RedisError, OSError) as error:
-            if not (self._known_shares and is_of_node(error)):
+            if not (self._known_shares and self._client.is_of_one_node(error)):
                 raise
         now_ms, rows = self._rows(999, self._known_shares)
         known = {share: found for share, found in rows.items() if not isinstance(found, Exception)}

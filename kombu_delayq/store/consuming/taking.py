@@ -191,7 +191,7 @@ class Taking(StorePart):
 
     def _requeue(self, messages: Sequence[Requeued], place: str, *, redelivers: bool) -> list[str]:
         lists: dict[str, int] = {}
-        args: list[Any] = [place, self._client.options.counts_kept_ms]
+        args: list[Any] = [place]
         for message in messages:
             ready = self._lists(message.queue)[self._client.list_of_priority[message.priority]]
             args += [message.tag, lists.setdefault(ready, len(lists)), message.body]
@@ -213,8 +213,6 @@ class Taking(StorePart):
 
     def _share_of(self, request: Request) -> str:
         """Returns the share of a request's queues, and checks that they have one in common."""
-        if not self._keys.slots:
-            return ""
         shares = {self._keys.share(at.queue) for at in request.landings} | set(map(self._keys.share, request.queues))
         if len(shares) > 1:
             raise ValueError(f"in Redis Cluster, one request cannot take from {len(shares)} queues")

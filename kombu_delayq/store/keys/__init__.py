@@ -105,19 +105,14 @@ class Keys(Naming):
 
     @property
     def queues(self) -> str:
-        """SET: names of the queues that hold or held delayed messages."""
+        """SET: names of the queues in which delayed messages wait."""
         return self._of_all("queues")
 
     @staticmethod
     def prefix_of(key: str) -> str | None:
         """Returns the prefix of a key that is the ``queues`` of some database and prefix, or None."""
-        ends = (end for end in ("delayq:queues", "{delayq}:queues") if key.endswith(end))
-        return next((key.removesuffix(end) for end in ends), None)
-
-    @property
-    def used(self) -> str:
-        """ZSET: names of the queues in ``queues``, with the time of their last use, in ms since the epoch."""
-        return self._of_all("used")
+        end = "{delayq}:queues"
+        return key.removesuffix(end) if key.endswith(end) else None
 
     @property
     def cancelled(self) -> str:
@@ -148,11 +143,6 @@ class Keys(Naming):
     def leases(self) -> list[str]:
         """The lease of the leading transfer worker, and those of its deputies."""
         return [self.lease, self.deputy, self.second_deputy]
-
-    @property
-    def renaming(self) -> str:
-        """STRING with a TTL, in Redis Cluster only: name of the one caller that moves messages from earlier names."""
-        return self._of_all("renaming")
 
     def unacked(self, share: str) -> str:
         """HASH of kombu's: delivery tag of each message in hand, with the message, its exchange and routing key."""
@@ -233,11 +223,8 @@ class Keys(Naming):
         return self._of_all(f"replaying:{queue}")
 
     def sender(self, name: str, queue: str) -> str:
-        """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognize a repetition.
-
-        In a cluster a sender has one for each queue.
-        """
-        return self._of_queue(queue, f"sender:{name}") if self.slots else f"{self.prefix}delayq:sender:{name}"
+        """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognize a repetition."""
+        return self._of_queue(queue, f"sender:{name}")
 
     @property
     def runs(self) -> str:

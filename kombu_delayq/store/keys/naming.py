@@ -1,4 +1,9 @@
-"""How the names of Redis keys are made, for a plain server and for one with hash slots."""
+"""How the names of Redis keys are made.
+
+All keys of ours for a queue share the hash slot of the queue's list, on every server. Names of kombu's own keys are
+those of stock kombu, which reads them, as far as it can: stock kombu cannot use a cluster, and there keys that one
+command touches have to share a slot. ``in_slot_of``, ``share`` and ``bindings`` are all that differs.
+"""
 
 from dataclasses import dataclass
 
@@ -16,8 +21,8 @@ class Naming:
         separator: kombu's ``sep``, between a queue's name and its priority step.
         unacked_key: kombu's option of this name.
         unacked_index_key: kombu's option of this name.
-        slots: Whether Redis keeps keys in the hash slots of Redis Cluster. Then all keys of a queue share the slot of
-            its list, and what consumers hold is kept queue by queue.
+        slots: Whether Redis keeps keys in the hash slots of Redis Cluster. Then kombu's lists of a queue share a slot,
+            and what consumers hold is kept queue by queue.
     """
 
     prefix: str = ""
@@ -40,10 +45,11 @@ class Naming:
         return self._tagged(queue) + name.removeprefix(queue)
 
     def share(self, queue: str) -> str:
-        """Returns what names of keys have in common that several queues share: nothing, or the queue in a cluster.
+        """Returns what the keys of messages in hand are named after: nothing, or the queue in a cluster.
 
-        What consumers hold, and their leases, are in the same keys for all queues; in a cluster each queue has its own,
-        in its slot. Queues of equal shares can be taken from, acknowledged and reclaimed in one call.
+        kombu keeps what consumers hold in one pair of keys for all queues, which stock workers read; in a cluster each
+        queue has its own pair, in its slot. The leases of consumers go with it. Queues of equal shares can be taken
+        from, acknowledged and reclaimed in one call.
         """
         return queue if self.slots else ""
 
@@ -67,10 +73,10 @@ class Naming:
         """Returns the queue that a key of its own names; of another key, any text."""
         if tagged.startswith("tagged:"):
             return tagged.removeprefix("tagged:")
-        return tagged[1:-1].removeprefix(self.prefix) if self.slots else tagged[1:-1]
+        return tagged[1:-1].removeprefix(self.prefix)
 
     def _of_all(self, what: str) -> str:
-        return f"{self.prefix}{'{delayq}' if self.slots else 'delayq'}:{what}"
+        return f"{self.prefix}{{delayq}}:{what}"
 
     def _of_job(self, what: str, name: str, queue: str | None) -> str:
         return self._of_all(f"{what}:{name}") if queue is None else self._of_queue(queue, f"{name}:{what}")
@@ -92,10 +98,7 @@ class Naming:
     def _of_queue(self, queue: str, what: str) -> str:
         # The hash tag puts a queue's keys into the cluster slot of its own list. The name of a queue that contains a
         # hash tag gets another layout, so that the queues "a" and "{a}" share no key.
-        if self.slots:
-            tagged = f"tagged:{queue}" if self._has_tag(queue) else self._tagged(queue)
-        else:
-            tagged = f"tagged:{queue}" if "{" in queue else f"{{{queue}}}"
+        tagged = f"tagged:{queue}" if self._has_tag(queue) else self._tagged(queue)
         return f"{self.prefix}delayq:{tagged}:{what}"
 
     def _of_redisson(self, name: str, queue: str) -> str:

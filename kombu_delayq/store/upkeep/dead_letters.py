@@ -77,8 +77,8 @@ class DeadLetters(StorePart):
     def replay(self, queue: str, key: str, letters: Sequence[Letter]) -> int:
         """Takes dead letters from the end of their list and sends them to their goals.
 
-        In a cluster these are in other slots. Then the letters are pushed first and leave their list after that. If the
-        caller dies in between, some are sent twice.
+        These are in other slots. So the letters are pushed first and leave their list after that. If the caller dies in
+        between, some are sent twice.
 
         Args:
             queue: Name of the queue of dead letters, in whose counters they are counted.
@@ -88,20 +88,12 @@ class DeadLetters(StorePart):
         Returns:
             Number of dead letters taken; fewer than given if another caller took some meanwhile.
         """
-        args: list[str | bytes | int]
-        if self._keys.slots:
-            letters = letters[: self._at_end(key, [letter.message for letter in letters])]
-            self._push(letters)
-            args = [self._keys.counts(queue), self._client.options.counts_kept_ms]
-            for letter in letters:
-                args += [letter.message, "sent" if letter.to == "queue" else letter.to, b""]
-            return int(self._client.run("replay", [key], args)) if letters else 0
-        ready = list(dict.fromkeys(self._list_of(letter) for letter in letters if letter.to == "queue"))
-        args = [self._keys.counts(queue), self._client.options.counts_kept_ms]
+        letters = letters[: self._at_end(key, [letter.message for letter in letters])]
+        self._push(letters)
+        args: list[str | bytes | int] = [self._keys.counts(queue)]
         for letter in letters:
-            where = str(ready.index(self._list_of(letter))) if letter.to == "queue" else letter.to
-            args += [letter.message, where, letter.body]
-        return int(self._client.run("replay", [key, *ready], args))
+            args += [letter.message, "sent" if letter.to == "queue" else letter.to]
+        return int(self._client.run("replay", [key], args)) if letters else 0
 
     def _at_end(self, key: str, messages: Sequence[bytes]) -> int:
         """Returns how many of some dead letters are still at the end of their list, in this order."""

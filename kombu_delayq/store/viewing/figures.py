@@ -1,18 +1,16 @@
 """The store's figures: how many messages are where, when they come due, and what has happened to them so far."""
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.connection.text import Command, as_text
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.renamed import Renamed
 from kombu_delayq.store.viewing.counts import BUCKET_FIELDS, FIELDS, QueueCounts, counts_of
 
 #: Most bounds that one call of ``due_counts`` goes through: with a million messages Redis is busy for about 1 ms.
@@ -24,20 +22,12 @@ HELD_COUNT, HELD_BYTES = 500, 300_000
 
 
 class Figures(StorePart):
-    """Counts the messages of many queues at once. All calls are short, however much the queues hold.
-
-    On a server with hash slots, what waits under the names of a plain server is counted as well. That is looked at
-    first. So a message that moves to its new name meanwhile may be counted twice, and none is left out.
-    """
-
-    def __init__(self, client: StoreClient) -> None:
-        super().__init__(client)
-        self._renamed = Renamed(client)
+    """Counts the messages of many queues at once. All calls are short, however much the queues hold."""
 
     def overview(self, queues: Sequence[str]) -> list[QueueStats]:
         """Counts the messages of queues, in either layout.
 
-        One round trip for each few hundred queues; with hash slots up to three more.
+        One round trip for each few hundred queues.
 
         Returns:
             The numbers of each queue, in the order of ``queues``. Those of a queue that Redis refuses to count, such as
@@ -51,13 +41,12 @@ class Figures(StorePart):
             replies = self._run_each("stats", [self._stats_call(queue, forms) for queue in queues])
             return [_stats(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
 
-        earlier = self._earlier(queues)
-        return [reduce(QueueStats.plus, [now, *earlier[now.queue]]) for now in self._client.in_each_form(look)]
+        return self._client.in_each_form(look)
 
     def due_counts(self, queues: Sequence[str], bounds_ms: Sequence[float]) -> dict[str, list[int]]:
         """Counts how many messages of queues come due when.
 
-        One round trip for each few hundred queues; with hash slots up to two more.
+        One round trip for each few hundred queues.
 
         Args:
             queues: Names of the queues.
@@ -73,27 +62,18 @@ class Figures(StorePart):
         spans = range(0, len(bounds_ms) - 1, BOUNDS_A_CALL)
         slices = [[repr(float(bound)) for bound in bounds_ms[at : at + BOUNDS_A_CALL + 1]] for at in spans]
 
-        def count(dues: Mapping[str, tuple[str, str]], form: str, *, if_allowed: bool = False) -> dict[str, list[int]]:
-            calls: list[ScriptCall] = [([*keys], bounds, form) for keys in dues.values() for bounds in slices]
-            replies = iter(self._run_each("due_counts", calls, if_allowed=if_allowed))
-            parts = {queue: [next(replies) for _ in slices] for queue in dues}
+        def look(forms: Sequence[str]) -> dict[str, list[int]]:
+            dues = [[self._client.due(queue, forms[0]), self._client.due(queue, forms[-1])] for queue in queues]
+            calls: list[ScriptCall] = [(keys, bounds, forms[0]) for keys in dues for bounds in slices]
+            replies = iter(self._run_each("due_counts", calls))
+            parts = {queue: [next(replies) for _ in slices] for queue in queues}
             return {
                 queue: [count for part in found for count in part]
                 for queue, found in parts.items()
                 if not any(isinstance(part, Exception) for part in found)
             }
 
-        def look(forms: Sequence[str]) -> dict[str, list[int]]:
-            dues = {queue: (self._client.due(queue, forms[0]), self._client.due(queue, forms[-1])) for queue in queues}
-            return count(dues, forms[0])
-
-        old = {queue: (self._renamed.due(queue),) * 2 for queue in self._delayed_earlier(queues)}
-        earlier = count(old, "hash", if_allowed=True)
-        found = self._client.in_each_form(look)
-        return {
-            queue: list(map(sum, zip(counts, earlier[queue], strict=True))) if queue in earlier else counts
-            for queue, counts in found.items()
-        }
+        return self._client.in_each_form(look)
 
     def counts(self, queues: Sequence[str]) -> dict[str, QueueCounts]:
         """Reads what the scripts have counted; one round trip for each few hundred queues.
@@ -136,8 +116,6 @@ class Figures(StorePart):
         """
         found = Counter[str]()
         if self._keys.slots:
-            for notes in self._renamed.held():
-                found.update(note.routing_key if note else "" for _, note in notes)
             shares = self._client.shares()
             counts = self._client.send([("HLEN", self._keys.unacked(share)) for share in shares])
             found.update(dict(zip(shares, counts, strict=True)))
@@ -166,51 +144,23 @@ class Figures(StorePart):
 
     def dead_letter_queues(self) -> list[str]:
         """Returns the names of the queues into which dead letters were put."""
-        known = map(as_text, self._client.redis.smembers(self._keys.dead_letters))
-        return sorted({*known, *self._renamed.dead_letter_queues()})
-
-    def _delayed_earlier(self, queues: Sequence[str]) -> list[str]:
-        """Returns those of some queues that may have delayed messages under old names; one round trip at most."""
-        possible = set(filter(self._renamed.may_have, queues))
-        return [queue for queue in self._renamed.names() if queue in possible] if possible else []
-
-    def _earlier(self, queues: Sequence[str]) -> defaultdict[str, list[QueueStats]]:
-        """Counts what is under old names; some numbers for each queue.
-
-        What the ACL forbids, and what is on a node that is away, is left out.
-        """
-        found = defaultdict[str, list[QueueStats]](list)
-        for page in pages(((queue, old) for queue in queues for old in self._renamed.lists(queue)), LISTS_A_ROUND_TRIP):
-            lengths = self._client.replies([("LLEN", old) for _, old in page])
-            self._check(lengths)
-            for (queue, old), length in zip(page, lengths, strict=True):
-                if isinstance(length, int):
-                    found[queue].append(QueueStats(queue, 0.0, 0, length, 0, None))
-                elif type(length) is ResponseError:
-                    found[queue].append(_stats(queue, ResponseError(f"{old}: {length}")))
-        delayed = self._delayed_earlier(queues)
-        dues = map(self._renamed.due, delayed)
-        counted = self._run_each("stats", [([due, due], [], "hash") for due in dues], if_allowed=True)
-        for queue, reply in zip(delayed, counted, strict=True):
-            if isinstance(reply, list) or type(reply) is ResponseError:
-                found[queue].append(_stats(queue, reply))
-        return found
+        return sorted(map(as_text, self._client.redis.smembers(self._keys.dead_letters)))
 
     def _stats_call(self, queue: str, forms: Sequence[str]) -> ScriptCall:
         dues = [self._client.due(queue, forms[0]), self._client.due(queue, forms[-1])]
         return [*dues, *self._client.ready(queue)], [], forms[0]
 
-    def _run_each(self, operation: str, calls: Sequence[ScriptCall], *, if_allowed: bool = False) -> list[Any]:
+    def _run_each(self, operation: str, calls: Sequence[ScriptCall]) -> list[Any]:
         """Runs a script for each call. Errors of single queues are among the replies.
 
         Raises:
-            redis.exceptions.NoPermissionError: All are refused, and it was not called ``if_allowed``.
+            redis.exceptions.NoPermissionError: All are refused.
             Exception: Any error that is no refusal of Redis. In a cluster, only if no node answers.
         """
         of_pages = (self._client.run_each(operation, page)[0] for page in pages(calls, QUEUES_A_ROUND_TRIP))
         replies = [reply for of_page in of_pages for reply in of_page]
         self._check(replies)
-        if replies and not if_allowed and all(isinstance(reply, NoPermissionError) for reply in replies):
+        if replies and all(isinstance(reply, NoPermissionError) for reply in replies):
             raise replies[0]
         return replies
 
@@ -223,7 +173,7 @@ class Figures(StorePart):
 
     def _is_of_one_node(self, error: Exception, among: Sequence[Any]) -> bool:
         """Whether an error is that of a node of a cluster while other nodes answer."""
-        if isinstance(error, ResponseError) or not self._keys.slots:
+        if isinstance(error, ResponseError) or not self._client.is_of_one_node(error):
             return False
         return not all(isinstance(reply, Exception) for reply in among)
 

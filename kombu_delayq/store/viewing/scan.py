@@ -8,10 +8,9 @@ from typing import Any
 
 from kombu_delayq.connection.replies import checked
 from kombu_delayq.connection.text import as_bytes, as_text
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.formats.hash import id_of
 from kombu_delayq.store.formats.redisson import cursor_of, mark_of, message_of, named_field, own_id
-from kombu_delayq.store.renamed import Renamed
 from kombu_delayq.store.types import Cursor, Page, Part, QueueForm, Scanned, Waiting, rows_of, waiting_of
 
 #: About the largest number of bytes of the bodies on a page. It limits how long Redis is busy, and a reader's memory.
@@ -25,10 +24,6 @@ Rows = dict[str, list[tuple[Any, ...]]]
 
 class Scan(StorePart):
     """Reads whole queues, in short calls. The result is no snapshot: messages come and go meanwhile."""
-
-    def __init__(self, client: StoreClient) -> None:
-        super().__init__(client)
-        self._renamed = Renamed(client)
 
     def browse(
         self,
@@ -49,9 +44,6 @@ class Scan(StorePart):
             to_ms: Due time that all messages are before, ms since the epoch.
             count: Most messages to return; fewer come when they are large.
         """
-        if self._renamed.may_have(queue):
-            ends = after.ends.values() if after is not None else ()
-            self._renamed.bring_page(queue, max([from_ms, *(float(due) for _, due in ends)]), to_ms, count)
         return self._client.in_each_form(lambda forms: self._browse(queue, after, from_ms, to_ms, count, forms))
 
     def _browse(
@@ -113,13 +105,8 @@ class Scan(StorePart):
         def look(layouts: Sequence[str]) -> dict[QueueForm, int]:
             forms = [QueueForm(queue, layout) for queue in queues for layout in layouts]
             ends = (from_ms, f"({to_ms!r}")
-            old = [QueueForm(queue, "hash") for queue in queues if self._renamed.may_have(queue) and "hash" in layouts]
-            dues = [*(self._client.due(*form) for form in forms), *(self._renamed.due(form.queue) for form in old)]
-            counts = self._client.send([("ZCOUNT", due, *ends) for due in dues])
-            found = dict(zip(forms, counts, strict=False))
-            for form, more in zip(old, counts[len(forms) :], strict=True):
-                found[form] += more
-            return found
+            counts = self._client.send([("ZCOUNT", self._client.due(*form), *ends) for form in forms])
+            return dict(zip(forms, counts, strict=True))
 
         return self._client.in_each_form(look)
 

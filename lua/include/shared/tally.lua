@@ -2,6 +2,9 @@
 -- refuses a whole script if its user has no right for one of KEYS. Nothing else that keeps Redis from counting ends an
 -- operation either: it writes before it counts, so that a full Redis lets it count, and it ignores errors.
 
+-- For how many ms the counters of a queue are kept in which nothing waits: 7 days.
+local COUNTS_KEPT = 604800000
+
 -- Adds to counters. by: field -> number. Cost O(fields).
 local function tally(counts, by)
   for field, number in pairs(by) do
@@ -37,33 +40,12 @@ local function tally_operation(counts, name, number, due, before)
   end
 end
 
--- Removes the counters of a queue that is forgotten. One that is forgotten at once may be used again: its counters are
--- kept for `kept` ms, with 0 for good.
-local function forget_counts(counts, at_once, kept)
-  if not at_once then
-    redis.pcall('UNLINK', counts)
-  elseif kept > 0 then
-    redis.pcall('PEXPIRE', counts, kept)
-  end
-end
-
--- Lets counters with a TTL go on, of a queue that is in use: for good if the key `due` has no TTL, and for at least
--- `kept` ms while that key is missing. Where it has a TTL, others see to the counters. Cost O(1).
-local function renew_counts(counts, due, kept)
-  local ends = redis.call('PTTL', due)
-  if ends == -1 then
-    keep_counts(counts, 0)
-  elseif ends == -2 and redis.pcall('PTTL', counts) ~= -1 then
-    keep_counts(counts, kept)
-  end
-end
-
--- Adds to the counters of a queue that nobody may know, and that nobody forgets then: counters that are new, or have a
--- TTL, get one of `kept` ms. kept: 0 for no end. Cost O(fields).
-local function tally_for(counts, by, kept)
+-- Adds to the counters of a queue that nobody may know: counters that are new, or have a TTL, are kept for a while.
+-- Cost O(fields).
+local function tally_for(counts, by)
   local left = redis.pcall('PTTL', counts)
   tally(counts, by)
-  if kept > 0 and type(left) == 'number' and left ~= -1 then
-    keep_counts(counts, kept)
+  if type(left) == 'number' and left ~= -1 then
+    keep_counts(counts, COUNTS_KEPT)
   end
 end

@@ -14,16 +14,15 @@ PERMANENT = {
     r"_kombu\.binding_deadlines": "when bindings of kombu end, for good",
     r"delayq:\{.*\}:order": "the count of marked messages of a queue, for good",
     r"delayq:\{.*\}:counts": "what is counted of a queue, for good",
-    r"delayq:queues": "names of the queues that hold or held delayed messages; forgotten after a day",
-    r"delayq:used": "when these queues were last used",
-    r"delayq:consumed_queues": "names of the queues that consumers have consumed, in a cluster",
-    r"delayq:chains": "ids of delay chains in use, bounded",
+    r"\{delayq\}:queues": "names of the queues in which delayed messages wait, or have waited lately",
+    r"\{delayq\}:consumed_queues": "names of the queues that consumers have consumed, in a cluster",
+    r"\{delayq\}:chains": "ids of delay chains in use, bounded",
     r"delayq:(\{.*\}:)?sender:.*": "the last page of a send_many, with a TTL",
-    r"delayq:(transfer|deputy.*)": "a lease of a transfer worker, with a TTL",
-    r"delayq:(\{.*\}:)?journal(:guard|:lease)?": "to which journal Redis belongs, what it promoted, and who promotes",
+    r"\{delayq\}:(transfer|deputy.*)": "a lease of a transfer worker, with a TTL",
+    r"(delayq:\{.*\}|\{delayq\}):journal(:guard|:lease)?": "of which journal Redis is, and who promotes",
     r"unacked_mutex": "the lock of stock's sweep, with a TTL",
 }
-WHILE_RUNNING = {r"delayq:(\{.*\}:)?consume(rs.*|d)": "leases of consumers"}
+WHILE_RUNNING = {r"(delayq:\{.*\}|\{delayq\}):consume(rs.*|d)": "leases of consumers"}
 #: How many members of a key that must not stay are named.
 SAMPLE = 20
 #: Task ids as publishers make them.

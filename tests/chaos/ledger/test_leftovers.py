@@ -23,6 +23,6 @@ def test_keys_that_may_stay_are_told_from_those_that_must_not(client: redis.Redi
 
 def test_leases_may_stay_while_consumers_run(client: redis.Redis) -> None:
     """A lease is no message, and must not outlive the consumers."""
-    client.zadd("delayq:consumers", {"vm:1:abc": 1})
+    client.zadd("{delayq}:consumers", {"vm:1:abc": 1})
     assert waiting(client) == 0
     assert [entry.why for entry in left(client, running=False)] == [""]

@@ -16,7 +16,7 @@ def test_a_worker_that_was_silent(client: redis.Redis, tmp_path: Path, caplog: p
     """The warning of a consumer that was taken for dead names the process and the time."""
     store, consumer = DelayStore(client), Consumer(lambda: ["orders"])
     consumer.renew(store)
-    client.delete("delayq:consumers")  # as when its lease has ended, and it was given up
+    client.delete("{delayq}:consumers")  # as when its lease has ended, and it was given up
     for lease in consumer._leases.values():
         lease.renewed_at -= store.options.consumer_ttl
     consumer.renew(store)

@@ -20,9 +20,9 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import BIN, Audit, lines, run
 from tests.support.conditions import until
-from tests.support.slots import KEYS
 from tests.support.workers.chains import TASKS, messages, waiting_step
 from tests.support.workers.harness import APPS, MakeProj, Proj
+from tests.support.workers.held import KEYS
 
 DEAD, BURIED = "dead", "2026-01-02T03:04:05+00:00"
 
@@ -55,7 +55,7 @@ def letter(identity: str, task: str = "proj.record", **reason: Any) -> bytes:
 
 def bury(raw_client: redis.Redis, *letters: bytes, key: str = DEAD) -> None:
     """Puts messages into the list, the first one first, and notes the queue as one of dead letters."""
-    raw_client.sadd("delayq:dead_letters", DEAD)
+    raw_client.sadd("{delayq}:dead_letters", DEAD)
     for n in range(0, len(letters), 1000):
         raw_client.lpush(key, *letters[n : n + 1000])
 
@@ -187,7 +187,7 @@ def test_tasks_of_an_ordinary_queue_are_no_dead_letters(broker: PrivateRedis, ra
 def test_show_and_cancel_know_a_dead_letter(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """Of a dead letter neither command says that its chain has ended: both say what it is, with exit code 1."""
     bury(raw_client, letter("a"))
-    raw_client.zadd("delayq:chains", {"a": 1, "": "inf"})
+    raw_client.zadd("{delayq}:chains", {"a": 1, "": "inf"})
     assert f"a: not waiting, but a dead letter in queue '{DEAD}'" in run(broker, "show", "a", code=1).stderr
     assert "a: not waiting, but a dead letter" in run(broker, "cancel", "a", "--yes", code=1).stderr
     assert lines(broker, "cancel", "a", "b", "--yes", code=1) == [

@@ -46,7 +46,7 @@ def store(journaled_store: JournaledStore) -> JournaledStore:
     now_ms = clock_ms(journaled_store.client)
     journaled_store.delivery.offer("q", offer("near", now_ms + 2 * HOUR_MS), offer("far", now_ms + 9 * DAY_MS))
     Promoter(journaled_store).heartbeat().heartbeat()
-    journaled_store.client.set("delayq:journal:lease", "host:1:promoter")
+    journaled_store.client.set("{delayq}:journal:lease", "host:1:promoter")
     return journaled_store
 
 

@@ -16,10 +16,9 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.commands.shell import read_until, run, start_transfer
 from tests.support.conditions import until
-from tests.support.slots import KEYS, need_slots
-from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, message, take
-from tests.support.store.keyspace import PAST_MS, waiting
+from tests.support.store.consuming import ME, OTHER, end_lease, lives, message, take
 from tests.support.workers.harness import APPS, MakeProj, Proj
+from tests.support.workers.held import CONSUMERS, KEYS
 
 
 def test_status_counts_delayed_ready_and_overdue(proj: Proj) -> None:
@@ -86,7 +85,7 @@ def test_status_and_transfer_tell_of_messages_under_other_key_prefixes(make_proj
         if not count:
             assert proj.app.control.purge() == 1
     server = proj.server
-    server.client().set("odd.delayq:queues", "a key of another kind")
+    server.client().set("odd.{delayq}:queues", "a key of another kind")
     report = json.loads(run(server, "status", "--json").stdout)
     assert (report["queues"], report["other_prefixes"]) == ([], {"*[a": 3, "shop.": 2})
     assert json.loads(run(server, "-o", "global_keyprefix=shop.", "status", "--json").stdout) == {
@@ -155,7 +154,7 @@ def test_leases_of_another_type_hide_no_queue(broker: PrivateRedis, raw_client: 
     """Where somebody else's key is in the place of the leases, the queues are listed, and the exit code is 1."""
     DelayStore(raw_client, KEYS).consumers.note_queues(["q"])
     raw_client.set(CONSUMERS, "x")
-    raw_client.sadd("delayq:queues", "q")
+    raw_client.sadd("{delayq}:queues", "q")
     report = json.loads(run(broker, "status", "--json", code=1).stdout)
     assert ([row["queue"] for row in report["queues"]], report["consumers"]) == (["q"], [])
     assert "WRONGTYPE" in report["consumers_error"]
@@ -167,7 +166,7 @@ def test_status_without_the_rights_for_consumers_shows_the_queues(own_server: Pr
     with own_server.client() as client:
         keys = ["delayq:*", "{delayq}:*", "q*", "{q}*"]
         client.acl_setuser("small", True, nopass=True, keys=keys, categories=["+@all"], commands=["-zscan"])
-        client.sadd("delayq:queues", "q")
+        client.sadd("{delayq}:queues", "q")
         DelayStore(client, KEYS).consumers.note_queues(["q"])
     url = f"redis://small:x@127.0.0.1:{own_server.port}/0"
     done = CliRunner().invoke(delayq, ["--broker", url, "status"])
@@ -176,28 +175,11 @@ def test_status_without_the_rights_for_consumers_shows_the_queues(own_server: Pr
     assert "\nq " in done.stdout
 
 
-def test_messages_under_the_names_of_a_plain_server_count_and_are_purged() -> None:
-    """On a server with hash slots, ``status`` counts them with the others, and ``purge`` takes both."""
-    need_slots()
-    with PrivateRedis(slots=True) as server, redis.Redis(port=server.port) as client:
-        for keys in (Keys("shop."), Keys("shop.", slots=True)):
-            DelayStore(client, keys).delivery.offer("q", waiting(str(keys.slots), PAST_MS))
-            client.lpush(keys.ready("q", [0, 3])[1], "{}")
-        args = ("-o", "global_keyprefix=shop.")
-        [row] = json.loads(run(server, *args, "status", "--json").stdout)["queues"]
-        assert (row["delayed"], row["ready"], row["overdue"]) == (2, 2, 2)
-        assert run(server, *args, "purge", "q", "--yes").stdout == "queue q: 2 delayed messages removed\n"
-        [row] = json.loads(run(server, *args, "status", "--json", "q").stdout)["queues"]
-        assert (row["delayed"], row["ready"]) == (0, 2)
-
-
 @pytest.mark.parametrize("slots", [False, True])
-def test_a_queue_that_only_has_ready_messages_under_plain_names_is_shown(slots: bool) -> None:
+def test_a_queue_that_only_has_ready_messages_is_shown(slots: bool) -> None:
     """Messages of stock publishers count though nobody has registered the queue; one without any is not known."""
-    if slots:
-        need_slots()
     with PrivateRedis(slots=slots) as server, redis.Redis(port=server.port) as client:
-        client.lpush(Keys("").ready("q", [0, 3])[1], "{}")
+        client.lpush(Keys(slots=slots).ready("q", [0, 3])[1], "{}")
         done = CliRunner().invoke(delayq, ["--broker", server.url, "status", "--json", "q"])
         assert done.exit_code == 0, done.output
         [row] = json.loads(done.stdout)["queues"]

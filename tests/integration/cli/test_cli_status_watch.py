@@ -11,8 +11,8 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import BIN, run, terminal
-from tests.support.slots import KEYS
 from tests.support.store.keyspace import FUTURE_MS, waiting
+from tests.support.workers.held import KEYS
 
 BEGIN, END = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 
@@ -90,7 +90,7 @@ def test_while_redis_is_away_the_last_report_stays(own_server: PrivateRedis, mon
         process.read_until("as it was before:")
         own_server.start()
         with own_server.client() as client:
-            client.sadd("delayq:queues", "back")
+            client.sadd("{delayq}:queues", "back")
         process.read_until("\r\nback  ")
         process.process.send_signal(signal.SIGINT)
         assert process.wait() == 0

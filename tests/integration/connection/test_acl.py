@@ -23,9 +23,9 @@ from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.servers.acl import PAGE, denials, url_of
-from tests.support.slots import KEYS, SLOTS
-from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, land, lives, message, take
+from tests.support.store.consuming import ME, OTHER, end_lease, land, lives, message, take
 from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.held import CONSUMERS, KEYS
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make
     command = [sys.executable, "-m", "celery", "delayq", *options, "transfer"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        until(lambda: users.client().get("delayq:transfer"))
+        until(lambda: users.client().get("{delayq}:transfer"))
         for n in range(2):
             proj.send("record", n, countdown=0.5)
         until(lambda: users.client().llen("celery") == 2)
@@ -187,7 +187,7 @@ def test_spark_jobs_with_the_rights_of_the_page(users: PrivateRedis, store_of_sp
     users.client().execute_command("ACL", "SETUSER", "spark", *more[1].split())
     cancelled = list(by_id.cancel(store_of_spark, ["i04102444800000", "unknown"]))
     assert [len(each.messages) for each in cancelled] == [3, 0]
-    store_of_spark.client.zadd("delayq:cancelled", {"noted long ago": 1})
+    store_of_spark.client.zadd("{delayq}:cancelled", {"noted long ago": 1})
     assert [each.outcome for each in by_id.cancel(store_of_spark, ["unknown"])] == ["not_delayed"]
     assert denials(users) == []
 
@@ -196,8 +196,7 @@ def test_spark_jobs_have_no_right_that_they_do_not_need(users: PrivateRedis) -> 
     """Without any one of the commands of user spark, something is denied to a job."""
     admin = users.client()
     rights = re.findall(r"^ACL SETUSER spark.*?```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)[0]
-    needless = {"+lindex"} if SLOTS else set[str]()  # what waits in the part of a job is counted there in another way
-    for right in set(re.findall(r"\+\w+", rights)) - needless:
+    for right in set(re.findall(r"\+\w+", rights)):
         admin.flushdb()
         admin.script_flush()
         admin.execute_command("ACL", "SETUSER", "spark", right.replace("+", "-"))

@@ -18,7 +18,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.servers.acl import denials, rights_of_list
-from tests.support.slots import KEYS
+from tests.support.workers.held import KEYS
 
 QUEUE = "celery"
 
@@ -99,7 +99,7 @@ def test_a_user_of_one_form_sees_no_change(
 def test_rights_that_are_needed_are_asked_for(own_server: PrivateRedis, operation: str) -> None:
     """Who may not touch the keys of the own layout gets the error of Redis."""
     own_server.client().execute_command(
-        *("ACL", "SETUSER", "poor", "on", ">password", "+@all", "~delayq:queues", "~redisson*")
+        *("ACL", "SETUSER", "poor", "on", ">password", "+@all", "~{delayq}:queues", "~redisson*")
     )
     store = DelayStore(redis.Redis(port=own_server.port, username="poor", password="password"), KEYS)
     with pytest.raises(NoPermissionError):
@@ -135,8 +135,7 @@ def use(store: DelayStore, admin: redis.Redis) -> None:
     store.lookup.cancel([QUEUE], ["z"])
     store.queues.purge(QUEUE)
     admin.sadd(KEYS.queues, QUEUE)
-    admin.zadd(KEYS.used, {QUEUE: 1.0})
-    store.queues.forget([QUEUE], 60.0)
+    store.queues.vacate([QUEUE])
 
 
 @pytest.mark.parametrize("layout", ["redisson"], indirect=True)

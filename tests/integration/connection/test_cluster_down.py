@@ -8,14 +8,12 @@ from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
-from tests.support.slots import need_slots
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
 
 @pytest.fixture
 def slotted_server() -> Iterator[PrivateRedis]:
     """A server with hash slots that has written down all that it has answered."""
-    need_slots()
     with PrivateRedis("--appendonly", "yes", "--appendfsync", "always", slots=True) as server:
         yield server
 

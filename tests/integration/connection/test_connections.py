@@ -15,7 +15,6 @@ from kombu_delayq.connection import sentinel
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.conditions import until
 from tests.support.servers.sentinels import MASTER_NAME, Sentinels
-from tests.support.slots import plain_only
 from tests.support.workers.harness import TRANSPORT
 
 
@@ -50,7 +49,6 @@ def test_a_store_of_spark_that_is_closed_leaves_no_connection(own_server: Privat
         until(lambda: connections(own_server.port) == 0, what="closed")
 
 
-@plain_only("Sentinels look after plain servers")
 def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pools of our own leave the channel its Sentinels, and are closed with their connections to the Sentinels."""
     monkeypatch.setattr(sentinel, "ASK_S", 3600.0)  # over one more connection, which is of the process

@@ -11,10 +11,7 @@ from kombu.exceptions import OperationalError
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.servers.sentinels import MASTER_NAME, Sentinels
-from tests.support.slots import plain_only
 from tests.support.workers.harness import TRANSPORT, MakeProj, Worker
-
-NO_REPLICAOF = plain_only("nodes of a cluster change their places by CLUSTER REPLICATE and CLUSTER FAILOVER")
 
 
 @pytest.fixture
@@ -39,7 +36,6 @@ def _await_loss(worker: Worker) -> None:
     until(lambda: "Connection to broker lost" in worker.log, what="the worker notices")
 
 
-@NO_REPLICAOF
 @pytest.mark.nightly
 @pytest.mark.both_layouts
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
@@ -63,7 +59,6 @@ def test_a_worker_outlives_its_primary_being_a_replica(
     assert worker.alive()
 
 
-@NO_REPLICAOF
 @pytest.mark.nightly
 def test_a_worker_outlives_an_ack_that_a_replica_refuses(
     make_proj: MakeProj, own_server: PrivateRedis, peer: PrivateRedis
@@ -99,7 +94,6 @@ def test_a_worker_that_may_take_no_more_notices_refused_acks(
     assert worker.alive()
 
 
-@NO_REPLICAOF
 def test_a_plain_consumer_is_told_of_a_lost_connection(own_server: PrivateRedis, peer: PrivateRedis) -> None:
     """Whoever waits in BRPOP, acks or publishes while Redis becomes a replica gets a connection error of kombu's."""
     with Connection(own_server.url, transport=TRANSPORT) as connection:
@@ -123,7 +117,6 @@ def test_a_plain_consumer_is_told_of_a_lost_connection(own_server: PrivateRedis,
         assert connection.default_channel.client.llen("q") == 1
 
 
-@NO_REPLICAOF
 @pytest.mark.nightly
 def test_a_worker_follows_a_failover_that_the_primary_itself_makes(make_proj: MakeProj) -> None:
     """``FAILOVER TO`` behind Sentinel ends no worker; what waits runs once each, on the new primary."""

@@ -18,9 +18,9 @@ from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
 from tests.support.servers.redis_version import major_version
-from tests.support.slots import KEYS
 from tests.support.store.tuned import tuned
 from tests.support.workers.harness import MakeProj, Proj, Worker
+from tests.support.workers.held import KEYS
 from tests.support.workers.visibility import sweep, swept_after
 
 #: Redis is taken for dead sooner than by default, so that pauses are outages.

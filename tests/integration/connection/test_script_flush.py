@@ -15,8 +15,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.channel import connect_store
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
-from tests.support.slots import KEYS
 from tests.support.workers.harness import TRANSPORT
+from tests.support.workers.held import KEYS
 
 pytestmark = pytest.mark.both_layouts
 

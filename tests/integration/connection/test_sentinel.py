@@ -15,12 +15,9 @@ from kombu_delayq.channel import connect_store
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
 from tests.support.servers.sentinels import MASTER_NAME, Sentinels
-from tests.support.slots import plain_only
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
 OPTIONS = {"master_name": MASTER_NAME}
-
-pytestmark = plain_only("Sentinels look after plain servers")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.consume.acks import Acks
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
-from tests.support.slots import KEYS
+from tests.support.workers.held import KEYS
 
 THREADS = 20
 

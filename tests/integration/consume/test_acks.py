@@ -6,15 +6,14 @@ import kombu
 import pytest
 
 from tests.support.conditions import until
-from tests.support.slots import SLOTS, in_hand
 from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.held import in_hand
 
 VISIBILITY_S = 4
 #: What brings messages of a dead worker back after ``VISIBILITY_S``: kombu's sweep by the next worker, and by those
-#: that live. In hash slots nobody sweeps: they come back when the lease of the worker has ended.
-IN_LEASES = {"consumer_ttl": VISIBILITY_S, "poll_interval": 0.5}
-SWEPT = IN_LEASES if SLOTS else {"visibility_timeout": VISIBILITY_S}
-SWEEPING = IN_LEASES if SLOTS else {**SWEPT, "unacked_restore_interval": 1, "unacked_restore_throttle": 1}
+#: that live.
+SWEPT = {"visibility_timeout": VISIBILITY_S}
+SWEEPING = {**SWEPT, "unacked_restore_interval": 1, "unacked_restore_throttle": 1}
 
 
 def _all_acked(proj: Proj) -> bool:

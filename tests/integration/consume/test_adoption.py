@@ -14,8 +14,8 @@ from kombu_delayq import channel
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
-from tests.support.slots import KEYS, in_hand
 from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.held import KEYS, in_hand
 
 pytestmark = pytest.mark.both_layouts
 

@@ -10,8 +10,8 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
-from tests.support.slots import SLOTS, in_hand, leases
 from tests.support.workers.harness import MakeProj, Proj, Worker
+from tests.support.workers.held import in_hand, leases
 from tests.support.workers.visibility import swept_after
 
 TTL_S = 2.0
@@ -107,18 +107,14 @@ def test_a_stopped_worker_is_taken_for_dead_and_says_so(fleet: Proj) -> None:
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
 def test_a_task_longer_than_lease_and_visibility_timeout_runs_once(make_proj: MakeProj, pool: str) -> None:
-    """A worker keeps what it holds, also beside a stock worker that sweeps each second, and other transfer workers.
-
-    In hash slots no stock worker runs, and nobody sweeps.
-    """
+    """A worker keeps what it holds, also beside a stock worker that sweeps each second, and other transfer workers."""
     proj = make_proj(broker_transport_options={**OPTIONS, **swept_after(2 * TTL_S)})
     options = {name: value for name, value in proj.conf["broker_transport_options"].items() if name not in OPTIONS}
     worker = proj.worker(pool=pool, concurrency=1)
     for value in range(3):
         proj.send("late_acked", 5 * TTL_S if value == 0 else 0, value)
     proj.await_runs(1)
-    if not SLOTS:
-        proj.worker("-Q", "elsewhere", pool="solo", broker_transport="", broker_transport_options=options)
+    proj.worker("-Q", "elsewhere", pool="solo", broker_transport="", broker_transport_options=options)
     proj.worker("-Q", "another", pool="solo")
     runs = proj.await_runs(3, 60)
     until(lambda: nothing_is_left(proj))

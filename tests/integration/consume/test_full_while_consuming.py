@@ -3,8 +3,8 @@ import redis
 from kombu import Connection, Consumer, Producer, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.support.slots import in_hand
 from tests.support.workers.harness import TRANSPORT
+from tests.support.workers.held import in_hand
 
 
 def test_a_message_taken_from_a_full_redis_is_not_lost(own_server: PrivateRedis) -> None:

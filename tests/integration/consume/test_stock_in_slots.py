@@ -10,7 +10,6 @@ from redis.exceptions import ResponseError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
-from tests.support.slots import need_slots
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
 CROSS_SLOT = "Keys in request don't hash to the same slot"
@@ -19,7 +18,6 @@ CROSS_SLOT = "Keys in request don't hash to the same slot"
 @pytest.fixture(scope="module")
 def slotted() -> Iterator[PrivateRedis]:
     """A server with hash slots, also where the other tests run on a plain one."""
-    need_slots()
     with PrivateRedis(slots=True) as server:
         yield server
 

@@ -10,10 +10,8 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
-from tests.support.slots import in_hand, plain_only
 from tests.support.workers.harness import MakeProj, Proj
-
-pytestmark = plain_only("what consumers hold is kept queue by queue, and nobody sweeps it")
+from tests.support.workers.held import in_hand
 
 #: Begins a sweep and does not end it.
 HOLDER = """

@@ -59,7 +59,7 @@ def test_each_final_failure_is_buried_once(
     assert (found[0], found[2]) == (reason, 0)
     assert found[1].startswith(error)
     assert len(proj.runs(id=sent.id)) == 1
-    assert proj.server.client().smembers("delayq:dead_letters") == {"failed"}
+    assert proj.server.client().smembers("{delayq}:dead_letters") == {"failed"}
 
 
 def test_what_is_no_failure_is_not_buried(proj: Proj) -> None:

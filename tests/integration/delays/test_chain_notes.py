@@ -13,7 +13,7 @@ from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_layouts
 
-CHAINS, CANCELLED = "delayq:chains", "delayq:cancelled"
+CHAINS, CANCELLED = "{delayq}:chains", "{delayq}:cancelled"
 
 
 def knows_of_chains(proj: Proj) -> bool:

@@ -10,7 +10,6 @@ from celery_ext.doctor.finding import Finding
 from tests.support.conditions import until
 from tests.support.examining import levels
 from tests.support.examining import look as look_at
-from tests.support.slots import plain_only
 from tests.support.store.consuming import ME, end_lease, lives, message, take
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -112,7 +111,6 @@ def test_an_app_without_a_worker_may_have_the_wrong_prefix(make_proj: MakeProj) 
     assert levels(look("prefixes", make_proj())) == ["warning"]
 
 
-@plain_only("stock kombu reads and writes several slots in one command")
 def test_a_queue_that_only_its_publisher_knows_is_named(proj: Proj) -> None:
     """A misspelled queue is found by the binding that kombu has made for it."""
     proj.worker(pool="solo")

@@ -19,9 +19,9 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.conditions import until
-from tests.support.slots import KEYS
 from tests.support.store.keyspace import FUTURE_MS, waiting
 from tests.support.workers.harness import APPS, Proj
+from tests.support.workers.held import KEYS
 
 #: Enough for a conversion to be caught half way.
 MANY = 12_000

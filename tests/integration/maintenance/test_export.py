@@ -19,8 +19,8 @@ from kombu_delayq.store.types import Offer
 from tests.support.commands.exports import FUTURE_MS, exported, keys, message, offer
 from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.conditions import until
-from tests.support.slots import KEYS
 from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.held import KEYS
 
 #: Runs `delayq` and then tells on stderr how much memory it ever took, in KB.
 MEASURED = """

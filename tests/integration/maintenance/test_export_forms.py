@@ -15,8 +15,8 @@ from kombu_delayq.store.types import Offer
 from tests.support.commands.exports import FUTURE_MS, exported, keys, message, offer
 from tests.support.commands.shell import lines, run
 from tests.support.messages import plain_message, task_message
-from tests.support.slots import KEYS
 from tests.support.store import redisson_layout
+from tests.support.workers.held import KEYS
 
 ETA = datetime(2100, 1, 1, tzinfo=UTC)
 

@@ -19,9 +19,9 @@ from kombu_delayq.store.keys import Keys
 from tests.support.commands.repairs import COUNT, PAST, SOUND, delivered, expected, message, offer
 from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.conditions import until
-from tests.support.slots import KEYS, SLOTS
 from tests.support.store.keyspace import contents
 from tests.support.workers.harness import MakeProj
+from tests.support.workers.held import KEYS
 
 DUE, BODIES, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "twins"))
 
@@ -63,7 +63,7 @@ def make_stale(raw_client: redis.Redis) -> None:
 
 
 def forget_queue(raw_client: redis.Redis) -> None:
-    raw_client.delete("delayq:queues")
+    raw_client.delete("{delayq}:queues")
 
 
 def all_at_once(raw_client: redis.Redis) -> None:
@@ -188,7 +188,7 @@ def test_only_the_queues_that_are_given_are_mended_and_odd_names_are_found(
     """Queues with braces, colons, stars and a key prefix are found; keys of others, and queues not asked for, stay."""
     names = ["a", "{a}", "a{b}c", "due", "x:due", "*", "a b", "ü", "tagged:{x}", "{a}:due"]
     for prefix in ("", "p?*:"):
-        store = DelayStore(raw_client, Keys(prefix, slots=SLOTS))
+        store = DelayStore(raw_client, Keys(prefix))
         for name in names:
             store.delivery.offer(name, offer(0), offer(1))
             raw_client.delete(store.keys.due(name))
@@ -202,7 +202,7 @@ def test_only_the_queues_that_are_given_are_mended_and_odd_names_are_found(
     errors = {each["queue"]: each["error"] for each in found}
     assert errors == dict.fromkeys([*names, "\udcff"])
     assert {each["queue"] for each in found if each["unindexed"]} == {*names} - {"*", "{a}"}
-    prefixed = DelayStore(raw_client, Keys("p?*:", slots=SLOTS))
+    prefixed = DelayStore(raw_client, Keys("p?*:"))
     assert prefixed.queues.names() == []
     result = run(broker, "-o", "global_keyprefix=p?*:", "repair", "--yes")
     assert result.stdout.count("2 bodies without an index entry") == len(names)

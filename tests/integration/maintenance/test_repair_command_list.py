@@ -11,9 +11,9 @@ from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.commands.repairs import COUNT, PAST, SOUND, delivered, expected, message, offer
 from tests.support.commands.shell import lines, run
-from tests.support.slots import KEYS
 from tests.support.store.keyspace import contents
 from tests.support.store.redisson_layout import IDS, LISTED, NOTES, TIMEOUT
+from tests.support.workers.held import KEYS
 
 
 def store_of(raw_client: redis.Redis) -> DelayStore:
@@ -42,7 +42,7 @@ def all_at_once(raw_client: redis.Redis) -> None:
     drop_members(raw_client)
     add_ghosts(raw_client)
     raw_client.delete(NOTES)
-    raw_client.delete("delayq:queues")
+    raw_client.delete("{delayq}:queues")
 
 
 DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any]]] = {
@@ -53,7 +53,7 @@ DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any]]] = {
     "ids": (lambda raw_client: raw_client.delete(IDS), {"unnamed": COUNT}),
     "members": (drop_members, {"unindexed": 43}),
     "ghosts": (add_ghosts, {"lost": 603}),
-    "queues": (lambda raw_client: raw_client.delete("delayq:queues"), {"unknown": True}),
+    "queues": (lambda raw_client: raw_client.delete("{delayq}:queues"), {"unknown": True}),
     "all but the index": (lambda raw_client: raw_client.delete(LISTED, NOTES, IDS), {"unnamed": COUNT}),
     "all": (all_at_once, {"unknown": True, "lost": 603, "unindexed": 43}),
 }

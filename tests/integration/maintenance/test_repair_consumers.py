@@ -10,9 +10,9 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import Landing
 from tests.support.commands.shell import lines, run
-from tests.support.slots import KEYS, in_hand
-from tests.support.store.consuming import CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, land, lives, message, take
+from tests.support.store.consuming import ME, OTHER, end_lease, land, lives, message, take
 from tests.support.store.keyspace import contents
+from tests.support.workers.held import CONSUMERS, INDEX, KEYS, UNACKED, in_hand
 
 HIGH = "\x06\x169"
 

@@ -12,7 +12,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.commands.repairs import message, offer
 from tests.support.commands.shell import Audit, run
-from tests.support.slots import KEYS
+from tests.support.workers.held import KEYS
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.compact import DEFAULTS
 from tests.integration.publish.test_fast_golden import ALL, OF_CELERY, Both, both, fast_app_of  # noqa: F401  # a fixture
 from tests.integration.publish.test_send_many_golden import CASES, ETA, NOW, Case, record, sent
-from tests.support.slots import plain_only
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
 COMPACT = {"compact": True}
@@ -141,7 +140,6 @@ def test_plain_messages_and_protocol_1_are_light_too(redis_server: PrivateRedis)
     assert [task.due.year for task in browse(app, "celery")] == [2100]
 
 
-@plain_only("stock kombu reads lists in several slots at once")
 @pytest.mark.parametrize("transport", [TRANSPORT, ""])
 def test_a_task_sees_no_difference(make_proj: MakeProj, transport: str) -> None:
     """``task.request`` has the same values, all of them, in workers with this transport and in stock ones."""
@@ -165,7 +163,6 @@ def test_a_task_sees_no_difference(make_proj: MakeProj, transport: str) -> None:
     assert len(seen["light"]) == len(calls)
 
 
-@plain_only("stock kombu reads lists in several slots at once")
 @pytest.mark.parametrize("transport", [TRANSPORT, ""])
 def test_workflows_and_errors_go_on(make_proj: MakeProj, transport: str) -> None:
     """Chains, groups, chords, callbacks of errors and retries are those of Celery, on either transport."""

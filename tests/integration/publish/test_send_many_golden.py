@@ -133,7 +133,7 @@ CASES = {
 
 
 #: Keys of declared queues, of what send_many needs to send a page again, and of what a process notes only once.
-_BESIDE = ("_kombu.", "delayq:chains")
+_BESIDE = ("_kombu.", "{delayq}:chains")
 
 
 def record(*args: Any, **kwargs: Any) -> None:

@@ -10,7 +10,6 @@ from celery import signals
 from kombu import Exchange, Queue
 
 from celery_ext import Call, browse, send_many
-from tests.support.slots import plain_only
 from tests.support.workers.harness import MakeProj, Proj
 
 RECORD = "proj.record"
@@ -129,7 +128,7 @@ def test_tasks_that_run_at_once(make_proj: MakeProj) -> None:
 @pytest.mark.parametrize(
     "conf",
     [
-        pytest.param({"broker_transport": ""}, marks=plain_only("stock kombu publishes to several slots at once")),
+        {"broker_transport": ""},
         {"task_protocol": 1},
         {"task_send_sent_event": True},
     ],

@@ -15,7 +15,7 @@ def test_a_server_goes_on_with_the_next_broker() -> None:
         app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True)
         client = TestClient(asgi(app, anonymous=True), base_url="http://localhost")
         assert client.get("/v1/queues").json()["redis"]
-        second.client().sadd("delayq:queues", "of the second")
+        second.client().sadd("{delayq}:queues", "of the second")
         first.stop()
         assert client.get("/v1/queues").status_code == 503
         names = [row["queue"] for row in client.get("/v1/queues").json()["queues"]]

@@ -15,7 +15,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
 from tests.support.servers.monitor import Monitor
-from tests.support.slots import KEYS
+from tests.support.workers.held import KEYS
 from tests.support.workers.standalone import Standalone, await_lease, lease_holder
 from tests.support.workers.transfers import QUEUE, arrived, commands_of_look, listeners, offer
 

@@ -10,8 +10,8 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
-from tests.support.slots import KEYS
 from tests.support.workers.harness import MakeProj
+from tests.support.workers.held import KEYS
 
 TASKS = 10
 

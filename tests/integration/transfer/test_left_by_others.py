@@ -6,7 +6,7 @@ import redis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until, until_equal
-from tests.support.slots import KEYS
+from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, listeners, offer
 
 

@@ -13,8 +13,8 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
-from tests.support.slots import KEYS, SLOTS
 from tests.support.workers.harness import MakeProj
+from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
 
 #: A lost announcement costs less than two poll intervals of 1 s; the rest is for a busy machine.
@@ -38,7 +38,7 @@ def test_an_announcement_that_nobody_heard_costs_one_poll(client: redis.Redis, t
     """A new head that was never announced to the leader is delivered all the same, and once."""
     transfer()
     options = Options(layout=layout)
-    mute = DelayStore(client, _Mute(slots=SLOTS), options=options)
+    mute = DelayStore(client, _Mute(), options=options)
     offer(mute, "far", 300)
     until(lambda: listeners(client, layout) == 1)
     offer(DelayStore(client, KEYS, options=options), "now", 0.05)

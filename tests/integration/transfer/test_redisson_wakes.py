@@ -12,8 +12,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import stays, until
-from tests.support.slots import KEYS, SLOTS
 from tests.support.workers.harness import Proj
+from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
 
 #: More than any test here takes: what is delivered sooner was not found by a poll.
@@ -160,7 +160,7 @@ def test_an_idle_leader_sends_as_many_commands_for_any_number_of_queues(
     for some in (queues[:1], queues):
         for queue in some:
             offer(store, queue, 3000, queue)
-        most = (len(some) if SLOTS else 1) + 1.5  # a new queue costs a transfer besides
+        most = len(some) + 1.5  # a new queue costs a transfer besides
         until(lambda: commands_per_poll(some[-1]) <= most)  # noqa: B023
 
 

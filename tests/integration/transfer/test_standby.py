@@ -12,7 +12,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.transfer.leadership import STANDBY_LOOKS
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import stays, until
-from tests.support.slots import KEYS
+from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
 
 POLL_S = 0.1

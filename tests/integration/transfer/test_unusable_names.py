@@ -14,12 +14,12 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.commands.shell import BIN, run
 from tests.support.conditions import until
-from tests.support.slots import KEYS
+from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import Transfer, arrived, offer
 
 pytestmark = pytest.mark.both_layouts
 
-QUEUES, WAKE = "delayq:queues", "delayq:wake:0"
+QUEUES, WAKE = "{delayq}:queues", "delayq:wake:0"
 BAD = [b"\xff\xfe", b"bad {\x80}", b"", b"\r\n*1", b"\0"]
 
 
@@ -56,7 +56,7 @@ def test_delayq_transfer_goes_on(store: DelayStore, redis_server: PrivateRedis, 
     command = [BIN / "delayq", "--broker", redis_server.url, "transfer"]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         try:
-            until(lambda: client.exists("delayq:transfer"))
+            until(lambda: client.exists("{delayq}:transfer"))
             client.publish(WAKE, b"0 \xfe")
             client.sadd(QUEUES, b"\xfe")
             offer(store, "one", 0.3)

@@ -11,7 +11,6 @@ import pytest
 from kombu import Connection, Queue
 
 from tests.support.conditions import stays, until
-from tests.support.slots import SLOTS
 from tests.support.workers.harness import TRANSPORT, Proj
 from tests.support.workers.transfers import Transfer
 
@@ -77,7 +76,7 @@ CONSUMERS: dict[str, tuple[str | None, dict[str, Any], Callable[[Connection, Rec
     "with a transfer worker": (TRANSPORT, {}, _drain),
     "without": (TRANSPORT, {"transfer": False}, _drain),
     "one by one": (TRANSPORT, {}, _get),
-    **({} if SLOTS else {"stock": (None, {}, _drain)}),  # stock kombu reads several slots in one command
+    "stock": (None, {}, _drain),
 }
 
 

@@ -156,7 +156,7 @@ def test_no_transfer_worker_runs_with_transfer_off(proj: Proj) -> None:
     client = proj.server.client()
     with proj.connection(transfer=False) as connection, connection.Consumer(JOBS, callbacks=[print]):
         connection.Producer(routing_key="jobs").publish("x", DelaySeconds=0.5)
-        stays(lambda: proj.delayed("jobs") == 1 and not client.exists("delayq:transfer"), 1.5)
+        stays(lambda: proj.delayed("jobs") == 1 and not client.exists("{delayq}:transfer"), 1.5)
         assert client.pubsub_numsub("delayq:wake:0") == [("delayq:wake:0", 0)]
         with proj.connection() as other, other.Consumer(Queue("else"), callbacks=[print]):
             until(lambda: proj.delayed("jobs") == 0)
@@ -184,4 +184,4 @@ def test_a_connection_that_is_lost_while_a_queue_is_declared(proj: Proj, delay_s
 def test_who_consumes_redissons_form_makes_its_queue_known(proj: Proj, layout: str) -> None:
     """The first message may be that of a JVM service, which tells no transfer worker of the queue."""
     with proj.connection() as connection, connection.Consumer(JOBS, on_message=print):
-        assert proj.server.client().sismember("delayq:queues", "jobs") == (layout == "redisson")
+        assert proj.server.client().sismember("{delayq}:queues", "jobs") == (layout == "redisson")

@@ -15,7 +15,6 @@ from kombu import Exchange, Queue
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.connection.text import as_text
 from tests.support.looped import publish
-from tests.support.slots import need_slots
 
 PRIORITIES = (0, 3, 9)
 
@@ -23,7 +22,6 @@ PRIORITIES = (0, 3, 9)
 @pytest.fixture(scope="module")
 def servers() -> Iterator[dict[str, PrivateRedis]]:
     """A plain server, and one with hash slots."""
-    need_slots()
     with PrivateRedis(slots=False) as plain, PrivateRedis(slots=True) as slots:
         yield {"plain": plain, "slots": slots}
 

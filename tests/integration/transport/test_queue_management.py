@@ -31,7 +31,7 @@ def channel(proj: Proj) -> Iterator[Any]:
 def _left(proj: Proj) -> set[str]:
     """Returns the names of all keys that belong to a queue. A purge leaves its counters."""
     keys = proj.server.client().keys()
-    return {key for key in keys if not key.startswith("_kombu.binding") and key != "delayq:queues"}
+    return {key for key in keys if not key.startswith("_kombu.binding") and key != "{delayq}:queues"}
 
 
 def test_queue_purge_counts_delayed_and_ready_messages(proj: Proj, channel: Any) -> None:

@@ -14,7 +14,6 @@ from celery.signals import task_revoked
 from celery_ext import browse, cancel, get, reschedule, run_now
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
-from tests.support.slots import SLOTS
 from tests.support.store.keyspace import ODD_IDS
 from tests.support.workers.events import captured
 from tests.support.workers.harness import MakeProj, Proj
@@ -260,7 +259,7 @@ def test_queues_priorities_prefixes_and_databases(make_proj: MakeProj, queues: i
     mine = make_proj(broker_transport_options={"global_keyprefix": "mine:"})
     others = [
         make_proj(broker_transport_options={"global_keyprefix": "others:"}),
-        *([] if SLOTS else [make_proj(broker_url=mine.server.url_of(3))]),  # a cluster has one database
+        make_proj(broker_url=mine.server.url_of(3)),
     ]
     for proj in (mine, *others):
         for number in range(10):

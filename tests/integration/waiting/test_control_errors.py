@@ -159,7 +159,7 @@ def test_ids_that_are_no_texts_are_refused(proj: Proj, ids: Any) -> None:
     with pytest.raises(TypeError):
         reschedule(proj.app, ids, countdown=1)
     assert get(proj.app, task.id) is not None
-    assert not proj.server.client().exists("delayq:cancelled")
+    assert not proj.server.client().exists("{delayq}:cancelled")
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,10 @@ def test_two_hundred_thousand_ids_are_cancelled_in_one_call(make_proj: MakeProj,
     assert count(proj.app) == 0
     _check_calls(idle_server)
     assert (
-        NOTES_WITHOUT_CHAINS * 0.9 < client.zcard("delayq:cancelled") <= NOTES_WITHOUT_CHAINS
+        NOTES_WITHOUT_CHAINS * 0.9 < client.zcard("{delayq}:cancelled") <= NOTES_WITHOUT_CHAINS
     )  # less those that waited
     assert client.info("memory")["used_memory"] - before < 200 * NOTES_WITHOUT_CHAINS + 1_000_000
-    assert DAY_MS * 0.9 < client.pttl("delayq:cancelled") <= DAY_MS
+    assert DAY_MS * 0.9 < client.pttl("{delayq}:cancelled") <= DAY_MS
 
 
 @pytest.mark.nightly

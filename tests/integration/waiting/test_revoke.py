@@ -182,15 +182,15 @@ def test_a_store_that_fails_costs_no_worker(proj: Proj) -> None:
     proj.await_answers()
     waiting = proj.send("record", "x", countdown=60)
     client = proj.server.client()
-    client.set("delayq:cancelled", "in the way")
+    client.set("{delayq}:cancelled", "in the way")
     [reply] = _revoke(proj, waiting)
     assert reply["ok"].endswith("flagged as revoked")
     assert "1 of the revoked ids were not searched among the waiting tasks" in worker.log
     assert proj.delayed() == 1
 
-    client.delete("delayq:cancelled")
+    client.delete("{delayq}:cancelled")
     client.set(proj.keys("other")[0], "in the way")
-    client.sadd("delayq:queues", "other")
+    client.sadd("{delayq}:queues", "other")
     _revoke(proj, waiting)
     assert (proj.delayed(), waiting.state) == (0, "REVOKED")
     assert proj.send("record", "alive").get(timeout=30) == "alive"

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.slots import SLOTS
 from tests.support.workers.harness import APPS, Proj
 
 pytestmark = pytest.mark.timeout(600)
@@ -34,9 +33,9 @@ def told(proj: Proj, *program: str) -> dict[str, Any]:
 def test_a_worker_in_a_test_inspects_and_revokes_what_waits(proj: Proj) -> None:
     """It tells of a waiting task in Celery's words, as Celery's own test asks, removes it, and knows delay chains.
 
-    A worker of stock Redis in the same process, after it, is none the wiser. In hash slots there is none.
+    A worker of stock Redis in the same process, after it, is none the wiser.
     """
-    found = told(proj, "embedded.py", "inspected" if SLOTS else "with_other_transport")
+    found = told(proj, "embedded.py", "with_other_transport")
     [scheduled] = found["scheduled"]
     scheduled["request"].pop("hostname")
     assert scheduled == {
@@ -57,7 +56,7 @@ def test_a_worker_in_a_test_inspects_and_revokes_what_waits(proj: Proj) -> None:
     assert (found["state"], found["left"]) == (True, [])
     assert [each["request"]["name"] for each in found["retry"]] == ["embedded.notify"]
     assert _step(proj) == ("4m,1h", 1)
-    assert found.get("stock") == (None if SLOTS else {"host": True, "sender": False})
+    assert found.get("stock") == {"host": True, "sender": False}
 
 
 def test_an_idle_worker_in_a_test_ends_at_once(proj: Proj) -> None:

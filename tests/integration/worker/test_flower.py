@@ -7,7 +7,6 @@ import pytest
 
 from celery_ext import run_now
 from tests.support.conditions import stays, until
-from tests.support.slots import SLOTS
 from tests.support.workers.flower import Flower
 from tests.support.workers.harness import MakeProj, Proj, Worker
 
@@ -52,12 +51,7 @@ def test_flower_shows_and_revokes_what_waits(watched: tuple[Proj, Worker, Flower
     assert worker.stop() == 0
     proj.send("record", "ready")
     proj.send("record", "not yet", countdown=60)
-    if SLOTS:
-        with pytest.raises(AssertionError, match="queues/length: 500"):
-            flower.api("GET", "queues/length")
-    else:
-        assert flower.api("GET", "queues/length")["active_queues"] == [{"name": "celery", "messages": 1}]
+    assert flower.api("GET", "queues/length")["active_queues"] == [{"name": "celery", "messages": 1}]
     page = flower.request("GET", "/broker")
-    assert ('<tr id="celery">' in page) is not SLOTS
-    assert ("Unable to get queues: 'Keys in request don't hash to the same slot'" in flower.log) is SLOTS
+    assert '<tr id="celery">' in page
     assert f"redis://127.0.0.1:{proj.server.port}/0" in page

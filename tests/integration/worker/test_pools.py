@@ -9,7 +9,7 @@ from tests.support.workers.harness import Proj, Worker
 
 
 def _leader_pid(proj: Proj) -> int | None:
-    lease = proj.server.client().get("delayq:transfer")
+    lease = proj.server.client().get("{delayq}:transfer")
     return int(lease.split(":")[1]) if lease else None
 
 
@@ -31,7 +31,7 @@ def test_delayed_tasks_run_once_in_every_pool(proj: Proj, pool: str) -> None:
     assert _leader_pid(proj) == worker.process.pid
     assert worker.stop() == 0
     assert len(proj.runs()) == 23
-    assert proj.server.client().get("delayq:transfer") is None
+    assert proj.server.client().get("{delayq}:transfer") is None
 
 
 @pytest.mark.nightly

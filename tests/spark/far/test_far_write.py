@@ -45,7 +45,7 @@ def test_each_row_is_in_one_tier(
     assert set(waiting_ids(tmp_path)) == {task_id("t", n) for n in range(40) if n % 4 > 1}
     [manifest] = FarTier.of(str(tmp_path)).manifests()
     assert (manifest.job, manifest.rows, manifest.horizon_ms) == ("nightly", 20, 86_400_000)
-    assert manifest.base_ms == float(client.hget("delayq:job:nightly", "base") or 0)
+    assert manifest.base_ms == float(client.hget("{delayq}:job:nightly", "base") or 0)
     due = {str(offer.id): float(offer.due) - manifest.base_ms for _, offer in offers(tmp_path)}
     assert due == {task_id("t", n): pytest.approx(3e9 if n % 4 == 2 else 6e9) for n in range(40) if n % 4 > 1}
     until(lambda: "job nightly is committed: 40 rows, 20 messages in all, 20 in the far tier\n" in spark_log())

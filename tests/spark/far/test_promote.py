@@ -44,7 +44,7 @@ def test_near_hours_are_promoted(
     commit(tmp_path, ["later"], job="later")  # into an hour that was promoted
     assert promote(spark, str(tmp_path), before, broker_url=redis_server.url).sent == 1
     assert delayed(client).keys() == {*near, "later"}
-    assert not client.keys("delayq:guard:*")
+    assert not client.keys("{delayq}:guard:*")
 
 
 def test_what_a_job_has_written_arrives(

@@ -23,7 +23,7 @@ def test_fail(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis)
         append(frame.where("id < 20"), redis_server, id_columns="id", job_id="nightly")
     assert f"column priority, value 17: is not a priority from 0 to 9 (row {task_id('t', 17)})" in str(caught.value)
     assert "on_bad_row=drop or dead_letter" in str(caught.value)
-    assert client.hget("delayq:job:nightly", "state") == "aborted"
+    assert client.hget("{delayq}:job:nightly", "state") == "aborted"
 
 
 def test_drop(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog) -> None:
@@ -40,7 +40,7 @@ def test_dead_letter(frame: DataFrame, redis_server: PrivateRedis, client: redis
     append(frame, redis_server, on_bad_row="dead_letter", dead_letter_queue="dead", id_columns="id", job_id="nightly")
     assert numbers(client) == sorted({*range(40)} - {17, 27, 37})
     assert numbers(client, "dead") == [17, 27, 37]
-    assert client.smembers("delayq:dead_letters") == {"dead"}
+    assert client.smembers("{delayq}:dead_letters") == {"dead"}
     assert all(kwargs(message)["priority"] == kwargs(message)["id"] for message in tasks(client, "dead"))
     until(lambda: "job nightly is committed: 40 rows, 40 messages in all, 3 bad, 3 dead letters\n" in spark_log())
     listed = shell.lines(redis_server, "dead-letters", "list", "dead")

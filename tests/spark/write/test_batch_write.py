@@ -44,14 +44,14 @@ def test_a_committed_job_leaves_no_guard(spark: SparkSession, redis_server: Priv
     append(spark.range(40), redis_server, job_id="nightly", job_ttl="1h")
     assert set(client.keys("*")) == {
         "q",
-        "delayq:queues",
-        "delayq:runs",
-        "delayq:job:nightly",
-        "delayq:parts:nightly",
+        "{delayq}:queues",
+        "{delayq}:runs",
+        "{delayq}:job:nightly",
+        "{delayq}:parts:nightly",
         "delayq:{q}:nightly:job",
     }
-    assert client.hget("delayq:job:nightly", "state") == "committed"
-    assert 3_000 < client.ttl("delayq:job:nightly") <= 3_600
+    assert client.hget("{delayq}:job:nightly", "state") == "committed"
+    assert 3_000 < client.ttl("{delayq}:job:nightly") <= 3_600
 
 
 def test_a_job_is_written_once(
@@ -105,13 +105,13 @@ def test_no_rows(spark: SparkSession, redis_server: PrivateRedis, client: redis.
     append(spark.range(0), redis_server, job_id="none")
     append(spark.createDataFrame([], "id long"), redis_server, job_id="no partition")
     assert not client.exists("q")
-    assert [client.hget(f"delayq:job:{name}", "state") for name in ("none", "no partition")] == ["committed"] * 2
+    assert [client.hget(f"{{delayq}}:job:{name}", "state") for name in ("none", "no partition")] == ["committed"] * 2
 
 
 def test_countdown_counts_from_one_moment(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """All tasks of a job are due at one time, counted from when the job began, in whichever partition they are."""
     append(spark.range(0, 40, 1, 8), redis_server, countdown="1h", job_id="nightly")
-    base_ms = float(client.hget("delayq:job:nightly", "base") or 0)
+    base_ms = float(client.hget("{delayq}:job:nightly", "base") or 0)
     due = delayed(client)
     assert len(due) == 40
     assert {round(due_ms - base_ms) for due_ms in due.values()} == {3_600_000}
@@ -123,7 +123,7 @@ def test_spread(spark: SparkSession, redis_server: PrivateRedis, client: redis.R
     offsets = []
     for name in ("one", "two"):
         append(spark.range(0, 40, 1, 4), redis_server, countdown="1h", spread="10m", job_id=name)
-        base_ms = float(client.hget(f"delayq:job:{name}", "base") or 0)
+        base_ms = float(client.hget(f"{{delayq}}:job:{name}", "base") or 0)
         offsets.append({identity: round(due_ms - base_ms) for identity, due_ms in delayed(client).items()})
         client.delete("delayq:{q}:due", "delayq:{q}:bodies")
     assert offsets[0] == offsets[1]

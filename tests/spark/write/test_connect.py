@@ -12,8 +12,8 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.store import DelayStore
-from tests.support.slots import KEYS
 from tests.support.spark import session
+from tests.support.workers.held import KEYS
 
 #: Packages of the client, which the extra ``test-connect`` installs.
 PACKAGES = ("grpc", "grpc_status", "google.protobuf", "pandas", "zstandard")

@@ -108,7 +108,7 @@ def test_killed_jobs_run_again(
     append(frame, redis_server, queue="published", job_id="published", delivery="staged")
     assert len(numbers(client, "published")) == 25
     assert sorted([*consumed, *numbers(client, "published")]) == list(range(40))
-    assert client.hget("delayq:job:published", "state") == "committed"
+    assert client.hget("{delayq}:job:published", "state") == "committed"
     assert not client.exists("delayq:{published}:published:staged")
 
     assert waiting_ids(tmp_path / "far") == {}

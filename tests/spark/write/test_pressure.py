@@ -21,7 +21,7 @@ def test_max_rate(spark: SparkSession, redis_server: PrivateRedis, client: redis
         begun = False
         while not written.done():
             with client.pipeline() as pipe:
-                count, (s, us), base = pipe.llen("q").time().hget("delayq:job:nightly", "base").execute()
+                count, (s, us), base = pipe.llen("q").time().hget("{delayq}:job:nightly", "base").execute()
             if base is not None:
                 begun = begun or count < 60
                 # Chunks of 2; the first two may come together.
@@ -56,7 +56,7 @@ def test_write_timeout(spark: SparkSession, redis_server: PrivateRedis, client: 
     with pytest.raises(Exception, match=expected):
         append(spark.range(0, 40, 1, 2), redis_server, max_queue_depth=10, write_timeout="0.2", job_id="nightly")
     assert client.llen("q") == 10
-    assert client.hget("delayq:job:nightly", "state") == "aborted"
+    assert client.hget("{delayq}:job:nightly", "state") == "aborted"
 
 
 @pytest.fixture

@@ -42,8 +42,8 @@ def test_nothing_is_visible_before_the_commit(
         try:
             until(lambda: journal.job("nightly").get("enqueued") == "40", 60)
             assert set(client.keys("*")) == {
-                *("delayq:runs", "delayq:queues", "delayq:job:nightly"),
-                *("delayq:guard:nightly", "delayq:staged:nightly"),
+                *("{delayq}:runs", "{delayq}:queues", "{delayq}:job:nightly"),
+                *("{delayq}:guard:nightly", "{delayq}:staged:nightly"),
             }
         finally:
             journal.note("go on")
@@ -54,7 +54,7 @@ def test_nothing_is_visible_before_the_commit(
         due = delayed(client)
         assert len(due) == 40
         assert {round(due_ms - float(journal.job("nightly")["base"])) for due_ms in due.values()} == {3_600_000}
-    assert not client.exists("delayq:guard:nightly", "delayq:staged:nightly")
+    assert not client.exists("{delayq}:guard:nightly", "{delayq}:staged:nightly")
     assert journal.job("nightly")["state"] == "committed"
 
 
@@ -68,8 +68,8 @@ def test_an_aborted_job_leaves_nothing(
     frame = spark.range(0, 40, 1, 2)
     with pytest.raises(Exception, match="on purpose"):
         append_stepped(frame, redis_server, fail_at_the_end, delivery="staged", job_id="nightly")
-    assert set(client.keys("*")) == {"delayq:runs", "delayq:queues", "delayq:job:nightly"}
-    assert {name: client.hget("delayq:job:nightly", name) for name in ("state", "enqueued")} == {
+    assert set(client.keys("*")) == {"{delayq}:runs", "{delayq}:queues", "{delayq}:job:nightly"}
+    assert {name: client.hget("{delayq}:job:nightly", name) for name in ("state", "enqueued")} == {
         "state": "aborted",
         "enqueued": "0",
     }

@@ -18,7 +18,7 @@ def rows(*ids: int) -> list[dict[str, int]]:
 
 def jobs(client: redis.Redis) -> dict[str, str]:
     """Returns the state of each job, by the number of its batch."""
-    return {key.rpartition("/")[2]: client.hget(key, "state") or "" for key in client.keys("delayq:job:*")}
+    return {key.rpartition("/")[2]: client.hget(key, "state") or "" for key in client.keys("{delayq}:job:*")}
 
 
 def forget_commit(directory: Path, batch: int) -> None:
@@ -81,7 +81,7 @@ def test_a_batch_that_failed(
         run_stream(spark, redis_server, tmp_path, schema, **options)
     assert numbers(client) == list(range(15 if delivery == "direct" else 10))
     assert jobs(client) == {"0": "committed", "1": "aborted"}
-    assert not client.keys("delayq:staged:*")
+    assert not client.keys("{delayq}:staged:*")
     run_stream(spark, redis_server, tmp_path, schema, **options, on_bad_row="drop")
     assert numbers(client) == sorted({*range(20)} - {17})
     assert jobs(client) == {"0": "committed", "1": "committed"}

@@ -126,7 +126,7 @@ from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-keys = Keys(slots=sys.argv[3] == "True")
+keys = Keys(slots=True)
 store = DelayStore(redis.Redis(port=int(sys.argv[1])), keys, options=Options(layout=sys.argv[2]))
 while True:
     store.jobs.publish(JobRun("j", 1, 600_000, max_rate=500))
@@ -140,7 +140,7 @@ def test_a_publisher_that_is_killed(redis_server: PrivateRedis, store: DelayStor
     for n in range(0, total, 1000):
         store.jobs.enqueue("q", job, [now(str(n + k)) for k in range(1000)])
     store.jobs.finish(job, "committed")
-    args = [str(redis_server.port), store.layout, str(store.keys.slots)]
+    args = [str(redis_server.port), store.layout]
     process = subprocess.Popen([sys.executable, "-c", PUBLISHER, *args])
     try:
         until(lambda: store.client.llen("q"))

@@ -10,7 +10,6 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Begun, Enqueued, JobRun
 from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.keys import Keys
-from tests.support.slots import need_slots
 from tests.support.store.jobs import TTL_MS, begun, now, published, several
 from tests.support.store.keyspace import popped
 
@@ -20,7 +19,6 @@ Make = Callable[[], DelayStore]
 @pytest.fixture(scope="module")
 def server() -> Iterator[PrivateRedis]:
     """A Redis Cluster of one node: it refuses each script whose keys are in several slots."""
-    need_slots()
     with PrivateRedis(slots=True) as server:
         yield server
 

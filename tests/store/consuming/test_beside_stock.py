@@ -6,10 +6,10 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import Requeued
-from tests.support.slots import plain_only
-from tests.support.store.consuming import INDEX, UNACKED, lives, message, stock_channel, take
+from tests.support.store.consuming import lives, message, stock_channel, take
+from tests.support.workers.held import INDEX, UNACKED
 
-pytestmark = plain_only("stock kombu cannot consume there")
+pytestmark = pytest.mark.plain_server
 
 
 @pytest.fixture

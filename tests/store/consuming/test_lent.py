@@ -7,7 +7,6 @@ import redis
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.consumers import consumer_of, lent_name
-from tests.support.slots import SLOTS
 from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, take
 from tests.support.store.keyspace import clock_ms
 
@@ -42,10 +41,10 @@ def test_a_lease_is_told_from_a_process(store: DelayStore) -> None:
 
 def test_one_consumer_is_found(store: DelayStore) -> None:
     """A consumer is found with its queues and what is left of its lease; one that Redis does not know is None."""
-    lives(store, ME, OTHER, queues=("q",) if SLOTS else ("b", "q"))
+    lives(store, ME, OTHER, queues=("q",))
     found = store.consumers.find(ME, "q")
     assert found is not None
-    assert (found.name, found.queues) == (ME, ["q"] if SLOTS else ["b", "q"])
+    assert (found.name, found.queues) == (ME, ["q"])
     left_ms = store.client.zscore(CONSUMERS, ME) - clock_ms(store.client)
     assert left_ms <= found.left_ms <= left_ms + 5000
     end_lease(store)

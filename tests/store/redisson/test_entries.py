@@ -8,7 +8,6 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
-from tests.support.slots import SLOTS
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, contents, look, waiting
 from tests.support.store.layouts import redisson_only
@@ -37,13 +36,13 @@ def test_one_message_makes_exactly_redissons_keys_and_two_beside(store: DelaySto
         b"redisson_delay_queue:{q}": [entry],
         b"delayq:{q}:notes": {b"order": b"1", b"tail": entry[:9]},
         b"delayq:{q}:ids": {b"i": struct.pack("<d", 4102444800124.0) + entry[:9], b"\0n" + entry[:9]: b"i"},
-        b"delayq:queues": {b"q"},
+        b"{delayq}:queues": {b"q"},
     }
 
 
 #: Prefixes and queues that the server of the tests allows together.
 NAMED = [
-    (prefix, queue) for prefix in ("", "app:", "{app}:") for queue in NAMES if Keys(prefix, slots=SLOTS).has_slot(queue)
+    (prefix, queue) for prefix in ("", "app:", "{app}:") for queue in NAMES if Keys(prefix, slots=True).has_slot(queue)
 ]
 
 
@@ -54,7 +53,11 @@ def test_keys_are_named_as_redisson_names_them(make_store: MakeStore, prefix: st
     store.delivery.offer(queue, waiting("i"))
     tagged = f"{{{prefix}{queue}}}" if "{" not in prefix + queue else prefix + queue
     assert prefix or tagged == NAMES[queue]
-    names = {key.decode() for key in contents(store.client) if not key.startswith(f"{prefix}delayq:".encode())}
+    names = {
+        key.decode()
+        for key in contents(store.client)
+        if not key.startswith((f"{prefix}delayq:".encode(), f"{prefix}{{delayq}}".encode()))
+    }
     assert names == {f"redisson_delay_queue_timeout:{tagged}", f"redisson_delay_queue:{tagged}"}
     assert store.keys.channel(queue) == f"redisson_delay_queue_channel:{tagged}"
 

@@ -59,7 +59,7 @@ def test_the_list_stays_short_while_messages_are_transferred(make_store: MakeSto
     bodies = popped(store.client, "q")
     assert Counter(bodies) == Counter(due_of.keys())
     assert [due_of[each] for each in bodies] == sorted(due_of.values())
-    assert contents(store.client).keys() == {b"delayq:queues"}
+    assert contents(store.client).keys() == {b"{delayq}:queues"}
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -71,7 +71,7 @@ def test_the_list_stays_short_while_messages_are_cancelled(store: DelayStore, or
     for first in range(0, COUNT, 40):
         assert len(store.lookup.cancel(["q"], ids[first : first + 40])) == 40
         assert is_bounded(store)
-    assert contents(store.client).keys() == {b"delayq:queues"}
+    assert contents(store.client).keys() == {b"{delayq}:queues"}
 
 
 def test_the_list_stays_short_while_messages_are_rescheduled(store: DelayStore) -> None:

@@ -46,7 +46,7 @@ def test_a_transfer_that_finds_nothing_removes_what_is_left(listed: DelayStore) 
     transfer_as_redisson(listed, PAST_MS)
     assert listed.client.llen(listed.keys.listed("q")) > 0
     listed.delivery.transfer("q")
-    assert contents(listed.client).keys() == {b"delayq:queues"}
+    assert contents(listed.client).keys() == {b"{delayq}:queues"}
 
 
 def test_the_next_message_removes_what_is_left(listed: DelayStore) -> None:

@@ -38,7 +38,7 @@ def test_a_transfer_counts_them_as_lost(make_store: MakeStore, batch: int) -> No
             break
     assert (moved, lost) == (2, len(MALFORMED))
     assert sorted(popped(store.client, "q")) == [b"body of after", b"body of before"]
-    assert contents(store.client).keys() == {b"delayq:queues"}
+    assert contents(store.client).keys() == {b"{delayq}:queues"}
 
 
 @pytest.mark.parametrize("count", [1, 2, 100])

@@ -12,9 +12,8 @@ from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.viewing import figures
 from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S, OPERATIONS, Lateness, QueueCounts
-from tests.support.slots import KEYS
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
+from tests.support.store.keyspace import FUTURE_MS, KEYS, PAST_MS, waiting
 
 
 def test_overview_has_the_stats_of_each_queue(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +23,7 @@ def test_overview_has_the_stats_of_each_queue(make_store: MakeStore, monkeypatch
     for layout in ("hash", "redisson"):
         make_store(layout=layout).delivery.offer("both", waiting(layout, PAST_MS))
     store.delivery.offer("later", waiting("i"))
-    store.client.lpush("ready\x06\x163", "message")
+    store.client.lpush("{ready}\x06\x163", "message")
     names = ["ready", "both", "unknown", "later"]
     found = store.figures.overview(names)
     assert [stats.queue for stats in found] == names

@@ -9,12 +9,10 @@ from redis.crc import key_slot
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-from tests.support.slots import need_slots
 
 
 @pytest.fixture(scope="module")
 def slots_server() -> Iterator[PrivateRedis]:
-    need_slots()
     with PrivateRedis(slots=True) as server:
         yield server
 
@@ -38,14 +36,14 @@ def test_slots_that_nobody_serves_are_counted(slots_server: PrivateRedis) -> Non
     """A queue in a slot without a node has none, and the number of such slots is known."""
     client = redis.Redis(port=slots_server.port)
     store = DelayStore(client, Keys(slots=True))
-    client.execute_command("CLUSTER", "DELSLOTSRANGE", 100, 199)
+    client.execute_command("CLUSTER", "DELSLOTS", *range(100, 200))
     try:
         cluster = store.nodes.overview()
         assert cluster is not None
         assert (cluster.uncovered, cluster.node_of(150), cluster.nodes[0].slots) == (100, None, ((0, 99), (200, 16383)))
         assert cluster.node_of(200) == cluster.nodes[0].name
     finally:
-        client.execute_command("CLUSTER", "ADDSLOTSRANGE", 100, 199)
+        client.execute_command("CLUSTER", "ADDSLOTS", *range(100, 200))
 
 
 def test_a_service_that_does_not_tell_its_nodes_is_no_error(slots_server: PrivateRedis) -> None:

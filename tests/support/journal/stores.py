@@ -1,11 +1,11 @@
 """Stores with a journal, and a promoter that a test drives step by step."""
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
@@ -15,7 +15,6 @@ from celery_ext.journal.recovery import Restored, restore
 from celery_ext.journal.table import Addition
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
-from tests.support.store.plain_names import client_of
 from tests.support.store.tuned import tuned
 
 HOUR_MS, DAY_MS = 3_600_000.0, 86_400_000.0
@@ -47,8 +46,7 @@ def journaled_store(make_journaled: MakeJournaled) -> JournaledStore:
 
 def journaled(port: int, options: dict[str, Any]) -> JournaledStore:
     """Makes a store with a journal."""
-    keys = Keys(slots=os.environ.get("DELAYQ_REDIS_SLOTS") == "1")
-    return JournaledStore(client_of(port, slots=keys.slots), keys, (0, 3, 6, 9), tuned(**options))
+    return JournaledStore(redis.Redis(port=port), Keys(), (0, 3, 6, 9), tuned(**options))
 
 
 class Promoter:

@@ -40,4 +40,4 @@ def nothing_left(proj: Proj, queue: str = "celery") -> None:
 
 def known(proj: Proj, queue: str = "celery") -> None:
     """Waits until a transfer worker of ours knows a queue in which Java's messages are the first."""
-    until(lambda: proj.server.client().sismember("delayq:queues", queue))
+    until(lambda: proj.server.client().sismember("{delayq}:queues", queue))

@@ -46,7 +46,7 @@ def landed(server: PrivateRedis) -> list[Landed]:
         if not key.startswith("delayq:"):
             found += [Landed(key, None, json.loads(text)) for text in client.lrange(key, 0, -1)]
     with open_store(server) as store:
-        for queue in sorted(client.smembers("delayq:queues")):
+        for queue in sorted(client.smembers("{delayq}:queues")):
             waiting = store.scan.browse(queue).messages
             found += [Landed(message.queue, message.due_ms, json.loads(message.body or b"")) for message in waiting]
     return found

@@ -36,7 +36,7 @@ class Journal:
 
     def job(self, name: str) -> dict[str, str]:
         """Returns the fields of a job's hash, and the count of its part for the queue "q"."""
-        return {**self.broker.hgetall(f"delayq:{{q}}:{name}:job"), **self.broker.hgetall(f"delayq:job:{name}")}
+        return {**self.broker.hgetall(f"delayq:{{q}}:{name}:job"), **self.broker.hgetall(f"{{delayq}}:job:{name}")}
 
 
 #: Takes the batches of one attempt of a Spark task, and yields them to the writer.

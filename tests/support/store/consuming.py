@@ -8,12 +8,12 @@ from kombu.transport import redis as stock
 from kombu_delayq.message.fields import Message
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import Landing, Request, Taken
-from tests.support.slots import KEYS
+from tests.support.store.keyspace import KEYS
 
 #: Names of consumers.
 ME, OTHER = "host:1:00000000", "host:2:ffffffff"
 
-#: Keys of what consumers of ``q`` hold, and on a plain server those of all queues.
+#: Keys of what consumers of ``q`` hold in a Redis Cluster.
 _SHARE = KEYS.share("q")
 CONSUMERS, CONSUMED = KEYS.consumers(_SHARE), KEYS.consumed(_SHARE)
 INDEX, UNACKED = KEYS.unacked_index(_SHARE), KEYS.unacked(_SHARE)
@@ -36,7 +36,7 @@ def end_lease(store: DelayStore, name: str = ME) -> None:
 
 def take(store: DelayStore, most: int = 8, *queues: str, name: str = ME, first: int = 1, **how: Any) -> list[Taken]:
     """Takes messages, by default of ``q``; keywords as of ``Request``."""
-    if not store.keys.slots:
+    if not store.keys.slots:  # one request may be for several queues
         return store.taking.take(Request(name, first, most, queues or ("q",), **how))
     found: list[Taken] = []
     for queue in queues or ("q",):

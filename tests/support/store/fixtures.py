@@ -13,11 +13,24 @@ from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.store.keyspace import Ear, ear_of
-from tests.support.store.plain_names import PlainNames, client_of
 from tests.support.store.tuned import tuned
 
 #: Makes another store on the test's database; keywords as of DelayStore, and options.
 MakeStore = Callable[..., DelayStore]
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[PrivateRedis]:
+    """A Redis Cluster of one node, for all tests that do not harm it: it refuses what touches two hash slots."""
+    with PrivateRedis(slots=True) as server:
+        yield server
+
+
+@pytest.fixture
+def own_server() -> Iterator[PrivateRedis]:
+    """A Redis Cluster of one node that the test may harm."""
+    with PrivateRedis(slots=True) as server:
+        yield server
 
 
 @pytest.fixture(params=os.environ.get("DELAYQ_LAYOUTS", " ".join(LAYOUTS)).split())
@@ -26,26 +39,38 @@ def layout(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def plain_server() -> Iterator[PrivateRedis]:
+    """A server that is no cluster."""
+    with PrivateRedis() as server:
+        yield server
+
+
 @pytest.fixture
-def client(redis_server: PrivateRedis) -> Iterator[redis.Redis]:
-    """A client of an empty database; decodes replies, and names keys as on a plain server."""
-    with client_of(redis_server.port, slots=redis_server.slots, decode_responses=True) as client:
+def server(request: pytest.FixtureRequest, redis_server: PrivateRedis) -> PrivateRedis:
+    """The server of a test's stores; with the mark ``plain_server`` one that is no cluster."""
+    is_plain = request.node.get_closest_marker("plain_server") is not None
+    return request.getfixturevalue("plain_server") if is_plain else redis_server
+
+
+@pytest.fixture
+def client(server: PrivateRedis) -> Iterator[redis.Redis]:
+    """A client of an empty database; decodes replies."""
+    with server.client() as client:
         client.flushall()
         yield client
 
 
 @pytest.fixture
-def make_store(redis_server: PrivateRedis, client: redis.Redis, layout: str) -> Iterator[MakeStore]:
+def make_store(server: PrivateRedis, client: redis.Redis, layout: str) -> Iterator[MakeStore]:
     made: list[DelayStore] = []
 
     def make(
-        server: PrivateRedis = redis_server, keys: Keys | None = None, steps: Any = (0, 3, 6, 9), **options: Any
+        server: PrivateRedis = server, keys: Keys | None = None, steps: Any = (0, 3, 6, 9), **options: Any
     ) -> DelayStore:
         options = {"layout": layout, **options}
         keys = replace(keys or Keys(), slots=server.slots)
         store = DelayStore(redis.Redis(port=server.port), keys, steps, tuned(**options))
-        if server.slots:  # the store itself uses names as they are, also those of a plain server
-            store.client = PlainNames(connection_pool=store.client.connection_pool)
         made.append(store)
         return store
 

@@ -4,11 +4,10 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.jobs import longer
 from kombu_delayq.store.types import Offer
-from tests.support.slots import KEYS
-from tests.support.store.keyspace import Contents
+from tests.support.store.keyspace import KEYS, Contents
 
 #: Keys of the job "j" as a whole.
-WHOLE, WHOLE_GUARD, WHOLE_STAGED = "delayq:job:j", "delayq:guard:j", "delayq:staged:j"
+WHOLE, WHOLE_GUARD, WHOLE_STAGED = "{delayq}:job:j", "{delayq}:guard:j", "{delayq}:staged:j"
 #: The same keys of its part for the queue "q".
 JOB, GUARD, STAGED = (of("j", "q") for of in (KEYS.job, KEYS.guard, KEYS.staged))
 #: How long Redis remembers a job here, in ms: longer than any test. And how long what its part keeps.
@@ -33,7 +32,7 @@ def joined(store: DelayStore, job: JobRun, queue: str = "q") -> JobRun:
 
 def without_whole(found: Contents) -> Contents:
     """Returns contents without what jobs keep as a whole."""
-    return {key: kept for key, kept in found.items() if not key.startswith((b"delayq:job:", b"delayq:parts:"))}
+    return {key: kept for key, kept in found.items() if not key.startswith((b"{delayq}:job:", b"{delayq}:parts:"))}
 
 
 def now(identity: str, body: str | bytes = "", priority: int = 0) -> Offer:

@@ -13,9 +13,11 @@ from redis.exceptions import ResponseError
 from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.formats.hash import body_of, id_of
+from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, QueueHeads, Waiting
-from tests.support.store.plain_names import name_in
 
+#: Names of the keys on a Redis Cluster, without a prefix.
+KEYS = Keys(slots=True)
 #: A time in the past, and one after the end of every test, ms since the epoch.
 PAST_MS = 1_000_000_000_000.0
 FUTURE_MS = 4_102_444_800_000.0
@@ -77,7 +79,7 @@ def in_form(store: DelayStore, key: str) -> str:
     """Returns the key of the store's layout that stands for a key of the default layout; any other key as it is."""
     match = re.fullmatch(r"delayq:\{(.*)\}:(due|bodies|order|twins)", key, re.DOTALL)
     if match is None:
-        return name_in(store, key)
+        return key
     return store.keys.stored(match[1], store.layout)[("due", "bodies", "order", "twins").index(match[2])]
 
 
@@ -243,17 +245,15 @@ def ear_of(store: DelayStore) -> Ear:
     return Ear(store.client, store.keys.wake, "redisson_delay_queue_channel:*")
 
 
+#: Names of queues that a Redis Cluster allows: a brace needs a hash tag.
 QUEUE_NAMES = [
     "plain",
     "with space",
     "ünïcödé ✓",
     "{tag}",
     "{tag}.more",
-    "a}b{c",
-    "{}",
     "line\nbreak",
     "*?[a-z]",
-    "",
     "~",
     "n" * 5000,
 ]

@@ -31,7 +31,7 @@ class Message:
     def key(self) -> str:
         """The list that it goes to."""
         step = max(step for step in STEPS if step <= self.priority)
-        return f"q\x06\x16{step}" if step else "q"
+        return f"{{q}}\x06\x16{step}" if step else "q"
 
     @property
     def told(self) -> tuple[str, float, int, bytes]:

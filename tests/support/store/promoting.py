@@ -2,12 +2,11 @@
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.upkeep.promotion_types import Row, RowNumber
-from tests.support.slots import KEYS
-from tests.support.store.keyspace import FUTURE_MS
+from tests.support.store.keyspace import FUTURE_MS, KEYS
 
 #: Id of the journal, and its keys in Redis: the marker of all, and marker and guard of the queue ``q``.
 JOURNAL_ID = "7f3a"
-MARKER = "delayq:journal"
+MARKER = "{delayq}:journal"
 OWN_MARKER, GUARD = KEYS.journal(KEYS.share("q")), KEYS.journal_guard(KEYS.share("q"))
 
 

@@ -10,8 +10,8 @@ import redis
 from kombu import Connection, Exchange, Queue
 from kombu.serialization import loads
 
-from tests.support import slots
 from tests.support.conditions import DEADLINE_S
+from tests.support.workers import held as held_keys
 
 JOBS = Queue("jobs")
 
@@ -58,13 +58,12 @@ def ready(client: redis.Redis, key: str = "jobs") -> list[Any]:
 
 def held(client: redis.Redis) -> int:
     """Counts the messages that consumers hold."""
-    return slots.in_hand(client)
+    return held_keys.in_hand(client)
 
 
 def none_held(client: redis.Redis) -> bool:
     """Whether no consumer holds a message, nor a note of one is left."""
-    keys = client.keys("unacked*:*") if slots.SLOTS else ["unacked", "unacked_index"]
-    return not any(map(client.exists, keys))
+    return not client.exists("unacked", "unacked_index")
 
 
 def waiting(client: redis.Redis, queue: str = "celery") -> list[Any]:
@@ -74,7 +73,7 @@ def waiting(client: redis.Redis, queue: str = "celery") -> list[Any]:
 
 def in_hand(client: redis.Redis) -> list[Any]:
     """Returns the last argument of each task that workers hold."""
-    return [_body(json.loads(raw)[0])[0][-1] for key in slots.unacked_keys(client) for raw in client.hvals(key)]
+    return [_body(json.loads(raw)[0])[0][-1] for raw in client.hvals("unacked")]
 
 
 def _body(message: dict[str, Any]) -> Any:

@@ -7,7 +7,6 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.support.store.plain_names import client_of
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj, beside
 
 
@@ -32,14 +31,8 @@ def make_proj(redis_server: PrivateRedis, layout: str) -> Iterator[MakeProj]:
             "broker_connection_retry_on_startup": True,
             **conf,
         }
-        is_ours = settings["broker_transport"] == TRANSPORT or settings["broker_url"].startswith("delayq")
-        if broker.slots and not is_ours:
-            pytest.skip("not in hash slots: stock kombu reads and writes several slots in one command")
         if settings["broker_transport"] == TRANSPORT and layout != "hash":
             settings["broker_transport_options"] = {"layout": layout, **settings.get("broker_transport_options", {})}
-        way = settings.get("broker_transport_options", {}).get("consume", "reliable")
-        if broker.slots and way != "reliable":
-            pytest.skip("not in hash slots: kombu's own way of consuming and publishing")
         made.append(Proj(broker, settings, own))
         return made[-1]
 
@@ -64,4 +57,4 @@ def broker(redis_server: PrivateRedis) -> PrivateRedis:
 @pytest.fixture
 def raw_client(broker: PrivateRedis) -> redis.Redis:
     """A client of it that does not decode."""
-    return client_of(broker.port, slots=broker.slots)
+    return redis.Redis(port=broker.port)

@@ -24,8 +24,8 @@ from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
-from tests.support.slots import KEYS
 from tests.support.workers.forked import Forked
+from tests.support.workers.held import KEYS
 
 TRANSPORT = "kombu_delayq.transport:Transport"
 #: The directory of the apps that the processes run.

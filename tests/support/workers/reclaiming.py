@@ -12,7 +12,6 @@ from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
 from tests.support.store.consuming import ME, end_lease, lives, message, take
-from tests.support.store.plain_names import client_of, keys_of
 from tests.support.workers.transfers import Transfer
 
 #: A worker looks at the leases every eighth of it, and gives living consumers 3/8 of it to come back.
@@ -26,8 +25,7 @@ Reclaim = Callable[..., None]
 @pytest.fixture
 def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
     """A store whose consumers have leases that outlive every test, unless ``end_lease`` ends them."""
-    client = client_of(redis_server.port, slots=redis_server.slots)
-    store = DelayStore(client, keys_of(redis_server), options=Options(consumer_ttl=60))
+    store = DelayStore(redis.Redis(port=redis_server.port), options=Options(consumer_ttl=60))
     yield store
     store.close()
 

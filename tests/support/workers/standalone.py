@@ -10,7 +10,7 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
-from tests.support.slots import KEYS
+from tests.support.workers.held import KEYS
 
 _PROGRAM = """
 import json, os, sys
@@ -19,7 +19,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.store.tuned import tuned
-port, options, keys = int(sys.argv[1]), tuned(**json.loads(sys.argv[2])), Keys(slots=sys.argv[3] == "slots")
+port, options, keys = int(sys.argv[1]), tuned(**json.loads(sys.argv[2])), Keys()
 TransferWorker(lambda: DelayStore(Redis(port=port, client_name=str(os.getpid())), keys, options=options)).run()
 """
 
@@ -29,7 +29,7 @@ Standalone = Callable[..., "subprocess.Popen[bytes]"]
 
 def start_standalone(server: PrivateRedis, **options: Any) -> "subprocess.Popen[bytes]":
     """Starts a transfer worker. Its connections have its process id as client name."""
-    arguments = [str(server.port), json.dumps(options), "slots" if server.slots else ""]
+    arguments = [str(server.port), json.dumps(options)]
     return subprocess.Popen([sys.executable, "-c", _PROGRAM, *arguments])
 
 

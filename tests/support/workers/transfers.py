@@ -13,9 +13,8 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
-from tests.support.slots import KEYS, SLOTS
-from tests.support.store.plain_names import keys_of
 from tests.support.store.tuned import tuned
+from tests.support.workers.held import KEYS
 
 QUEUE = "celery"
 
@@ -30,7 +29,7 @@ def transfer(redis_server: PrivateRedis, layout: str) -> Iterator[Transfer]:
     def start(count: int = 1, server: PrivateRedis = redis_server, **options: Any) -> Sequence[TransferWorker]:
         def connect() -> DelayStore:
             options_of = tuned(**{"layout": layout, **options})
-            return DelayStore(redis.Redis(port=server.port), keys_of(server), options=options_of)
+            return DelayStore(redis.Redis(port=server.port), options=options_of)
 
         workers.extend(TransferWorker(connect) for _ in range(count))
         for worker in workers:
@@ -60,5 +59,5 @@ def listeners(client: redis.Redis, layout: str, queue: str = QUEUE) -> int:
 
 
 def commands_of_look(heads: int) -> int:
-    """Returns how many commands a deputy sends to read heads: one script; in hash slots one a queue, and two of all."""
-    return heads + 2 if SLOTS else 1
+    """Returns how many commands a deputy sends to read heads: one a queue, and five of all, before and after."""
+    return heads + 10

@@ -36,9 +36,9 @@ def test_a_lease_that_redis_never_gave_is_asked_for_as_a_new_one(caplog: pytest.
     """When the first request fails, the next one is for a new lease again, and nobody was silent."""
     consumer, store = Consumer(list), cast(Any, _Redis(redis.ConnectionError("away"), True, True))
     with pytest.raises(redis.ConnectionError):
-        consumer.renew(store)
-    consumer.renew(store)
-    consumer.renew(store)
+        consumer.renew(store, "")
+    consumer.renew(store, "")
+    consumer.renew(store, "")
     assert store.are_new == [True, True, False]
     assert not caplog.records
 
@@ -49,8 +49,8 @@ def test_a_lost_lease_is_told_from_one_that_has_ended(
 ) -> None:
     """A consumer that has renewed its lease in time says that Redis has lost it; only another one was silent."""
     consumer, store = Consumer(list), cast(Any, _Redis(True, False, True))
-    consumer.renew(store)
+    consumer.renew(store, "")
     consumer._leases[""].renewed_at -= ago_s
-    consumer.renew(store)
+    consumer.renew(store, "")
     [record] = caplog.records
     assert said in record.getMessage()

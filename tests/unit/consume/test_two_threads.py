@@ -88,7 +88,7 @@ def test_a_fork_while_a_lease_is_renewed_holds_up_no_child(monkeypatch: pytest.M
     name = consumer.name
     with consumer._lock, consumer._numbering:
         monkeypatch.setattr(os, "getpid", lambda: -1)
-        child = Thread(target=consumer.renew, args=(store,), daemon=True)
+        child = Thread(target=consumer.renew, args=(store, ""), daemon=True)
         child.start()
         child.join(10)
         assert not child.is_alive()

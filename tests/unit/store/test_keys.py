@@ -20,6 +20,7 @@ from kombu_delayq.store.keys import Keys
         ("with space", "{with space}"),
         ("ünïcode", "{ünïcode}"),
         ("a}b", "{a}b}"),
+        ("a{b", "{a{b}"),
         ("", "{}"),
         ("{eu}.orders", "tagged:{eu}.orders"),
         ("orders{7}", "tagged:orders{7}"),
@@ -37,21 +38,21 @@ def test_a_queues_keys_carry_its_name_as_hash_tag(queue: str, tagged: str) -> No
 def test_keys_of_the_fleet() -> None:
     """The queues, the leases and the channel have one name each; the channel's tells the database."""
     keys = Keys(db=3)
-    assert (keys.queues, keys.lease, keys.wake) == ("delayq:queues", "delayq:transfer", "delayq:wake:3")
-    assert keys.leases == ["delayq:transfer", "delayq:deputy", "delayq:deputy:2"]
-    assert keys.cancelled == "delayq:cancelled"
-    assert keys.replaying("dead") == "delayq:replaying:dead"
+    assert (keys.queues, keys.lease, keys.wake) == ("{delayq}:queues", "{delayq}:transfer", "delayq:wake:3")
+    assert keys.leases == ["{delayq}:transfer", "{delayq}:deputy", "{delayq}:deputy:2"]
+    assert keys.cancelled == "{delayq}:cancelled"
+    assert keys.replaying("dead") == "{delayq}:replaying:dead"
 
 
 def test_keys_of_bulk_jobs() -> None:
     """All runs are counted in one key; each job has three by its name, whatever that is, and each stream has one."""
     keys = Keys(db=3)
-    assert keys.runs == "delayq:runs"
+    assert keys.runs == "{delayq}:runs"
     for name in ("nightly", "", "a:b", "{a}", "{", "ünïcode", "query/7"):
-        assert keys.job(name) == f"delayq:job:{name}"
-        assert keys.guard(name) == f"delayq:guard:{name}"
-        assert keys.staged(name) == f"delayq:staged:{name}"
-        assert keys.stream(name) == f"delayq:stream:{name}"
+        assert keys.job(name) == f"{{delayq}}:job:{name}"
+        assert keys.guard(name) == f"{{delayq}}:guard:{name}"
+        assert keys.staged(name) == f"{{delayq}}:staged:{name}"
+        assert keys.stream(name) == f"{{delayq}}:stream:{name}"
 
 
 def test_the_prefix_stands_before_every_name() -> None:
@@ -59,8 +60,10 @@ def test_the_prefix_stands_before_every_name() -> None:
     plain, prefixed = Keys(), Keys("app:")
     for name in ("queues", "lease", "deputy", "second_deputy", "wake", "cancelled", "runs"):
         assert getattr(prefixed, name) == "app:" + getattr(plain, name)
-    for name in ("due", "bodies", "order", "twins", "replaying", "job", "guard", "staged", "stream"):
+    for name in ("replaying", "job", "guard", "staged", "stream"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("q")
+    for name in ("due", "bodies", "order", "twins"):
+        assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("app:q")
     assert prefixed.ready("q", (0, 3)) == ["app:" + key for key in plain.ready("q", (0, 3))]
 
 
@@ -93,7 +96,7 @@ def test_a_queue_is_told_by_its_keys(prefix: str, queue: str) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        *("", "delayq:", "delayq:queues", "delayq:q:due", "delayq:{q:due", "delayq:q}:due", "delayq::due"),
+        *("", "delayq:", "{delayq}:queues", "delayq:q:due", "delayq:{q:due", "delayq:q}:due", "delayq::due"),
         *("delayq:{{q}}:due", "delayq:tagged:q:due", "delayq:tagged::due", "delayq:{q}:order", "DELAYQ:{q}:due"),
         "other:delayq:{q}:due",
     ],
@@ -153,10 +156,10 @@ def test_steps_with_which_kombu_cannot_work_are_refused(steps: Any) -> None:
 def test_keys_of_consumers() -> None:
     """A landing list is one of its queue, list and consumer; kombu's own keys have the names of its options."""
     keys = Keys("app:", unacked_key="held", unacked_index_key="held_index")
-    assert keys.landing("q", 2, "host:1:00000000") == "app:delayq:{q}:landing:2:host:1:00000000"
+    assert keys.landing("q", 2, "host:1:00000000") == "app:delayq:{app:q}:landing:2:host:1:00000000"
     assert keys.landing("{q}", 0, "h:1:0") == "app:delayq:tagged:{q}:landing:0:h:1:0"
     assert (keys.unacked(""), keys.unacked_index("")) == ("app:held", "app:held_index")
-    assert (keys.consumers(""), keys.consumed("")) == ("app:delayq:consumers", "app:delayq:consumers:queues")
+    assert (keys.consumers(""), keys.consumed("")) == ("app:{delayq}:consumers", "app:{delayq}:consumers:queues")
 
 
 @pytest.mark.parametrize("prefix", ["", "app:", "*[x"])
@@ -200,7 +203,7 @@ def test_a_name_without_a_slot_of_its_own_is_refused(prefix: str, queue: str) ->
 def test_in_a_cluster_the_keys_of_the_fleet_share_a_slot() -> None:
     """Leases and the registry are used together; what kombu keeps of bindings has one slot, too."""
     keys = Keys("app:", slots=True)
-    of_fleet = [*keys.leases, keys.queues, keys.used, keys.cancelled, keys.chains, keys.journal(), keys.journal_guard()]
+    of_fleet = [*keys.leases, keys.queues, keys.cancelled, keys.chains, keys.journal(), keys.journal_guard()]
     assert len({key_slot(key.encode()) for key in of_fleet}) == 1
     assert keys.bindings("a") == "app:{_kombu.binding}.a"
     assert keys.prefix_of(keys.queues) == "app:"

@@ -11,8 +11,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.refusing import busy, unsaved
-from tests.support.slots import in_hand
 from tests.support.workers.harness import TRANSPORT, MakeProj
+from tests.support.workers.held import in_hand
 
 
 def _connection(server: PrivateRedis) -> Connection:

@@ -11,8 +11,8 @@ from kombu import Connection
 from kombu_delayq.consume import idle, pipelined
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.proxies import Proxy
-from tests.support.slots import SLOTS, in_hand
 from tests.support.workers.harness import TRANSPORT, Proj
+from tests.support.workers.held import in_hand
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_loop_is_told_once_of_each_connection(proj: Proj) -> None:
         looped.turn()
         cycle = looped.connection.transport.cycle
         own = set(cycle._lines)
-        assert len(own) == (4 if SLOTS else 3)
+        assert len(own) == 3
         assert own <= set(looped.hub.readers)
         assert not own & set(cycle.fds)
 

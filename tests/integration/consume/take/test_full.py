@@ -6,8 +6,8 @@ from kombu import Connection
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish
-from tests.support.slots import in_hand
 from tests.support.workers.harness import TRANSPORT, MakeProj
+from tests.support.workers.held import in_hand
 
 
 def test_a_consumer_empties_its_queue_and_waits_on(own_server: PrivateRedis) -> None:

@@ -13,8 +13,8 @@ from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.store.consuming.taking import Taking
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
-from tests.support.slots import in_hand
 from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.held import in_hand
 
 
 @pytest.fixture

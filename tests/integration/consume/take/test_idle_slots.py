@@ -12,7 +12,6 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.looped import Looped, publish
-from tests.support.slots import need_slots
 from tests.support.store.keyspace import FUTURE_MS, waiting
 
 QUEUES = [f"queue{number}" for number in range(20)]
@@ -21,7 +20,6 @@ QUEUES = [f"queue{number}" for number in range(20)]
 @pytest.fixture
 def server() -> Iterator[PrivateRedis]:
     """A cluster of one node, for this test alone."""
-    need_slots()
     with PrivateRedis(slots=True) as server:
         yield server
 

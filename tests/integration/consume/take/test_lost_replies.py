@@ -15,8 +15,8 @@ from kombu_delayq.consume.pipelined import PipelinedConnection
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.proxies import LosesReply
-from tests.support.slots import in_hand, leases, plain_only
 from tests.support.workers.harness import TRANSPORT, Proj
+from tests.support.workers.held import in_hand, leases
 
 Loses = Callable[[str], LosesReply]
 
@@ -152,7 +152,6 @@ def test_an_ack_after_the_end_of_the_connection_arrives() -> None:
         assert not in_hand(server.client())
 
 
-@plain_only("stock kombu cannot publish")
 def test_an_adopted_message_is_held_no_more(proj: Proj, sender: Connection) -> None:
     """A message that came before its time is in the store, and the consumer's lease is given back at the end."""
     client = proj.server.client()

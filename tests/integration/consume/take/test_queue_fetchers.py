@@ -8,7 +8,6 @@ from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.looped import Looped, publish, queue_of
-from tests.support.slots import need_slots
 
 QUEUES = ("a", "b", "c")
 
@@ -16,7 +15,6 @@ QUEUES = ("a", "b", "c")
 @pytest.fixture(scope="module")
 def server() -> Iterator[PrivateRedis]:
     """A Redis Cluster of one node."""
-    need_slots()
     with PrivateRedis(slots=True) as server:
         yield server
 

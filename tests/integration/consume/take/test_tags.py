@@ -5,8 +5,8 @@ import json
 from kombu import Connection
 
 from tests.support.looped import Looped, publish
-from tests.support.slots import plain_only, tags_in_hand
 from tests.support.workers.harness import Proj
+from tests.support.workers.held import tags_in_hand
 
 
 def test_a_message_keeps_the_tag_of_its_publisher(proj: Proj) -> None:
@@ -28,7 +28,6 @@ def test_a_message_keeps_the_tag_of_its_publisher(proj: Proj) -> None:
     assert json.loads(client.lindex("a", 0))["properties"]["delivery_tag"] == published
 
 
-@plain_only("stock kombu cannot publish")
 def test_an_adopted_message_keeps_it_too(proj: Proj) -> None:
     """A message that goes into the store has the tag of its publisher, and nothing of the consumer that adopted it."""
     with Connection(proj.server.url) as stock, Looped(proj.connection(), "a") as looped:

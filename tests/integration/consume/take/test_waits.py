@@ -11,8 +11,8 @@ from kombu_delayq.consume import fetcher, queue_fetchers
 from kombu_delayq.consume.consumer import Consumer
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
-from tests.support.slots import in_hand, leases, plain_only
 from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.held import in_hand, leases
 
 
 @pytest.fixture
@@ -20,9 +20,6 @@ def sender(proj: Proj) -> Iterator[Connection]:
     """A connection that publishes."""
     with proj.connection() as connection:
         yield connection
-
-
-NO_OTHER_WAY = plain_only("a consumer has no other way to consume")
 
 
 def test_each_queue_has_a_wait_of_its_own(proj: Proj, sender: Connection) -> None:
@@ -57,7 +54,6 @@ def test_queues_that_begin_together_are_named_together(proj: Proj, monkeypatch: 
         assert len(store.consumers.all()) == 1
 
 
-@plain_only("each queue has a fetcher of its own")
 def test_a_message_that_lands_during_a_request_is_taken(proj: Proj, sender: Connection) -> None:
     """The reply of the wait may be read before that to an earlier request, which says that there is no more."""
     client = proj.server.client()
@@ -175,7 +171,7 @@ def test_a_message_that_lands_while_a_queue_is_cancelled_goes_back(proj: Proj, s
             assert [queue.get(timeout=5).payload for _ in range(2)] == [1, 2]
 
 
-@pytest.mark.parametrize("command", ["blmove", "client|unblock", "client|id", pytest.param("rpop", marks=NO_OTHER_WAY)])
+@pytest.mark.parametrize("command", ["blmove", "client|unblock", "client|id", pytest.param("rpop")])
 def test_rights_that_are_missing_do_not_stop_a_consumer(
     own_proj: Proj, caplog: pytest.LogCaptureFixture, command: str
 ) -> None:

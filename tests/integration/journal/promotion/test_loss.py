@@ -28,13 +28,9 @@ from tests.support.journal.stores import (
     offer,
     restored,
 )
-from tests.support.slots import plain_only
 from tests.support.store.keyspace import clock_ms
 
 pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
-
-#: With hash slots each queue is looked at by itself; see test_lost_queues.py.
-not_by_queue = plain_only("queues are lost one by one")
 
 
 def test_a_new_journal_is_no_loss(journaled_store: JournaledStore) -> None:
@@ -50,7 +46,6 @@ def test_a_new_journal_is_no_loss(journaled_store: JournaledStore) -> None:
     assert marker.heartbeat == store.journal.heartbeat() - 1
 
 
-@not_by_queue
 def test_an_empty_redis_ends_the_epoch(journaled_store: JournaledStore, caplog: pytest.LogCaptureFixture) -> None:
     """A heartbeat finds no marker; the next promoter begins an epoch, and the old one keeps its watermarks."""
     store = journaled_store
@@ -68,14 +63,13 @@ def test_an_empty_redis_ends_the_epoch(journaled_store: JournaledStore, caplog: 
     assert "Redis has lost its data: it is empty" in caplog.text
 
 
-@not_by_queue
 def test_an_older_state_ends_the_epoch(journaled_store: JournaledStore, caplog: pytest.LogCaptureFixture) -> None:
     """A marker that is two heartbeats behind shows that Redis was set back, to the leader and to the next one."""
     store = journaled_store
     promoter = Promoter(store).heartbeat()
-    old = store.client.dump("delayq:journal")
+    old = store.client.dump("{delayq}:journal")
     promoter.heartbeat().heartbeat()
-    store.client.restore("delayq:journal", 0, old, replace=True)
+    store.client.restore("{delayq}:journal", 0, old, replace=True)
     with pytest.raises(NotLeading, match="behind"):
         promoter.heartbeat()
     Promoter(store).heartbeat()
@@ -100,7 +94,6 @@ def test_a_cancel_after_a_loss_that_nobody_has_noticed_says_so(journaled_store: 
     assert store.journal.get(["before", "since", "delivered"], None) == []
 
 
-@not_by_queue
 @pytest.mark.parametrize("kind", ["far", "all"])
 def test_a_loss_promises_what_a_restore_does(
     make_journaled: MakeJournaled, kind: str, caplog: pytest.LogCaptureFixture
@@ -150,7 +143,7 @@ def test_a_database_that_was_set_back_is_told(
     """With an older state of the journal promotion goes on, and the log says what may have happened."""
     store = journaled_store
     Promoter(store).heartbeat().heartbeat()
-    store.client.hset("delayq:journal", "heartbeat", 1000)
+    store.client.hset("{delayq}:journal", "heartbeat", 1000)
     Promoter(store).heartbeat()
     assert store.journal.heartbeat() == 1001
     assert "the journal's database was set back" in caplog.text
@@ -262,7 +255,6 @@ def test_numbers_that_a_restored_database_gives_again_are_new_to_the_guard(
     assert comes_to_redis(store, "e", "f", "g")
 
 
-@plain_only("queues have markers of their own")
 def test_another_database_in_the_place_of_a_journal_begins_with_an_empty_guard(
     journaled_store: JournaledStore, make_journaled: MakeJournaled, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
@@ -14,14 +15,11 @@ from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.options import Options
 from kombu_delayq.store.keys import Keys
 from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis, offer, restored
-from tests.support.slots import need_slots
-from tests.support.store.plain_names import client_of
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PrivateRedis]:
     """A Redis Cluster of one node."""
-    need_slots()
     with PrivateRedis(slots=True) as server:
         yield server
 
@@ -31,7 +29,7 @@ def store(server: PrivateRedis, tmp_path: Path) -> Iterator[JournaledStore]:
     """A store whose rows are promoted a year before they are due."""
     server.client().flushall()
     options = Options(journal_url=f"sqlite:///{tmp_path}/journal.db", journal_lead=365 * 86_400)
-    store = JournaledStore(client_of(server.port, slots=True), Keys(slots=True), (0, 3, 6, 9), options)
+    store = JournaledStore(redis.Redis(port=server.port), Keys(slots=True), (0, 3, 6, 9), options)
     yield store
     store.close()
 

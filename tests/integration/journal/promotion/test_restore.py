@@ -85,7 +85,7 @@ def test_what_came_due_meanwhile_may_be_buried(journaled_store: JournaledStore, 
     found = letter["properties"]["dead_letter"]
     assert (found["reason"], found["routing_key"]) == ("too late", "q")
     assert "before it was restored" in found["error"]
-    assert store.client.sismember("delayq:dead_letters", "buried")
+    assert store.client.sismember("{delayq}:dead_letters", "buried")
 
 
 def test_a_restore_may_be_narrowed(journaled_store: JournaledStore, now_ms: float) -> None:

@@ -19,13 +19,9 @@ from tests.support.journal.stores import (
     in_redis,
     offer,
 )
-from tests.support.slots import plain_only
 from tests.support.store.keyspace import clock_ms
 
 pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
-
-#: With hash slots each queue is looked at by itself; see test_lost_queues.py.
-not_by_queue = plain_only("queues are lost one by one")
 
 
 def test_what_is_due_within_the_lead_comes_to_redis(make_journaled: MakeJournaled) -> None:
@@ -73,7 +69,6 @@ def test_a_page_of_large_rows_has_few_of_them(make_journaled: MakeJournaled) -> 
     assert store.redis_alone.queues.size("q") == len(sizes)
 
 
-@not_by_queue
 def test_a_row_that_was_claimed_in_the_middle_of_a_round_stays_away(make_journaled: MakeJournaled) -> None:
     """A caller that takes a row out after the round has read it wins, and after the push Redis decides."""
     store = make_journaled()

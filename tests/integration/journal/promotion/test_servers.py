@@ -12,14 +12,12 @@ from celery_ext.journal.worker import JournalWorker
 from tests.support.conditions import until
 from tests.support.journal.stores import HOUR_MS, MakeJournaled, Promoter, in_redis, journaled, offer
 from tests.support.servers.postgres import PrivatePostgres
-from tests.support.slots import plain_only
 from tests.support.store.keyspace import clock_ms
 
 SQLITE = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 
 
 @SQLITE
-@plain_only("a replica there is one of a cluster; see test_lost_node.py")
 def test_a_failover_is_no_loss(make_journaled: MakeJournaled, own_server: PrivateRedis) -> None:
     """A replica that has everything and becomes the primary goes on in the epoch."""
     own_server.client().config_set("repl-diskless-sync-delay", 0)

@@ -12,17 +12,17 @@ from kombu_delayq.message.redelivery import redelivered
 from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import far, near, rows
 from tests.support.journal.stores import MakeJournaled, in_redis
-from tests.support.store.plain_names import unacked_of
+from tests.support.workers.held import INDEX, UNACKED
 
 
 def hold(store: JournaledStore, tag: str) -> None:
-    index, unacked = unacked_of(store)
+    index, unacked = INDEX, UNACKED
     store.client.zadd(index, {tag: time()})
     store.client.hset(unacked, tag, "held")
 
 
 def held(store: JournaledStore) -> tuple[int, int]:
-    index, unacked = unacked_of(store)
+    index, unacked = INDEX, UNACKED
     return int(store.client.zcard(index)), int(store.client.hlen(unacked))
 
 
@@ -32,10 +32,10 @@ def test_a_far_message_leaves_its_consumer(make_journaled: MakeJournaled, tag: s
     store = make_journaled()
     if tag:
         hold(store, tag)
-    assert store.delivery.adopt("q", far(), tag, *unacked_of(store)) == "behind"
+    assert store.delivery.adopt("q", far(), tag, INDEX, UNACKED) == "behind"
     assert (rows(store, "far"), held(store), in_redis(store)) == ([("far", True)], (0, 0), [])
     if tag:
-        assert store.delivery.adopt("q", far("other"), tag, *unacked_of(store)) == "gone"
+        assert store.delivery.adopt("q", far("other"), tag, INDEX, UNACKED) == "gone"
         assert rows(store, "other") == []
 
 
@@ -43,11 +43,11 @@ def test_a_consumer_that_died_half_way_doubles_nothing(make_journaled: MakeJourn
     """The row was written and the message came back to its queue, redelivered: the next consumer adds no row."""
     store = make_journaled()
     one = far()
-    store.delivery.adopt("q", one, "", *unacked_of(store))
+    store.delivery.adopt("q", one, "", INDEX, UNACKED)
     again = redelivered(json.loads(one.body), **{"x-delivery-count": 1})
     again["properties"]["delivery_tag"] = "another"
     hold(store, "tag")
-    assert store.delivery.adopt("q", one._replace(body=json.dumps(again)), "tag", *unacked_of(store)) == "behind"
+    assert store.delivery.adopt("q", one._replace(body=json.dumps(again)), "tag", INDEX, UNACKED) == "behind"
     assert (rows(store, "far"), held(store)) == ([("far", True)], (0, 0))
 
 
@@ -55,9 +55,9 @@ def test_a_message_that_is_due_leaves_no_row(make_journaled: MakeJournaled) -> N
     """By Redis's clock it is due already and stays with its consumer."""
     store = make_journaled(journal="all")
     hold(store, "tag")
-    assert store.delivery.adopt("q", Offer("i", "1000", 0, far().body), "tag", *unacked_of(store)) == "due"
+    assert store.delivery.adopt("q", Offer("i", "1000", 0, far().body), "tag", INDEX, UNACKED) == "due"
     assert (rows(store, "i"), held(store)) == ([], (1, 1))
-    assert store.delivery.adopt("q", near(), "tag", *unacked_of(store)) == "first"
+    assert store.delivery.adopt("q", near(), "tag", INDEX, UNACKED) == "first"
     assert (rows(store, "near"), held(store)) == ([("near", False)], (0, 0))
 
 
@@ -73,7 +73,7 @@ def test_without_the_database_redis_takes_it(
 
     monkeypatch.setattr(store.journal, "add", away)
     with caplog.at_level(logging.WARNING):
-        assert store.delivery.adopt("q", far(), "tag", *unacked_of(store)) == "first"
+        assert store.delivery.adopt("q", far(), "tag", INDEX, UNACKED) == "first"
     assert (in_redis(store), held(store)) == (["far"], (0, 0))
     assert (
         "the journal does not take a message of queue 'q', which waits in Redis now: JournalUnavailable" in caplog.text

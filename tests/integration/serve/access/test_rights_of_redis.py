@@ -12,7 +12,6 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import Action, Caller
 from tests.support.servers.acl import PAGE, denials, url_of, users
-from tests.support.slots import SLOTS
 
 __all__ = ["users"]
 
@@ -28,14 +27,12 @@ RIGHTS = (
     "+sismember",
     "+zmscore",
 )
-#: What the page adds for publishers, of which a server is one, where keys have hash slots.
-IN_SLOTS = ("~{_kombu.binding}*",) if SLOTS else ()
 
 
 @pytest.fixture
 def client(users: PrivateRedis) -> TestClient:
     """Calls a server with the rights of the user ``caretaker`` and those that the page names for servers."""
-    users.client().execute_command("ACL", "SETUSER", "caretaker", *RIGHTS, *IN_SLOTS)
+    users.client().execute_command("ACL", "SETUSER", "caretaker", *RIGHTS)
     app = Celery("shop", broker=url_of(users, "caretaker"), set_as_current=False)
     app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True, task_default_queue="celery.mails")
     ann = Caller("ann", frozenset(Action))

@@ -182,7 +182,7 @@ def test_a_dead_letter_is_called_one(make_api: MakeApi, redis_server: PrivateRed
     """Whoever asks for a dead letter by its id reads where it lies, on the page too, and no cancel says to end it."""
     api = make_api()
     bury_some(redis_server, "failed")
-    redis_server.client().zadd("delayq:chains", {"failed": 1, "": "inf"})
+    redis_server.client().zadd("{delayq}:chains", {"failed": 1, "": "inf"})
     for method in ("GET", "DELETE"):
         answer = api.request(method, "/v1/tasks/failed")
         found = answer.json()

@@ -207,7 +207,7 @@ def test_a_caller_sees_and_changes_its_own_tasks(make_api: MakeApi, redis_server
     assert [task["id"] for task in limited.get("/v1/tasks").json()["tasks"]] == ["mine"]
     assert limited.get("/v1/tasks?queue=q2").status_code == 403
     assert limited.delete("/v1/tasks/unknown").status_code == 404
-    assert redis_server.client().exists("delayq:cancelled") == 0
+    assert redis_server.client().exists("{delayq}:cancelled") == 0
     assert limited.delete("/v1/tasks/mine").json()["outcome"] == "cancelled"
 
 

@@ -11,24 +11,16 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.serve.lending import HttpConsumer, Served, serve
-from tests.support.slots import KEYS
-from tests.support.store.plain_names import PlainNames
 from tests.support.workers.harness import TRANSPORT
+from tests.support.workers.held import KEYS
 
 __all__ = ["serve"]
 
 
-class _NamesOfOrders(PlainNames):
-    """Takes the names of a plain server for the keys of the queue ``orders``."""
-
-    queue = "orders"
-
-
 @pytest.fixture
 def client(redis_server: PrivateRedis) -> Iterator[redis.Redis]:
-    """A client of an empty database; decodes replies, and names the keys of ``orders`` as on a plain server."""
-    kind = _NamesOfOrders if redis_server.slots else redis.Redis
-    with kind(port=redis_server.port, decode_responses=True) as client:
+    """A client of an empty database; decodes replies."""
+    with redis.Redis(port=redis_server.port, decode_responses=True) as client:
         client.flushall()
         yield client
 

@@ -76,7 +76,7 @@ def test_an_example_consumes_a_queue(
         return re.findall(r"^orders\.pack (\w+) .* done$", (tmp_path / "out").read_text(), re.MULTILINE)
 
     until(lambda: len(done()) >= 3, 60, "three tasks")
-    until(lambda: not client.exists("unacked", "unacked_index", "delayq:consumers", "orders"))
+    until(lambda: not client.exists("unacked", "unacked_index", "{delayq}:consumers", "orders"))
     assert sorted(done()) == sorted(tasks)
     os.killpg(example.pid, signal.SIGTERM)  # as Ctrl-C does; `consume.sh` alone would wait for curl
     assert example.wait(30) in (0, 128 + signal.SIGTERM), (tmp_path / "out").read_text()

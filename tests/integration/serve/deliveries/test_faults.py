@@ -15,8 +15,8 @@ from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import until
 from tests.support.serve.lending import HttpConsumer, Serve
 from tests.support.servers.proxies import LosesReply, Proxy
-from tests.support.slots import in_hand
 from tests.support.workers.harness import MakeProj
+from tests.support.workers.held import in_hand
 from tests.support.workers.transfers import Transfer
 
 TAKE = "/v1/queues/orders:take"
@@ -33,7 +33,7 @@ def test_a_server_that_is_killed_loses_nothing(app: Celery, serve: Serve, client
     assert consumer.ack(taken, "1", "3")["acknowledged"] == ["1", "3"]
     assert consumer.of(taken, "release", tags=["2"])["released"] == ["2"]
     assert client.llen("orders") == 1
-    assert not client.exists("unacked", "unacked_index", "delayq:consumers")
+    assert not client.exists("unacked", "unacked_index", "{delayq}:consumers")
 
 
 def test_messages_whose_answer_is_lost_come_again(

@@ -17,7 +17,7 @@ GONE = (410, "lease-ended")
 
 def nothing_held(client: redis.Redis) -> bool:
     """Whether no message is in hand, and no lease is left."""
-    return not client.exists("unacked", "unacked_index", "delayq:consumers", "delayq:consumers:queues")
+    return not client.exists("unacked", "unacked_index", "{delayq}:consumers", "{delayq}:consumers:queues")
 
 
 @pytest.mark.journey
@@ -28,7 +28,7 @@ def test_what_is_acknowledged_is_done(app: Celery, consumer: HttpConsumer, clien
     assert numbers_of(taken) == [1, 2]
     assert 0 < datetime.fromisoformat(taken["lease"]["ends"]).timestamp() - datetime.now(UTC).timestamp() <= 30
     assert consumer.ack(taken, "1") == {"acknowledged": ["1"], "missing": []}
-    assert client.exists("delayq:consumers")
+    assert client.exists("{delayq}:consumers")
     assert consumer.ack(taken, "2") == {"acknowledged": ["2"], "missing": []}
     assert nothing_held(client)
     assert client.llen("orders") == 1
@@ -51,10 +51,10 @@ def test_nobody_else_can_use_a_lease(app: Celery, served: Served, consumer: Http
     send(app, 1)
     taken = consumer.take()
     other, path = HttpConsumer(served, "other"), f"/v1/leases/{taken['lease']['id']}"
-    before = client.hgetall("unacked"), client.zrange("delayq:consumers", 0, -1, withscores=True)
+    before = client.hgetall("unacked"), client.zrange("{delayq}:consumers", 0, -1, withscores=True)
     for verb, body in (("ack", {"tags": ["1"]}), ("release", {"tags": ["1"]}), ("extend", {"seconds": 600})):
         assert other.refused(f"{path}:{verb}", json=body) == GONE
-    assert (client.hgetall("unacked"), client.zrange("delayq:consumers", 0, -1, withscores=True)) == before
+    assert (client.hgetall("unacked"), client.zrange("{delayq}:consumers", 0, -1, withscores=True)) == before
     assert consumer.ack(taken)["acknowledged"] == ["1"]
 
 
@@ -130,8 +130,8 @@ def test_a_late_ack_counts_while_nobody_has_given_the_message_back(
     """Without a transfer worker nobody gives anything back, so an ack or an extension after the end still holds."""
     send(app, 1, 2)
     taken = consumer.take(max=2, lease="1s")
-    [(name, _)] = client.zrange("delayq:consumers", 0, -1, withscores=True)
-    client.zadd("delayq:consumers", {name: 1000})
+    [(name, _)] = client.zrange("{delayq}:consumers", 0, -1, withscores=True)
+    client.zadd("{delayq}:consumers", {name: 1000})
     assert consumer.ack(taken, "1")["acknowledged"] == ["1"]
     assert consumer.of(taken, "extend", seconds=30)["held"] == ["2"]
 

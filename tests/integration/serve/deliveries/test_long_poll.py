@@ -62,7 +62,7 @@ def test_a_wait_ends_in_time(consumer: HttpConsumer, client: redis.Redis) -> Non
     begun = monotonic()
     assert consumer.take() == {"lease": None, "messages": []}
     assert monotonic() - begun < DEADLINE_S
-    assert not client.exists("delayq:consumers", "delayq:consumers:queues")
+    assert not client.exists("{delayq}:consumers", "{delayq}:consumers:queues")
     until(lambda: not is_waited_for(client))
 
 

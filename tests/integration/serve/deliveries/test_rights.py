@@ -7,7 +7,6 @@ import pytest
 from celery import Celery
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.integration.serve.access.test_rights_of_redis import IN_SLOTS
 from tests.support.serve.lending import HttpConsumer, Served
 from tests.support.servers.acl import denials, url_of, users
 from tests.support.workers.harness import TRANSPORT
@@ -21,7 +20,7 @@ RIGHTS = ("~_kombu.binding*", "+exists", "+hset", "+hvals", "+sismember", "+zmsc
 @pytest.fixture
 def limited(users: PrivateRedis, tmp_path: Path) -> Iterator[Served]:
     """A server with the rights of the user ``caretaker`` and those that consumers over HTTP need."""
-    users.client().execute_command("ACL", "SETUSER", "caretaker", *RIGHTS, *IN_SLOTS)
+    users.client().execute_command("ACL", "SETUSER", "caretaker", *RIGHTS)
     served = Served(url_of(users, "caretaker"), tmp_path, {})
     yield served
     served.close()

@@ -19,10 +19,10 @@ from tests.support.conditions import DEADLINE_S, until
 from tests.support.serve.metrics import Series, scraped
 from tests.support.serve.prometheus import promtool
 from tests.support.servers.acl import denials, url_of
-from tests.support.slots import KEYS, SLOTS
 from tests.support.store.consuming import ME, OTHER, end_lease, lives, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
+from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import offer
 
 BOUNDS = ("5", "60", "300", "900", "3600", "14400", "28800", "86400")
@@ -177,8 +177,7 @@ def test_what_redis_refuses_is_left_out(own_server: PrivateRedis, caplog: pytest
 
 def test_the_rights_of_the_page_are_enough(users: PrivateRedis, caplog: pytest.LogCaptureFixture) -> None:
     """The users that the page on ACLs gives to `status`, and with two rights more to `transfer`, read every metric."""
-    of_nodes = ("+cluster|nodes", "+info") if SLOTS else ()
-    users.client().execute_command("ACL", "SETUSER", "transfer", "+zcard", "+llen", *of_nodes)
+    users.client().execute_command("ACL", "SETUSER", "transfer", "+zcard", "+llen")
     store = DelayStore(redis.Redis(port=users.port), KEYS)
     offer(store, "1", 900, "celery")
     lives(store, queues=("celery",))
@@ -195,8 +194,7 @@ def test_the_rights_of_the_page_are_enough(users: PrivateRedis, caplog: pytest.L
 @pytest.mark.parametrize("layout", ["hash"], indirect=True)
 def test_any_name_of_a_queue_can_be_a_label(store: DelayStore) -> None:
     """Quotes, line breaks, braces and bytes that are no UTF-8 end no scrape; promtool understands the whole text."""
-    odd = '"' if store.keys.slots else '"}'  # where names with a brace and no tag are refused
-    names = [odd, "a\nb", "back\\slash", "{tag}", "ü 🐇", "\udcff"]
+    names = ['"}', "a\nb", "back\\slash", "{tag}", "ü 🐇", "\udcff"]
     for name in names:
         store.delivery.offer(name, waiting("i", PAST_MS))
     assert set(of("delayed_messages", scraped(DelayqCollector(store)))) == {*names[:-1], "\\udcff"}
@@ -211,7 +209,7 @@ def test_promtool_has_nothing_against_the_metrics(store: DelayStore) -> None:
 
 
 def test_no_series_tells_of_a_task(store: DelayStore) -> None:
-    """The labels are queue, within, operation, outcome, le, version, node and role: no id and no name of a task."""
+    """The labels are queue, within, operation, outcome, le and version: no id and no name of a task."""
     offer(store, "an id", 900)
     labels = {
         label
@@ -219,6 +217,5 @@ def test_no_series_tells_of_a_task(store: DelayStore) -> None:
         for sample in family.samples
         for label in sample.labels
     }
-    of_nodes = {"node", "role"} if store.keys.slots else set()
-    assert labels == {"queue", "within", "operation", "outcome", "le", "version"} | of_nodes
+    assert labels == {"queue", "within", "operation", "outcome", "le", "version"}
     assert "an id" not in str(scraped(DelayqCollector(store)))

@@ -134,7 +134,7 @@ def test_health_is_that_of_redis_and_if_asked_of_the_transfer(own_server: Privat
         assert client.get("/healthz").json() == {"status": "ok", "redis": True, "leader": False}
         answer = client.get("/healthz?leader=required")
         assert (answer.status_code, answer.json()["status"]) == (503, "failing")
-        own_server.client().set("delayq:transfer", "somebody", ex=100)
+        own_server.client().set("{delayq}:transfer", "somebody", ex=100)
         assert client.get("/healthz?leader=required").json() == {"status": "ok", "redis": True, "leader": True}
         own_server.stop()
         answer = client.get("/healthz")

@@ -8,8 +8,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import asgi
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from tests.support.slots import KEYS
 from tests.support.store.keyspace import PAST_MS, waiting
+from tests.support.workers.held import KEYS
 
 LIMITS = Options(transfer_rate={"sms": [5, 1]}, overdue={"news": "drop"}, max_lateness=60)
 

@@ -25,9 +25,9 @@ from tests.support.conditions import until
 from tests.support.journal.stores import addition
 from tests.support.serve.prometheus import Prometheus
 from tests.support.servers.cluster import PrivateCluster
-from tests.support.slots import KEYS
 from tests.support.store.consuming import lives, take
 from tests.support.store.keyspace import FUTURE_MS, waiting
+from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import offer
 
 pytestmark = pytest.mark.xdist_group("prometheus")

@@ -6,7 +6,8 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import stays, until
-from tests.support.store.consuming import CONSUMERS, INDEX, ME, UNACKED, message
+from tests.support.store.consuming import ME, message
+from tests.support.workers.held import CONSUMERS, INDEX, UNACKED
 from tests.support.workers.reclaiming import Reclaim, dead_with, gone, numbers, publish
 
 

@@ -8,8 +8,9 @@ import redis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import Landing
 from tests.support.conditions import until
-from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, UNACKED, end_lease, land, lives, message
+from tests.support.store.consuming import ME, end_lease, land, lives, message
 from tests.support.store.keyspace import contents
+from tests.support.workers.held import CONSUMED, CONSUMERS, INDEX, UNACKED
 from tests.support.workers.reclaiming import Reclaim, dead_with, gone, numbers, publish
 
 

@@ -15,8 +15,8 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consuming.types import Requeued
 from kombu_delayq.transfer.reclaim import Reclaiming
 from tests.support.conditions import stays, until
-from tests.support.slots import KEYS
-from tests.support.store.consuming import CONSUMERS, INDEX, ME, OTHER, UNACKED, lives, message, take
+from tests.support.store.consuming import ME, OTHER, lives, message, take
+from tests.support.workers.held import CONSUMERS, INDEX, KEYS, UNACKED
 from tests.support.workers.reclaiming import Reclaim, dead_with, gone, numbers, publish
 from tests.support.workers.transfers import Transfer
 

@@ -119,7 +119,7 @@ def test_a_committed_job_is_refused(
     """A committed job of the tier is refused, also once Redis has forgotten it."""
     Run(redis_server, tmp_path).whole()
     if is_forgotten:
-        client.delete("delayq:job:j")
+        client.delete("{delayq}:job:j")
     with pytest.raises(JobCommittedBefore, match=r"job j\b.* committed"):
         Run(redis_server, tmp_path)
     assert everywhere(client, tmp_path) == Counter(IDS)

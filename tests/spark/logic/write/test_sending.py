@@ -122,7 +122,7 @@ def test_messages_of_later_wait_in_the_store(store: DelayStore, client: redis.Re
         ("a", 3, b"a")
     ]
     assert client.llen("q") + sum(each.due_ms < 2 for each in store.scan.browse("q").messages) == 2
-    assert client.sismember("delayq:queues", "q")
+    assert client.sismember("{delayq}:queues", "q")
 
 
 ENDS: dict[str, tuple[Any, type[Exception], str]] = {

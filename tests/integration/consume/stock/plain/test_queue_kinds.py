@@ -9,9 +9,9 @@ import pytest
 from kombu import Exchange, Queue
 
 from tests.support.conditions import until
-from tests.support.slots import KEYS, plain_only
 from tests.support.workers.consumers import drain, drained, held, none_held, publish, ready
 from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.held import KEYS
 
 needs_expiry = pytest.mark.skipif(kombu.VERSION < (5, 7), reason="kombu before 5.7 knows no x-expires")
 
@@ -83,7 +83,6 @@ def test_a_consumer_goes_on_after_its_queue_has_expired(proj: Proj) -> None:
     assert not proj.server.client().exists("jobs")
 
 
-@plain_only("the names of keys have hash tags")
 def test_keys_of_other_names_are_used_throughout(make_proj: MakeProj) -> None:
     """With ``global_keyprefix``, ``unacked_key``, ``unacked_index_key`` and ``sep`` no key has its usual name."""
     names = {"global_keyprefix": "app:", "unacked_key": "in_hand", "unacked_index_key": "in_hand_index", "sep": "|"}
