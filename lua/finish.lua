@@ -6,7 +6,7 @@
 -- ARGV[2] word  'committed' or 'aborted'
 -- ARGV[3] ttl   how long job, guard and staged messages are kept from now on, ms
 -- ARGV[4] base  of a part of a job: when the job began, ms since the epoch; '' for now
--- ARGV[5...] field and number, of what the driver has counted; only a commit notes them
+-- ARGV[5...] field and number, of what the driver has counted
 -- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; a job
 -- that has already ended keeps its state; or 'superseded', with nothing changed, when a later run has begun
 -- Atomic: a message of the job is sent before this or never.
@@ -45,7 +45,7 @@ if word == 'aborted' and is_staged then
   redis.call('HDEL', job, 'staged')
 end
 redis.call('HSET', job, 'state', word, 'run', run, 'ended', string.format('%.17g', now))
-if word ~= 'aborted' and #ARGV > 4 then
+if #ARGV > 4 then
   redis.call('HSET', job, unpack(ARGV, 5))
 end
 redis.call('HSETNX', job, 'base', base ~= '' and base or string.format('%.17g', now))

@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING
 from celery_ext.spark.task_ids import task_id
 
 if TYPE_CHECKING:
-    from celery_ext.spark.far_jobs.cancel import cancel
-    from celery_ext.spark.far_jobs.promote import promote
-    from celery_ext.spark.far_jobs.vacuum import vacuum
     from celery_ext.spark.jobs import job
+    from celery_ext.spark.promotion import Promoted, cancel, promote
     from celery_ext.spark.source import CeleryDataSource, register
 else:
     #: The modules of names that are imported when they are used. Most need Spark.
     _MODULES = {
         "CeleryDataSource": "source",
         "register": "source",
-        "cancel": "far_jobs.cancel",
+        "cancel": "promotion",
         "job": "jobs",
-        "promote": "far_jobs.promote",
-        "vacuum": "far_jobs.vacuum",
+        "promote": "promotion",
+        "Promoted": "promotion",
     }
 
     def __getattr__(name: str) -> object:
@@ -43,4 +41,4 @@ else:
         return getattr(module, name)
 
 
-__all__ = ["CeleryDataSource", "cancel", "job", "promote", "register", "task_id", "vacuum"]
+__all__ = ["CeleryDataSource", "Promoted", "cancel", "job", "promote", "register", "task_id"]

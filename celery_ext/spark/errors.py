@@ -27,5 +27,5 @@ class JobCommittedBefore(DelayqError):
     """A job was committed by an earlier run, and the option ``on_committed`` is not ``skip``."""
 
 
-class FarTierUnavailable(DelayqError):
-    """The files of the far tier cannot be read or written."""
+class TableUnavailable(DelayqError):
+    """The folder of a table is missing, or has no folders of hours."""

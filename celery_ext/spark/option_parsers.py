@@ -20,20 +20,6 @@ _OF_CELERY = frozenset(
 #: Limit of whole numbers for which an option sets none: a double has every whole number up to it exactly.
 _LARGEST = 2**53
 
-#: Schemes of Hadoop, by the scheme that pyarrow has for the same file system.
-_SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-#: Schemes that pyarrow has file systems for.
-_SCHEMES = ("file", "hdfs", "viewfs", "s3", "gs", "abfs", "abfss")
-#: What to use in place of a scheme that pyarrow lacks.
-_INSTEAD = {
-    "dbfs": "a path that starts with /Volumes or /dbfs, or the URL of the cloud storage",
-    "wasb": "abfss://",
-    "wasbs": "abfss://",
-    "adl": "abfss://",
-}
-#: Parameters of a URL whose values are secret.
-_SECRET = re.compile(r"[?&][^=&]*(key|secret|token|password|credential|sas)[^=&]*=", re.IGNORECASE)
-
 
 def text(given: str) -> str:
     """Accepts any text that is not blank."""
@@ -168,32 +154,3 @@ def _check_object(found: object) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError('is not a JSON object, such as {"name": "value"}')
     return found
-
-
-def far_url(given: str) -> str:
-    """Returns the URL of a far tier as pyarrow reads it.
-
-    Args:
-        given: A URL, or an absolute path of a local file system.
-
-    Raises:
-        ValueError: There is no such file system, or the URL has a password.
-    """
-    url = text(given).strip()
-    if re.match(r"[^?]*//[^/]*:[^/]*@", url) or _SECRET.search(url):
-        raise ValueError(
-            "has a password or a key, which Spark would keep in plans and logs; give credentials as the cloud's own "
-            "tools read them, such as by environment variables or a role of the machine"
-        )
-    scheme, mark, rest = url.partition(":")
-    if not mark or "/" in scheme:
-        if not url.startswith("/"):
-            raise ValueError("is neither a URL nor an absolute path")
-        return url.rstrip("/") or "/"
-    scheme = _SAME.get(scheme.lower(), scheme.lower())
-    if scheme not in _SCHEMES:
-        instead = f"; use {_INSTEAD[scheme]}" if scheme in _INSTEAD else ""
-        raise ValueError(f"has a scheme that pyarrow has no file system for; there are: {', '.join(_SCHEMES)}{instead}")
-    if scheme == "file":
-        return "/" + rest.strip("/")
-    return f"{scheme}:{rest.rstrip('/')}"

@@ -11,7 +11,6 @@ from celery_ext.spark.option_parsers import (
     choice,
     duration,
     duration_or_moment,
-    far_url,
     further_headers,
     json_object,
     level_table,
@@ -75,7 +74,7 @@ def check_no_table(given: Mapping[str, str]) -> None:
 
 def _with_value(name: str, value: object, reason: str) -> str:
     """Returns how an error names an option: with its value, unless that may be a password or is in the reason."""
-    if name.endswith(("url", "url_env", "options")) or name == "far":
+    if name.endswith(("url", "url_env", "options")):
         return name
     return f"{name}:" if quoted(value) in reason else f"{name}={quoted(value)}"
 
@@ -205,19 +204,6 @@ class WriteOptions(BrokerOptions):
         "`direct`: tasks are sent while the job runs. `staged`: they are sent when the job is committed; an aborted "
         "job sends none.",
     )
-    far: str | None = _option(
-        None,
-        far_url,
-        "",
-        "URL of a folder for tasks that are due late, such as `s3://bucket/far` or `/mnt/far`. They are written there "
-        "as Parquet, and `celery_ext.spark.promote` sends them to Redis in time. Default: all tasks go to Redis.",
-    )
-    far_horizon: float = _option(
-        86400.0,
-        some_duration,
-        "s, or 1d",
-        "With `far`: tasks that are due later than this go to the folder. Counted from the start of the job.",
-    )
     spread: float = _option(
         0.0, duration, "s, or 10m", "Window over which the due times of the job's tasks are spread evenly, by task id."
     )
@@ -265,12 +251,6 @@ class ReadOptions(BrokerOptions):
         names,
         "",
         "Columns, separated by commas. Default: all. Data that only other columns need is neither fetched nor parsed.",
-    )
-    far: str | None = _option(
-        None,
-        far_url,
-        "",
-        "URL of a folder whose tasks are read too, as jobs had it as their option `far`.",
     )
     due_after: datetime | None = _option(None, moment, "ISO 8601", "Only messages that are due at this time or later.")
     due_before: datetime | None = _option(None, moment, "ISO 8601", "Only messages that are due before this time.")

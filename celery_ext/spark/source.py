@@ -10,10 +10,8 @@ from pyspark.sql.types import StructType
 
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import InvalidSparkOption
-from celery_ext.spark.far.tier import FarTier
 from celery_ext.spark.options import BrokerOptions, ReadOptions, WriteOptions, check_no_table
 from celery_ext.spark.python_workers import log, missing_packages_warning
-from celery_ext.spark.read.far import FarReader
 from celery_ext.spark.read.reader import WaitingReader
 from celery_ext.spark.read.schema import arrow_schema, check_schema, schema_of
 from celery_ext.spark.read.selection import WaitingSelection
@@ -52,9 +50,7 @@ class CeleryDataSource(DataSource):
         """
         options = self._parsed(ReadOptions)
         check_schema(schema, options.columns)
-        columns = arrow_schema(schema)
-        far = None if options.far is None else FarReader(FarTier.of(options.far), columns)
-        return WaitingReader(_broker_to_read(options), WaitingSelection.of(options), options, columns, far)
+        return WaitingReader(_broker_to_read(options), WaitingSelection.of(options), options, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802 Spark's name
         """Refuses ``readStream``.

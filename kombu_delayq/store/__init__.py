@@ -17,7 +17,7 @@ from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.consuming.consumers import Consumers
 from kombu_delayq.store.consuming.taking import Taking
 from kombu_delayq.store.delivery import Delivery
-from kombu_delayq.store.far_jobs import FarJobs
+from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
@@ -132,7 +132,7 @@ class OperatorStore(WaitingStore, Protocol):
 class SparkStore(WaitingStore, Protocol):
     """The parts of a store that write bulk jobs and read whole queues: for a Spark job."""
 
-    jobs: FarJobs
+    jobs: BulkJobs
 
 
 class DelayStore(Store):
@@ -186,7 +186,7 @@ class DelayStore(Store):
         self.scan = Scan(shared)
         self.queues = Queues(shared, registry)
         self.letters = DeadLetters(shared)
-        self.jobs = FarJobs(shared, registry)
+        self.jobs = BulkJobs(shared, registry)
         self.repair = Repair(shared)
         self.promotion = Promotion(shared, registry)
         self.figures = Figures(shared)

@@ -91,7 +91,6 @@ class JobCounts(NamedTuple):
         rows: Number of rows.
         bad: Number of rows that make no task.
         dead_lettered: Number of bad rows that became dead letters.
-        late: Number of rows in the files of the far tier.
         cancelled: Number of tasks that were cancelled.
         offered: Number of messages that its Spark tasks had for Redis, dead letters among them.
         fresh: How many of these they sent or staged.
@@ -100,7 +99,6 @@ class JobCounts(NamedTuple):
     rows: int = 0
     bad: int = 0
     dead_lettered: int = 0
-    late: int = 0
     cancelled: int = 0
     offered: int = 0
     fresh: int = 0
@@ -125,12 +123,10 @@ class Job:
         base_ms: When it began, ms since the epoch.
         enqueued: Number of messages that it has sent or staged, with the dead letters.
         staged: Number of staged messages that are still to be sent.
-        tier: Where its far rows go, as of ``pin_tier``; None for a job that has not pinned it.
         rows: Number of rows.
         bad: Number of rows that make no task.
         dead_lettered: Number of bad rows that became dead letters.
-        late: Number of rows in the files of the far tier.
-        cancelled: Number of tasks that it has cancelled, in the far tier, too.
+        cancelled: Number of tasks that it has cancelled.
         sent_before: Number of messages that were not sent because another run, or another attempt of a Spark task, had
             sent them.
         twice: Number of messages that were not sent because another row of the same data has the same id. If an earlier
@@ -144,11 +140,9 @@ class Job:
     base_ms: float
     enqueued: int
     staged: int
-    tier: str | None = None
     rows: int | None = None
     bad: int | None = None
     dead_lettered: int | None = None
-    late: int | None = None
     cancelled: int | None = None
     sent_before: int | None = None
     twice: int | None = None
@@ -160,7 +154,7 @@ class Job:
         state = "running" if fields["state"] == "open" else fields["state"]
         if state == "publishing" and not staged:  # who sent the last message did not note it yet
             state = "committed"
-        names = ("rows", "bad", "dead_lettered", "late", "cancelled", "offered", "fresh")
+        names = ("rows", "bad", "dead_lettered", "cancelled", "offered", "fresh")
         counts = {one: int(fields[one]) if one in fields else None for one in names}
         sent_before, twice = _not_sent(counts.pop("offered"), counts.pop("fresh"), enqueued)
         return cls(
@@ -170,7 +164,6 @@ class Job:
             base_ms=float(fields["base"]),
             enqueued=enqueued,
             staged=staged,
-            tier=fields.get("far"),
             **counts,
             sent_before=sent_before,
             twice=twice,

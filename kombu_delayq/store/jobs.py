@@ -35,7 +35,7 @@ RENEWAL = 1 / 4
 PlaceStaged = Callable[[str, Sequence[Offer]], float]
 
 #: States of a job that has sent everything, or is about to.
-COMMITTED = ("committed", "publishing")
+_COMMITTED = ("committed", "publishing")
 
 
 class BulkJobs(StorePart):
@@ -121,7 +121,7 @@ class BulkJobs(StorePart):
         self._registry.note(queue, numbers[-1] if numbers else word)
         return _enqueued(as_text(word), numbers)
 
-    def exclude(self, job: JobRun, ids: Sequence[str]) -> Enqueued:
+    def claim_ids(self, job: JobRun, ids: Sequence[str]) -> Enqueued:
         """Claims ids, so that the job sends nothing more under them, to whichever queue.
 
         A part of the job does not know of this: whoever sends asks ``excluded`` before and after.
@@ -169,7 +169,7 @@ class BulkJobs(StorePart):
         Args:
             job: The run that ends; the number 0 stands for the latest run.
             word: ``committed`` or ``aborted``.
-            counts: What the driver has counted. A commit notes it, unless the job has ended already.
+            counts: What the driver has counted. It is noted unless the job has ended already.
 
         Returns:
             The state of the job: ``committed``, ``publishing`` (``publish`` must send the staged messages) or
@@ -418,7 +418,7 @@ def _fence(state: bytes | None, latest: bytes | None, job: JobRun) -> str:
     if state is None or latest is None:
         return "unknown"
     word = as_text(state)
-    if word in COMMITTED:
+    if word in _COMMITTED:
         return "committed"
     if int(latest) == job.run:
         return word

@@ -11,7 +11,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.options import ReadOptions
 from celery_ext.spark.read.batch import RedissonRows, Rows
-from celery_ext.spark.read.far import FarReader
 from celery_ext.spark.read.partitions import PARTITION_MESSAGES, WaitingPartition, parts_of, plan
 from celery_ext.spark.read.schema import OF_BODY
 from celery_ext.spark.read.seen import Seen
@@ -34,23 +33,14 @@ class WaitingReader(DataSourceReader):
         selection: Which messages are selected.
         options: How they are read.
         schema: The columns of the DataFrame.
-        far: Reads the Parquet tier; None without one.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        selection: WaitingSelection,
-        options: ReadOptions,
-        schema: pa.Schema,
-        far: FarReader | None = None,
-    ) -> None:
+    def __init__(self, broker: Broker, selection: WaitingSelection, options: ReadOptions, schema: pa.Schema) -> None:
         self._broker = broker
         self._selection = selection
         self._partitions = options.partitions
         self._page_size = options.page_size
         self._schema = schema
-        self._far = far
         self._wanted = {name.lower() for name in schema.names}
 
     def partitions(self) -> list[InputPartition]:
@@ -61,7 +51,7 @@ class WaitingReader(DataSourceReader):
         """
         store = self._broker.connect()
         try:
-            if self._far is None and not self._broker.has_journal:
+            if not self._broker.has_journal:
                 return list(plan(store, self._selection, self._partitions))
             return list(self._windows(store))
         finally:
@@ -81,8 +71,6 @@ class WaitingReader(DataSourceReader):
 
     def _windows(self, store: SparkStore) -> list[WindowPartition]:
         weights = store_weights(store, self._selection, self._queues(store), PARTITION_MESSAGES)
-        if self._far is not None:
-            weights += self._far.weights(self._selection)
         total = sum(weight.messages for weight in weights)
         return windows(self._selection, weights, self._partitions or ceil(total / PARTITION_MESSAGES))
 
@@ -90,8 +78,6 @@ class WaitingReader(DataSourceReader):
         """Yields the messages of a window, tier by tier in the order in which messages move."""
         selection = WaitingSelection(self._selection.queues, window.from_ms, window.to_ms)
         seen = Seen()
-        if self._far is not None:
-            yield from self._far.read(store, selection, seen)
         for in_journal in (True, False):
             # A message that moves may come to a queue that was empty before.
             for form, size in store.scan.sizes(self._queues(store), window.from_ms, window.to_ms).items():

@@ -1,6 +1,6 @@
 """Cuts due times into windows of about equal size, one for each Spark task, where messages wait in several tiers.
 
-A message moves from tier to tier before it is due: from Parquet files to Redis, from the journal to Redis, never back.
+A message moves from the journal to Redis before it is due, never back.
 A Spark task reads the tiers of its window in this order and leaves out of Redis what it has seen before. So a message
 that waits all the time is read once, also if it moves meanwhile.
 """

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from celery_ext.spark.far.manifest import DataFile
 from kombu_delayq.store.job_types import Job
 
 #: Most bad rows that a Spark task logs, and reports to the driver.
@@ -26,8 +25,6 @@ class CommitMessage(WriterCommitMessage):
         bad: Number of rows that make no task.
         dead_lettered: Number of bad rows that became dead letters.
         errors: What is wrong with the first bad rows.
-        files: Files of the far tier that it has written.
-        cancels: Ids of tasks to cancel in the far tier.
     """
 
     job: str
@@ -40,8 +37,6 @@ class CommitMessage(WriterCommitMessage):
     bad: int = 0
     dead_lettered: int = 0
     errors: list[str] = field(default_factory=list)
-    files: list[DataFile] = field(default_factory=list)
-    cancels: list[str] = field(default_factory=list)
 
 
 def has_cancelled_nothing(job: Job, to_cancel: int) -> bool:
@@ -57,7 +52,6 @@ def summary(job: Job, to_cancel: int) -> str:
         to_cancel: Number of rows that cancel a task.
     """
     counts = {
-        "in the far tier": job.late,
         "sent before": job.sent_before,
         "twice in the data": job.twice,
         "cancelled": job.cancelled,

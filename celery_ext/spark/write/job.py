@@ -17,7 +17,6 @@ from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.commit_message import MOST_NAMED, CommitMessage, has_cancelled_nothing, summary
-from celery_ext.spark.write.far_job import FarJob, FarTask
 from celery_ext.spark.write.messages.builder import MessageBuilder
 from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
@@ -43,7 +42,6 @@ class JobWriter:
         columns: What the columns mean.
         broker: Broker of the tasks.
         run: Number of this run.
-        far: Where rows go that are due late; None for Redis.
     """
 
     options: WriteOptions
@@ -51,7 +49,6 @@ class JobWriter:
     columns: Columns
     broker: Broker
     run: int
-    far: FarJob | None = None
 
     def job_run(self, name: str, run: int | None = None) -> JobRun:
         """Returns a run of the job with this name, by default this run."""
@@ -85,13 +82,8 @@ class JobWriter:
                 return report
             if begun.word != "open":
                 raise refused(name, begun.word)
-            far = None
-            if self.far is not None:
-                far = self.far.begin(store, job, begun)
-                if far is None:
-                    return report
             with no_garbage_collection():
-                self._send(store, job, begun, far, batches, report)
+                self._send(store, job, begun, batches, report)
         except JobCommitted:
             pass  # another attempt of this task has sent all of its rows
         finally:
@@ -114,17 +106,7 @@ class JobWriter:
         retry = Retry(self.options.write_timeout)
         store = retry.until_done(self.broker.connect)
         try:
-            cancelled = 0 if self.far is None else self.far.commit(store, job, reports, retry)
-            counts = JobCounts(
-                rows=sum(report.rows for report in reports),
-                bad=sum(report.bad for report in reports),
-                dead_lettered=sum(report.dead_lettered for report in reports),
-                late=0 if self.far is None else self.far.rows(name),
-                cancelled=cancelled + sum(report.cancelled for report in reports),
-                offered=sum(report.enqueued + report.repeated for report in reports),
-                fresh=sum(report.enqueued for report in reports),
-            )
-            state = retry.until_done(lambda: store.jobs.finish(job, "committed", counts))
+            state = retry.until_done(lambda: store.jobs.finish(job, "committed", _counts(reports)))
             if state not in ("committed", "publishing"):
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
             if state == "publishing":
@@ -146,6 +128,21 @@ class JobWriter:
             raise committed_before(job)
         sent = "what was still staged" if state == "publishing" else "nothing"
         log(logging.WARNING, f"{in_words(job)}; this run has sent {sent}")
+
+    def end(self, name: str, reports: Sequence[CommitMessage]) -> None:
+        """Ends this run without a commit: a later run of the job sends what its rows have new.
+
+        Raises:
+            StragglerRefused: A later run has begun.
+        """
+        retry = Retry(self.options.write_timeout)
+        store = retry.until_done(self.broker.connect)
+        try:
+            state = retry.until_done(lambda: store.jobs.finish(self.job_run(name), "aborted", _counts(reports)))
+        finally:
+            store.close()
+        if state != "aborted":
+            raise refused(name, state)
 
     def abort(self, name: str, run: int) -> None:
         """Aborts a job, so that none of its Spark tasks can write any more."""
@@ -175,7 +172,6 @@ class JobWriter:
         store: SparkStore,
         job: JobRun,
         begun: Begun,
-        far: FarTask | None,
         batches: "Iterator[RecordBatch]",
         report: CommitMessage,
     ) -> None:
@@ -184,8 +180,6 @@ class JobWriter:
         with closing(Sender(store, job, self.options)) as sender:
             for batch in batches:
                 report.rows += batch.num_rows
-                if far is not None:
-                    batch = self._take_late(builder, batch, far, sender, report)
                 for part in builder.parts(batch, sender.rows):
                     for error, letter in part.bad_rows:
                         self._report_bad_row(error, letter, sender, report)
@@ -194,25 +188,11 @@ class JobWriter:
                     if part.cancelled:
                         sender.cancel(queue, part.cancelled)
                         report.to_cancel += len(part.cancelled)
-                        report.cancels += part.cancelled if far is not None else ()
             sender.flush()
-        if far is not None:
-            report.files = far.close()
         if report.dead_lettered and self.options.dead_letter_queue:
             with suppress(RedisError):  # the letters are there all the same
                 store.queues.note_dead_letters(self.options.dead_letter_queue)
         report.enqueued, report.repeated, report.cancelled = sender.enqueued, sender.repeated, sender.cancelled
-
-    def _take_late(
-        self, builder: MessageBuilder, batch: "RecordBatch", far: FarTask, sender: Sender, report: CommitMessage
-    ) -> "RecordBatch":
-        """Writes the rows of a batch that are due late, and returns the others."""
-        batch, late = builder.split(batch, far.from_us)
-        for error, letter in late.bad_rows:
-            self._report_bad_row(error, letter, sender, report)
-        if late.rows is not None and far.writer is not None:
-            far.writer.add(*late.rows)
-        return batch
 
     def _builder(self, name: str, base_ms: float, max_delay: float | None) -> MessageBuilder:
         levels = DelayLevels.parse(self.options.delayq_levels or self.settings.levels or DelayLevels.parse())
@@ -230,6 +210,17 @@ class JobWriter:
         if letter is not None and self.options.dead_letter_queue:
             sender.add(self.options.dead_letter_queue, [letter])
             report.dead_lettered += 1
+
+
+def _counts(reports: Sequence[CommitMessage]) -> JobCounts:
+    return JobCounts(
+        rows=sum(report.rows for report in reports),
+        bad=sum(report.bad for report in reports),
+        dead_lettered=sum(report.dead_lettered for report in reports),
+        cancelled=sum(report.cancelled for report in reports),
+        offered=sum(report.enqueued + report.repeated for report in reports),
+        fresh=sum(report.enqueued for report in reports),
+    )
 
 
 def committed_before(job: Job) -> JobCommittedBefore:

@@ -4,17 +4,15 @@ import logging
 
 from pyspark.sql.types import StructType
 
-from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption, JobCommittedBefore
+from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log
 from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
-from celery_ext.spark.write.far_job import FarJob
 from celery_ext.spark.write.job import JobWriter, committed_before, in_words
 from celery_ext.spark.write.messages.templates import TemplateKey, Templates
 from kombu_delayq.errors import UnsupportedRedis
-from kombu_delayq.message.times import moment_of
 from kombu_delayq.store import SparkStore
 
 
@@ -49,11 +47,10 @@ def prepare(options: WriteOptions, schema: StructType, overwrite: bool, job: str
     store = broker.connect()
     try:
         _check_server(store)
-        far = FarJob.of(options)
         if job is not None and options.job_id is not None:
-            _look_back(store, job, options, far)
+            _look_back(store, job, options)
         run = Retry(options.write_timeout).until_done(store.jobs.new_run)
-        return JobWriter(options, settings, columns, broker, run, far)
+        return JobWriter(options, settings, columns, broker, run)
     finally:
         store.close()
 
@@ -78,24 +75,14 @@ def _check_server(store: SparkStore) -> None:
         raise InvalidSparkOption(warning)
 
 
-def _look_back(store: SparkStore, job: str, options: WriteOptions, far: FarJob | None) -> None:
-    """Warns of a job that is committed, or refuses it; refuses one that has begun with a far tier and goes on without.
+def _look_back(store: SparkStore, job: str, options: WriteOptions) -> None:
+    """Warns of a job that is committed, or refuses it.
 
     Raises:
-        InvalidSparkOption: It has begun with a far tier.
         JobCommittedBefore: It is committed, and ``on_committed`` is ``fail``.
     """
     found = store.jobs.find(job)
-    if found is not None and found.tier is not None and options.far is None and found.state != "committed":
-        raise InvalidSparkOption(f"job {job} has begun with the option far; run it again with the same options")
-    is_strict = options.on_committed == "fail"
-    if found is None and is_strict and far is not None and (manifest := far.manifest(job)) is not None:
-        raise JobCommittedBefore(
-            f"job {job}, which began at {moment_of(manifest.base_ms).isoformat(timespec='seconds')}, is committed in "
-            "the far tier; nothing is sent. To send its rows again, take another job_id. If this is the same run once "
-            "more, give on_committed=skip"
-        )
     if found is not None and found.state == "committed":
-        if is_strict:
+        if options.on_committed == "fail":
             raise committed_before(found)
         log(logging.WARNING, f"{in_words(found)}; nothing of it is sent again")

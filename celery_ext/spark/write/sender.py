@@ -29,7 +29,6 @@ _REFUSED = {
     "aborted": "has been aborted",
     "superseded": "goes on in a later run",
     "mixed": "has begun with another value of delivery; run it again with that value",
-    "other tier": "has begun with other values of far and far_horizon, or without them; run it again with those",
     "unknown": "is no longer known to Redis",
 }
 
@@ -104,7 +103,7 @@ class Sender:
         self.flush()
         for part in pages(ids, by_id.IDS_A_CALL):
             # The job does not send them later.
-            self._until_enqueued(queue, lambda part=part: self._store.jobs.exclude(self._job, part))  # type: ignore[misc]
+            self._until_enqueued(queue, lambda part=part: self._store.jobs.claim_ids(self._job, part))  # type: ignore[misc]
             self.cancelled += len(self._cancelled(part))
 
     def _cancelled(self, ids: Sequence[str]) -> set[str]:

@@ -37,7 +37,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commits the job, after all its Spark tasks have succeeded."""
-        self._writer.commit(self._name, self._writer.run, _ours(messages))
+        self._writer.commit(self._name, self._writer.run, reports_of(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Aborts the job, after a Spark task has failed for the last time."""
@@ -68,13 +68,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
         """Commits the job of a micro-batch, after all its Spark tasks have succeeded."""
-        ours = _ours(messages)
+        ours = reports_of(messages)
         if ours:  # a batch without Spark tasks has no job
             self._writer.commit(ours[0].job, ours[0].run, ours)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
         """Aborts the job of a micro-batch, after a Spark task has failed for the last time."""
-        ours = _ours(messages)
+        ours = reports_of(messages)
         if ours:
             self._writer.abort(ours[0].job, ours[0].run)
         elif self._stream:
@@ -87,5 +87,6 @@ def _check_case(writer: JobWriter, context: TaskContext | None) -> None:
         writer.columns.check_case()
 
 
-def _ours(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
+def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
+    """Returns the reports of those Spark tasks that have one."""
     return [message for message in messages if isinstance(message, CommitMessage)]

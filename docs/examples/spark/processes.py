@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
+from types import MappingProxyType
 from typing import Any
 
 import session
@@ -102,12 +103,12 @@ def workers(
 
 
 @contextmanager
-def spark(directory: Path) -> Iterator[SparkSession]:
+def spark(directory: Path, conf: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
     """Runs Spark, whose log is kept in a directory, and ends its JVM."""
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     log = directory / "spark.log"
     with stderr_into(log):
-        started = session.start("demo", {**SPARK, "spark.local.dir": str(directory / "spark")})
+        started = session.start("demo", {**SPARK, **conf, "spark.local.dir": str(directory / "spark")})
     try:
         yield started
     except Exception:

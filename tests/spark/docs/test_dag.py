@@ -1,4 +1,4 @@
-"""The DAGs of the example promote and clean up, as Airflow would have them do it."""
+"""The DAG of the example promotes, as Airflow would have it do it."""
 
 import sys
 from collections.abc import Callable
@@ -35,8 +35,8 @@ class Airflow(ModuleType):
         return lambda: self.tasks.append(function.__name__)
 
 
-def test_the_dags_have_a_task_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow finds two DAGs in the file: each hour one task promotes, and each day one cleans up."""
+def test_the_dag_has_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow finds a DAG in the file whose task promotes each hour."""
     airflow = Airflow()
     monkeypatch.setitem(sys.modules, "airflow", ModuleType("airflow"))
     monkeypatch.setitem(sys.modules, "airflow.sdk", airflow)
@@ -44,5 +44,5 @@ def test_the_dags_have_a_task_each(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spec is not None
     assert spec.loader is not None
     spec.loader.exec_module(module_from_spec(spec))
-    assert airflow.schedules == {"promote_reminders": "7 * * * *", "clean_up_reminders": "30 4 * * *"}
-    assert airflow.tasks == ["promote", "vacuum"]
+    assert airflow.schedules == {"promote_reminders": "7 * * * *"}
+    assert airflow.tasks == ["promote"]

@@ -33,17 +33,6 @@ LISTS, NO_LISTS = {"a": ("a",), " a , b ": ("a", "b")}, ["", ",", "a,", "a,,b"]
 SWITCHES, NO_SWITCHES = {"true": True, "FALSE": False, " True ": True}, ["1", "yes", ""]
 OBJECTS: dict[str, Any] = {"{}": {}, '{"a": [1]}': {"a": [1]}}
 NO_OBJECTS = ["", "1", "[]", '"a"', "{", "null", "[" * 100_000]
-FOLDERS = {
-    "/mnt/far/": "/mnt/far",
-    "file:/mnt/far": "/mnt/far",
-    "file:///mnt/far": "/mnt/far",
-    " s3a://shop/far/ ": "s3://shop/far",
-    "s3://shop/far?endpoint_override=minio:9000": "s3://shop/far?endpoint_override=minio:9000",
-    "gcs://shop/far": "gs://shop/far",
-    "abfss://c@shop.dfs.core.windows.net/far": "abfss://c@shop.dfs.core.windows.net/far",
-    "hdfs://nn:8020/far": "hdfs://nn:8020/far",
-}
-NO_FOLDERS = ["", "mnt/f", "dbfs:/far", "wasbs://c@shop/far", "s3://a:b@shop/far", "s3://shop/far?secret_key=a", "C:/f"]
 VARIABLES, NO_VARIABLES = {"BROKER": "BROKER", " _a.b-1 ": "_a.b-1"}, ["", "a b", "redis://x", "$A", "A=b"]
 
 
@@ -69,7 +58,7 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     **{(WriteOptions, name): (DURATIONS, NO_DURATIONS) for name in ("countdown", "spread", "write_timeout")},
     **{
         (WriteOptions, name): ({text: each for text, each in DURATIONS.items() if each}, [*NO_DURATIONS, "0", "0s"])
-        for name in ("time_limit", "soft_time_limit", "job_ttl", "far_horizon")
+        for name in ("time_limit", "soft_time_limit", "job_ttl")
     },
     (WriteOptions, "priority"): numbers(0, 9),
     (WriteOptions, "delay_level"): numbers(0, 2**53),
@@ -81,7 +70,6 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     (WriteOptions, "uuid_columns"): (LISTS, NO_LISTS),
     (WriteOptions, "delivery"): ({"direct": "direct", " Staged ": "staged"}, ["", "later"]),
     (WriteOptions, "on_committed"): ({"skip": "skip", " Fail ": "fail"}, ["", "raise"]),
-    (WriteOptions, "far"): (FOLDERS, NO_FOLDERS),
     (WriteOptions, "max_rate"): (
         {"0": 0.0, "0.5": 0.5, "500": 500.0, "1e3": 1000.0},
         ["-1", "x", "", "nan", "inf", "1e10"],
@@ -90,7 +78,6 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     (WriteOptions, "on_bad_row"): ({each: each for each in ("fail", "drop", "dead_letter")}, ["", "ignore"]),
     (WriteOptions, "chunk_size"): numbers(1, 1000),
     (WriteOptions, "chunk_bytes"): numbers(1, 10**8),
-    (ReadOptions, "far"): (FOLDERS, NO_FOLDERS),
     (ReadOptions, "queue"): (LISTS, NO_LISTS),
     (ReadOptions, "columns"): (LISTS, NO_LISTS),
     (ReadOptions, "due_after"): (TIMES, ["", "x", "12", "10m"]),
@@ -127,7 +114,7 @@ def test_an_option_refuses_other_values(kind: Any, name: str) -> None:
         told = str(caught.value)
         assert told.startswith(f"wrong options for the data source celery: {name}")
         assert len(told) < 600
-        if "url" in name or name in ("broker_transport_options", "far"):
+        if "url" in name or name == "broker_transport_options":
             assert not text.strip() or text in "{[1" or text not in told
         elif len(text) < 100:
             assert repr(text) in told

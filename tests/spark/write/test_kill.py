@@ -10,18 +10,16 @@ from pyarrow import RecordBatch
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark import job, promote, task_id
+from celery_ext.spark import job, promote
 from tests.support.conditions import until
 from tests.support.spark import child
-from tests.support.spark.far import commit, waiting_ids
 from tests.support.spark.jobs import append, delayed, kwargs, numbers, taken, tasks
 from tests.support.spark.session import SparkLog
 from tests.support.spark.stepped import Journal
 
 HERE = "tests.spark.write.test_kill"
-#: Half of these rows are due beyond the horizon, and the tier has others, which are promoted.
-FAR = {"queue": "far", "job_id": "far", "countdown": "1h", "spread": "2d", "chunk_size": 2}
-WAITING = [f"id {n}" for n in range(200)]
+#: Rows of a table, which is promoted.
+ROWS = 200
 PROMOTED = "delayq:{q}:due"
 #: Jobs of 40 rows: two that stop half way, and one that has staged all and sent 15, for which there was room.
 JOBS = [
@@ -57,17 +55,15 @@ def _is_alive(pid: int) -> bool:
 def killed(java: None, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
     """Jobs of a Spark whose driver and JVM were ended by ``kill -9`` while they wrote, and while it promoted."""
     journal = Journal(redis_server.port)
-    far = {"step": f"{HERE}:stop_half_way", "options": {**FAR, "far": str(tmp_path / "far")}}
-    jobs = [{"rows": 40, "partitions": 1, **job} for job in (*JOBS, far)]
-    commit(tmp_path / "tier", WAITING, hours=2)
+    jobs = [{"rows": 40, "partitions": 1, **job} for job in JOBS]
     # It takes 400 s: on a busy machine the others have been half way before it is done.
-    slowly = {"path": str(tmp_path / "tier"), "max_rate": 0.5}
+    slowly = {"table": str(tmp_path / "table"), "rows": ROWS, "max_rate": 0.5, "task": "t", "queue": "q"}
     # A core for each: with fewer the last to begin would wait for the promotion to end.
     driver = child.start(
-        tmp_path / "child", port=redis_server.port, jobs=jobs, promotions=[slowly], master="local[6,4]"
+        tmp_path / "child", port=redis_server.port, jobs=jobs, promotions=[slowly], master="local[5,4]"
     )
     try:
-        until(lambda: len(journal.lines("half way")) == 3 or driver.poll() is not None, 150)
+        until(lambda: len(journal.lines("half way")) == 2 or driver.poll() is not None, 150)
         until(lambda: client.zcard(PROMOTED) > 0 or driver.poll() is not None, 60)
         until(lambda: client.llen("published") == 15 or driver.poll() is not None, 30)
         assert driver.poll() is None, (tmp_path / "child" / "log").read_text()
@@ -111,19 +107,12 @@ def test_killed_jobs_run_again(
     assert client.hget("{delayq}:job:published", "state") == "committed"
     assert not client.exists("delayq:{published}:published:staged")
 
-    assert waiting_ids(tmp_path / "far") == {}
-    append(frame, redis_server, **FAR, far=tmp_path / "far")
-    far, near = waiting_ids(tmp_path / "far"), delayed(client, "far")
-    assert far.keys() | near.keys() == {task_id("t", n) for n in range(40)}
-    assert far.total() + len(near) == 40
-    assert far
-    assert near
-
-    assert 0 < client.zcard(PROMOTED) < len(WAITING)
+    assert 0 < client.zcard(PROMOTED) < ROWS
     [head] = client.zpopmin(PROMOTED)  # it was delivered meanwhile
-    client.hdel("delayq:{q}:bodies", head[0])
-    done = promote(spark, str(tmp_path / "tier"), datetime.max.replace(tzinfo=UTC), broker_url=redis_server.url)
-    assert done.rows == len(WAITING)
-    assert delayed(client).keys() | {head[0]} == set(WAITING)
-    assert client.zcard(PROMOTED) == len(WAITING) - 1
-    assert waiting_ids(tmp_path / "tier") == {}
+    client.hdel("delayq:{q}:backup", head[0])
+    last = datetime.max.replace(tzinfo=UTC)
+    done = promote(spark, str(tmp_path / "table"), until=last, broker_url=redis_server.url, task="t", queue="q")
+    assert done.rows == ROWS
+    assert delayed(client).keys() | {head[0]} == {str(n) for n in range(ROWS)}
+    assert client.zcard(PROMOTED) == ROWS - 1
+    assert not list((tmp_path / "table").glob("hour=*/*.parquet"))

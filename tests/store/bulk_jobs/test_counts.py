@@ -44,10 +44,10 @@ def test_a_commit_notes_what_the_driver_has_counted(store: DelayStore) -> None:
     assert (found(store).rows, found(store).bad) == (None, None)
     again = begun(store)
     assert found(store).ended_ms is None
-    store.jobs.finish(again, "committed", JobCounts(rows=5, bad=2, dead_lettered=1, late=3, cancelled=4))
+    store.jobs.finish(again, "committed", JobCounts(rows=5, bad=2, dead_lettered=1, cancelled=4))
     one = found(store)
     store.jobs.finish(again, "committed", JobCounts(rows=7))
     assert found(store) == one
-    assert (one.rows, one.bad, one.dead_lettered, one.late, one.cancelled) == (5, 2, 1, 3, 4)
+    assert (one.rows, one.bad, one.dead_lettered, one.cancelled) == (5, 2, 1, 4)
     assert one.ended is not None
     assert one.began <= one.ended

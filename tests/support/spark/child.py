@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from celery_ext.spark import promote
 from tests.support.conditions import until
 from tests.support.spark import session
-from tests.support.spark.jobs import append_stepped, beside
+from tests.support.spark.jobs import append_stepped, beside, write_table
 from tests.support.spark.stepped import Journal
 
 
@@ -58,7 +58,7 @@ def run(
         master: Master URL of Spark.
         conf: Settings of Spark.
         awaited: Begins of journal lines. Spark goes on until each of them is there.
-        promotions: Arguments of ``promote``, of the broker, beside the jobs.
+        promotions: Arguments of ``promote`` beside the jobs, and ``rows`` that are first written to the table.
     """
     journal = Journal(port)
     spark = session.start(Path(directory), master, conf or {})
@@ -79,9 +79,9 @@ def run(
             for job in jobs
         ]
         for promotion in promotions:
-            before = datetime.max.replace(tzinfo=UTC)
-            given = {"broker_url": broker.url, **promotion}
-            written.append(stack.enter_context(beside(spark, promote, spark, before=before, **given)))
+            given = {"broker_url": broker.url, **promotion, "until": datetime.max.replace(tzinfo=UTC)}
+            write_table(spark, given["table"], range(given.pop("rows")))
+            written.append(stack.enter_context(beside(spark, promote, spark, **given)))
         for future in written:
             future.result()
     for line in awaited:

@@ -2,9 +2,11 @@
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import redis
@@ -13,6 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from celery_ext.demo.private_redis import PrivateRedis
 
 T = TypeVar("T")
+#: When the rows of a table are due first.
+BEGIN = datetime(2040, 1, 1, tzinfo=UTC)
 
 
 def append(frame: DataFrame, server: PrivateRedis, **options: Any) -> None:
@@ -46,6 +50,17 @@ def _write(frame: DataFrame, source: str, options: dict[str, Any]) -> None:
 
 def _told(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def write_table(spark: SparkSession, table: Path | str, ids: Sequence[int], begin: datetime = BEGIN) -> None:
+    """Writes rows to a table of hours as a user does: even ids are due in the first hour, odd ones in the second."""
+    rows = spark.createDataFrame([(n,) for n in ids], "id long").selectExpr(
+        "id",
+        "CAST(id AS STRING) AS task_id",
+        f"timestamp'{begin.isoformat()}' + make_interval(0, 0, 0, 0, id % 2, 0, id) AS eta",
+    )
+    hour = "date_format(to_utc_timestamp(eta, current_timezone()), \"yyyy-MM-dd'T'HH\") AS hour"
+    rows.selectExpr("*", hour).write.partitionBy("hour").mode("append").parquet(str(table))
 
 
 def tasks(client: redis.Redis, queue: str = "q") -> list[dict[str, Any]]:

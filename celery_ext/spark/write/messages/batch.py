@@ -3,9 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import repeat
 from operator import attrgetter
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,11 +12,10 @@ from celery_ext.publish.template import Slots, Template
 from celery_ext.spark import task_ids
 from celery_ext.spark.write.column_types import meant_by
 from celery_ext.spark.write.messages.arguments import Arguments
-from celery_ext.spark.write.messages.far_rows import far_rows
 from celery_ext.spark.write.messages.row_errors import RowErrors
 from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.task_fields import TaskFields
-from celery_ext.spark.write.messages.types import NOTHING_KNOWN, BatchMessages, FarMessages, Known, MessageSettings
+from celery_ext.spark.write.messages.types import NOTHING_KNOWN, BatchMessages, Known, MessageSettings
 from celery_ext.spark.write.messages.values import Values, iso_texts
 from kombu_delayq.message.fields import text_to_json
 from kombu_delayq.message.times import ms_text
@@ -63,50 +61,6 @@ class BatchBuilder:
         if order == list(range(self._count)):
             return self._batch, known
         return self._batch.take(pa.array(order)), known.at(order)
-
-    def split(self, from_us: int) -> tuple[Known, list[int], list[int]]:
-        """Tells rows that are due late from the others. Rows with an error in their due time are among the others.
-
-        Args:
-            from_us: Rows that are due later are due late, µs since the epoch.
-
-        Returns:
-            What is known of all rows, numbers of those that are not due late, and of those that are.
-        """
-        due_us = self._due_us
-        if due_us is None:
-            return NOTHING_KNOWN, list(range(self._count)), []
-        cancels = self._fields.cancels
-        late = [row for row, us in enumerate(due_us) if us is not None and us > from_us and row not in cancels]
-        known = Known(self._digests if self._settings.options.spread else None, due_us)
-        if not late:
-            return known, list(range(self._count)), []
-        those = set(late)
-        return known, [row for row in range(self._count) if row not in those], late
-
-    def far(self) -> FarMessages:
-        """Makes rows for the far tier, of rows that have a due time."""
-        self._fields.check(self._settings.columns.id_columns)
-        expiries_us, templates = self._expiries_and_templates()
-        with_defaults = self._with_defaults(expiries_us, templates)
-        slots = self._slots(with_defaults, templates)  # adds errors, as do the templates
-        good = [row for row, template in enumerate(templates) if template and row not in self._errors.by_row]
-        if not good:
-            return FarMessages(None, self._bad_rows())
-
-        def of_good(column: Any) -> Any:
-            values = list(islice(column, self._count))
-            return values if len(good) == self._count else [values[row] for row in good]
-
-        rows = far_rows(
-            of_good(self._fields.tasks),
-            of_good(self._task_ids),
-            of_good(self._due_us),
-            with_defaults and of_good(with_defaults),
-            of_good(templates),
-            Slots(*map(of_good, slots)),
-        )
-        return FarMessages(rows, self._bad_rows())
 
     def build(self) -> BatchMessages:
         """Makes the messages."""

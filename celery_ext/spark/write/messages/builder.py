@@ -11,7 +11,7 @@ from celery_ext.spark.write.messages.batch import BatchBuilder
 from celery_ext.spark.write.messages.dead_letters import DeadLetterBuilder
 from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
-from celery_ext.spark.write.messages.types import BatchMessages, FarMessages, MessageSettings
+from celery_ext.spark.write.messages.types import BatchMessages, MessageSettings
 
 
 class MessageBuilder:
@@ -43,24 +43,6 @@ class MessageBuilder:
     def build(self, batch: pa.RecordBatch) -> BatchMessages:
         """Makes the messages of a batch."""
         return BatchBuilder(self._settings, batch).build() if batch.num_rows else BatchMessages({}, [], [])
-
-    def split(self, batch: pa.RecordBatch, from_us: int) -> tuple[pa.RecordBatch, FarMessages]:
-        """Takes the rows out of a batch that are due late, for the far tier.
-
-        Args:
-            batch: The batch.
-            from_us: Rows that are due later are due late, µs since the epoch.
-
-        Returns:
-            The other rows, and the rows for the far tier.
-        """
-        if not batch.num_rows:
-            return batch, FarMessages(None, [])
-        known, early, late = BatchBuilder(self._settings, batch).split(from_us)
-        if not late:
-            return batch, FarMessages(None, [])
-        rows, known = (batch.take(pa.array(late)), known.at(late)) if early else (batch, known)
-        return batch.take(pa.array(early, pa.int64())), BatchBuilder(self._settings, rows, known).far()
 
     def parts(self, batch: pa.RecordBatch, rows: int) -> Iterator[BatchMessages]:
         """Makes the messages of a batch in parts, so that those of a part can be sent while the next is made.

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.messages.dead_letters import DeadLetterBuilder
-from celery_ext.spark.write.messages.far_rows import FarRows
 from celery_ext.spark.write.messages.schedule import Schedule
 from celery_ext.spark.write.messages.templates import Templates
 from kombu_delayq.store.types import Offer
@@ -45,18 +44,6 @@ class BatchMessages(NamedTuple):
 
     offers: dict[str, list[Offer]]
     cancelled: list[str]
-    bad_rows: list[tuple[str, Offer | None]]
-
-
-class FarMessages(NamedTuple):
-    """What rows that are due late have become.
-
-    Attributes:
-        rows: Rows for the far tier; None if there is none.
-        bad_rows: As of ``BatchMessages``.
-    """
-
-    rows: FarRows | None
     bad_rows: list[tuple[str, Offer | None]]
 
 

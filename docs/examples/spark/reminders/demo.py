@@ -1,7 +1,8 @@
-"""A year of reminders in Parquet files, and those of today in Redis and workers: ``python demo.py``.
+"""A year of reminders in a table, and those of today in Redis and workers: ``python demo.py``.
 
-Starts a private Redis, two Celery workers and Spark. Writes the reminders, cancels some of today's, promotes today's
-hour, and waits until the workers have run it. Exit code 0 means that each reminder of today ran once, and no other.
+Starts a private Redis, two Celery workers and Spark. Writes the reminders, promotes today's hour, cancels some of it
+before and after, and waits until the workers have run it. Exit code 0 means that each reminder of today ran once, and
+no other.
 """
 
 import argparse
@@ -27,9 +28,8 @@ try:
     import processes
     import reminders
     import session
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    import celery_ext.spark
     from celery_ext.demo.private_redis import NoRedisServer, PrivateRedis
 except ModuleNotFoundError as error:
     sys.exit(f"There is no {error.name} in this Python. Install it: pip install 'kombu-delayq[embedded,spark]'")
@@ -42,8 +42,13 @@ PATIENCE_S = 120.0
 READY_S = 90
 #: From the first reminders to the others.
 PAUSE = timedelta(hours=3)
-#: A reminder that is due within so many s from the beginning of the job goes to Redis at once.
-HORIZON_S = 10
+#: One car in so many is sold before the promotion, and as many after it.
+SOLD = 200
+#: Settings with which Spark has tables of Delta Lake.
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 
 
 @dataclass
@@ -84,10 +89,11 @@ class Demo:
         rows: Number of reminders.
         first: How many of them are due in the first minute.
         days: Over how many days the others are due.
+        how: How they are written, as of ``reminders.schedule``.
     """
 
     def __init__(
-        self, server: PrivateRedis, directory: Path, spark: SparkSession, rows: int, first: int, days: int
+        self, server: PrivateRedis, directory: Path, spark: SparkSession, rows: int, first: int, days: int, **how: bool
     ) -> None:
         self._server = server
         self._client = server.client()
@@ -96,7 +102,8 @@ class Demo:
         self._rows = rows
         self._first = first
         self._days = days
-        self._far = f"file://{directory}/far"
+        self._how = how
+        self._table, self._sold = str(directory / "table"), str(directory / "sold")
         self._outcome = Outcome()
 
     def run(self) -> Outcome:
@@ -108,7 +115,9 @@ class Demo:
             self._schedule_year()
             self._look()
             self._schedule_first()
+            self._sell(0, "before")
             self._promote()
+            self._sell(SOLD // 2, "after")
             self._await_sent()
         return self._outcome
 
@@ -117,33 +126,31 @@ class Demo:
         year = reminders.of_cars(
             self._spark, reminders.FIRST_CAR + self._first, count, begin, timedelta(days=self._days) - PAUSE
         )
-        empty = self._memory()
-        took = self._schedule(year, "reminders-of-the-year")
-        size = sum(file.stat().st_size for file in (self._directory / "far").rglob("*") if file.is_file())
-        self._tell("reminders written as Parquet", f"{count:,} in {took:.1f} s, {count / took:,.0f} a second")
-        self._tell("size of the files", f"{size / 1e6:,.1f} MB, {size / count:.1f} bytes a reminder")
-        self._tell("memory that Redis took for them", f"{(self._memory() - empty) / 1e6:,.1f} MB")
+        began = monotonic()
+        reminders.schedule(year, self._table, **self._how)
+        took = monotonic() - began
+        files = [file for file in Path(self._table).rglob("*") if file.is_file() and file.suffix != ".crc"]
+        size = sum(file.stat().st_size for file in files)
+        self._tell("reminders written", f"{count:,} in {took:.1f} s, {count / took:,.0f} a second")
+        self._tell("files", f"{len(files):,}, {size / 1e6:,.1f} MB, {size / count:.1f} bytes a reminder")
 
     def _schedule_first(self) -> None:
         self._begin = datetime.now(UTC) + timedelta(seconds=READY_S)
         first = reminders.of_cars(self._spark, reminders.FIRST_CAR, self._first, self._begin, WITHIN)
-        took = self._schedule(first, "reminders-of-today")
-        self._tell("reminders of today written", f"{self._first:,} in {took:.1f} s")
-        began = monotonic()
-        count = reminders.cancel_sold(first, self._server.url, self._far)
-        self._tell("reminders of sold cars cancelled", f"{count:,} in {monotonic() - began:.1f} s")
+        reminders.schedule(first, self._table, **self._how)
         cars = range(reminders.FIRST_CAR, reminders.FIRST_CAR + self._first)
-        self._outcome.expected = {car for car in cars if car % reminders.SOLD}
+        self._outcome.expected = {car for car in cars if car % (SOLD // 2)}
 
-    def _schedule(self, rows: DataFrame, job: str) -> float:
-        """Writes reminders. Returns how long it took, in s."""
+    def _sell(self, rest: int, when: str) -> None:
+        cars = self._spark.range(reminders.FIRST_CAR, reminders.FIRST_CAR + self._first).withColumnRenamed("id", "car")
         began = monotonic()
-        reminders.schedule(rows, self._server.url, self._far, job, f"{HORIZON_S}s")
-        return monotonic() - began
+        count = reminders.sell(cars.where(f"car % {SOLD} = {rest}"), self._table, self._sold, self._server.url)
+        self._tell(f"sold {when} the promotion", f"{count:,} cancelled in Redis, in {monotonic() - began:.1f} s")
 
     def _look(self) -> None:
         began = monotonic()
-        days = reminders.waiting(self._spark, self._server.url, self._far, "due").selectExpr("date(due) AS day")
+        table = self._spark.read.format("delta" if self._how.get("is_delta") else "parquet").load(self._table)
+        days = table.selectExpr("date(eta) AS day")
         counts = [row["count"] for row in days.groupBy("day").count().collect()]
         took = monotonic() - began
         self._tell("reminders that wait, by a query", f"{sum(counts):,} on {len(counts)} days, in {took:.1f} s")
@@ -151,9 +158,7 @@ class Demo:
     def _promote(self) -> None:
         before = self._memory()
         began = monotonic()
-        done = celery_ext.spark.promote(
-            self._spark, self._far, broker_url=self._server.url, before=self._begin + WITHIN
-        )
+        done = reminders.promote(self._spark, self._table, self._sold, self._server.url, self._begin + WITHIN)
         took = monotonic() - began
         self._tell("reminders promoted to Redis", f"{done.sent:,} in {took:.1f} s, {done.sent / took:,.0f} a second")
         if done.sent:
@@ -197,6 +202,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000, metavar="N", help="reminders (default 5,000,000)")
     parser.add_argument("--first", type=int, default=20_000, metavar="N", help="of them first (default 20,000)")
     parser.add_argument("--days", type=int, default=365, metavar="N", help="over how many days (default 365)")
+    parser.add_argument("--unsorted", action="store_true", help="write the rows as they come")
+    parser.add_argument("--delta", action="store_true", help="a table of Delta Lake; README.md says with which Spark")
     parser.add_argument("--keep", type=Path, metavar="DIRECTORY", help="a new directory for all files, which is kept")
     given = parser.parse_args()
     reason = session.why_no_java()
@@ -209,8 +216,9 @@ def main() -> None:
             directory.mkdir(parents=True, exist_ok=given.keep is None)
             server = cleanup.enter_context(PrivateRedis())
             print("Starting Redis, two Celery workers, and Spark …\n", flush=True)
-            spark = cleanup.enter_context(processes.spark(directory.resolve()))
-            outcome = Demo(server, directory.resolve(), spark, given.rows, given.first, given.days).run()
+            spark = cleanup.enter_context(processes.spark(directory.resolve(), DELTA if given.delta else {}))
+            how = {"is_delta": given.delta, "is_sorted": not given.unsorted}
+            outcome = Demo(server, directory.resolve(), spark, given.rows, given.first, given.days, **how).run()
     except NoRedisServer as error:
         sys.exit(str(error))
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The jobs of the garage: schedule a year of reminders, cancel those of cars that were sold, promote what is near."""
+"""The jobs of the garage: schedule a year of reminders, promote what is near, cancel those of cars that are sold."""
 
 from datetime import datetime, timedelta
 
@@ -13,12 +13,12 @@ SERVICES = ("annual check", "emission test", "winter tyres", "summer tyres", "br
 LANGUAGES = ("de", "en", "fr", "nl", "pl")
 #: Number of the first car.
 FIRST_CAR = 1_000_000
-#: One car in so many is sold.
-SOLD = 100
+#: The folder of a row, in UTC whatever the time zone of the session is.
+HOUR = "date_format(to_utc_timestamp(eta, current_timezone()), \"yyyy-MM-dd'T'HH\")"
 
 
 def of_cars(spark: SparkSession, first: int, count: int, begin: datetime, within: timedelta) -> DataFrame:
-    """Returns reminders, one for each car, due evenly through a time.
+    """Returns reminders, one for each car, due through a time in no order.
 
     Args:
         spark: The session.
@@ -28,37 +28,45 @@ def of_cars(spark: SparkSession, first: int, count: int, begin: datetime, within
         within: Over how long they are due.
     """
     begin_us, within_us = round(begin.timestamp() * 1e6), within // timedelta(microseconds=1)
-    due = f"timestamp_micros({begin_us}L + cast(id AS decimal(20)) * {within_us}L div {count})"
     return spark.range(0, count, 1, spark.sparkContext.defaultParallelism).select(
-        sf.expr(due).alias("eta"),
+        sf.expr(f"timestamp_micros({begin_us}L + pmod(xxhash64(id, 0), {within_us}L))").alias("eta"),
         (sf.col("id") + first).alias("car"),
         _one_of(SERVICES, 1).alias("service"),
         _one_of(LANGUAGES, 2).alias("language"),
     )
 
 
-def schedule(reminders: DataFrame, broker: str, far: str, job_id: str, horizon: str) -> None:
-    """Writes reminders as Parquet; those that are due within the horizon go to Redis at once."""
-    (
-        reminders.write.format("celery")
-        .options(broker_url=broker, far=far, far_horizon=horizon, **TASK)
-        .option("job_id", job_id)
-        .mode("append")
-        .save()
-    )
+def schedule(reminders: DataFrame, table: str, is_delta: bool = False, is_sorted: bool = True) -> None:
+    """Appends reminders to the table.
+
+    Args:
+        reminders: The reminders.
+        table: Its folder.
+        is_delta: Whether it is a table of Delta Lake; else it is plain Parquet by hour.
+        is_sorted: Whether the rows are sorted first, so that there are fewer files, which compress better.
+    """
+    rows = reminders if is_delta else reminders.withColumn("hour", sf.expr(HOUR))
+    if is_sorted:
+        rows = rows.repartitionByRange(sf.col("eta")).sortWithinPartitions("eta" if is_delta else "hour", "car")
+    if is_delta:
+        rows.write.format("delta").mode("append").save(table)
+    else:
+        rows.write.partitionBy("hour").mode("append").parquet(table)
 
 
-def waiting(spark: SparkSession, broker: str, far: str, columns: str) -> DataFrame:
-    """Returns all reminders that wait, in the files and in Redis."""
-    return spark.read.format("celery").options(broker_url=broker, far=far, columns=columns).load()
+def promote(spark: SparkSession, table: str, sold: str, broker: str, until: datetime) -> celery_ext.spark.Promoted:
+    """Sends the reminders that are due soon to Redis, but for those of the cars in the folder ``sold``."""
+
+    def not_sold(reminders: DataFrame) -> DataFrame:
+        return reminders.join(spark.read.parquet(sold), "car", "left_anti")
+
+    return celery_ext.spark.promote(spark, table, until=until, select=not_sold, broker_url=broker, **TASK)
 
 
-def cancel_sold(reminders: DataFrame, broker: str, far: str) -> int:
-    """Cancels the reminders of the cars that are sold. Returns how many still waited."""
-    sold = reminders.where(sf.col("car") % SOLD == 0).select("car").collect()
-    ids = [celery_ext.spark.task_id(TASK["task"], row["car"]) for row in sold]
-    words = celery_ext.spark.cancel(far, ids, broker_url=broker)
-    return sum(word == "cancelled" for word in words.values())
+def sell(cars: DataFrame, table: str, sold: str, broker: str) -> int:
+    """Notes that cars are sold, and cancels what was promoted. Returns how many reminders waited in Redis."""
+    cars.write.mode("append").parquet(sold)
+    return celery_ext.spark.cancel(cars, table, broker_url=broker, **TASK)
 
 
 def _one_of(words: tuple[str, ...], salt: int) -> object:

@@ -1,0 +1,219 @@
+"""``promote``: rows of near hours leave a table of the user's for Redis, each once, whatever is killed or cancelled."""
+
+import os
+import signal
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import redis
+from pyspark.sql import DataFrame, SparkSession
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark import cancel, promote
+from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption, StragglerRefused, TableUnavailable
+from celery_ext.spark.promotion import Promoted
+from celery_ext.spark.tables import Window
+from kombu_delayq.store.job_types import JobRun
+from tests.support.conditions import until
+from tests.support.spark.jobs import BEGIN, beside, delayed, write_table
+from tests.support.spark.landing import open_store
+
+#: After all hours.
+LATE = BEGIN + timedelta(days=1)
+ALL = {str(n) for n in range(40)}
+
+
+def left(table: Path) -> set[str]:
+    """Returns the folders of a table that have files."""
+    return {file.parent.name for file in table.glob("hour=*/*.parquet")}
+
+
+@pytest.fixture
+def options(redis_server: PrivateRedis) -> dict[str, Any]:
+    """Options of a promotion."""
+    return {"broker_url": redis_server.url, "task": "t", "queue": "q"}
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Path:
+    """A table with 40 rows of two hours."""
+    write_table(spark, tmp_path / "table", range(40))
+    return tmp_path / "table"
+
+
+def test_near_hours_are_promoted(
+    spark: SparkSession, client: redis.Redis, table: Path, options: dict[str, Any]
+) -> None:
+    """The rows of hours that begin before the time are in Redis and no longer in files; later ones stay."""
+    second = BEGIN + timedelta(hours=1)
+    assert promote(spark, str(table), until=second, **options) == Promoted((BEGIN,), 20, 20, 0, 0)
+    assert delayed(client) == {str(n): (BEGIN.timestamp() + n) * 1000 for n in range(0, 40, 2)}
+    assert left(table) == {"hour=2040-01-01T01"}
+    assert promote(spark, str(table), until=second, **options) == Promoted()
+    assert promote(spark, str(table), **options) == Promoted()
+
+
+def test_late_rows(spark: SparkSession, client: redis.Redis, table: Path, options: dict[str, Any]) -> None:
+    """Rows that come to an hour that was promoted are sent by the next promotion, and ids that it had are not."""
+    promote(spark, str(table), until=LATE, **options)
+    client.delete("delayq:{q}:due", "delayq:{q}:backup")  # consumed
+    write_table(spark, table, [38, 39, 40, 41, 41])
+    done = promote(spark, str(table), until=LATE, **options)
+    assert (done.rows, done.sent, done.repeated) == (5, 2, 3)
+    assert delayed(client).keys() == {"40", "41"}
+    assert left(table) == set()
+
+
+def test_folders_of_hours_that_are_over_go(spark: SparkSession, tmp_path: Path, options: dict[str, Any]) -> None:
+    """The folder of an hour goes with its files once the hour is over; what is overdue is sent at once."""
+    for hour in ("2020-01-01T05", "2020-01-01 06%3A00%3A00"):
+        rows = f"SELECT 1 AS id, timestamp'2020-01-01 0{5 + ('06' in hour)}:30:00Z' AS eta"
+        spark.sql(rows).write.parquet(str(tmp_path / "table" / f"hour={hour}"))
+        (tmp_path / "table" / f"hour={hour}" / "_SUCCESS").unlink()
+        (tmp_path / "table" / f"hour={hour}" / "._SUCCESS.crc").unlink()
+    assert promote(spark, str(tmp_path / "table"), **options).sent == 2
+    assert list((tmp_path / "table").iterdir()) == []
+
+
+class Killed(BaseException):
+    """The end of a process, as far as the code after it is concerned."""
+
+
+def _killed(*args: Any, **kwargs: Any) -> Any:
+    raise Killed
+
+
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [("tables.Window", lambda rows, _: Window(rows, _killed)), ("promotion._with", _killed)],
+    ids=["sent", "removed"],
+)
+def test_a_promotion_that_was_killed_is_completed(
+    spark: SparkSession,
+    client: redis.Redis,
+    table: Path,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    what: Callable[..., Any],
+) -> None:
+    """The next promotion sends what is missing, late rows among it, and nothing that was delivered meanwhile."""
+    with monkeypatch.context() as patched:
+        patched.setattr(f"celery_ext.spark.{where}", what)
+        with pytest.raises(Killed):
+            promote(spark, str(table), until=LATE, **options)
+    consumed = client.zpopmin("delayq:{q}:due", 3)
+    client.hdel("delayq:{q}:backup", *(member for member, _ in consumed))
+    write_table(spark, table, [40, 41])
+    promote(spark, str(table), until=LATE, **options)
+    assert delayed(client).keys() | {member for member, _ in consumed} == {*ALL, "40", "41"}
+    assert client.zcard("delayq:{q}:due") == 39
+    assert left(table) == set()
+
+
+def test_python_workers_that_are_killed(
+    spark: SparkSession, client: redis.Redis, table: Path, options: dict[str, Any]
+) -> None:
+    """The Spark task runs again, and sends each row once, among them none that was delivered before."""
+    with beside(spark, promote, spark, str(table), until=LATE, max_rate=20, **options) as promoted:
+        until(lambda: client.zcard("delayq:{q}:due") >= 5)
+        [head] = client.zpopmin("delayq:{q}:due")
+        client.hdel("delayq:{q}:backup", head[0])
+        _kill_python_workers(spark)
+        assert promoted.result(60).rows == 40
+    assert delayed(client).keys() | {head[0]} == ALL
+    assert client.zcard("delayq:{q}:due") == 39
+
+
+def _kill_python_workers(spark: SparkSession) -> None:
+    """Kills the Python workers of the session, which are the children of its daemons."""
+    jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
+    living = [child for child in jvm.children() if child.status() != psutil.STATUS_ZOMBIE]
+    daemons = [child for child in living if "pyspark.daemon" in child.cmdline()]
+    workers = [worker for daemon in daemons for worker in daemon.children()]
+    assert workers
+    for worker in workers:
+        os.kill(worker.pid, signal.SIGKILL)
+
+
+def test_cancel_while_rows_are_promoted(
+    spark: SparkSession, client: redis.Redis, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """A row is read by a promotion, taken out of the table and cancelled, and then never sent: the hour begins anew."""
+    table, sold, soon = tmp_path / "table", tmp_path / "sold.csv", datetime.now(UTC) + timedelta(hours=1)
+    write_table(spark, table, range(40), soon.replace(minute=0, second=0, microsecond=0))
+    sold.write_text("7\n")
+    selected: list[int] = []
+
+    def select(rows: DataFrame) -> DataFrame:
+        selected.append(1)
+        return rows.join(spark.read.csv(str(sold), "id long"), "id", "left_anti")
+
+    slowly = {**options, "max_rate": 4, "chunk_size": 1}
+    with beside(spark, promote, spark, str(table), until=LATE, select=select, **slowly) as promoted:
+        until(lambda: client.zcard("delayq:{q}:due") >= 2)
+        sold.write_text("6\n7\n8\n")
+        cancel(spark.createDataFrame([("6",), ("8",)], "task_id string"), str(table), **options)
+        assert promoted.result(60).rows == 37
+    assert len(selected) == 3
+    assert delayed(client).keys() == ALL - {"6", "7", "8"}
+    assert left(table) == set()
+
+
+def test_two_at_once(spark: SparkSession, client: redis.Redis, table: Path, options: dict[str, Any]) -> None:
+    """Each row is sent once, whichever of the two goes on."""
+    with beside(spark, promote, spark, str(table), until=LATE, max_rate=20, **options) as promoted:
+        until(lambda: client.zcard("delayq:{q}:due") >= 3)
+        taken = client.zpopmin("delayq:{q}:due", 2)
+        promote(spark, str(table), until=LATE, **options)
+        promoted.exception(60)
+    assert delayed(client).keys() | {member for member, _ in taken} == ALL
+    assert client.zcard("delayq:{q}:due") == 38
+    assert left(table) == set()
+
+
+def test_another_promotion_of_the_same_hour(
+    spark: SparkSession, redis_server: PrivateRedis, table: Path, options: dict[str, Any]
+) -> None:
+    """A promotion that another one takes over says so, and removes nothing."""
+
+    def taken_over(rows: DataFrame) -> DataFrame:
+        with open_store(redis_server) as store:
+            store.jobs.begin(JobRun(f"promote/{table}/2040-01-01T00", 10**6, 60_000))
+        return rows.coalesce(1)  # no other task goes on after the test
+
+    with pytest.raises(StragglerRefused, match=r"another promotion of .*table has begun, and goes on"):
+        promote(spark, str(table), until=LATE, select=taken_over, **options)
+    assert len(left(table)) == 2
+
+
+def test_wrong_uses(spark: SparkSession, client: redis.Redis, tmp_path: Path, options: dict[str, Any]) -> None:
+    """A folder that is missing, empty or of another kind, an unknown option and a wrong eta are errors that say so."""
+    folder = tmp_path / "table"
+    with pytest.raises(TableUnavailable, match=r"is missing\. Is its disk mounted"):
+        promote(spark, str(folder), **options)
+    folder.mkdir()
+    with pytest.raises(TableUnavailable, match="has no folder hour=…"):
+        promote(spark, str(folder), **options)
+    (folder / "hour=__HIVE_DEFAULT_PARTITION__").mkdir()
+    with pytest.raises(TableUnavailable, match="is not of an hour in UTC"):
+        promote(spark, str(folder), **options)
+    (folder / "hour=__HIVE_DEFAULT_PARTITION__").rename(folder / "hour=2020-01-01T00")
+    assert promote(spark, str(folder), **options) == Promoted()
+    with pytest.raises(InvalidSparkOption, match="lead is not an option"):
+        promote(spark, str(folder), lead=3, **options)
+    with pytest.raises(InvalidSparkOption, match="job_id is not an option of a promotion"):
+        promote(spark, str(folder), job_id="j", **options)
+    rows = spark.sql("SELECT 1 AS id, timestamp'2020-01-01 01:30:00Z' AS eta")
+    rows.write.mode("append").parquet(str(folder / "hour=2020-01-01T00"))
+    with pytest.raises(Exception, match="rows of the hour 2020-01-01T00 have no eta, or are due in another hour"):
+        promote(spark, str(folder), **options)
+    with pytest.raises(InvalidColumns, match="column eta is string"):
+        promote(spark, str(folder), select=lambda found: found.withColumn("eta", found.eta.cast("string")), **options)
+    with pytest.raises(InvalidColumns, match="column eta is missing"):
+        promote(spark, str(folder), select=lambda found: found.drop("eta"), **options)
+    assert delayed(client) == {}
