@@ -189,7 +189,7 @@ class _Promotion:
         name = f"cancel/{uuid4()}"
         rows.write.format("celery").options(**self._options, job_id=name).mode("append").save()
         found = self._find(name)
-        return 0 if found is None else found.cancelled
+        return 0 if found is None else found.cancelled or 0
 
     def _send(self, rows: DataFrame, hour: datetime, run: int) -> tuple[Job, int] | None:
         """Sends the rows of an hour. Returns its job, and how many it had sent before; None if a cancel interrupts."""

@@ -37,11 +37,12 @@ def test_staged_messages_count_once_they_can_be_sent(store: DelayStore) -> None:
     assert (one.state, one.sent, one.staged) == ("committed", 2, 0)
 
 
-def test_a_commit_notes_what_the_driver_has_counted(store: DelayStore) -> None:
-    """Rows and bad rows are those of the run that was committed, and unknown before; no later call changes them."""
+def test_the_end_notes_what_the_driver_has_counted(store: DelayStore) -> None:
+    """Rows and bad rows are those of the run that ended last, and unknown before; no call after a commit changes them."""
     job = begun(store)
-    assert store.jobs.finish(job, "aborted", JobCounts(rows=9)) == "aborted"
     assert (found(store).rows, found(store).bad) == (None, None)
+    assert store.jobs.finish(job, "aborted", JobCounts(rows=9)) == "aborted"
+    assert (found(store).rows, found(store).bad) == (9, 0)
     again = begun(store)
     assert found(store).ended_ms is None
     store.jobs.finish(again, "committed", JobCounts(rows=5, bad=2, dead_lettered=1, cancelled=4))
