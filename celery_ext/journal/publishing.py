@@ -22,8 +22,8 @@ from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.delivery import Delivery
-from kombu_delayq.store.far_jobs import FarJobs
 from kombu_delayq.store.job_types import Enqueued, JobRun
+from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.types import Offer, Offered, PageId, Placed
 
 #: How long, and for how many messages and pages, an attempt that failed is remembered, so that the next attempt sends
@@ -314,7 +314,7 @@ def _content_of(offer: Offer) -> bytes:
     return json.dumps(same, sort_keys=True).encode()
 
 
-class JournaledJobs(PartOfBoth[FarJobs]):
+class JournaledJobs(PartOfBoth[BulkJobs]):
     """Sends the messages of bulk jobs to where they belong, each id once.
 
     Rows come first, under a key made from job and id, so that they come once however often a task runs. Then the script
@@ -327,7 +327,7 @@ class JournaledJobs(PartOfBoth[FarJobs]):
         placement: Decides where a message waits.
     """
 
-    def __init__(self, redis: FarJobs, journal: Journal, client: StoreClient, placement: Placement) -> None:
+    def __init__(self, redis: BulkJobs, journal: Journal, client: StoreClient, placement: Placement) -> None:
         super().__init__(redis, journal)
         self._client = client
         self._placement = placement

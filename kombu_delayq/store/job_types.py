@@ -114,7 +114,7 @@ class Job:
     """A bulk job as Redis remembers it.
 
     ``enqueued`` and ``staged`` hold at any time: each message is counted in the step of Redis that sends it. The other
-    counts are those of the run that was committed, and None before.
+    counts are those of the run that ended last, and None before.
 
     Attributes:
         name: Name of the job: its ``job_id``, or that of a query and its micro-batch.

@@ -147,6 +147,22 @@ class BulkJobs(StorePart):
         found = self._client.ask("SMISMEMBER", self._keys.guard(job.name), *ids)
         return {one for one, is_excluded in zip(ids, found, strict=True) if is_excluded}
 
+    def sent(self, name: str, rows: Sequence[tuple[str, str]]) -> list[bool]:
+        """Returns for each row whether an open job has sent or claimed it; False for all once the job is committed.
+
+        Args:
+            name: Name of the job.
+            rows: Queue and id of each row.
+        """
+        by_queue: dict[str, list[str]] = {}
+        for queue, one in rows:
+            by_queue.setdefault(queue, []).append(one)
+        known: dict[tuple[str, str], bool] = {}
+        for queue, ids in by_queue.items():
+            found = self._client.redis.smismember(self._part(name, queue)[1], ids)
+            known |= {(queue, one): bool(is_known) for one, is_known in zip(ids, found, strict=True)}
+        return [known[row] for row in rows]
+
     def job_rate(self, job: JobRun, count: int) -> float:
         """Asks whether the rate of a job as a whole lets messages through now.
 

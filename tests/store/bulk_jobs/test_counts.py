@@ -38,7 +38,7 @@ def test_staged_messages_count_once_they_can_be_sent(store: DelayStore) -> None:
 
 
 def test_the_end_notes_what_the_driver_has_counted(store: DelayStore) -> None:
-    """Rows and bad rows are those of the run that ended last, and unknown before; no call after a commit changes them."""
+    """Rows and bad rows are those of the run that ended last, unknown before; after a commit they stay."""
     job = begun(store)
     assert (found(store).rows, found(store).bad) == (None, None)
     assert store.jobs.finish(job, "aborted", JobCounts(rows=9)) == "aborted"
