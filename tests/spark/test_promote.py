@@ -89,7 +89,7 @@ def _killed(*args: Any, **kwargs: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("where", "what"),
-    [("tables.Window", lambda rows, _: Window(rows, _killed)), ("promotion._with", _killed)],
+    [("tables.Window", lambda rows, *_: Window(rows, _killed)), ("promotion._with", _killed)],
     ids=["sent", "removed"],
 )
 def test_a_promotion_that_was_killed_is_completed(
