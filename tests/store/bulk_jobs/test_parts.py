@@ -172,15 +172,3 @@ def test_a_part_whose_data_are_lost_takes_nothing_until_the_job_is_run_again(sto
     assert store.jobs.enqueue("b", again, several(3)) == Enqueued("enqueued", 3)
     assert store.jobs.finish(again, "committed") == "committed"
     assert [len(popped(store.client, f"app:{queue}")) for queue in "ab"] == [3, 3]
-
-
-def test_ids_are_claimed_in_the_part_of_their_queue(store: DelayStore) -> None:
-    """Ids are claimed before a job begins and while it runs; of a job that has sent all, Redis decides."""
-    rows = [("a", "i0"), ("b", "i0"), ("b", "i1")]
-    assert store.jobs.claim_ids("j", TTL_MS, rows[:2]) == [True, True]
-    job = begun(store)
-    assert store.jobs.enqueue("a", job, several(2)).fresh == 1
-    assert store.jobs.claim_ids("j", TTL_MS, [*rows, ("a", "i1")]) == [False, False, True, False]
-    assert store.jobs.sent("j", [("a", "i1"), ("b", "i1"), ("c", "i1")]) == [True, True, False]
-    store.jobs.finish(job, "committed")
-    assert store.jobs.claim_ids("j", TTL_MS, rows) is None
