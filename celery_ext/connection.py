@@ -14,8 +14,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.channel import DelayedChannel, connect_store
-from kombu_delayq.connection import pools
 from kombu_delayq.errors import InvalidOptions, JournalUnavailable, OtherTransport
+from kombu_delayq.redis import pools
 from kombu_delayq.store import DelayStore
 from kombu_delayq.urls import CLUSTER_SCHEMES, STOCK_SCHEMES, split
 

@@ -7,9 +7,6 @@ from typing import Any
 
 from kombu_delayq import hooks
 from kombu_delayq.connected import ConnectedChannel, connect_store
-from kombu_delayq.connection import demotion
-from kombu_delayq.connection.replies import as_lost
-from kombu_delayq.connection.text import as_text
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.compact import keep_text, omit_defaults
 from kombu_delayq.message.due import Due, due_of
@@ -17,6 +14,8 @@ from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message
 from kombu_delayq.message.letters import DEAD_LETTER
 from kombu_delayq.message.seal import seal, uuid_of
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
+from kombu_delayq.redis.errors import as_lost, check_writes
+from kombu_delayq.redis.replies import as_text
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId
 
@@ -35,7 +34,7 @@ class DelayedChannel(ConnectedChannel):
             super().__init__(*args, **kwargs)
             broker = self._broker
             try:
-                demotion.check_writes(broker, lambda: self.client, self.unacked_key)
+                check_writes(broker, lambda: self.client, self.unacked_key)
                 self._transport().look_at_server(self.client, self.global_keyprefix)
                 if self.has_slots:
                     self._use_slots()

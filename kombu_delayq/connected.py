@@ -7,10 +7,11 @@ import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from kombu_delayq import hooks
-from kombu_delayq.connection import demotion, pools
-from kombu_delayq.connection.sentinel import FollowingPool
 from kombu_delayq.consume.channel import ConsumingChannel
 from kombu_delayq.options import Options
+from kombu_delayq.redis import pools
+from kombu_delayq.redis.errors import OF_ONE_SERVER, note_refusal, noticing_demotion
+from kombu_delayq.redis.sentinel import FollowingPool
 from kombu_delayq.store import DelayStore, TransportStore
 from kombu_delayq.store.keys import Keys
 
@@ -20,7 +21,7 @@ class ConnectedChannel(ConsumingChannel):
 
     _store: TransportStore | None = None
     #: Errors of Redis that end a connection, because the same server would refuse what follows.
-    _refusals = demotion.OF_ONE_SERVER
+    _refusals = OF_ONE_SERVER
 
     @property
     def options(self) -> Options:
@@ -63,7 +64,7 @@ class ConnectedChannel(ConsumingChannel):
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         self._transport()
         params = dict(super()._connparams(asynchronous=asynchronous))
-        noticing = demotion.noticing_demotion(params["connection_class"], self._note_refusal, self._refusals)
+        noticing = noticing_demotion(params["connection_class"], self._note_refusal, self._refusals)
         params["connection_class"] = noticing
         return params
 
@@ -80,7 +81,7 @@ class ConnectedChannel(ConsumingChannel):
         return str(self._transport().broker)
 
     def _note_refusal(self) -> None:
-        demotion.note_refusal(self._broker)
+        note_refusal(self._broker)
         if self.connection is not None:
             self.connection.cycle.refused = True
 

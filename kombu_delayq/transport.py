@@ -14,14 +14,14 @@ from kombu.utils.imports import symbol_by_name
 
 from kombu_delayq import hooks, options, urls
 from kombu_delayq.channel import DelayedChannel, connect_store
-from kombu_delayq.connection import pools, slots
-from kombu_delayq.connection.sentinel import FollowingPool
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.heartbeat import Heartbeat
 from kombu_delayq.consume.poller import DelayedPoller
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
+from kombu_delayq.redis import pools, slots
+from kombu_delayq.redis.sentinel import FollowingPool
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
 

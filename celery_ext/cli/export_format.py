@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from celery_ext.waiting.delayed_task import DelayedTask
-from kombu_delayq.connection.text import as_text
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.fields import fault_of
 from kombu_delayq.message.times import iso_of, ms_of
+from kombu_delayq.redis.replies import as_text
 from kombu_delayq.store.formats.hash import shared_id
 from kombu_delayq.store.types import Offer, Waiting
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from celery_ext.cli.export_format import BadLine, Closing, Exported, Header, parse
-from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.message.fields import properties_of, read
 from kombu_delayq.message.pages import Page
 from kombu_delayq.message.rewrite import with_properties
+from kombu_delayq.redis.replies import as_bytes
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.types import Offer
 

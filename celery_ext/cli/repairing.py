@@ -7,11 +7,11 @@ from itertools import repeat
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import fault_of, read
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.unacked import read_note
+from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consuming.taking import PAGE
 from kombu_delayq.store.consuming.types import Landing, Request, Requeued

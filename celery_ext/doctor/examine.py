@@ -20,8 +20,8 @@ from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import ask
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.connection import pools
 from kombu_delayq.errors import DelayqError
+from kombu_delayq.redis import pools
 from kombu_delayq.store import OperatorStore
 
 

@@ -6,8 +6,8 @@ from time import time
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.publishing import Placement
 from celery_ext.journal.table import WAITING, Journal, Row
-from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import headers_of, read
+from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.types import Offer, Placed

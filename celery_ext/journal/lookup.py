@@ -7,10 +7,9 @@ from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.losses import Losses
 from celery_ext.journal.table import WAITING, Addition, Journal, Row
 from celery_ext.journal.views import add_to_count
-from kombu_delayq.connection.replies import time_ms
-from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
+from kombu_delayq.redis.replies import as_bytes, time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.formats.hash import shared_id
 from kombu_delayq.store.lookup import Change, Lookup, is_step

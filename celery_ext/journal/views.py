@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.table import Journal, Row
-from kombu_delayq.connection.text import as_bytes
+from kombu_delayq.redis.replies import as_bytes
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.formats.hash import id_of, shared_id
 from kombu_delayq.store.lookup import Lookup

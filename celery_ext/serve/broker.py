@@ -11,7 +11,7 @@ from redis import ConnectionPool
 
 from celery_ext.connection import open_store
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.connection import pools
+from kombu_delayq.redis import pools
 from kombu_delayq.store import OperatorStore
 
 T = TypeVar("T")

@@ -12,13 +12,13 @@ from time import monotonic
 from celery import Celery
 from redis.exceptions import ResponseError
 
-from kombu_delayq.connection.text import as_bytes, as_text, readable
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
 from kombu_delayq.message.redelivery import redelivered
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.message.seal import seal
 from kombu_delayq.message.unacked import Note, read_note
+from kombu_delayq.redis.replies import as_bytes, as_text, readable
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consuming.consumers import lent_name
 from kombu_delayq.store.consuming.types import LeaseEnded, Request, Requeued, Taken

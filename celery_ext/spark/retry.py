@@ -10,8 +10,8 @@ from redis.exceptions import MasterDownError, OutOfMemoryError, ReadOnlyError, R
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.spark.errors import BrokerUnavailable
-from kombu_delayq.connection.demotion import NotPrimary
 from kombu_delayq.errors import AnswerLost
+from kombu_delayq.redis.errors import NotPrimary
 
 T = TypeVar("T")
 #: Shortest and longest pause before another try, in s.

@@ -14,8 +14,9 @@ from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.cluster.client import ClusterClient, ClusterPool, PrefixedClient
 from kombu_delayq.cluster.pool import LATE_S
 from kombu_delayq.cluster.pubsub import ClusterPubSub
-from kombu_delayq.connection import demotion, pools
 from kombu_delayq.consume.qos import FetchedQoS
+from kombu_delayq.redis import pools
+from kombu_delayq.redis.errors import OF_REPLICA
 
 logger = get_logger(__name__)
 
@@ -58,7 +59,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
     """A channel whose commands go to the nodes of their keys."""
 
     #: A node that says that the cluster is down may mean one slot alone.
-    _refusals = demotion.OF_REPLICA
+    _refusals = OF_REPLICA
     keyprefix_fanout: str
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

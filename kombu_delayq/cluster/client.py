@@ -12,8 +12,8 @@ from kombu_delayq.cluster.dispatch import PASSING, Dispatch, RetryDeadline, foll
 from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
 from kombu_delayq.cluster.pubsub import ClusterPubSub, PrefixedPubSub
 from kombu_delayq.cluster.topology import Node, NoNode
-from kombu_delayq.connection.pools import OF_USE
-from kombu_delayq.connection.text import Command
+from kombu_delayq.redis.pools import OF_USE
+from kombu_delayq.redis.replies import Command
 
 
 class ClusterPool(NodePools):

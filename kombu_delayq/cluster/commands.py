@@ -10,9 +10,9 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from kombu_delayq import scripts
-from kombu_delayq.connection.slots import slot_of_key
-from kombu_delayq.connection.text import Command, as_bytes, as_text
+from kombu_delayq.redis import scripts
+from kombu_delayq.redis.replies import Command, as_bytes, as_text
+from kombu_delayq.redis.slots import slot_of_key
 
 #: Commands without a key, by their first word.
 _KEYLESS = frozenset(

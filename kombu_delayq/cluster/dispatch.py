@@ -12,8 +12,8 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseErr
 from kombu_delayq.cluster.commands import OF_ANY, counters_of, keys_of, slot_of, with_one_key
 from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
 from kombu_delayq.cluster.topology import Node, NoNode
-from kombu_delayq.connection.demotion import NotPrimary
-from kombu_delayq.connection.pools import OF_USE
+from kombu_delayq.redis.errors import NotPrimary
+from kombu_delayq.redis.pools import OF_USE
 
 #: Pauses between tries, in s.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5

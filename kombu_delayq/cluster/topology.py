@@ -11,9 +11,9 @@ from kombu.log import get_logger
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from kombu_delayq.connection.slots import SLOTS
-from kombu_delayq.connection.text import as_text
 from kombu_delayq.errors import InvalidBrokerURL
+from kombu_delayq.redis.replies import as_text
+from kombu_delayq.redis.slots import SLOTS
 
 logger = get_logger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Any
 from kombu.log import get_logger
 from redis.exceptions import NoScriptError
 
-from kombu_delayq.connection.replies import PASSING_S, passes
-from kombu_delayq.connection.text import Command
+from kombu_delayq.redis.errors import PASSING_S, passes
+from kombu_delayq.redis.replies import Command
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.consuming.taking import PAGE
 

@@ -10,9 +10,6 @@ from kombu.log import get_logger
 from kombu.utils.scheduling import round_robin_cycle
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from kombu_delayq.connection import pools
-from kombu_delayq.connection.replies import PASSING_S, passes
-from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.acks import Acks
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.credit import Credit, SharedByFetchers
@@ -20,6 +17,9 @@ from kombu_delayq.consume.deliveries import Deliveries
 from kombu_delayq.consume.idle import MOST_WAITS, IdleWaits, WaitBudget
 from kombu_delayq.consume.pipelined import OVERDUE_S, PipelinedConnection
 from kombu_delayq.message.fields import Message
+from kombu_delayq.redis import pools
+from kombu_delayq.redis.errors import PASSING_S, passes
+from kombu_delayq.redis.replies import Command
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.consuming.types import Landing, LeaseEnded, Request, Taken
 

@@ -13,10 +13,10 @@ import redis
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, OutOfMemoryError
 
-from kombu_delayq.connection import pools
-from kombu_delayq.connection.replies import PASSING_S, passes
-from kombu_delayq.connection.text import Command
 from kombu_delayq.consume.pipelined import PipelinedConnection
+from kombu_delayq.redis import pools
+from kombu_delayq.redis.errors import PASSING_S, passes
+from kombu_delayq.redis.replies import Command
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.consuming.types import Landing
 

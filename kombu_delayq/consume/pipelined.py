@@ -11,8 +11,8 @@ import redis
 from kombu.log import get_logger
 from kombu.utils.eventio import READ, poll
 
-from kombu_delayq.connection.pools import OF_USE
-from kombu_delayq.connection.text import Command, as_sent
+from kombu_delayq.redis.pools import OF_USE
+from kombu_delayq.redis.replies import Command, as_sent
 
 logger = get_logger(__name__)
 

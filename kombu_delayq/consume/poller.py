@@ -14,8 +14,7 @@ from kombu.transport import redis as stock
 from kombu.utils.eventio import ERR, READ, poll
 from redis.exceptions import ResponseError
 
-from kombu_delayq.connection.demotion import NotPrimary
-from kombu_delayq.connection.replies import as_lost, passes
+from kombu_delayq.redis.errors import NotPrimary, as_lost, passes
 
 _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 

@@ -10,13 +10,13 @@ import redis
 from kombu.log import get_logger
 from redis.exceptions import AskError, MovedError, RedisError
 
-from kombu_delayq.connection import pools
-from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.consume.credit import Credit, SharedByFetchers
 from kombu_delayq.consume.fetcher import OTHER_CONNECTIONS, Fetcher
 from kombu_delayq.consume.idle import MOST_WAITS, NO_CONNECTION_LEFT, WaitBudget
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.message.fields import Message
+from kombu_delayq.redis import pools
+from kombu_delayq.redis.slots import is_of_node
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.consuming.types import Landing
 

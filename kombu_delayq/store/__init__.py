@@ -7,11 +7,11 @@ from typing import Any, Protocol
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from kombu_delayq.connection import pools
-from kombu_delayq.connection.replies import time_ms
-from kombu_delayq.connection.slots import is_of_node
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import Options
+from kombu_delayq.redis import pools
+from kombu_delayq.redis.replies import time_ms
+from kombu_delayq.redis.slots import is_of_node
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.consuming.consumers import Consumers

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from kombu.log import get_logger
 from redis.exceptions import NoScriptError, ResponseError
 
-from kombu_delayq.connection.replies import checked
-from kombu_delayq.connection.text import Command, as_bytes, as_text, digest
+from kombu_delayq.redis.replies import Command, as_bytes, as_text, checked, digest
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer

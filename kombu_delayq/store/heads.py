@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.connection.replies import time_ms
+from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.types import QueueForm, QueueHeads
 from kombu_delayq.store.wake import WakeListener

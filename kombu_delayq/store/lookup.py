@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
-from kombu_delayq.connection.text import Command, as_bytes, as_text, digest
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
+from kombu_delayq.redis.replies import Command, as_bytes, as_text, digest
 from kombu_delayq.store.client import ScriptCall
 from kombu_delayq.store.searching import MAX_BYTES, Searching, SearchScript
 from kombu_delayq.store.types import JOURNAL, QueueForm, Waiting, hidden

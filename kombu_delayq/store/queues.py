@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from kombu_delayq.connection.nodes import scan_pages
-from kombu_delayq.connection.replies import checked
-from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import LAYOUTS
+from kombu_delayq.redis.nodes import scan_pages
+from kombu_delayq.redis.replies import as_bytes, as_text, checked
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.keys.naming import glob_escaped
 from kombu_delayq.store.registry import QueueRegistry

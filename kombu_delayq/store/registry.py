@@ -8,7 +8,7 @@ from typing import Any
 from kombu.log import get_logger
 from redis.exceptions import RedisError, ResponseError
 
-from kombu_delayq.connection.text import as_text
+from kombu_delayq.redis.replies import as_text
 from kombu_delayq.store.client import StoreClient
 
 logger = get_logger(__name__)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
 
-from kombu_delayq.connection.text import as_text, readable
+from kombu_delayq.redis.replies import as_text, readable
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.types import QueueForm, Waiting, rows_of, waiting_of
 

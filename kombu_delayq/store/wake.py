@@ -8,8 +8,8 @@ from typing import NamedTuple, Self
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from kombu_delayq.connection.replies import passes
-from kombu_delayq.connection.text import as_text, is_utf8
+from kombu_delayq.redis.errors import passes
+from kombu_delayq.redis.replies import as_text, is_utf8
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import QueueForm
 

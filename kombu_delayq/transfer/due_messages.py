@@ -6,9 +6,9 @@ from math import inf
 from kombu.log import get_logger
 from redis.exceptions import RedisError, ResponseError
 
-from kombu_delayq.connection.demotion import NotPrimary
-from kombu_delayq.connection.text import readable
 from kombu_delayq.message.pages import pages
+from kombu_delayq.redis.errors import NotPrimary
+from kombu_delayq.redis.replies import readable
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import QueueForm, Transferred
 from kombu_delayq.transfer.due_times import DueTimes

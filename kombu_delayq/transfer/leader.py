@@ -8,8 +8,8 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
-from kombu_delayq.connection.text import readable
 from kombu_delayq.message.pages import pages
+from kombu_delayq.redis.replies import readable
 from kombu_delayq.store import TransportStore
 from kombu_delayq.transfer.announcements import LISTEN_S, Announcements
 from kombu_delayq.transfer.due_messages import DueMessages

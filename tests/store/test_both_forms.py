@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.connection.text import Command
 from kombu_delayq.options import LAYOUTS
+from kombu_delayq.redis.replies import Command
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.job_types import JobRun

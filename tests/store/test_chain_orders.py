@@ -7,9 +7,9 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import by_id
-from kombu_delayq import scripts
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.options import LAYOUTS, Options
+from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer

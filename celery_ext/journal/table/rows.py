@@ -25,9 +25,9 @@ from celery_ext.journal.table import schema
 from celery_ext.journal.table.counts import HourKey, note
 from celery_ext.journal.table.schema import WAITING
 from celery_ext.journal.table.statements import next_numbers, upsert
-from kombu_delayq.connection.text import as_bytes
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.seal import unsigned
+from kombu_delayq.redis.replies import as_bytes
 from kombu_delayq.store.types import Waiting, hidden
 from kombu_delayq.store.upkeep import promotion_types
 

@@ -7,8 +7,8 @@ from operator import attrgetter
 from typing import TypeVar
 
 from celery_ext.testing.memory.shelf import Kept, Shelf
-from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Cursor, Page, Part, QueueForm, Scanned, Waiting
 

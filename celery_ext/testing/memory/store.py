@@ -6,9 +6,9 @@ from typing import Any
 
 from celery_ext.testing.memory.lookup import LAYOUT, MemoryLookup, MemoryScan
 from celery_ext.testing.memory.shelf import Shelf
-from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.fields import headers_of, read
 from kombu_delayq.options import Options
+from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store.chains import Refused
 from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.types import Offer, Offered, PageId, Placed, Transferred, Waiting

@@ -12,13 +12,13 @@ from kombu.transport.redis import Channel as RedisChannel
 from celery_ext.testing.clock import Clock
 from celery_ext.testing.memory.store import MemoryStore
 from kombu_delayq import hooks, options
-from kombu_delayq.connection.text import as_text
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.compact import keep_text, omit_defaults
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN_ID, Message
 from kombu_delayq.message.seal import seal
 from kombu_delayq.options import Options
+from kombu_delayq.redis.replies import as_text
 from kombu_delayq.store.types import Offer, Waiting
 
 #: The brokers of this process by name. Each lives for as long as the test that uses it.

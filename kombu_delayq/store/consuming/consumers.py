@@ -10,9 +10,8 @@ from urllib.parse import quote
 
 from redis.exceptions import RedisError
 
-from kombu_delayq.connection.replies import checked, time_ms
-from kombu_delayq.connection.text import as_bytes, as_text
 from kombu_delayq.message.pages import pages
+from kombu_delayq.redis.replies import as_bytes, as_text, checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.consuming.taking import PAGE
 from kombu_delayq.store.consuming.types import LENT, Beat, ConsumerLease, Held

@@ -7,8 +7,8 @@ command touches have to share a slot. ``in_slot_of``, ``share`` and ``bindings``
 
 from dataclasses import dataclass
 
-from kombu_delayq.connection import slots
 from kombu_delayq.errors import InvalidQueueName
+from kombu_delayq.redis import slots
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from typing import Any
 
 from redis.lock import Lock
 
-from kombu_delayq.connection.replies import checked
-from kombu_delayq.connection.text import as_text
 from kombu_delayq.message.pages import pages
+from kombu_delayq.redis.replies import as_text, checked
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.upkeep.promotion_types import Election, Heartbeat, Marker, Numbered, Promoted, Row

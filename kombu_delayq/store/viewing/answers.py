@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
 
 #: How long an answer is kept, and how long a caller may work on a request before another may. Both in s.

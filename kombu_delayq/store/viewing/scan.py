@@ -6,8 +6,7 @@ from itertools import compress, islice
 from math import ceil, inf, isfinite
 from typing import Any
 
-from kombu_delayq.connection.replies import checked
-from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.redis.replies import as_bytes, as_text, checked
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.formats.hash import id_of
 from kombu_delayq.store.formats.redisson import cursor_of, mark_of, message_of, named_field, own_id

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kombu_delayq.connection.replies import checked
-from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.redis.replies import as_bytes, as_text, checked
 from kombu_delayq.store.client import StorePart
 
 #: How long the state of an action is kept after the last time it was written, and how long a word to it. Both in s.

@@ -7,8 +7,8 @@ import pytest
 import redis
 from kombu import Connection
 
-from kombu_delayq.connection import pools
 from kombu_delayq.options import Options
+from kombu_delayq.redis import pools
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.keys import Keys

@@ -4,9 +4,9 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq import scripts
 from kombu_delayq.cluster.commands import with_one_key
-from kombu_delayq.connection.text import Command, as_sent
+from kombu_delayq.redis import scripts
+from kombu_delayq.redis.replies import Command, as_sent
 
 TEXT = """
 redis.call('RPUSH', KEYS[1], unpack(ARGV))

@@ -11,7 +11,7 @@ from kombu import Connection
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.broker import Broker
 from kombu_delayq.channel import connect_store
-from kombu_delayq.connection import sentinel
+from kombu_delayq.redis import sentinel
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.conditions import until
 from tests.support.servers.sentinels import MASTER_NAME, Sentinels

@@ -10,7 +10,7 @@ import redis
 from redis.credentials import UsernamePasswordCredentialProvider
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.connection import pools
+from kombu_delayq.redis import pools
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import redis
 from celery.exceptions import TaskRevokedError
 
 from celery_ext import cancel, get, reschedule, run_now
-from kombu_delayq import scripts
 from kombu_delayq.errors import AnswerLost
+from kombu_delayq.redis import scripts
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.types import Waiting
 from tests.support.commands.shell import run

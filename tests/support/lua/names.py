@@ -2,8 +2,8 @@
 
 import re
 
-from kombu_delayq import scripts
 from kombu_delayq.options import LAYOUTS
+from kombu_delayq.redis import scripts
 
 _DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)", re.MULTILINE)
 _NAME = r"[A-Za-z_]\w*"

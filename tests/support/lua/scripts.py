@@ -1,7 +1,7 @@
 """The Lua files: operations, includes, and the layouts that they are for."""
 
-from kombu_delayq import scripts
 from kombu_delayq.options import LAYOUTS
+from kombu_delayq.redis import scripts
 
 LUA = sorted(scripts.directory().rglob("*.lua"))
 OPERATIONS = [path.stem for path in sorted(scripts.directory().glob("*.lua"))]

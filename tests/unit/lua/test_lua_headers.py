@@ -4,8 +4,8 @@ from inspect import isdatadescriptor, isfunction
 
 import pytest
 
-from kombu_delayq import scripts
 from kombu_delayq.options import LAYOUTS
+from kombu_delayq.redis import scripts
 from kombu_delayq.store.keys import Keys
 from tests.support.lua.headers import complaints, key_types, wrong_types
 from tests.support.lua.names import source_of

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from kombu_delayq import scripts
 from kombu_delayq.options import LAYOUTS
+from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StorePart
 from tests.support import ROOT

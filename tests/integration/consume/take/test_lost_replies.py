@@ -10,8 +10,8 @@ from kombu import Connection
 from redis.exceptions import RedisError
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq import scripts
 from kombu_delayq.consume.pipelined import PipelinedConnection
+from kombu_delayq.redis import scripts
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.proxies import LosesReply

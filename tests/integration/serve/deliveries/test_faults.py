@@ -10,7 +10,7 @@ import redis
 from celery import Celery
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq import scripts
+from kombu_delayq.redis import scripts
 from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import until
 from tests.support.serve.lending import HttpConsumer, Serve

@@ -7,10 +7,9 @@ from typing import Any
 import redis
 from redis import Redis
 
-from kombu_delayq.connection import pools
-from kombu_delayq.connection.ahead import SendAhead
-from kombu_delayq.connection.replies import checked
-from kombu_delayq.connection.text import Command, as_sent, packed
+from kombu_delayq.redis import pools
+from kombu_delayq.redis.ahead import SendAhead
+from kombu_delayq.redis.replies import Command, as_sent, checked, packed
 
 
 class RedisCommands:

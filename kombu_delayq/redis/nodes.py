@@ -5,7 +5,7 @@ from itertools import islice
 
 from redis import Redis
 
-from kombu_delayq.connection.text import as_bytes
+from kombu_delayq.redis.replies import as_bytes
 
 
 def clients_of(client: Redis, *, replicas: bool = False) -> dict[str, Redis]:

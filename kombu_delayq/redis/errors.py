@@ -1,19 +1,35 @@
-"""Reports a Redis that takes no writes now, such as one that is not the primary, as a lost connection.
+"""Errors of Redis that pass: those that pass by themselves, and those of a Redis that takes no writes now.
 
-kombu, Celery and publishers then connect again, and reach the primary wherever the address leads to it.
+Both become a lost connection for kombu, Celery and publishers, which then connect again. After a loss of writes they
+reach the primary wherever the address leads to it.
 """
 
 import re
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 from redis.connection import Connection
-from redis.exceptions import ClusterDownError, MasterDownError, NoPermissionError, ReadOnlyError, ResponseError
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    NoPermissionError,
+    ReadOnlyError,
+    ResponseError,
+)
 from redis.sentinel import SentinelManagedConnection
 
-from kombu_delayq.connection import pools
+from kombu_delayq.redis import pools
+
+#: After an error that passes, Redis is asked again so much later, in s.
+PASSING_S = 1.0
+
+#: Errors of a Redis that refuses commands for a while, and keeps its connections: it runs somebody's script for long,
+#: or it could not write its latest snapshot. redis-py has no classes for them, and its pipelines put words before them;
+#: so does Redis 6.2 where a script gets them.
+_PASSING = re.compile(r"(.*(caused error: | -))?(BUSY|MISCONF) ")
 
 #: Errors of a replica: for a write; for any command while its primary is down. redis-py cuts the codes off their texts.
 OF_REPLICA: tuple[type[ResponseError], ...] = (ReadOnlyError, MasterDownError)
@@ -105,3 +121,26 @@ def check_writes(broker: str, client: Callable[[], Redis], key: str) -> None:
         with suppress(NoPermissionError):  # this user's ACL forbids the try
             client().hdel(key, "")
         _refusing.discard(broker)
+
+
+def passes(reply: Any) -> bool:
+    """Whether a reply is an error that passes without anybody's connecting again. The command was not run."""
+    return isinstance(reply, ResponseError) and _PASSING.match(str(reply)) is not None
+
+
+@contextmanager
+def as_lost() -> Iterator[None]:
+    """Turns an error that passes into that of a Redis that loads its data.
+
+    kombu and Celery take this one for a lost connection, and connect again until it has passed. The other one would end
+    a worker.
+
+    Raises:
+        redis.exceptions.BusyLoadingError: There was an error that passes.
+    """
+    try:
+        yield
+    except ResponseError as error:
+        if passes(error):
+            raise BusyLoadingError(str(error)) from error
+        raise

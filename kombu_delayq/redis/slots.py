@@ -14,8 +14,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from kombu_delayq.connection.replies import passes
-from kombu_delayq.connection.text import as_bytes, as_text
+from kombu_delayq.redis.errors import passes
+from kombu_delayq.redis.replies import as_bytes, as_text
 
 #: How many hash slots every Redis Cluster has.
 SLOTS = 16_384

@@ -5,9 +5,8 @@ from typing import Any
 
 import redis
 
-from kombu_delayq.connection.pools import OF_USE
-from kombu_delayq.connection.replies import checked
-from kombu_delayq.connection.text import Command, as_sent
+from kombu_delayq.redis.pools import OF_USE
+from kombu_delayq.redis.replies import Command, as_sent, checked
 
 
 class SendAhead:

@@ -1,5 +1,6 @@
-"""Turns names, ids and commands into the bytes that Redis gets, and replies into text."""
+"""Turns names, ids and commands into the bytes that Redis gets, and reads its replies."""
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha1
 from typing import Any
@@ -68,3 +69,18 @@ def as_bytes(given: str | bytes) -> bytes:
         return given.encode(errors="surrogateescape")
     except UnicodeEncodeError:  # no publisher can have written such a text, so nothing is found under it
         return given.encode(errors="surrogatepass")
+
+
+def checked(replies: Iterable[Any]) -> list[Any]:
+    """Returns replies. Raises the first error among them."""
+    found = list(replies)
+    for reply in found:
+        if isinstance(reply, Exception):
+            raise reply
+    return found
+
+
+def time_ms(time: Sequence[Any]) -> float:
+    """Returns a reply to ``TIME``, seconds and microseconds, in ms since the epoch."""
+    seconds, microseconds = time
+    return float(seconds) * 1000 + float(microseconds) / 1000

@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 from kombu_delayq.options import LAYOUTS
 
-_PACKAGED = Path(__file__).parent / "lua"
-_CHECKOUT = Path(__file__).parent.parent / "lua"
+_PACKAGED = Path(__file__).parents[1] / "lua"
+_CHECKOUT = Path(__file__).parents[2] / "lua"
 _INCLUDE = re.compile(r"^-- @include ([\w ]+)\n", re.MULTILINE)
 _OTHER = re.compile(r"^-- @other ([\w ]+)\n", re.MULTILINE)
 _FIRST = re.compile(r"^-- @first (\w+)\n", re.MULTILINE)
