@@ -12,6 +12,12 @@ from tests.support.spark.jobs import append, append_stepped, beside, delayed, nu
 from tests.support.spark.session import SparkLog
 from tests.support.spark.stepped import Journal
 
+#: Keys of a job that has ended, or waits for its commit: the job as a whole, and its part beside the queue.
+OF_A_JOB = (
+    *("{delayq}:queues", "{delayq}:runs", "{delayq}:job:nightly", "{delayq}:parts:nightly"),
+    "delayq:{q}:nightly:job",
+)
+
 
 def wait_before_the_end(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
     """Each task waits after its last row."""
@@ -42,8 +48,8 @@ def test_nothing_is_visible_before_the_commit(
         try:
             until(lambda: journal.job("nightly").get("enqueued") == "40", 60)
             assert set(client.keys("*")) == {
-                *("{delayq}:runs", "{delayq}:queues", "{delayq}:job:nightly"),
-                *("{delayq}:guard:nightly", "{delayq}:staged:nightly"),
+                *OF_A_JOB,
+                *("delayq:{q}:nightly:guard", "delayq:{q}:nightly:staged"),
             }
         finally:
             journal.note("go on")
@@ -54,7 +60,7 @@ def test_nothing_is_visible_before_the_commit(
         due = delayed(client)
         assert len(due) == 40
         assert {round(due_ms - float(journal.job("nightly")["base"])) for due_ms in due.values()} == {3_600_000}
-    assert not client.exists("{delayq}:guard:nightly", "{delayq}:staged:nightly")
+    assert not client.exists("delayq:{q}:nightly:guard", "delayq:{q}:nightly:staged")
     assert journal.job("nightly")["state"] == "committed"
 
 
@@ -68,8 +74,9 @@ def test_an_aborted_job_leaves_nothing(
     frame = spark.range(0, 40, 1, 2)
     with pytest.raises(Exception, match="on purpose"):
         append_stepped(frame, redis_server, fail_at_the_end, delivery="staged", job_id="nightly")
-    assert set(client.keys("*")) == {"{delayq}:runs", "{delayq}:queues", "{delayq}:job:nightly"}
-    assert {name: client.hget("{delayq}:job:nightly", name) for name in ("state", "enqueued")} == {
+    assert set(client.keys("*")) == set(OF_A_JOB)
+    assert client.hget("{delayq}:job:nightly", "state") == "aborted"
+    assert {name: client.hget("delayq:{q}:nightly:job", name) for name in ("state", "enqueued")} == {
         "state": "aborted",
         "enqueued": "0",
     }
