@@ -139,7 +139,8 @@ class Consumers(StorePart):
         replies = iter(self._client.run_each("beat", chain.from_iterable(calls))[0])
         found = [[next(replies) for _ in of_share] for of_share in calls]
         return [
-            next((each for each in of_share if isinstance(each, Exception)), None) or b"ended" not in of_share
+            next((each for each in of_share if isinstance(each, Exception)), None)
+            or "ended" not in map(as_text, of_share)
             for of_share in found
         ]
 

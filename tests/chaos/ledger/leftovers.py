@@ -14,7 +14,7 @@ PERMANENT = {
     r"_kombu\.binding_deadlines": "when bindings of kombu end, for good",
     r"delayq:\{.*\}:order": "the count of marked messages of a queue, for good",
     r"delayq:\{.*\}:counts": "what is counted of a queue, for good",
-    r"\{delayq\}:queues": "names of the queues in which delayed messages wait, or have waited lately",
+    r"\{delayq\}:queues": "names of the queues in which delayed messages wait, or have waited until a moment ago",
     r"\{delayq\}:consumed_queues": "names of the queues that consumers have consumed, in a cluster",
     r"\{delayq\}:chains": "ids of delay chains in use, bounded",
     r"delayq:(\{.*\}:)?sender:.*": "the last page of a send_many, with a TTL",
@@ -55,8 +55,7 @@ def left(client: redis.Redis, *, running: bool) -> list[Left]:
     for key in sorted(client.scan_iter(count=1000)):
         kind = str(client.type(key))
         if kind != "none":
-            # Where Redis has hash slots, keys of the fleet share one, and so do kombu's bindings.
-            plain = re.sub(r"^\{(delayq|_kombu\.binding)\}", r"\1", key)
+            plain = key.replace("{_kombu.binding}", "_kombu.binding")  # where Redis has hash slots, they share one
             why = next((why for pattern, why in expected.items() if re.fullmatch(pattern, plain)), "")
             sample = () if why else tuple(_members(client, key, kind))[:SAMPLE]
             found.append(Left(key, kind, _length(client, key, kind), why, sample))

@@ -11,7 +11,7 @@ from kombu import Connection, Consumer, Exchange, Queue
 
 from celery_ext import install
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.publish.recipe import Recipe
+from celery_ext.publish.write import Writer
 from kombu_delayq import InvalidBrokerURL
 from tests.support.servers.certificates import Authority
 from tests.support.servers.cluster import PrivateCluster
@@ -133,7 +133,7 @@ def test_calls_are_published_fast(cluster: PrivateCluster) -> None:
                     app.send_task("some.task", queue=queue, countdown=countdown)
         publisher = app.send_task.fast
         assert len(publisher._recipes) == 3
-        assert all(isinstance(recipe, Recipe) for recipe in publisher._recipes.values())
+        assert all(isinstance(recipe, Writer) for recipe in publisher._recipes.values())
         with app.connection_for_write() as connection:
             store = connection.default_channel.store
             for queue in ("a", "b", "c"):

@@ -36,7 +36,7 @@ def test_the_rights_for_a_journal(users: PrivateRedis, tmp_path: Path) -> None:
     def delayq(user: str, *args: str) -> list[str]:
         return [str(BIN / "delayq"), "-b", url_of(users, user), "--journal-url", journal_url, *args]
 
-    process = subprocess.Popen(delayq("transfer", "journal", "run"), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(delayq("transfer", "transfer"), stderr=subprocess.PIPE, text=True)
     try:
         until(lambda: in_redis(store, "celery") == ["soon"] or denials(users))
         assert [entry["object"] for entry in denials(users)] == []
