@@ -103,7 +103,7 @@ def test_what_is_due_while_it_is_moved_runs_in_time(make_proj: MakeProj) -> None
     due = datetime.now(UTC) + timedelta(seconds=2)
     tasks = {f"t{n}": due + timedelta(milliseconds=10 * n + 0.5) for n in range(100)}
     fill(proj, "celery", tasks.items())
-    run(proj.server, "convert", "celery", "--to", "list")
+    run(proj.server, "convert", "celery", "--to", "redisson")
     proj.await_runs(100)
     assert Counter(each["id"] for each in proj.runs()) == Counter([*tasks])
     assert not [each for each in proj.runs() if each["at"] < tasks[each["id"]].timestamp()]

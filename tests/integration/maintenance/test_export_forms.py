@@ -83,7 +83,7 @@ def test_messages_of_other_clients_and_of_both_forms_are_exported(
     found = exported(broker)
     assert {(each["id"], each["priority"]) for each in told(found)} == {
         ("of hash", 3),
-        ("of list", 3),
+        ("of redisson", 3),
         ("theirs", 7),
         ("old", 0),
     }
