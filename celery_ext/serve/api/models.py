@@ -15,7 +15,8 @@ MAX_NAME, MAX_ID = 1_000, 500
 #: Names of headers of a message: those of W3C's trace context, and names with a hyphen. Celery's own have none, so a
 #: request cannot change what Celery or kombu-delayq read.
 HEADER_NAME = r"^(traceparent|tracestate|baggage|[A-Za-z0-9_]+(-[A-Za-z0-9_]+)+)$"
-_NOT_BLANK = r"\S"
+#: Python takes U+001C to U+001F for white space, and JSON Schema U+FEFF: with all of them named, both agree.
+_NOT_BLANK = r"[^\s\x1c-\x1f\x85\ufeff]"
 #: What a text has to be that one of these patterns is for.
 PATTERNS_IN_WORDS = {
     HEADER_NAME: "a header of a message is traceparent, tracestate or baggage, or has a hyphen in its name",

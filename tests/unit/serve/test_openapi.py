@@ -1,6 +1,7 @@
 """The OpenAPI document, and that no route is without its part in it."""
 
 import re
+from typing import get_args
 
 from celery_ext.serve.api import models, shapes
 from celery_ext.serve.api.openapi import document
@@ -8,6 +9,8 @@ from celery_ext.serve.application import routes
 
 #: Parts of the page answer with HTML, which no program reads.
 _OF_PROGRAMS = re.compile(r"/(v1/|metrics|scale|healthz|openapi)")
+#: What a JSON Schema means by ``\\s``: white space and line ends of ECMA-262.
+_SPACE = r"\t\n\v\f\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 
 
 def test_every_route_of_the_api_is_documented() -> None:
@@ -53,3 +56,12 @@ def test_fields_are_described_where_they_stand() -> None:
         if name in ours and "description" not in about
     ]
     assert nameless == []
+
+
+def test_a_blank_text_is_blank_to_the_server_and_to_the_document() -> None:
+    """White space of Python and of JSON Schema does not count as text in either."""
+    [meta] = get_args(models.Sought)[1:]
+    characters = [*map(chr, range(0x10000))]
+    blank = {each for each in characters if each.isspace() or re.match(f"[{_SPACE}]", each)}
+    for pattern in (meta.pattern, meta.pattern.replace(r"\s", _SPACE)):
+        assert {each for each in characters if not re.search(pattern, each)} == blank

@@ -9,6 +9,7 @@ import httpx2 as httpx
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import asgi
+from kombu_delayq.redis import scripts
 from tests.integration.serve.api.conftest import ALL, ORIGIN, MakeApi, shop
 from tests.support.conditions import until
 from tests.support.servers.proxies import LosesReply
@@ -104,7 +105,7 @@ def test_requests_at_once_share_a_page(make_api: MakeApi, redis_server: PrivateR
 
 def test_a_change_whose_answer_is_lost_is_unknown(make_api: MakeApi, redis_server: PrivateRedis) -> None:
     """A cancel that Redis may have done is neither a success nor a refusal."""
-    with LosesReply(redis_server.port, b"delay_chain_id") as proxy:
+    with LosesReply(redis_server.port, scripts.load("cancel", "hash").sha.encode()) as proxy:
         api = make_api(shop(proxy.url))
         for task_id in ("one", "another"):
             api.post("/v1/tasks", json={**REMIND, "id": task_id})
