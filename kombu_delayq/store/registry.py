@@ -65,11 +65,17 @@ class QueueRegistry:
         """Registers a queue, and those that could not be registered before. Returns whether Redis has the name.
 
         It does not wait for a node that is away, nor for a full Redis: the name is added later.
+
+        Raises:
+            redis.exceptions.ResponseError: Redis refuses the name, such as where the key has another type.
         """
         names = {queue, *list(self._unnoted)}
         try:
             self._names.ask("SADD", self._client.keys.queues, *sorted(names))
         except (RedisError, OSError) as error:
+            if str(error).startswith("WRONGTYPE"):  # Redis does not say which key
+                key = self._client.keys.queues
+                raise ResponseError(f"WRONGTYPE key {key} holds no set, kombu-delayq keeps a set there") from error
             if not (self._client.is_of_one_node(error) or _is_of_full_redis(error)):
                 raise
             self._unnoted.add(queue)

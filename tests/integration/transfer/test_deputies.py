@@ -30,10 +30,10 @@ pytestmark = pytest.mark.both_layouts
 
 @pytest.fixture
 def store(client: redis.Redis, layout: str) -> DelayStore:
-    """Keeps messages on an empty database, whose transfer workers know the queues already."""
+    """Keeps messages on a database whose transfer workers know the queues already, as a message waits in each."""
     store = DelayStore(client, KEYS, options=Options(layout=layout))
     for queue in QUEUES:
-        store.queues.know(queue)
+        offer(store, "far", 86_400, queue)
     return store
 
 

@@ -79,7 +79,7 @@ def test_after_an_outage_consumers_have_the_time_to_come_back(own_server: Privat
     """When Redis was silent for longer than all leases, what living consumers hold is not given back."""
     store = DelayStore(redis.Redis(port=own_server.port), KEYS)
     store.consumers.note_queues(["q"])
-    transfer(server=own_server, poll_interval=0.05, consumer_ttl=2, socket_timeout=60)
+    transfer(server=own_server, poll_interval=0.05, consumer_ttl=2)
     store.client.zadd(CONSUMERS, {OTHER: 1})
     until(lambda: gone(store, OTHER))  # so the worker has no patience left
     publish(store, 1)
