@@ -93,7 +93,6 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "finish": lambda store: store.jobs.finish(JOB, "committed"),
     "publish": _publish,
     "job_rate": lambda store: store.jobs.job_rate(JOB._replace(max_rate=1000.0), 1),
-    "choose": lambda store: store.jobs.choose(JOB, 60_000),
     "claim_ids": lambda store: store.jobs.claim_ids("other", 60_000, [("q", "unknown")]),
     "convert": lambda store: store.queues.convert("q"),
     "purge": lambda store: store.queues.purge("q"),
