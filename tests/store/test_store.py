@@ -44,6 +44,13 @@ def _change(store: DelayStore) -> Change:
     return Change(Waiting("q", "unknown", FUTURE_MS, 0, b"", store.layout), FUTURE_MS, b"")
 
 
+def _begun(store: DelayStore) -> JobRun:
+    """Returns a run that may write."""
+    job = JOB._replace(name="other")
+    store.jobs.begin(job)
+    return job
+
+
 def _publish(store: DelayStore) -> None:
     store.client.rpush(STAGED, "q", "s", "", 0, "body")
     store.client.sadd(store.keys.parts("j"), "q")
@@ -93,7 +100,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "finish": lambda store: store.jobs.finish(JOB, "committed"),
     "publish": _publish,
     "job_rate": lambda store: store.jobs.job_rate(JOB._replace(max_rate=1000.0), 1),
-    "claim_ids": lambda store: store.jobs.claim_ids("other", 60_000, [("q", "unknown")]),
+    "claim_ids": lambda store: store.jobs.claim_ids(_begun(store), ["unknown"]),
     "convert": lambda store: store.queues.convert("q"),
     "purge": lambda store: store.queues.purge("q"),
     "put": lambda store: store.delivery.put("q", PageId(uuid4().hex, 1), [waiting("p")]),
