@@ -29,8 +29,9 @@ local word = fenced(job, run)
 if word == 'unknown' then -- a new job, or a later run
   word = (redis.call('HGET', job, 'staged') or is_staged) ~= is_staged and 'mixed' or nil
   if not word then
-    redis.call('HDEL', job, 'ended')
+    -- First what needs memory: after another write a full Redis would refuse nothing.
     redis.call('HSET', job, 'state', 'open', 'run', run, 'staged', is_staged)
+    redis.call('HDEL', job, 'ended')
     redis.call('HSETNX', job, 'base', base ~= '' and base or string.format('%.17g', now))
   end
 end
