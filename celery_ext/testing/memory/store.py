@@ -135,24 +135,24 @@ class MemoryChains:
         """Stores the next step of a delay chain, as ``DelayChains.step``; there is no other place to store it."""
         identity = as_text(offer.id)
         with self._shelf.lock:
-            self._shelf.queues.add(queue)
             if not self.admit(offer):
                 return "cancelled"
+            self._shelf.queues.add(queue)
             for kept in list(self._shelf.find([queue], identity)):
                 body = kept.message.body or b""
                 if as_bytes(chain) in body:
                     if _position(body) >= _position(as_bytes(offer.body)):
                         return "waits"
                     self._shelf.remove(kept)
-            self._chains.add(identity)
             return self._delivery.offer(queue, offer).place
 
     def admit(self, offer: Offer) -> bool:
-        """Asks whether a chain may take this step; False if the chain was cancelled."""
+        """Asks whether a chain may take this step, and notes the chain; False if the chain was cancelled."""
         identity = as_text(offer.id)
         if identity in self._refused:
             self._chains.discard(identity)
             return False
+        self._chains.add(identity)
         return True
 
     def refuse(self, ids: Sequence[str], *, in_use: bool = False) -> Refused:
