@@ -144,8 +144,10 @@ class StoreMachine(RuleBasedStateMachine):
         before = self.model.head()
         if not word:
             self.model.put(identity, due_ms, priority, body)
-            if due_ms >= FUTURE_MS and identity:  # of one that was due long ago no step runs
-                self.model.chains.add(identity)
+        # Of a chain whose step was due long ago no step runs. The step is noted before it is stored, so also one that
+        # is not needed: a chain is known for too long rather than too short a time.
+        if word != "cancelled" and due_ms >= FUTURE_MS and identity:
+            self.model.chains.add(identity)
         reply = self.store.chains.step("q", "the chain", Offer(identity, repr(due_ms), priority, body))
         head = self.check_announced(before)
         assert reply == (word or ("first" if before.due_ms is None else "head" if head else "behind"))
