@@ -79,7 +79,7 @@ def test_a_connection_that_is_lost_is_an_operational_error(
     make_proj: MakeProj, own_server: PrivateRedis, act: Callable[..., Any], how: signal.Signals
 ) -> None:
     """Over a connection of the pool that worked before, it is the same error, and it has redis-py's as its cause."""
-    proj = make_proj(own_server, broker_transport_options={"socket_timeout": 0.2, "socket_connect_timeout": 0.2})
+    proj = make_proj(own_server, broker_transport_options={"socket_timeout": 0.5, "socket_connect_timeout": 0.5})
     proj.app.conf.task_publish_retry_policy = {"max_retries": 1, "interval_start": 0.01}
     proj.send("record", countdown=300)
     act(proj.app)
