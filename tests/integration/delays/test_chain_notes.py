@@ -42,7 +42,9 @@ def test_a_running_step_is_told_from_an_unknown_id(make_proj: MakeProj) -> None:
     proj.worker(concurrency=1)
     sent = proj.send("gated")
     proj.journal.rpush(f"fail {sent.id}", 1)
-    until(lambda: proj.delayed() == 1, what="its next step waits")
+    with proj.connection() as connection:  # a queue is registered right after its first message has come
+        queues = connection.default_channel.store.queues
+        until(lambda: (queues.size("celery"), queues.names()) == (1, ["celery"]), what="its next step can be found")
     run(proj.server, "run-now", sent.id)
     proj.await_runs(2)
     result = run(proj.server, "cancel", "--yes", sent.id, "unknown")
