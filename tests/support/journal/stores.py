@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import JournaledStore
+from celery_ext.journal import JournaledStore, publishing
 from celery_ext.journal.leadership import Leadership
 from celery_ext.journal.promotion import PromotedRows, RowPromoter
 from celery_ext.journal.recovery import Restored, restore
@@ -24,8 +24,12 @@ MakeJournaled = Callable[..., JournaledStore]
 
 
 @pytest.fixture
-def make_journaled(redis_server: PrivateRedis, journal_url: str) -> Iterator[MakeJournaled]:
-    """Makes stores over one empty Redis and one empty journal."""
+def make_journaled(
+    redis_server: PrivateRedis, journal_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MakeJournaled]:
+    """Makes stores over one empty Redis and one empty journal, in a process that remembers no attempt."""
+    # An earlier test may have failed to publish the same message: its process would send it to the same place again.
+    monkeypatch.setattr(publishing, "_attempts", publishing.Attempts())
     redis_server.client().flushall()
     made: list[JournaledStore] = []
 
