@@ -155,16 +155,16 @@ def _happen(broker: PrivateRedis, prometheus: Prometheus) -> None:
     store.delivery.offer("orders", waiting("later", FUTURE_MS))
     store.delivery.offer("orders", waiting("cancelled", FUTURE_MS))
     store.client.lpush("failed", "letter")
-    until(lambda: prometheus.values('count(delayq_transferred_messages_total{queue="orders"})') == [2], 30)
+    until(lambda: prometheus.values('count(delayq_transferred_messages_total{queue="orders"})') == [2], 90)
     lives(store, queues=("orders",))
     for number in range(DUE):
         offer(store, f"{number}", 0.1, "orders")
     store.lookup.cancel(["orders"], ["cancelled"])
     until(lambda: store.client.llen("orders") == DUE)
     take(store, 3, "orders")
-    until(lambda: prometheus.values('delayq_ready_messages{queue="orders"}') == [DUE - 3] * 2, 30)
-    until(lambda: prometheus.values("delayq_leader_present") == [1, 1, 1], 30)
-    until(lambda: prometheus.values('delayq_cluster_queue_slot{queue="mails"}'), 30)
+    until(lambda: prometheus.values('delayq_ready_messages{queue="orders"}') == [DUE - 3] * 2, 90)
+    until(lambda: prometheus.values("delayq_leader_present") == [1, 1, 1], 90)
+    until(lambda: prometheus.values('delayq_cluster_queue_slot{queue="mails"}'), 90)
 
 
 def test_all_targets_are_up(prometheus: Prometheus) -> None:
