@@ -52,7 +52,7 @@ def find_strays(store: OperatorStore) -> Search:
     """Searches the whole database for what consumers have that nobody knows, or whose lease has ended for good."""
     found: defaultdict[str, Strays] = defaultdict(Strays)
     search = Search(found)
-    # A consumer is known before it takes messages. So whoever is known now, or was when this began, is left out.
+    # A consumer is known before it takes messages: left out are those known now, and those known at first.
     landings = {landing: count for page in store.repair.landing_pages() for landing, count in page}
     is_led = store.leases.leader() is not None
     for share in sorted({*store.consumers.shares(), *(store.keys.share(landing.queue) for landing in landings)}):

@@ -158,7 +158,6 @@ def _consumers(report: dict[str, Any]) -> Iterator[str]:
         yield warning(f"{count} in the hands of consumers that nobody knows: `delayq repair` gives {those} back")
 
 
-_DOWN = ("failed", "unreachable", "suspected", "unlinked", "loading")
 _ROLES = (("primary", "primaries"), ("replica", "replicas"))
 _STATES = {
     "failed": "FAILED",

@@ -1,4 +1,4 @@
-"""The workers behind a broker: what they tell of themselves, and how they are asked."""
+"""Asks the workers behind a broker for their settings, and reads their replies."""
 
 import json
 import platform

@@ -73,7 +73,7 @@ def _is_same(body: bytes, other: bytes) -> bool:
 
 
 class EarlyPromotion:
-    """Promotes single rows before it is their turn. The guard lets each row come once, whoever promotes it.
+    """Promotes single rows early. The guard lets each row come once, also when the promoter has read it.
 
     Args:
         journal: The tables.

@@ -1,7 +1,6 @@
 """Moments: as datetime, as ms or µs since the epoch, and as ISO 8601."""
 
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 
 #: Due times count from here.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,17 +44,6 @@ def iso_of(due_ms: float) -> str | None:
         return None
 
 
-def iso_json(us: int) -> str:
-    """Returns a time in µs since the epoch as JSON text in ISO 8601."""
-    second, fraction = divmod(us, 1_000_000)
-    return f'"{_second(second)}.{fraction:06}+00:00"' if fraction else f'"{_second(second)}+00:00"'
-
-
 def ms_text(us: int) -> str:
     """Returns a time in µs as text in ms."""
     return f"{us // 1000}.{us % 1000:03}"
-
-
-@lru_cache(maxsize=100_000)  # many tasks are due in the same second
-def _second(second: int) -> str:
-    return (EPOCH + timedelta(seconds=second)).replace(tzinfo=None).isoformat()

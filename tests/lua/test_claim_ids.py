@@ -10,7 +10,7 @@ from tests.support.store.keyspace import contents
 
 
 def test_what_is_claimed_is_known(store: DelayStore) -> None:
-    """Whoever sends is told which ids are claimed, and which ids the job has sent to a queue."""
+    """A sender learns which ids are claimed, and which ids the job has sent to a queue."""
     job = begun(store)._replace(cancels=True)
     store.jobs.enqueue("q", job, [now("i0")])
     assert store.jobs.claim_ids(job, ["i1", "i2"]) == Enqueued("enqueued")

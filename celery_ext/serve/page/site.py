@@ -65,7 +65,7 @@ def log_in(request: Request) -> Response:
     """Begins a session for a token."""
     form = dict(form_of(request))
     to = form.get("next", "")
-    # In front of it stands `./`, so that it is a way below this server, whatever it says.
+    # `./` makes any text a path below this server.
     response = RedirectResponse(f"./{to}", 303)
     if gate_of(request).sessions.log_in(request, response, form.get("token", "")) is None:
         return _ask(request, to, [Note("bad", "This token is not known here, or has expired.")], 401)

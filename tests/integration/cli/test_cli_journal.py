@@ -97,7 +97,7 @@ def test_status_shows_both_tiers(store: JournaledStore, delayq: Delayq) -> None:
 
 
 def test_a_loss_is_told_loudly_until_it_is_restored(store: JournaledStore, delayq: Delayq) -> None:
-    """`status` and `journal check` tell of a Redis that lost its data; `restore` ends that."""
+    """`status` and `journal check` report that Redis has lost its data, until `restore` has filled it."""
     assert "all there" in delayq("journal", "check").stdout
     store.client.flushall()
     assert "no promoter has noted it yet" in delayq("status").stdout
