@@ -130,7 +130,7 @@ def look_at_journal(store: S, *, counted: bool = True) -> "tuple[S, JournalState
 def database_errors() -> tuple[type[Exception], ...]:
     """Returns what the operations of a journal raise when its database is away; nothing if none can be used here."""
     try:
-        from celery_ext.journal.table.deadlines import DATABASE_ERRORS
+        from celery_ext.journal.deadlines import DATABASE_ERRORS
     except ImportError:  # without the extra `journal`
         return ()
     return (*DATABASE_ERRORS, JournalUnavailable)
@@ -139,7 +139,7 @@ def database_errors() -> tuple[type[Exception], ...]:
 def journal_shown(url: str) -> str:
     """Returns the URL of a journal's database without its password; of one that is not usable, why."""
     try:
-        from celery_ext.journal.table.engines import parse_url, shown
+        from celery_ext.journal.engines import parse_url, shown
 
         return shown(parse_url(url))
     except (ImportError, InvalidOptions) as error:  # such as without the extra `journal`
@@ -148,7 +148,7 @@ def journal_shown(url: str) -> str:
 
 def database_in_words(error: BaseException) -> str:
     """Returns one of ``database_errors`` as one line, which shows no message and no password."""
-    from celery_ext.journal.table.deadlines import error_in_words
+    from celery_ext.journal.deadlines import error_in_words
 
     return f"the database of the journal: {error_in_words(error)}"
 

@@ -15,7 +15,7 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import open_store
 from kombu_delayq.store import WaitingStore
-from kombu_delayq.store.viewing.figures import Figures
+from kombu_delayq.store.figures import Figures
 
 
 def offer(find: Callable[[], Iterable[str]], incomplete: str) -> list[CompletionItem]:

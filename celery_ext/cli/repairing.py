@@ -13,10 +13,10 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.consuming.taking import PAGE
-from kombu_delayq.store.consuming.types import Landing, Request, Requeued
-from kombu_delayq.store.formats.hash import body_of, id_of
-from kombu_delayq.store.formats.redisson import mark_of, own_id
+from kombu_delayq.store.fetching import PAGE
+from kombu_delayq.store.hash_layout import body_of, id_of
+from kombu_delayq.store.redisson_layout import mark_of, own_id
+from kombu_delayq.store.types import Landing, Request, Requeued
 
 
 @dataclass

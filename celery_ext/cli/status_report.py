@@ -13,10 +13,10 @@ from celery_ext.cli.queues import known_queues
 from celery_ext.connection import look_at_journal, stock_transport
 from kombu_delayq.message.times import iso_of
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.consuming.types import ConsumerLease
+from kombu_delayq.store.counts import QueueCounts
+from kombu_delayq.store.nodes import Cluster, Node
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.viewing.counts import QueueCounts
-from kombu_delayq.store.viewing.nodes import Cluster, Node
+from kombu_delayq.store.types import ConsumerLease
 
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState

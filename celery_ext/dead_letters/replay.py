@@ -9,7 +9,7 @@ from typing import Any
 
 from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.upkeep.dead_letters import Letter
+from kombu_delayq.store.dead_letters import Letter
 
 #: Most dead letters in one call, and about the most bytes.
 PAGE, PAGE_BYTES = 100, 1_000_000

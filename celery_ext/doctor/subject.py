@@ -13,7 +13,7 @@ from celery_ext.doctor.workers import Worker
 from kombu_delayq.options import NAMES, Options, parse
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.viewing.servers import ClockOffset
+from kombu_delayq.store.servers import ClockOffset
 
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from celery_ext.journal.table import Journal
+from celery_ext.journal.journal import Journal
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from time import time
 
 from celery_ext.journal.both import PartOfBoth
+from celery_ext.journal.journal import Journal
 from celery_ext.journal.publishing import Placement
-from celery_ext.journal.table import WAITING, Journal, Row
+from celery_ext.journal.rows import Row
+from celery_ext.journal.schema import WAITING
 from kombu_delayq.message.fields import headers_of, read
 from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.promotion import Promotion
 from kombu_delayq.store.types import Offer, Placed
-from kombu_delayq.store.upkeep.promotion import Promotion
 
 
 class JournaledChains(PartOfBoth[DelayChains]):

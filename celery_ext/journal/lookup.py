@@ -4,18 +4,20 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 from celery_ext.journal.both import PartOfBoth
+from celery_ext.journal.journal import Journal
 from celery_ext.journal.losses import Losses
-from celery_ext.journal.table import WAITING, Addition, Journal, Row
+from celery_ext.journal.rows import Addition, Row
+from celery_ext.journal.schema import WAITING
 from celery_ext.journal.views import add_to_count
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.redis.replies import as_bytes, time_ms
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.formats.hash import shared_id
+from kombu_delayq.store.hash_layout import shared_id
 from kombu_delayq.store.lookup import Change, Lookup, is_step
+from kombu_delayq.store.promotion import Promotion
+from kombu_delayq.store.scan import whole_ms
 from kombu_delayq.store.types import JOURNAL, Waiting
-from kombu_delayq.store.upkeep.promotion import Promotion
-from kombu_delayq.store.viewing.scan import whole_ms
 
 #: Due time and body of a message, by which a row is known.
 Read = tuple[float, bytes]

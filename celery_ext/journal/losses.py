@@ -5,10 +5,11 @@ from math import inf
 
 from redis.exceptions import RedisError
 
-from celery_ext.journal.table import Journal, Row
-from celery_ext.journal.table.epochs import loss_of
-from celery_ext.journal.table.schema import MISSING
-from kombu_delayq.store.upkeep.promotion import Promotion
+from celery_ext.journal.epochs import loss_of
+from celery_ext.journal.journal import Journal
+from celery_ext.journal.rows import Row
+from celery_ext.journal.schema import MISSING
+from kombu_delayq.store.promotion import Promotion
 
 
 class Losses:

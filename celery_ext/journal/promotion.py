@@ -10,8 +10,8 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
 
 from celery_ext.journal.leadership import Leadership, NotLeading
+from celery_ext.journal.rows import MOST_BYTES, Row
 from celery_ext.journal.store import JournaledStore
-from celery_ext.journal.table import MOST_BYTES, Row
 from kombu_delayq.errors import InvalidQueueName
 
 logger = get_logger(__name__)

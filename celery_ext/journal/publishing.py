@@ -14,8 +14,8 @@ from redis.exceptions import ResponseError
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from celery_ext.journal.both import PartOfBoth
-from celery_ext.journal.table import Journal
-from celery_ext.journal.table.rows import Addition
+from celery_ext.journal.journal import Journal
+from celery_ext.journal.rows import Addition
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
 from kombu_delayq.redis.replies import Command, as_bytes, as_text, time_ms

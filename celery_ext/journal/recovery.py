@@ -6,9 +6,9 @@ from math import inf
 from time import sleep
 from typing import NamedTuple
 
+from celery_ext.journal.rows import Addition, Row
+from celery_ext.journal.schema import WAITING
 from celery_ext.journal.store import JournaledStore
-from celery_ext.journal.table import Addition, Row
-from celery_ext.journal.table.schema import WAITING
 from kombu_delayq.errors import InvalidOptions
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.message.letters import DEAD_LETTER, too_late

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from celery_ext.journal.table.deadlines import CALL_S, DATABASE_ERRORS, deadline, error_in_words
-from kombu_delayq.store.upkeep.promotion_types import Marker
+from celery_ext.journal.deadlines import CALL_S, DATABASE_ERRORS, deadline, error_in_words
+from kombu_delayq.store.promotion import Marker
 
 if TYPE_CHECKING:
     from celery_ext.journal.store import JournaledStore

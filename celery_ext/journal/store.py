@@ -5,10 +5,10 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from celery_ext.journal.chains import JournaledChains
+from celery_ext.journal.journal import Journal
 from celery_ext.journal.lookup import JournaledLookup
 from celery_ext.journal.losses import Losses
 from celery_ext.journal.publishing import JournaledDelivery, JournaledJobs, Placement
-from celery_ext.journal.table import Journal
 from celery_ext.journal.views import JournaledFigures, JournaledQueues, JournaledScan
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.store import DelayStore, Store

@@ -10,17 +10,17 @@ from math import inf
 from redis.exceptions import ResponseError
 
 from celery_ext.journal.both import PartOfBoth
-from celery_ext.journal.table import Journal, Row
+from celery_ext.journal.journal import Journal
+from celery_ext.journal.rows import Row
 from kombu_delayq.redis.replies import as_bytes
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.formats.hash import id_of, shared_id
+from kombu_delayq.store.figures import Figures
+from kombu_delayq.store.hash_layout import id_of, shared_id
 from kombu_delayq.store.lookup import Lookup
+from kombu_delayq.store.promotion import Promotion, RowNumber
 from kombu_delayq.store.queues import Queues, QueueStats
+from kombu_delayq.store.scan import Scan, whole_ms
 from kombu_delayq.store.types import JOURNAL, Cursor, Page, Part, QueueForm, Scanned, Waiting
-from kombu_delayq.store.upkeep.promotion import Promotion
-from kombu_delayq.store.upkeep.promotion_types import RowNumber
-from kombu_delayq.store.viewing.figures import Figures
-from kombu_delayq.store.viewing.scan import Scan, whole_ms
 
 
 def add_to_count(client: StoreClient, queue: str, operation: str, number: int) -> None:

@@ -20,9 +20,8 @@ from kombu_delayq.message.seal import seal
 from kombu_delayq.message.unacked import Note, read_note
 from kombu_delayq.redis.replies import as_bytes, as_text, readable
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.consuming.consumers import lent_name
-from kombu_delayq.store.consuming.types import LeaseEnded, Request, Requeued, Taken
-from kombu_delayq.store.types import Offer
+from kombu_delayq.store.consumers import lent_name
+from kombu_delayq.store.types import LeaseEnded, Offer, Request, Requeued, Taken
 
 #: Most messages of a lease.
 MOST = 100

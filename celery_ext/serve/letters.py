@@ -11,7 +11,7 @@ from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.upkeep.dead_letters import Letter
+from kombu_delayq.store.dead_letters import Letter
 
 #: Chooses dead letters.
 Choose = Callable[[DeadLetter], bool]

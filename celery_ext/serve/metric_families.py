@@ -15,9 +15,9 @@ from celery_ext.connection import look_at_journal
 from kombu_delayq import __version__
 from kombu_delayq.redis.replies import readable
 from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, QueueCounts
+from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S, QueueCounts
-from kombu_delayq.store.viewing.nodes import Cluster
 
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState

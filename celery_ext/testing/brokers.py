@@ -14,8 +14,8 @@ from kombu.serialization import prepare_accept_content
 from celery_ext.connection import TRANSPORT, open_store
 from celery_ext.testing.apps import active_apps
 from celery_ext.testing.clock import Clock
-from celery_ext.testing.memory.store import MemoryStore
-from celery_ext.testing.memory.transport import MemoryBroker
+from celery_ext.testing.memory_store import MemoryStore
+from celery_ext.testing.memory_transport import MemoryBroker
 from celery_ext.testing.sending import Sending
 from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import READABLE, DelayedTask
@@ -25,7 +25,7 @@ from kombu_delayq.store.types import Waiting
 _numbers = count()
 #: Transport options that say how a server is reached, or which keys are whose: those of a test's server are others.
 _OF_SERVER = ("global_keyprefix", "journal_url", "master_name", "sentinel_kwargs")
-MEMORY = "celery_ext.testing.memory.transport:Transport"
+MEMORY = "celery_ext.testing.memory_transport:Transport"
 
 
 class Broker:

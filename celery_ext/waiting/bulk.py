@@ -21,8 +21,7 @@ from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.message.times import iso_of
 from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store import WaitingStore
-from kombu_delayq.store.lookup import CHANGES_A_CALL, Change, is_step
-from kombu_delayq.store.searching import MAX_BYTES
+from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, is_step
 from kombu_delayq.store.types import JOURNAL, Part, QueueForm, Scanned, Waiting
 
 #: How many messages one call reads without their bodies, by layout: in list layout the index has the bodies.

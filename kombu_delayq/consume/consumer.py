@@ -13,7 +13,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.types import Beat, LeaseEnded, Request, Taken
+from kombu_delayq.store.types import Beat, LeaseEnded, Request, Taken
 
 logger = get_logger(__name__)
 

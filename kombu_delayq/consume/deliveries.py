@@ -15,7 +15,7 @@ from kombu_delayq.consume.qos import FetchedPayload
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import Message, fault_of, priority_of, read
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.types import Requeued, Taken
+from kombu_delayq.store.types import Requeued, Taken
 
 logger = get_logger(__name__)
 

@@ -21,7 +21,7 @@ from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import PASSING_S, passes
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.types import Landing, LeaseEnded, Request, Taken
+from kombu_delayq.store.types import Landing, LeaseEnded, Request, Taken
 
 logger = get_logger(__name__)
 

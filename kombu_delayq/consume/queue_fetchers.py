@@ -18,7 +18,7 @@ from kombu_delayq.message.fields import Message
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.slots import is_of_node
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.types import Landing
+from kombu_delayq.store.types import Landing
 
 logger = get_logger(__name__)
 

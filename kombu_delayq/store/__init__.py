@@ -14,25 +14,23 @@ from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.redis.slots import is_of_node
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.consuming.consumers import Consumers
-from kombu_delayq.store.consuming.taking import Taking
+from kombu_delayq.store.consumers import Consumers
+from kombu_delayq.store.dead_letters import DeadLetters
 from kombu_delayq.store.delivery import Delivery
+from kombu_delayq.store.fetching import Taking
+from kombu_delayq.store.figures import Figures
 from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
-from kombu_delayq.store.queues import Queues
-from kombu_delayq.store.registry import QueueRegistry
+from kombu_delayq.store.nodes import Nodes
+from kombu_delayq.store.promotion import Promotion
+from kombu_delayq.store.queues import QueueRegistry, Queues
+from kombu_delayq.store.repair import Repair
+from kombu_delayq.store.scan import Scan
+from kombu_delayq.store.serve_state import Answers, SharedRuns
+from kombu_delayq.store.servers import Servers
 from kombu_delayq.store.types import Memory
-from kombu_delayq.store.upkeep.dead_letters import DeadLetters
-from kombu_delayq.store.upkeep.promotion import Promotion
-from kombu_delayq.store.upkeep.repair import Repair
-from kombu_delayq.store.viewing.answers import Answers
-from kombu_delayq.store.viewing.figures import Figures
-from kombu_delayq.store.viewing.nodes import Nodes
-from kombu_delayq.store.viewing.scan import Scan
-from kombu_delayq.store.viewing.servers import Servers
-from kombu_delayq.store.viewing.shared_runs import SharedRuns
 
 OLDEST_REDIS = (6, 2)
 

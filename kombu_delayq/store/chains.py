@@ -8,7 +8,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from kombu_delayq.redis.replies import Command, as_bytes, as_text, checked, digest
 from kombu_delayq.store.client import StoreClient, StorePart
-from kombu_delayq.store.registry import QueueRegistry
+from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import Offer
 
 logger = get_logger(__name__)

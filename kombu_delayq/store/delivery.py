@@ -8,8 +8,7 @@ from typing import Any
 from kombu_delayq.options.checks import QueueLimits
 from kombu_delayq.redis.replies import Command, as_bytes, as_text, digest
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.heads import Heads
-from kombu_delayq.store.registry import QueueRegistry
+from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import (
     Offer,
     Offered,
@@ -20,6 +19,7 @@ from kombu_delayq.store.types import (
     Transferred,
     rows_of,
 )
+from kombu_delayq.store.wake import Heads
 
 #: In Redisson's layout one call transfers 1/2 of ``transfer_batch`` and 1/16 of its bytes, because an entry costs Redis
 #: more: to remove an entry, Redis also reads other entries.

@@ -23,7 +23,7 @@ from kombu_delayq.store.job_types import (
     JobRun,
     Staged,
 )
-from kombu_delayq.store.registry import QueueRegistry
+from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import Offer
 
 #: Parts are kept for so much longer than the job as a whole, which therefore never outlives what they have sent. In

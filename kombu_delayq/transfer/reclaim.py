@@ -16,8 +16,8 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis.replies import as_bytes, readable
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.consuming.taking import PAGE
-from kombu_delayq.store.consuming.types import ConsumerLease, Landing, Request, Requeued
+from kombu_delayq.store.fetching import PAGE
+from kombu_delayq.store.types import ConsumerLease, Landing, Request, Requeued
 
 logger = get_logger(__name__)
 

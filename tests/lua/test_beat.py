@@ -7,7 +7,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.types import LeaseEnded
+from kombu_delayq.store.types import LeaseEnded
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, end_lease, lives, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import KEYS, clock_ms, contents, refuses_a_key_of_the_wrong_type

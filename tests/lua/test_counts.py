@@ -11,10 +11,10 @@ from redis.exceptions import NoPermissionError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.types import Requeued
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, OPERATIONS, QueueCounts
+from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.upkeep.dead_letters import Letter
-from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S, OPERATIONS, QueueCounts
+from kombu_delayq.store.types import Requeued
 from tests.support.store.consuming import lives, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, lose_body, only, waiting

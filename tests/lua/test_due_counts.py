@@ -5,7 +5,7 @@ from math import inf
 from random import Random
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.viewing.figures import BOUNDS_A_CALL
+from kombu_delayq.store.figures import BOUNDS_A_CALL
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, contents, waiting
 

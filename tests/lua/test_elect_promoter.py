@@ -3,7 +3,7 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.upkeep.promotion_types import Election
+from kombu_delayq.store.promotion import Election
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
 from tests.support.store.promoting import JOURNAL_ID, MARKER, elected
 

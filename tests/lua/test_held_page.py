@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.viewing.figures import HELD_COUNT
+from kombu_delayq.store.figures import HELD_COUNT
 from tests.support.store.consuming import lives, message, take
 from tests.support.store.keyspace import QUEUE_NAMES, contents, wrong_type_of
 

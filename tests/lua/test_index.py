@@ -6,7 +6,7 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.searching import MAX_BYTES
+from kombu_delayq.store.lookup import MAX_BYTES
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, refuses_a_key_of_the_wrong_type, waiting
 from tests.support.store.layouts import redisson_only

@@ -4,9 +4,8 @@ import pytest
 from redis.exceptions import ResponseError
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.upkeep import promotion
-from kombu_delayq.store.upkeep.promotion_types import Promoted
+from kombu_delayq.store import DelayStore, promotion
+from kombu_delayq.store.promotion import Promoted
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,

@@ -6,7 +6,7 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.upkeep.repair import MAX_ENTRIES
+from kombu_delayq.store.repair import MAX_ENTRIES
 from tests.support.store.keyspace import (
     FUTURE_MS,
     ODD_IDS,

@@ -3,7 +3,7 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.upkeep.dead_letters import Letter
+from kombu_delayq.store.dead_letters import Letter
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, popped, refuses_a_key_of_the_wrong_type
 from tests.support.store.priorities import SOME_STEPS, Kombu

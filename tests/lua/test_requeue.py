@@ -5,7 +5,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.types import Landing, Requeued
+from kombu_delayq.store.types import Landing, Requeued
 from tests.support.store.consuming import INDEX, ME, UNACKED, lives, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import KEYS, contents, popped, refuses_a_key_of_the_wrong_type

@@ -4,11 +4,11 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.formats.hash import body_of
-from kombu_delayq.store.formats.redisson import priority_of
+from kombu_delayq.store.hash_layout import body_of
 from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.redisson_layout import priority_of
+from kombu_delayq.store.scan import PAGE_BYTES
 from kombu_delayq.store.types import Scanned
-from kombu_delayq.store.viewing.scan import PAGE_BYTES
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (

@@ -9,8 +9,8 @@ from redis.exceptions import ResponseError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.types import Landing, LeaseEnded, Request
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.types import Landing, LeaseEnded, Request
 from tests.support.store.consuming import CONSUMERS, INDEX, ME, UNACKED, end_lease, land, lives, message, take
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import KEYS, clock_ms, contents, popped, refuses_a_key_of_the_wrong_type

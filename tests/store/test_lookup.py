@@ -8,8 +8,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.lookup import CHANGES_A_CALL, Change
-from kombu_delayq.store.searching import MAX_BYTES
+from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change
 from tests.support.store.cost import round_trips
 from tests.support.store.keyspace import FUTURE_MS, contents, in_form, twin_id, waiting
 

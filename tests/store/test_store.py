@@ -14,11 +14,10 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options.checks import QueueLimits
 from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.types import Request, Requeued
+from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.types import Offer, PageId, Part, QueueForm, Waiting
-from kombu_delayq.store.upkeep.dead_letters import Letter
+from kombu_delayq.store.types import Offer, PageId, Part, QueueForm, Request, Requeued, Waiting
 from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore

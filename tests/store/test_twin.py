@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from celery_ext.testing.memory.store import MemoryStore
+from celery_ext.testing.memory_store import MemoryStore
 from celery_ext.waiting import by_id
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore

@@ -38,7 +38,7 @@ from celery_ext.dead_letters import replay as letters_of
 from celery_ext.dead_letters.letter import DeadLetter
 from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.upkeep.dead_letters import Letter
+from kombu_delayq.store.dead_letters import Letter
 
 LISTING_HEAD = ("BURIED", "TASK", "ID", "FROM", "RETRIES", "ERROR", "ARGUMENTS")
 #: Rows that are set in columns together.

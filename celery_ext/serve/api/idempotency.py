@@ -15,7 +15,7 @@ from starlette.responses import Response
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
-from kombu_delayq.store.viewing.answers import Claim
+from kombu_delayq.store.serve_state import Claim
 
 logger = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.times import ms_of
 from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack
+from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S, HeldBack
-from kombu_delayq.store.viewing.nodes import Cluster
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from msgspec import UNSET, UnsetType, field
 
 from celery_ext.serve.api.models import Answer, Count, Iso
-from kombu_delayq.store.viewing.nodes import State
+from kombu_delayq.store.nodes import State
 
 
 class HeldBackFigures(Answer):

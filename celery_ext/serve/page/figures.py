@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from celery_ext.delays.durations import in_words
 from celery_ext.serve.page.chart import Bars
 from kombu_delayq.message.times import moment_of
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S
+from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.store.types import Memory
-from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S
-from kombu_delayq.store.viewing.nodes import Cluster
 
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState

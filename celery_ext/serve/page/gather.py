@@ -11,9 +11,9 @@ from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.page.chart import bounds, small_bars
 from celery_ext.serve.page.figures import QueueRow, late, moment, number
 from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.counts import QueueCounts
+from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.viewing.counts import QueueCounts
-from kombu_delayq.store.viewing.nodes import Cluster
 
 #: How often the servers are asked whether they keep anything on disk, in s.
 DISK_S = 30.0

@@ -12,8 +12,8 @@ from celery_ext.spark.read.parse import parse_fields, texts, timestamps, valid
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.message.compact import TEXT
 from kombu_delayq.redis.replies import as_text
-from kombu_delayq.store.formats import redisson as list_form
-from kombu_delayq.store.formats.hash import body_of, id_of, is_marked, length_of, may_be_twin, priority_of
+from kombu_delayq.store import redisson_layout as list_form
+from kombu_delayq.store.hash_layout import body_of, id_of, is_marked, length_of, may_be_twin, priority_of
 from kombu_delayq.store.types import Waiting
 
 _JSON = "application/json"
@@ -172,7 +172,7 @@ class RedissonRows(Rows):
 
     Args:
         queue: Name of the queue.
-        marks: Marks of the entries, see ``kombu_delayq.store.formats.redisson``.
+        marks: Marks of the entries, see ``kombu_delayq.store.redisson_layout``.
         dues: Due times in ms since the epoch, as Redis writes them.
         lengths: Bytes of each message, 0 for a message that is lost.
         bodies: The messages: empty for a message that is lost, None for one that was not read.

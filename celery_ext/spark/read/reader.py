@@ -17,8 +17,8 @@ from celery_ext.spark.read.seen import Seen
 from celery_ext.spark.read.selection import WaitingSelection
 from celery_ext.spark.read.windows import WindowPartition, store_weights, windows
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.formats.hash import id_of, may_be_twin
-from kombu_delayq.store.formats.redisson import mark_of
+from kombu_delayq.store.hash_layout import id_of, may_be_twin
+from kombu_delayq.store.redisson_layout import mark_of
 from kombu_delayq.store.types import Part, Scanned
 
 #: Messages, and bytes of messages, with which an Arrow batch is full.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import compress
 
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.formats.hash import may_be_twin, without_suffix
+from kombu_delayq.store.hash_layout import may_be_twin, without_suffix
 from kombu_delayq.store.types import Part, Scanned
 
 

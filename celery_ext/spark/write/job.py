@@ -15,12 +15,12 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log, no_garbage_collection
 from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
+from celery_ext.spark.write.builder import MessageBuilder
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.commit_message import MOST_NAMED, CommitMessage, has_cancelled_nothing, summary
-from celery_ext.spark.write.messages.builder import MessageBuilder
-from celery_ext.spark.write.messages.schedule import Schedule
-from celery_ext.spark.write.messages.templates import Templates
+from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.sender import JobCommitted, Sender, has_room, refused, wait_for
+from celery_ext.spark.write.templates import Templates
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.job_types import Begun, Job, JobCounts, JobRun
 from kombu_delayq.store.types import Offer

@@ -11,7 +11,7 @@ from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.job import JobWriter, committed_before, in_words
-from celery_ext.spark.write.messages.templates import TemplateKey, Templates
+from celery_ext.spark.write.templates import TemplateKey, Templates
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.store import SparkStore
 

@@ -11,8 +11,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import JournaledStore, recovery
-from celery_ext.journal.table import engines
+from celery_ext.journal import JournaledStore, engines, recovery
 from tests.support.commands.shell import BIN, Audit, read_until, run
 from tests.support.conditions import until
 from tests.support.journal.stores import (

@@ -18,9 +18,8 @@ from celery_ext.cli import delayq
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.types import Landing
 from kombu_delayq.store.job_types import JobRun
-from kombu_delayq.store.types import Offer
+from kombu_delayq.store.types import Landing, Offer
 from tests.support.conditions import until
 from tests.support.servers.acl import PAGE, denials, url_of
 from tests.support.store.consuming import ME, OTHER, end_lease, land, lives, message, take

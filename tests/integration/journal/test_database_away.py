@@ -10,10 +10,11 @@ from kombu.exceptions import OperationalError
 
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.journal import engines
+from celery_ext.journal.database import Database
+from celery_ext.journal.deadlines import DatabaseUnavailable
+from celery_ext.journal.journal import Journal
 from celery_ext.journal.state import state_of
-from celery_ext.journal.table import Journal, engines
-from celery_ext.journal.table.database import Database
-from celery_ext.journal.table.deadlines import DatabaseUnavailable
 from tests.support.conditions import until
 from tests.support.journal.stores import DAY_MS, in_redis, journaled, offer
 from tests.support.servers.postgres import PrivatePostgres

@@ -8,7 +8,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.types import Landing
+from kombu_delayq.store.types import Landing
 from tests.support.commands.shell import lines, run
 from tests.support.store.consuming import ME, OTHER, end_lease, land, lives, message, take
 from tests.support.store.keyspace import contents

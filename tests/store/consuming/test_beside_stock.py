@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.types import Requeued
+from kombu_delayq.store.types import Requeued
 from tests.support.store.consuming import lives, message, stock_channel, take
 from tests.support.workers.held import INDEX, UNACKED
 

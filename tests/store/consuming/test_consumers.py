@@ -7,8 +7,8 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.consumers import consumer_of
-from kombu_delayq.store.consuming.types import ConsumerLease, Held
+from kombu_delayq.store.consumers import consumer_of
+from kombu_delayq.store.types import ConsumerLease, Held
 from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, OTHER, end_lease, lives, take
 from tests.support.store.keyspace import KEYS, clock_ms
 

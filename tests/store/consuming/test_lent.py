@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.consumers import consumer_of, lent_name
+from kombu_delayq.store.consumers import consumer_of, lent_name
 from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, take
 from tests.support.store.keyspace import clock_ms
 

@@ -10,8 +10,7 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.delivery import LIST_SHARE
-from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.searching import MAX_BYTES
+from kombu_delayq.store.lookup import MAX_BYTES, Change
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, only, popped, waiting
 from tests.support.store.layouts import redisson_only

@@ -9,8 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.searching import MAX_BYTES
+from kombu_delayq.store.lookup import MAX_BYTES, Change
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, popped, waiting
 from tests.support.store.layouts import redisson_only

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.searching import MAX_BYTES
+from kombu_delayq.store.lookup import MAX_BYTES, Change
 from kombu_delayq.store.types import Page, Waiting
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (

@@ -9,9 +9,8 @@ from redis.exceptions import NoPermissionError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.viewing import figures
-from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S, OPERATIONS, Lateness, QueueCounts
+from kombu_delayq.store import DelayStore, figures
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, OPERATIONS, Lateness, QueueCounts
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, KEYS, PAST_MS, waiting
 

@@ -6,9 +6,8 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import DelayStore, servers
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.viewing import servers
 
 
 def _store(server: PrivateRedis, **user: str) -> DelayStore:

@@ -1,6 +1,6 @@
 """Messages for a journal."""
 
-from celery_ext.journal.table import Addition
+from celery_ext.journal.rows import Addition
 
 #: A due time, far from now, at the beginning of an hour.
 DUE_MS = 2_000_000.0 * 3_600_000

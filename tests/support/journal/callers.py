@@ -9,10 +9,10 @@ from celery_ext.demo.private_redis import PrivateRedis
 
 _PROGRAM = """
 import json, os, signal, sys
-from celery_ext.journal.table import Journal
+from celery_ext.journal.journal import Journal
 from celery_ext.waiting import by_id
 from kombu_delayq.store.lookup import Lookup
-from kombu_delayq.store.upkeep.promotion import Promotion
+from kombu_delayq.store.promotion import Promotion
 from tests.support.journal.stores import journaled
 
 def killed(operation, identity, due_ms, where):

@@ -12,7 +12,7 @@ from celery_ext.journal import JournaledStore, publishing
 from celery_ext.journal.leadership import Leadership
 from celery_ext.journal.promotion import PromotedRows, RowPromoter
 from celery_ext.journal.recovery import Restored, restore
-from celery_ext.journal.table import Addition
+from celery_ext.journal.rows import Addition
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.store.tuned import tuned

@@ -7,7 +7,7 @@ from kombu.transport import redis as stock
 
 from kombu_delayq.message.fields import Message
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.types import Landing, Request, Taken
+from kombu_delayq.store.types import Landing, Request, Taken
 from tests.support.store.keyspace import KEYS
 
 #: Names of consumers.

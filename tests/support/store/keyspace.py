@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.redis.replies import as_bytes
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.formats.hash import body_of, id_of
+from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, QueueHeads, Waiting
 

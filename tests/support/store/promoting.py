@@ -1,7 +1,7 @@
 """A journal's marker in Redis, and rows to promote."""
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.upkeep.promotion_types import Row, RowNumber
+from kombu_delayq.store.promotion import Row, RowNumber
 from tests.support.store.keyspace import FUTURE_MS, KEYS
 
 #: Id of the journal, and its keys in Redis: the marker of all, and marker and guard of the queue ``q``.

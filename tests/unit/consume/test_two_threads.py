@@ -10,7 +10,7 @@ import pytest
 from kombu_delayq.consume import consumer as consumers
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.idle import IdleWaits, WaitBudget
-from kombu_delayq.store.consuming.types import Landing, Request
+from kombu_delayq.store.types import Landing, Request
 
 ME = "host:1:aaaaaaaa"
 

@@ -11,7 +11,7 @@ from celery_ext.doctor.finding import Finding
 from celery_ext.doctor.fleet import faults_of
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import Worker, options_of_stock
-from kombu_delayq.store.viewing.servers import ClockOffset
+from kombu_delayq.store.servers import ClockOffset
 from tests.support.examining import levels
 
 NOW_S = time()

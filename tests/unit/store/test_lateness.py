@@ -2,7 +2,7 @@ from math import inf
 
 import pytest
 
-from kombu_delayq.store.viewing.counts import LATENESS_BOUNDS_S, Lateness
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, Lateness
 
 #: Half of the messages were late by 25 to 50 ms, the other half by 0.5 to 1 s.
 BUCKETS = tuple(0 if bound < 0.05 else 10 if bound < 1 else 20 for bound in LATENESS_BOUNDS_S)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from kombu_delayq.options import Options
-from kombu_delayq.store.consuming.types import ConsumerLease
+from kombu_delayq.store.types import ConsumerLease
 from kombu_delayq.transfer.reclaim import GRACE_SHARE, LOOK_SHARE, STEP_IN_SHARE, _OfShare
 
 OPTIONS = Options()

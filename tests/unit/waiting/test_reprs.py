@@ -11,9 +11,9 @@ from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
+from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, Page, Scanned, Waiting
-from kombu_delayq.store.upkeep.dead_letters import Letter
 from tests.support.messages import ETA_AT, ETA_MS, task_message
 
 SECRET = "4111 1111 1111 1111"

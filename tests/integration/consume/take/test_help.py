@@ -10,7 +10,7 @@ from kombu import Connection
 
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
-from kombu_delayq.store.consuming.taking import Taking
+from kombu_delayq.store.fetching import Taking
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.workers.harness import MakeProj, Proj

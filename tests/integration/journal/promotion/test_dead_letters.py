@@ -8,8 +8,8 @@ from celery_ext.dead_letters import replay
 from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.journal import JournaledStore
 from kombu_delayq.message.letters import Reason, record
+from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.types import Offer
-from kombu_delayq.store.upkeep.dead_letters import Letter
 from tests.support.conditions import until
 from tests.support.journal.stores import Promoter, body_of, delivered, in_redis, offer, restored
 from tests.support.store.keyspace import clock_ms

@@ -8,7 +8,7 @@ import pytest
 from celery_ext.journal import promotion, publishing
 from celery_ext.journal.lookup import EarlyPromotion
 from celery_ext.journal.recovery import trim
-from celery_ext.journal.table import Row
+from celery_ext.journal.rows import Row
 from tests.support.journal.stores import (
     DAY_MS,
     HOUR_MS,

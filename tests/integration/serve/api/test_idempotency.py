@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action, Caller
-from celery_ext.serve.api.enqueue import publisher
+from celery_ext.serve.api import publisher
 from tests.integration.serve.api.conftest import MakeApi, shop
 from tests.support.servers.proxies import LosesReply
 

@@ -7,8 +7,7 @@ from celery import Celery
 from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import JournaledStore
-from celery_ext.journal.table import engines
+from celery_ext.journal import JournaledStore, engines
 from celery_ext.serve import asgi
 from tests.support.journal.stores import DAY_MS, HOUR_MS, Promoter, journaled_store, make_journaled, offer
 from tests.support.store.keyspace import clock_ms

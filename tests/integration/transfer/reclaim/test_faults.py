@@ -8,7 +8,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.consumers import lent_name
+from kombu_delayq.store.consumers import lent_name
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
 from tests.support.store.consuming import ME, OTHER, message

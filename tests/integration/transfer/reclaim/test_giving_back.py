@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.types import Landing
+from kombu_delayq.store.types import Landing
 from tests.support.conditions import until
 from tests.support.store.consuming import ME, end_lease, land, lives, message
 from tests.support.store.keyspace import contents

@@ -12,7 +12,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consuming.types import Requeued
+from kombu_delayq.store.types import Requeued
 from kombu_delayq.transfer.reclaim import Reclaiming
 from tests.support.conditions import stays, until
 from tests.support.store.consuming import ME, OTHER, lives, message, take

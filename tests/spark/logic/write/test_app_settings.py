@@ -17,7 +17,7 @@ from kombu.common import Broadcast
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.write.app_settings import AppSettings
-from celery_ext.spark.write.messages.templates import Templates
+from celery_ext.spark.write.templates import Templates
 from tests.support.spark import apps
 from tests.support.spark.making import TASK, batch_of, made_of, sole
 

@@ -10,7 +10,7 @@ from kombu.common import Broadcast
 from celery_ext.publish.template import Slots
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.app_settings import AppSettings
-from celery_ext.spark.write.messages.templates import TemplateKey, Templates
+from celery_ext.spark.write.templates import TemplateKey, Templates
 from tests.support.spark import apps
 
 PLAIN = TemplateKey("t", None, None, None, None, None, False)

@@ -4,7 +4,7 @@ from typing import Any
 
 from celery import signals
 
-from celery_ext.spark.write.messages.templates import TemplateKey, Templates
+from celery_ext.spark.write.templates import TemplateKey, Templates
 from tests.support.spark.apps import make, settings_of, task
 
 

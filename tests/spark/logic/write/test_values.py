@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kombu.utils.json import dumps, loads
 
 from celery_ext.publish.argsrepr import texts_of
-from celery_ext.spark.write.messages.arguments import REPR_LENGTH
-from celery_ext.spark.write.messages.values import Values
+from celery_ext.spark.write.arguments import REPR_LENGTH
+from celery_ext.spark.write.values import Values
 from kombu_delayq.message.fields import to_json
 from tests.support.spark.making import arguments_in, batch_of, made_of, sole
 

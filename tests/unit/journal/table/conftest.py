@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_ext.journal.table import Journal
+from celery_ext.journal.journal import Journal
 
 
 @pytest.fixture

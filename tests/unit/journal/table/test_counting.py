@@ -3,8 +3,8 @@
 from itertools import pairwise
 from math import inf
 
-from celery_ext.journal.table import Journal
-from celery_ext.journal.table.counts import fold
+from celery_ext.journal.counts import fold
+from celery_ext.journal.journal import Journal
 from tests.support.journal.additions import DUE_MS, addition
 
 HOUR_MS = 3_600_000.0

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from celery_ext.journal.table import Journal, engines
-from celery_ext.journal.table.engines import engine_of, parse_url
+from celery_ext.journal import engines
+from celery_ext.journal.engines import engine_of, parse_url
+from celery_ext.journal.journal import Journal
 from kombu_delayq.errors import InvalidOptions
 from tests.support.journal.additions import addition
 from tests.support.servers.postgres import PrivatePostgres

@@ -1,6 +1,7 @@
 """Epochs end with a loss of Redis, and what was lost in them is found."""
 
-from celery_ext.journal.table import Journal, Watermarks
+from celery_ext.journal.facts import Watermarks
+from celery_ext.journal.journal import Journal
 from tests.support.journal.additions import DUE_MS, addition
 
 

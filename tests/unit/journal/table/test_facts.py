@@ -1,6 +1,7 @@
 """Facts about a journal."""
 
-from celery_ext.journal.table import Journal, Watermarks
+from celery_ext.journal.facts import Watermarks
+from celery_ext.journal.journal import Journal
 
 
 def test_a_journal_has_an_id_of_its_own(journal: Journal, journal_url: str) -> None:

@@ -5,7 +5,8 @@ from math import inf
 import pytest
 from sqlalchemy import text
 
-from celery_ext.journal.table import WAITING, Journal
+from celery_ext.journal.journal import Journal
+from celery_ext.journal.schema import WAITING
 from tests.support.journal.additions import DUE_MS, addition
 
 

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from celery_ext.journal.table import WAITING, Journal
+from celery_ext.journal.journal import Journal
+from celery_ext.journal.schema import WAITING
 from tests.support.journal.additions import DUE_MS, addition
 from tests.support.servers.postgres import PrivatePostgres
 

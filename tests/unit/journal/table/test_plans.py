@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from celery_ext.journal.table import Journal
+from celery_ext.journal.journal import Journal
 from tests.support.journal.additions import DUE_MS, addition
 
 ROWS, QUEUES = 20_000, 20

@@ -1,0 +1,320 @@
+"""Epochs: a loss of Redis ends one, and a restore goes through what Redis was given in it."""
+
+from collections.abc import Collection, Iterator, Mapping
+from math import inf
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
+
+from celery_ext.journal import schema
+from celery_ext.journal.counts import queues_where
+from celery_ext.journal.database import Database
+from celery_ext.journal.facts import (
+    Watermarks,
+    epoch_in,
+    facts_in,
+    lock_epoch,
+    raise_fact,
+    set_fact,
+    watermarks_in,
+)
+from celery_ext.journal.rows import (
+    Row,
+    between,
+    delete_where,
+    epochs_to,
+    of_epoch,
+    renumber,
+    rows_where,
+    set_epoch,
+    some_of,
+)
+from celery_ext.journal.schema import MISSING
+from celery_ext.journal.statements import among
+
+_messages = schema.messages
+_epochs = schema.epochs
+
+
+class Epoch(NamedTuple):
+    """An epoch that has ended because Redis had lost data.
+
+    Attributes:
+        epoch: Its number.
+        ended_ms: When the loss was noticed, ms since the epoch.
+        watermarks: Up to where messages had left Redis by then.
+        restored_ms: When its messages were all restored, ms since the epoch; None if they are not.
+    """
+
+    epoch: int
+    ended_ms: float
+    watermarks: Watermarks
+    restored_ms: float | None
+
+
+class Epochs:
+    """Ends epochs, finds what Redis was given in them, and lets it wait again."""
+
+    _database: Database
+
+    def end_epoch(self, now_ms: float, epoch: int | None = None, lost: Collection[str] | None = None) -> int:
+        """Ends the current epoch: Redis has lost data. Keeps the watermarks of then, and begins the next epoch.
+
+        Args:
+            now_ms: Time of now, ms since the epoch.
+            epoch: Ends only this one, so that two who notice the same loss end one epoch.
+            lost: The queues whose data are lost, where each is noticed by itself; None for all.
+
+        Returns:
+            The number of the current epoch, by then.
+        """
+
+        def work(connection: Connection) -> int:
+            current = lock_epoch(connection, to_change=True)
+            if epoch is not None and epoch != current:
+                return current
+            kept = watermarks_in(connection)
+            if lost is not None:  # nothing of the other queues is due after the end of time
+                kept = Watermarks(inf, {queue: kept.of(queue) for queue in lost})
+            connection.execute(insert(_epochs).values(epoch=current, ended_ms=now_ms, watermarks=kept.dump()))
+            return raise_fact(connection, "epoch", 1)
+
+        return self._database.write(work)
+
+    def epochs(self) -> list[Epoch]:
+        """Returns all epochs that have ended, the oldest first."""
+        with self._database.reading() as connection:
+            return _ended(connection)
+
+    def unrestored(self) -> list[Epoch]:
+        """Returns the epochs that have ended and are not restored, the oldest first."""
+        return [one for one in self.epochs() if one.restored_ms is None]
+
+    def finish_restore(self, epoch: int, now_ms: float) -> None:
+        """Notes that the messages of an epoch are all restored. Its rows may be trimmed from now on."""
+        done = update(_epochs).where(_epochs.c.epoch == epoch, _epochs.c.restored_ms.is_(None))
+        self._database.write(lambda connection: connection.execute(done.values(restored_ms=now_ms)) and None)
+
+    def queues_in_redis(self) -> list[str]:
+        """Returns the names of the queues with rows that Redis was given and has not lost, sorted."""
+        with self._database.reading() as connection:
+            ended, current = {one.epoch: one for one in _ended(connection)}, epoch_in(connection)
+            found = {
+                queue
+                for epoch in epochs_to(current)
+                for queue in queues_where(connection, of_epoch(epoch))
+                if loss_of(ended, epoch, queue) is None
+            }
+        return sorted(found)
+
+    def lost_in(self, epoch: int) -> list[tuple[str, int]]:
+        """Returns each queue that lost data when an epoch ended, with each epoch in which Redis was given its rows.
+
+        These are also earlier ones that ended with losses of other queues.
+        """
+        with self._database.reading() as connection:
+            return list(_lost_in(connection, epoch))
+
+    def lost(
+        self,
+        epoch: int,
+        queue: str,
+        from_ms: float = -inf,
+        after: tuple[float, int] | None = None,
+        count: int = 500,
+        given: int | None = None,
+    ) -> list[Row]:
+        """Returns rows of a queue that Redis was given before an epoch ended, and that had not left it by then.
+
+        Args:
+            epoch: Number of the epoch.
+            queue: Name of the queue.
+            from_ms: Least due time, ms since the epoch.
+            after: Due time and number of the row after which to begin.
+            count: Most rows.
+            given: The epoch in which Redis was given them, as of ``lost_in``; by default the same.
+        """
+        with self._database.reading() as connection:
+            marks = {one.epoch: one.watermarks for one in _ended(connection)}.get(epoch)
+            if marks is None:
+                return []
+            where = between(max(from_ms, marks.of(queue)), inf, after)
+            return rows_where(connection, [of_epoch(given or epoch), _messages.c.queue == queue, *where], count)
+
+    def count_lost(self, epoch: int) -> int:
+        """Counts what ``lost`` returns for all queues. Takes longer the more there is."""
+        with self._database.reading() as connection:
+            marks = {one.epoch: one.watermarks for one in _ended(connection)}.get(epoch)
+            if marks is None:
+                return 0
+            return sum(
+                connection.scalar(
+                    select(func.count()).where(
+                        of_epoch(given), _messages.c.queue == queue, _messages.c.due_ms >= marks.of(queue)
+                    )
+                )
+                or 0
+                for queue, given in _lost_in(connection, epoch)
+            )
+
+    def note_missing(self, seqs: Collection[int], now_ms: float) -> None:
+        """Notes rows whose messages Redis was given and has not any more, until a restore lets them wait again."""
+
+        def work(connection: Connection) -> None:
+            where = among(connection, _messages.c.seq, seqs), schema.is_offered
+            if set_epoch(connection, MISSING, *where, were_waiting=False):
+                set_fact(connection, "missing_ms", repr(now_ms))
+
+        self._database.write(work)
+
+    def missing(
+        self, queue: str, from_ms: float = -inf, after: tuple[float, int] | None = None, count: int = 500
+    ) -> list[Row]:
+        """Returns rows of ``note_missing`` of a queue, the next due first; see ``lost``."""
+        with self._database.reading() as connection:
+            where = [schema.is_missing, _messages.c.queue == queue, *between(from_ms, inf, after)]
+            return rows_where(connection, where, count)
+
+    def queues_missing(self) -> list[str]:
+        """Returns the names of the queues with rows of ``note_missing``, sorted."""
+        with self._database.reading() as connection:
+            return sorted(queues_where(connection, schema.is_missing))
+
+    def count_missing(self) -> int:
+        """Counts the rows of ``note_missing``."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(func.count()).where(schema.is_missing)) or 0
+
+    def missing_ms(self) -> float:
+        """Returns when rows were noted as missing last, ms since the epoch; 0 if none is missing."""
+        with self._database.reading() as connection:
+            has_some = connection.scalar(select(_messages.c.seq).where(schema.is_missing).limit(1)) is not None
+            return float(facts_in(connection)["missing_ms"]) if has_some else 0.0
+
+    def written(self, after: int, until: int, before_ms: float) -> list[Row]:
+        """Returns rows that Redis was given, of the numbers behind one to another, and that are due before a time."""
+        with self._database.reading() as connection:
+            numbers = _messages.c.seq > after, _messages.c.seq <= until
+            return rows_where(connection, [*numbers, schema.is_offered, *between(-inf, before_ms)])
+
+    def wait_again(self, seqs: Collection[int]) -> list[Row]:
+        """Lets rows wait that Redis was given in an epoch that has ended: under new numbers, as Redis knows the old.
+
+        Returns:
+            The new rows, the next due first.
+        """
+
+        def work(connection: Connection) -> list[Row]:
+            found = renumber(connection, among(connection, _messages.c.seq, seqs), _before(epoch_in(connection)))
+            raise_fact(connection, "restored", len(found))
+            return list(found.values())
+
+        return self._database.write(work)
+
+    def keep(self, seqs: Collection[int]) -> set[int]:
+        """Takes rows of an epoch that has ended into the current one, because Redis has them still.
+
+        Returns:
+            Their numbers.
+        """
+
+        def work(connection: Connection) -> set[int]:
+            current = lock_epoch(connection)
+            where = among(connection, _messages.c.seq, seqs), _before(current)
+            return set_epoch(connection, current, *where, were_waiting=False)
+
+        return self._database.write(work)
+
+    def offered(
+        self,
+        queue: str,
+        after: tuple[float, int] | None = None,
+        from_ms: float = -inf,
+        to_ms: float = inf,
+        count: int = 500,
+    ) -> list[Row]:
+        """Returns rows of a queue that Redis was given and has not lost, in the order of their due times.
+
+        These are also rows of earlier epochs, if those ended with losses of other queues.
+
+        Args:
+            queue: Name of the queue.
+            after: Due time and number of the row after which to begin.
+            from_ms: Least due time, ms since the epoch.
+            to_ms: Due time that all rows are before.
+            count: Most rows.
+        """
+        with self._database.reading() as connection:
+            where = [_messages.c.queue == queue, *between(from_ms, to_ms, after)]
+            ended, current = {one.epoch: one for one in _ended(connection)}, epoch_in(connection)
+            kept = [epoch for epoch in epochs_to(current) if loss_of(ended, epoch, queue) is None]
+            found = [row for epoch in kept for row in rows_where(connection, [of_epoch(epoch), *where], count)]
+        return sorted(found, key=lambda row: (row.due_ms, row.seq))[:count]
+
+    def trim(self, retention_ms: float, count: int = 1_000) -> int:
+        """Deletes rows of messages that have left Redis: those due before their watermark, and by a time more.
+
+        A row that may be lost in an epoch that is not restored stays.
+
+        Args:
+            retention_ms: How long rows are kept after their due time, in ms.
+            count: Most rows of this call.
+
+        Returns:
+            How many rows it has deleted; 0 if there are none any more.
+        """
+
+        def work(connection: Connection) -> int:
+            left = count
+            for where in _left(connection, retention_ms):
+                gone = delete_where(connection, _messages.c.seq.in_(some_of(where, count=left)), bodies=False)
+                left -= len(gone)
+                if left <= 0:
+                    return count
+            return count - left
+
+        return self._database.write(work, durable=False)
+
+
+def _left(connection: Connection, retention_ms: float) -> Iterator[ColumnElement[bool]]:
+    """Yields for each epoch and queue which rows have left Redis, and by a time more."""
+    now, current = watermarks_in(connection), epoch_in(connection)
+    ended = {one.epoch: one for one in _ended(connection)}
+    for epoch in epochs_to(current):
+        for queue in queues_where(connection, of_epoch(epoch)):
+            loss = loss_of(ended, epoch, queue)
+            kept_ms = inf if loss is None or loss.restored_ms is not None else loss.watermarks.of(queue)
+            before = min(now.of(queue) - retention_ms, kept_ms)
+            yield and_(of_epoch(epoch), _messages.c.queue == queue, _messages.c.due_ms < before)
+
+
+def loss_of(ended: Mapping[int, Epoch], epoch: int, queue: str) -> Epoch | None:
+    """Returns the first epoch, from the given one on, that ended with a loss of a queue; None if none did."""
+    while epoch in ended:
+        if ended[epoch].watermarks.of(queue) < inf:
+            return ended[epoch]
+        epoch += 1
+    return None
+
+
+def _lost_in(connection: Connection, epoch: int) -> Iterator[tuple[str, int]]:
+    ended = {one.epoch: one for one in _ended(connection)}
+    for given in range(epoch, 0, -1):
+        if given < epoch and ended[given].watermarks.moved_to_ms < inf:
+            return  # all queues lost their data then, so their rows are of later epochs by now
+        for queue in queues_where(connection, of_epoch(given)):
+            loss = loss_of(ended, given, queue)
+            if loss is not None and loss.epoch == epoch:
+                yield queue, given
+
+
+def _ended(connection: Connection) -> list[Epoch]:
+    found = select(_epochs.c.epoch, _epochs.c.ended_ms, _epochs.c.watermarks, _epochs.c.restored_ms)
+    return [
+        Epoch(epoch, ended_ms, Watermarks.load(marks), restored_ms)
+        for epoch, ended_ms, marks, restored_ms in connection.execute(found.order_by(_epochs.c.epoch))
+    ]
+
+
+def _before(epoch: int) -> ColumnElement[bool]:
+    return or_(schema.is_missing, and_(schema.is_offered, _messages.c.state < epoch))

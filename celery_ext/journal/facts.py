@@ -1,0 +1,230 @@
+"""Facts about a journal: its id, its epoch, its heartbeat, its totals, and up to where messages have left Redis."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, Integer, Text, cast, delete, insert, select, update
+
+from celery_ext.journal import schema
+from celery_ext.journal.database import Database
+from celery_ext.journal.statements import GAP, last_number, next_numbers, number_from
+
+#: The queue in the table of watermarks, and in those of an epoch, that stands for all that have none of their own.
+OTHERS = ""
+
+#: Name of the fact that has the queues with markers of their own.
+MARKED = "marked"
+
+_facts = schema.facts
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """Up to where messages have left Redis: all messages that are due before it, by queue.
+
+    Attributes:
+        moved_to_ms: The watermark of queues without one of their own, ms since the epoch; 0 if nobody has noted one.
+        lagging: The watermarks of queues whose next message was overdue.
+    """
+
+    moved_to_ms: float = 0.0
+    lagging: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, queue: str) -> float:
+        """Returns the watermark of a queue, ms since the epoch."""
+        return self.lagging.get(queue, self.moved_to_ms)
+
+    def dump(self) -> str:
+        """Returns the watermarks as JSON."""
+        return json.dumps({**self.lagging, OTHERS: self.moved_to_ms})
+
+    @classmethod
+    def load(cls, text: str) -> "Watermarks":
+        """Reads what ``dump`` wrote."""
+        found = json.loads(text)
+        return cls(float(found.pop(OTHERS, 0.0)), {queue: float(ms) for queue, ms in found.items()})
+
+
+class Facts:
+    """Reads and writes facts. SQLite does not sync heartbeats and watermarks: they need not survive a loss of power."""
+
+    _database: Database
+
+    @property
+    def id(self) -> str:
+        """Id of this journal, which no other has."""
+        with self._database.reading() as connection:
+            return facts_in(connection)["id"]
+
+    @property
+    def identity(self) -> str:
+        """The same."""
+        return self.id
+
+    def epoch(self) -> int:
+        """Returns the number of the current epoch, from 1 on. A loss of Redis ends an epoch."""
+        with self._database.reading() as connection:
+            return epoch_in(connection)
+
+    def heartbeat(self) -> int:
+        """Returns the number of the latest heartbeat, 0 before the first."""
+        with self._database.reading() as connection:
+            return int(facts_in(connection)["heartbeat"])
+
+    def next_heartbeat(self, heartbeat: int | None = None) -> int | None:
+        """Raises the heartbeat by one.
+
+        Args:
+            heartbeat: Raises it only if it is this one, so that of two who think that they lead one goes on.
+
+        Returns:
+            The heartbeat, by then; None if it was another.
+        """
+
+        def work(connection: Connection) -> int | None:
+            current = int(facts_in(connection, lock="heartbeat")["heartbeat"])
+            return raise_fact(connection, "heartbeat", 1) if heartbeat in (None, current) else None
+
+        return self._database.write(work, durable=False)
+
+    @property
+    def guard(self) -> str:
+        """Id of the numbers that rows have. It changes when the database may give numbers out a second time."""
+        with self._database.reading() as connection:
+            return facts_in(connection)["guard"]
+
+    def catch_up(self, heartbeat: int) -> None:
+        """Goes on at a later heartbeat, as an older copy of the database was put in its place.
+
+        Redis may have noted numbers of rows that the copy does not know. So rows get numbers that are far greater, and
+        these have a new id.
+        """
+
+        def work(connection: Connection) -> None:
+            set_fact(connection, "heartbeat", str(heartbeat))
+            set_fact(connection, "guard", uuid4().hex)
+            number_from(connection, next_numbers(connection, 1)[0] + GAP)
+
+        self._database.write(work)
+
+    def last_number(self) -> int:
+        """Returns the greatest number that a row was given, 0 before the first."""
+        with self._database.reading() as connection:
+            return last_number(connection)
+
+    def written_before(self) -> int:
+        """Returns up to which number Redis had the messages of rows for sure, at the latest heartbeat.
+
+        It is that of the heartbeat before, so that whoever had written a row then has given Redis its message since.
+        """
+        with self._database.reading() as connection:
+            return int(facts_in(connection)["written"].split()[0])
+
+    def marked(self) -> set[str]:
+        """Returns the queues that have markers of their own, where Redis has hash slots."""
+        with self._database.reading() as connection:
+            return set(json.loads(facts_in(connection).get(MARKED, "[]")))
+
+    def note_marked(self, queues: Collection[str]) -> None:
+        """Notes queues that have markers of their own by now."""
+
+        def work(connection: Connection) -> None:
+            found = facts_in(connection, lock="id") and facts_in(connection).get(MARKED)
+            value = json.dumps(sorted({*json.loads(found or "[]"), *queues}))
+            if found is None:
+                connection.execute(insert(_facts).values(name=MARKED, value=value))
+            else:
+                set_fact(connection, MARKED, value)
+
+        self._database.write(work)
+
+    def watermarks(self) -> Watermarks:
+        """Returns up to where messages have left Redis."""
+        with self._database.reading() as connection:
+            return watermarks_in(connection)
+
+    def set_watermarks(self, moved_to_ms: float, lagging: Mapping[str, float], *, sound: bool = True) -> None:
+        """Replaces all watermarks, and notes which numbers rows have by now.
+
+        Args:
+            moved_to_ms: That of all queues that ``lagging`` does not have, ms since the epoch.
+            lagging: By queue, the due time of its first message, where that is overdue.
+            sound: Whether Redis has what it was given; otherwise the numbers of before stay.
+        """
+
+        def work(connection: Connection) -> None:
+            _replace_watermarks(connection, Watermarks(moved_to_ms, lagging))
+            if sound:
+                before = facts_in(connection)["written"].split()[1]
+                set_fact(connection, "written", f"{before} {last_number(connection)}")
+
+        self._database.write(work, durable=False)
+
+    def lower_watermarks(self, dues: Mapping[str, float]) -> None:
+        """Lowers the watermarks of queues that are given messages which are due before them.
+
+        Args:
+            dues: By queue, the least due time of these messages, ms since the epoch.
+        """
+
+        def work(connection: Connection) -> None:
+            kept = watermarks_in(connection, lock=True)
+            lower = {queue: ms for queue, ms in dues.items() if ms < kept.of(queue)}
+            if lower:
+                _replace_watermarks(connection, Watermarks(kept.moved_to_ms, {**kept.lagging, **lower}))
+
+        self._database.write(work, durable=False)
+
+
+def facts_in(connection: Connection, lock: str | None = None) -> dict[str, str]:
+    """Returns all facts by name; or one, which nobody else changes until the transaction ends."""
+    found = select(_facts.c.name, _facts.c.value)
+    if lock is not None:
+        found = found.where(_facts.c.name == lock).with_for_update()
+    return {row.name: row.value for row in connection.execute(found)}
+
+
+def epoch_in(connection: Connection) -> int:
+    """Returns the number of the current epoch."""
+    return int(connection.scalars(select(_facts.c.value).where(_facts.c.name == "epoch")).one())
+
+
+def lock_epoch(connection: Connection, *, to_change: bool = False) -> int:
+    """Returns the number of the current epoch, which does not end until the transaction does.
+
+    Without this a row could come into an epoch that is ended and restored, and no restore would look at it.
+    """
+    fact = select(_facts.c.value).where(_facts.c.name == "epoch")
+    return int(connection.scalars(fact.with_for_update(read=not to_change)).one())
+
+
+def watermarks_in(connection: Connection, *, lock: bool = False) -> Watermarks:
+    """Returns up to where messages have left Redis; with ``lock``, as nobody changes it until the transaction ends."""
+    if lock:
+        facts_in(connection, lock="id")  # there is no row of watermarks to lock before the first
+    table = schema.watermarks
+    rows = connection.execute(select(table.c.queue, table.c.moved_to_ms))
+    found = {row.queue: row.moved_to_ms for row in rows}
+    return Watermarks(found.pop(OTHERS, 0.0), found)
+
+
+def _replace_watermarks(connection: Connection, marks: Watermarks) -> None:
+    facts_in(connection, lock="id")
+    rows = [{"queue": queue, "moved_to_ms": ms} for queue, ms in {**marks.lagging, OTHERS: marks.moved_to_ms}.items()]
+    connection.execute(delete(schema.watermarks))
+    connection.execute(insert(schema.watermarks), rows)
+
+
+def set_fact(connection: Connection, name: str, value: str) -> None:
+    """Gives a fact another value."""
+    connection.execute(update(_facts).where(_facts.c.name == name).values(value=value))
+
+
+def raise_fact(connection: Connection, name: str, by: int) -> int:
+    """Adds to a fact that is a whole number. Returns the sum."""
+    total: Any = cast(cast(_facts.c.value, Integer) + by, Text)
+    raised = update(_facts).where(_facts.c.name == name).values(value=total)
+    return int(connection.scalars(raised.returning(_facts.c.value)).one())

@@ -1,0 +1,126 @@
+"""The journal of one broker: what its tables can do. Errors of SQLAlchemy pass through as they are."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine, func, select
+
+from celery_ext.journal import schema
+from celery_ext.journal.counts import Counting
+from celery_ext.journal.database import Database
+from celery_ext.journal.deadlines import LONG_CALL_S
+from celery_ext.journal.epochs import Epoch, Epochs
+from celery_ext.journal.facts import Facts, facts_in
+from celery_ext.journal.messages import Messages
+from celery_ext.journal.statements import is_postgres
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Stats:
+    """The figures of a journal.
+
+    Attributes:
+        id: Its id.
+        database: Its URL without the password.
+        version: Version of its tables.
+        epoch: Number of the current epoch.
+        heartbeat: Number of the latest heartbeat, 0 if nobody has promoted yet.
+        waiting: How many messages only the journal has.
+        offered: How many rows are kept of messages that Redis was given.
+        next_due_ms: When the first is due of those that only the journal has, ms since the epoch; None without any.
+        bytes: Size of the tables and their indexes on disk.
+        promoted: How many rows Redis was given so far, of those that only the journal had.
+        restored: How many rows wait anew after a loss, all in all.
+        unrestored: Epochs that have ended and are not restored.
+    """
+
+    id: str
+    database: str
+    version: int
+    epoch: int
+    heartbeat: int
+    waiting: int
+    offered: int
+    next_due_ms: float | None
+    bytes: int
+    promoted: int
+    restored: int
+    unrestored: list[Epoch]
+
+
+class Journal(Messages, Counting, Facts, Epochs):
+    """Adds, finds, changes, counts and promotes messages in the journal.
+
+    Nothing is opened before the first call. Any thread may use it, also after a fork.
+
+    Args:
+        url: The database, as a URL of SQLAlchemy.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._database = Database(url)
+
+    @property
+    def engine(self) -> Engine:
+        """The database, with its tables made: the engine of this process."""
+        return self._database.engine
+
+    @property
+    def url(self) -> str:
+        """The URL without its password."""
+        return self._database.url
+
+    database = url
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """A connection for statements that only read."""
+        return self._database.reading()
+
+    def allow_long_calls(self) -> None:
+        """Lets calls wait for PostgreSQL as long as it works: for a promoter, and for what an operator waits for."""
+        self._database.limit_s = LONG_CALL_S
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Does some work in a transaction; see ``Database.write``."""
+        return self._database.write(work)
+
+    def stats(self) -> Stats:
+        """Returns the figures of the journal.
+
+        Raises:
+            sqlalchemy.exc.SQLAlchemyError: The database does not answer.
+        """
+        sizes = self.sizes().values()
+        with self._database.reading() as connection:
+            facts = facts_in(connection)
+            size = _size(connection)
+        return Stats(
+            facts["id"],
+            self.url,
+            int(facts["version"]),
+            int(facts["epoch"]),
+            int(facts["heartbeat"]),
+            sum(one.waiting for one in sizes),
+            sum(one.offered for one in sizes),
+            self.next_due(),
+            size,
+            int(facts["promoted"]),
+            int(facts["restored"]),
+            self.unrestored(),
+        )
+
+
+def _size(connection: Connection) -> int:
+    if is_postgres(connection):
+        sizes = [func.pg_total_relation_size(name) for name in schema.metadata.tables]
+        return int(sum(connection.execute(select(*sizes)).one()))
+    return sum(file.stat().st_size for file in _files(str(connection.engine.url.database)) if file.exists())
+
+
+def _files(path: str) -> Iterator[Path]:
+    return (Path(path + ending) for ending in ("", "-wal"))

@@ -1,1 +1,0 @@
-"""Enqueues tasks: many requests at once become one message page for Redis."""

@@ -1,0 +1,289 @@
+"""Publishes the tasks of many requests at once: what comes while Redis stores a page goes into the next one."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from queue import Empty, Full, Queue
+from socket import gaierror
+from threading import Lock, Thread
+from time import sleep, time
+from typing import NamedTuple
+from uuid import uuid4
+
+from kombu.exceptions import OperationalError
+from redis.exceptions import AuthenticationError, BusyLoadingError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from celery_ext.publish.recipe import Call, waits_in_redis
+from celery_ext.serve.api.recipes import Recipe
+from celery_ext.serve.api.routing import WRONG, refused
+from celery_ext.serve.broker import ServeBroker
+from celery_ext.serve.problems import Problem, unavailable
+from kombu_delayq.message.pages import pages
+from kombu_delayq.message.times import ms_of
+from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
+from kombu_delayq.store.types import Offer, PageId
+
+logger = logging.getLogger(__name__)
+
+#: Most orders that wait for the thread. More come in than Redis stores, so the next ones are refused.
+MAX_WAITING = 10_000
+#: Most messages that one round takes together, so that the first caller does not wait for the last.
+ROUND = 1_000
+#: How often a page is sent when the connection is lost, and the pause before each further time, in s.
+TRIES, PAUSE_S = 3, 0.1
+
+
+#: Kinds of problems with which the next page would meet the same.
+OUTAGES = ("answer-lost", "broker-unavailable")
+#: Errors of a connection over which no command went.
+_BEFORE_ALL = (ConnectionRefusedError, gaierror, AuthenticationError, BusyLoadingError)
+
+
+class Sent(NamedTuple):
+    """A task that Redis has.
+
+    Attributes:
+        id: Task id.
+        due_ms: When it is due, ms since the epoch; None if it is in its queue.
+    """
+
+    id: str
+    due_ms: float | None
+
+
+class Item(NamedTuple):
+    """A task to publish.
+
+    Attributes:
+        recipe: Makes its message.
+        call: The call.
+        expires: Its own expiry, or None.
+        headers: Its own headers.
+    """
+
+    recipe: Recipe
+    call: Call
+    expires: object
+    headers: dict[str, str]
+
+    def offer(self) -> Offer:
+        """Makes the message.
+
+        Raises:
+            Problem: 422: the arguments are wrong, or the delay is too long.
+        """
+        try:
+            return self.recipe.offer(self.call, self.expires, self.headers)
+        except WRONG as error:
+            raise refused(error) from error
+
+
+#: What becomes of an item.
+Result = Sent | Problem
+
+
+class Order(NamedTuple):
+    """The items of one request, and who waits for them."""
+
+    items: Sequence[Item]
+    done: "asyncio.Future[list[Result]]"
+
+
+class Publisher:
+    """Publishes items in one thread, which begins with the first order.
+
+    Args:
+        broker: The broker of the server.
+    """
+
+    def __init__(self, broker: ServeBroker) -> None:
+        self._broker = broker
+        self._orders: Queue[Order | None] = Queue(MAX_WAITING)
+        self._thread: Thread | None = None
+        self._lock = Lock()
+        self._page = PageId(uuid4().hex, 0)
+
+    def publish(self, items: Sequence[Item]) -> "asyncio.Future[list[Result]]":
+        """Publishes items, from an event loop. The result has an entry for each.
+
+        Raises:
+            Problem: 503: too many wait already.
+        """
+        done: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+        if self._thread is None:
+            self._start()
+        try:
+            self._orders.put_nowait(Order(items, done))
+        except Full:
+            raise unavailable("more tasks come in than Redis stores; nothing of this request was enqueued") from None
+        return done
+
+    def close(self) -> None:
+        """Ends the thread, after all orders."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._orders.put(None)
+            thread.join()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="delayq-publisher", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while (order := self._orders.get()) is not None:
+            orders, count, ends = [order], len(order.items), False
+            while count < ROUND and not ends:
+                try:
+                    another = self._orders.get_nowait()
+                except Empty:
+                    break
+                if another is None:
+                    ends = True
+                else:
+                    orders.append(another)
+                    count += len(another.items)
+            try:
+                self._round(orders)
+            except Exception:  # the thread goes on, whatever has failed
+                logger.exception("the callers of %d requests get no answer", len(orders))
+            if ends:
+                return
+
+    def _round(self, orders: list[Order]) -> None:
+        results: list[list[Result]]
+        try:
+            results = self._published(orders)
+        except Exception as error:  # the callers get an answer, and the thread goes on
+            logger.exception("tasks could not be published")
+            results = [[_failure(error, len(order.items), is_sent=True)] * len(order.items) for order in orders]
+        by_loop = defaultdict(list)
+        for order, result in zip(orders, results, strict=True):
+            by_loop[order.done.get_loop()].append((order.done, result))
+        for loop, done in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_settle, done)
+            except RuntimeError:  # the loop is closed, so nobody waits any more
+                logger.debug("%s answers have nobody who waits for them", len(done))
+
+    def _published(self, orders: list[Order]) -> list[list[Result]]:
+        results: list[list[Result]] = []
+        places: defaultdict[tuple[str, int], list[tuple[Offer, list[Result], int]]] = defaultdict(list)
+        uses_chains = False
+        for order in orders:
+            own: list[Result] = []
+            for at, item in enumerate(order.items):
+                try:
+                    offer = item.offer()
+                except Problem as problem:
+                    own.append(problem)
+                    continue
+                own.append(Sent(str(offer.id), float(offer.due) if offer.due else None))
+                places[item.recipe.queue, item.recipe.expire_ms].append((offer, own, at))
+                uses_chains = uses_chains or item.recipe.has_chain
+            results.append(own)
+        failure: Problem | None = None
+        for (queue, expire_ms), rows in places.items():
+            for page in pages(rows, MAX_OFFERS, MAX_BYTES, lambda row: row[0].size):
+                if failure is not None and failure.kind in OUTAGES:
+                    failure = _unavailable()  # the pages to come would only wait as long, for the same error
+                else:
+                    failure = self._put(queue, expire_ms, [offer for offer, _, _ in page], uses_chains=uses_chains)
+                if failure is not None:
+                    for _, own, at in page:
+                        own[at] = failure
+        return results
+
+    def _put(self, queue: str, expire_ms: int, offers: list[Offer], *, uses_chains: bool) -> Problem | None:
+        """Publishes a page. If the connection is lost, sends it again: Redis recognizes it."""
+        self._page = self._page._replace(number=self._page.number + 1)
+        is_sent = False
+        database_errors: tuple[type[Exception], ...] = ()
+        for attempt in range(1, TRIES + 1):
+            try:
+                store = self._broker.store
+                if uses_chains:
+                    store.chains.use_chains()
+                database_errors = store.database_errors
+                store.delivery.put(queue, self._page, offers, expire_ms)
+            except database_errors as error:  # before Redis got anything
+                return _journal_fails(error, len(offers))
+            except (RedisConnectionError, RedisTimeoutError, OSError, OperationalError) as error:
+                self._broker.lost()
+                is_sent = is_sent or not _never_left(error)
+                if attempt == TRIES or isinstance(error, (RedisTimeoutError, TimeoutError)):
+                    return _failure(error, len(offers), is_sent=is_sent)
+                sleep(PAUSE_S * attempt)
+            except RedisError as error:
+                return _failure(error, len(offers), is_sent=False)
+            else:
+                return None
+        return None
+
+
+def send_alone(item: Item) -> Result:
+    """Lets Celery send an item by itself."""
+    try:
+        due = item.call.eta
+        task_id = item.recipe.send(item.call, item.expires, item.headers)
+    except (OperationalError, RedisConnectionError, RedisTimeoutError, OSError) as error:
+        return _failure(error, 1, is_sent=not _never_left(error))
+    except RedisError as error:
+        return _failure(error, 1, is_sent=False)
+    except WRONG as error:
+        return refused(error)
+    waits = waits_in_redis(item.recipe.target.app)
+    due_ms = ms_of(due) if isinstance(due, datetime) and waits else 0.0
+    return Sent(task_id, due_ms if due_ms > time() * 1000 else None)
+
+
+def _failure(error: Exception, count: int, *, is_sent: bool) -> Problem:
+    """Returns why a page was not stored, or may not be.
+
+    Args:
+        error: What Redis or the client said.
+        count: How many messages it had.
+        is_sent: Whether Redis may have got them.
+    """
+    logger.warning("%s tasks could not be enqueued: %s: %s", count, type(error).__name__, error)
+    wait = {"Retry-After": "2"}
+    if isinstance(error, OutOfMemoryError) or "used memory > 'maxmemory'" in str(error):
+        return Problem(507, "Redis is full; nothing was enqueued", "broker-full", headers=wait, outcome="refused")
+    if is_sent:
+        detail = "the connection to Redis was lost before it answered, so the task may be enqueued or not"
+        return Problem(503, detail, "answer-lost", headers=wait, outcome="unknown")
+    if isinstance(error, ResponseError):
+        return Problem(503, "Redis refuses; nothing was enqueued", "broker-refuses", headers=wait, outcome="refused")
+    return _unavailable()
+
+
+def _journal_fails(error: Exception, count: int) -> Problem:
+    logger.warning("%s tasks could not be enqueued: the journal's database fails: %s", count, type(error).__name__)
+    detail = "the database of the journal does not answer, so the task may be enqueued or not"
+    return Problem(503, detail, "journal-unavailable", headers={"Retry-After": "2"}, outcome="unknown")
+
+
+def _unavailable() -> Problem:
+    detail, wait = "Redis does not answer; nothing was enqueued", {"Retry-After": "2"}
+    return Problem(503, detail, "broker-unavailable", headers=wait, outcome="refused")
+
+
+def _never_left(error: BaseException | None) -> bool:
+    """Whether an error can only come from a connection that was never made."""
+    while error is not None:
+        if isinstance(error, _BEFORE_ALL):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _settle(done: "list[tuple[asyncio.Future[list[Result]], list[Result]]]") -> None:
+    for future, result in done:
+        if not future.done():
+            future.set_result(result)

@@ -1,0 +1,200 @@
+"""``POST /v1/tasks`` and ``POST /v1/tasks:batch``."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from time import time
+from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from celery_ext.delays.chain import DelayChain
+from celery_ext.publish.recipe import Call
+from celery_ext.serve.access.identity import Action, Caller, caller_of
+from celery_ext.serve.api.exchange import answer, body_of, invalid_field, iso, item_of
+from celery_ext.serve.api.idempotency import Attempt, once
+from celery_ext.serve.api.models import BatchAnswer, BatchItem, BatchRequest, Enqueued, ProblemDetails, TaskRequest
+from celery_ext.serve.api.publisher import Item, Publisher, Result, Sent, send_alone
+from celery_ext.serve.api.recipes import Recipes
+from celery_ext.serve.problems import Problem
+from celery_ext.serve.routes import ActionRoute, Doc
+from celery_ext.serve.service import Serve, serve_of
+from celery_ext.waiting import by_id
+from kombu_delayq.errors import InvalidDelayChain
+from kombu_delayq.message.times import moment_of, ms_of
+
+_TAG = "Enqueue"
+
+
+def routes() -> list[ActionRoute]:
+    """Returns the routes that enqueue tasks."""
+    one = Doc("Enqueue a task.", None, TaskRequest, {201: Enqueued}, _TAG, idempotent=True)
+    many = Doc("Enqueue up to 1,000 tasks.", None, BatchRequest, {200: BatchAnswer}, _TAG, idempotent=True)
+    return [
+        ActionRoute("/v1/tasks", enqueue, Action.ENQUEUE, method="POST", doc=one),
+        ActionRoute("/v1/tasks:batch", enqueue_batch, Action.ENQUEUE, method="POST", doc=many),
+    ]
+
+
+class Order(NamedTuple):
+    """A task that is wanted, and what has to be published for it."""
+
+    wanted: TaskRequest
+    item: Item
+
+    @property
+    def id(self) -> str:
+        """Id of the task; empty if it gets a random one."""
+        return self.item.call.task_id or ""
+
+
+async def enqueue(request: Request) -> Response:
+    """Enqueues a task."""
+    wanted = body_of(request, await request.body(), TaskRequest)
+
+    async def work(attempt: Attempt) -> Response:
+        serve = serve_of(request)
+        order = await _ordered(serve, caller_of(request), wanted, attempt, time() * 1000)
+        found = await _waiting(serve, [order]) if attempt.is_again else {}
+        if order.id in found:
+            return _created(request, order, Sent(order.id, found[order.id]))
+        [result] = await _published(serve, [order])
+        if isinstance(result, Problem):
+            raise _named(result, order)
+        return _created(request, order, result)
+
+    return await once(request, work)
+
+
+async def enqueue_batch(request: Request) -> Response:
+    """Enqueues many tasks. Each has an outcome of its own."""
+    wanted = body_of(request, await request.body(), BatchRequest)
+
+    async def work(attempt: Attempt) -> Response:
+        serve, caller = serve_of(request), caller_of(request)
+        orders: list[Order | Problem] = []
+        now_ms = time() * 1000
+        for number, raw in enumerate(wanted.tasks):
+            try:
+                item = item_of(raw, TaskRequest, "$")
+                orders.append(await _ordered(serve, caller, item, attempt, now_ms, number))
+            except Problem as problem:
+                orders.append(_rooted(problem, f"$.tasks[{number}]"))
+        good = [order for order in orders if isinstance(order, Order)]
+        found = await _waiting(serve, good) if attempt.is_again else {}
+        new = [order for order in good if order.id not in found]
+        results = iter(await _published(serve, new))
+        items = [_item_answer(order, found, results) for order in orders]
+        return answer(BatchAnswer(enqueued=sum(item.status == 201 for item in items), results=items))
+
+    return await once(request, work)
+
+
+async def _ordered(
+    serve: Serve, caller: Caller, wanted: TaskRequest, attempt: Attempt, now_ms: float, number: int = 0
+) -> Order:
+    """Returns what has to be published for a task, after all checks."""
+    if wanted.countdown is not None and wanted.eta is not None:
+        raise invalid_field("$", "give either countdown or eta, not both")
+    if wanted.delay_chain is not None:
+        try:
+            DelayChain.parse(wanted.delay_chain)
+        except InvalidDelayChain as error:
+            raise invalid_field("$.delay_chain", str(error)) from None
+    recipes = serve.broker.part(Recipes)
+    known = recipes.known(wanted)
+    recipe = known if known is not None else await run_in_threadpool(recipes.of, wanted, caller)
+    recipe.way.check(caller, wanted.task)
+    expires = wanted.expires
+    if isinstance(expires, float) and attempt.base_ms is not None:
+        expires = moment_of(attempt.base_ms + expires * 1000)
+    expires = expires if isinstance(expires, float) else _in_utc(expires)
+    call = Call(wanted.args, wanted.kwargs, eta=_in_utc(wanted.eta), task_id=wanted.id or attempt.task_id(number))
+    if wanted.countdown is None:
+        return Order(wanted, Item(recipe, call, expires, wanted.headers))
+    base_ms = now_ms if attempt.base_ms is None else attempt.base_ms
+    call = call._replace(eta=_in_utc(moment_of(base_ms + wanted.countdown * 1000)))
+    return Order(wanted, Item(recipe, call, expires, wanted.headers))
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment_of(ms_of(moment))
+
+
+async def _published(serve: Serve, orders: Sequence[Order]) -> list[Result]:
+    """Publishes tasks: all that can be in a page with others, and the rest one by one, as Celery does."""
+    together = [order.item for order in orders if order.item.recipe.messages is not None]
+    future = serve.broker.part(Publisher).publish(together) if together else None
+    alone = [order.item for order in orders if order.item.recipe.messages is None]
+    sent = iter(await run_in_threadpool(lambda: [send_alone(item) for item in alone]) if alone else [])
+    paged = iter(await future if future is not None else [])
+    return [next(sent if order.item.recipe.messages is None else paged) for order in orders]
+
+
+async def _waiting(serve: Serve, orders: Sequence[Order]) -> dict[str, float]:
+    """Returns the due times of those tasks that wait already, by id: an earlier try has enqueued them."""
+    ids = [order.id for order in orders]
+    found = await run_in_threadpool(lambda: list(by_id.get(serve.store, ids)))
+    return {task_id: messages[0].due_ms for task_id, messages in found if messages}
+
+
+def _created(request: Request, order: Order, sent: Sent) -> Response:
+    where = f"{request.scope.get('root_path', '')}/v1/tasks/{quote(sent.id, safe='')}"
+    return answer(_enqueued(order, sent), 201, {"Location": where})
+
+
+def _enqueued(order: Order, sent: Sent) -> Enqueued:
+    is_delayed = sent.due_ms is not None
+    return Enqueued(
+        id=sent.id,
+        task=order.wanted.task,
+        outcome="delayed" if is_delayed else "queued",
+        queue=order.item.recipe.way.queue,
+        due=iso(sent.due_ms) if sent.due_ms is not None else None,
+    )
+
+
+def _item_answer(order: Order | Problem, found: Mapping[str, float], results: Iterator[Result]) -> BatchItem:
+    """Returns what became of an item of a batch, and takes it from the results unless it waited already."""
+    if isinstance(order, Problem):
+        return _refused_item(order)
+    done = Sent(order.id, found[order.id]) if order.id in found else next(results)
+    if isinstance(done, Problem):
+        item = _refused_item(done)
+        item.task = order.wanted.task
+        if order.id:
+            item.id = order.id
+        return item
+    answered = _enqueued(order, done)
+    return BatchItem(
+        status=201,
+        outcome=answered.outcome,
+        id=answered.id,
+        task=answered.task,
+        queue=answered.queue,
+        due=answered.due,
+    )
+
+
+def _refused_item(problem: Problem) -> BatchItem:
+    is_unknown = problem.extra.get("outcome") == "unknown"
+    details = msgspec.convert(problem.as_dict(), ProblemDetails)
+    return BatchItem(status=problem.status, outcome="unknown" if is_unknown else "refused", problem=details)
+
+
+def _named(problem: Problem, order: Order) -> Problem:
+    """Returns a problem that says which task it is about, so that its caller can look for it."""
+    extra = {**problem.extra, "task": order.wanted.task, **({"id": order.id} if order.id else {})}
+    return Problem(problem.status, problem.detail, problem.kind, headers=problem.headers, **extra)
+
+
+def _rooted(problem: Problem, at: str) -> Problem:
+    """Returns the problem of an item as one of the whole request."""
+    errors = problem.extra.get("errors")
+    if errors is None:
+        return problem
+    moved = [{**error, "path": error["path"].replace("$", at, 1)} for error in errors]
+    return Problem(problem.status, problem.detail, problem.kind, headers=problem.headers, errors=moved)

@@ -1,0 +1,195 @@
+"""Makes the messages of one batch, a column at a time."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import repeat
+from operator import attrgetter
+
+import pyarrow as pa
+
+from celery_ext.publish.template import Slots, Template
+from celery_ext.spark import task_ids
+from celery_ext.spark.write.arguments import Arguments
+from celery_ext.spark.write.column_types import meant_by
+from celery_ext.spark.write.row_errors import RowErrors
+from celery_ext.spark.write.schedule import Schedule
+from celery_ext.spark.write.task_fields import TaskFields
+from celery_ext.spark.write.types import NOTHING_KNOWN, BatchMessages, Known, MessageSettings
+from celery_ext.spark.write.values import Values, iso_texts
+from kombu_delayq.message.fields import text_to_json
+from kombu_delayq.message.times import ms_text
+from kombu_delayq.store.types import Offer
+
+_DUE = attrgetter("due")
+
+
+class BatchBuilder:
+    """Makes the messages of one batch.
+
+    Args:
+        settings: Settings of the job.
+        batch: The rows.
+        known: What is known of the rows already.
+    """
+
+    def __init__(self, settings: MessageSettings, batch: pa.RecordBatch, known: Known = NOTHING_KNOWN) -> None:
+        self._settings = settings
+        self._batch = batch
+        self._known = known
+        self._count = batch.num_rows
+        self._errors = RowErrors()
+        self._arrays = dict(zip(map(meant_by, batch.schema.names), batch.columns, strict=True))
+        self._values = {
+            name: Values(array, as_uuid=name in settings.columns.uuid_columns, on_error=self._errors.in_column(name))
+            for name, array in self._arrays.items()
+        }
+        self._fields = TaskFields(self._values, settings.options, self._count, self._errors)
+
+    def by_due_time(self) -> tuple[pa.RecordBatch, Known]:
+        """Returns the rows in the order of their due times, and what is known of them in that order.
+
+        Redis stores messages faster in that order. Rows with the same due time keep their order.
+        """
+        due_us = self._due_us
+        if due_us is None:
+            return self._batch, NOTHING_KNOWN
+        digests = self._digests if self._settings.options.spread else None
+        # Errors have the row numbers of this batch. Without known due times the parts find their errors again.
+        known = Known(digests, None if self._errors.by_row else due_us)
+        order = sorted(range(self._count), key=lambda row: due_us[row] or 0)
+        if order == list(range(self._count)):
+            return self._batch, known
+        return self._batch.take(pa.array(order)), known.at(order)
+
+    def build(self) -> BatchMessages:
+        """Makes the messages."""
+        self._fields.check(self._settings.columns.id_columns)
+        cancels = self._fields.cancels
+        offers: dict[str, list[Offer]] = {}
+        for queue, (rows, all_offers) in self._offers().items():  # _offers adds errors
+            left_out = self._errors.by_row.keys() | cancels
+            good = [offer for row, offer in zip(rows, all_offers, strict=True) if row not in left_out]
+            if good:
+                offers[queue] = sorted(good, key=_DUE)
+        cancelled = [self._task_ids[row] for row in sorted(cancels - self._errors.by_row.keys())]
+        return BatchMessages(offers, cancelled, self._bad_rows())
+
+    @cached_property
+    def _digests(self) -> Sequence[str]:
+        return self._known.digests or self._fields.digests(self._settings.columns.id_columns)
+
+    @cached_property
+    def _task_ids(self) -> list[str]:
+        return self._fields.ids(self._digests)
+
+    @cached_property
+    def _due_us(self) -> Sequence[int | None] | None:
+        if self._known.due_us is not None:
+            return self._known.due_us
+        parts = list(map(task_ids.part_of, self._digests)) if self._settings.options.spread else [0.0] * self._count
+        return self._settings.schedule.due_us(self._arrays, parts, self._errors)
+
+    def _offers(self) -> Mapping[str, tuple[Sequence[int], list[Offer]]]:
+        """Returns row numbers and messages, by queue."""
+        due_us = self._due_us
+        due = repeat("") if due_us is None else ["" if us is None else ms_text(us) for us in due_us]
+        expiries_us, templates = self._expiries_and_templates()
+        slots = self._slots(self._with_defaults(expiries_us, templates), templates)
+        if templates[0] is not None and templates.count(templates[0]) == self._count:
+            only = templates[0]
+            columns = zip(self._task_ids, due, repeat(only.priority), only.filled(slots), strict=False)
+            return {only.queue: (range(self._count), list(map(Offer._make, columns)))}
+        found: defaultdict[str, tuple[list[int], list[Offer]]] = defaultdict(lambda: ([], []))
+        rows = enumerate(zip(templates, self._task_ids, due, *slots, strict=False))
+        for row, (template, task_id, when, *texts) in rows:
+            if template is not None:
+                numbers, offers = found[template.queue]
+                numbers.append(row)
+                offers.append(Offer(task_id, when, template.priority, template.fill(Slots(*texts))))
+        return found
+
+    def _expiries_and_templates(self) -> tuple[list[int | None] | None, list[Template | None]]:
+        expiries_us = self._settings.schedule.expiries_us(self._arrays, self._count, self._errors)
+        expire = [False] * self._count if expiries_us is None else [us is not None for us in expiries_us]
+        return expiries_us, self._settings.templates.of_rows(self._fields, expire, self._errors)
+
+    def _slots(
+        self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]
+    ) -> Slots[Iterable[str]]:
+        """Returns the slots of all rows, by column. A column can be iterated over more than once."""
+        arguments = Arguments(
+            self._values, self._settings.columns.arguments, self._count, self._errors, self._settings.repr_levels
+        )
+        ids = list(map(text_to_json, self._task_ids))
+        roots = ids
+        if not self._fields.is_constant("root_id"):
+            given = self._fields.json("root_id")
+            roots = [own if root in ("null", '""') else root for root, own in zip(given, ids, strict=True)]
+        return Slots(
+            body=self._bodies(arguments, templates),
+            task_id=ids,
+            eta=_iso_column(self._due_us),
+            expires=_iso_column(expiries_us),
+            expiration=_expirations(self._settings.schedule, expiries_us),
+            group_id=self._fields.json("group_id"),
+            root_id=roots,
+            parent_id=self._fields.json("parent_id"),
+            argsrepr=arguments.args_repr(),
+            kwargsrepr=arguments.kwargs_repr(),
+            headers=self._fields.headers(),
+            delivery_tag=task_ids.tags_of(self._digests, self._settings.salt),
+        )
+
+    def _bodies(self, arguments: Arguments, templates: Sequence[Template | None]) -> list[str]:
+        used = {template for template in templates if template is not None}
+        forms = {(template.serializer, template.compression) for template in used} or {("json", None)}
+        bodies = {form: arguments.bodies(*form) for form in forms}
+        if len(bodies) == 1:
+            return bodies[forms.pop()]
+        return [
+            bodies[template.serializer, template.compression][row] if template else ""
+            for row, template in enumerate(templates)
+        ]
+
+    def _with_defaults(
+        self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]
+    ) -> list[int | None] | None:
+        """Returns expiries. Rows without one have the expiry of their task."""
+        if all(template is None or template.expires is None for template in set(templates)):
+            return expiries_us
+        schedule = self._settings.schedule
+        return [
+            us
+            if us is not None or template is None or template.expires is None
+            else schedule.expiry_us(template.expires)
+            for us, template in zip(expiries_us or [None] * self._count, templates, strict=True)
+        ]
+
+    def _bad_rows(self) -> list[tuple[str, Offer | None]]:
+        queues = self._fields.of("queue") if self._errors.by_row else []
+        bad: list[tuple[str, Offer | None]] = []
+        for row, error in sorted(self._errors.by_row.items()):
+            text = error.describe(self._task_ids[row])
+            letter = None
+            if self._settings.dead_letters is not None:
+                values = {name: column.python[row] for name, column in self._values.items()}
+                task = self._fields.tasks[row]
+                letter = self._settings.dead_letters.build(values, task, queues[row], self._digests[row], text)
+            bad.append((text, letter))
+        return bad
+
+
+def _iso_column(times_us: Sequence[int | None] | None) -> Iterable[str]:
+    """Returns times as JSON texts, ``null`` for each that is missing."""
+    if times_us is None:
+        return repeat("null")
+    texts = iso_texts(pa.array(times_us, pa.int64())).to_pylist()
+    return ["null" if text is None else f'"{text}"' for text in texts]
+
+
+def _expirations(schedule: Schedule, expiries_us: Sequence[int | None] | None) -> Iterable[str]:
+    """Returns the message property of each expiry as JSON text, ``null`` for each that is missing."""
+    if expiries_us is None:
+        return repeat("null")
+    return ["null" if us is None else schedule.expiration(us) for us in expiries_us]

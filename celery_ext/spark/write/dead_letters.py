@@ -1,0 +1,91 @@
+"""Dead letters of rows that make no task."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+from celery.utils.nodenames import anon_nodename
+
+from celery_ext.publish.template import Slots
+from celery_ext.spark import task_ids
+from celery_ext.spark.errors import BadRow
+from celery_ext.spark.write.arguments import Arguments
+from celery_ext.spark.write.row_errors import RowErrors
+from celery_ext.spark.write.templates import TemplateKey, Templates
+from celery_ext.spark.write.values import Values
+from kombu_delayq.message.fields import to_json
+from kombu_delayq.message.letters import DEAD_LETTER, Reason, record
+from kombu_delayq.message.rewrite import with_properties
+from kombu_delayq.store.types import Offer
+
+#: Task that a dead letter names when its row names none.
+NO_TASK = "celery_ext.spark.bad_row"
+
+
+class DeadLetterBuilder:
+    """Makes the dead letters of one job.
+
+    Args:
+        queue: Queue of the dead letters.
+        templates: Templates of the job's messages.
+        salt: 8 hex digits that stand for the job.
+        repr_levels: Depth to which Celery shows arguments.
+    """
+
+    def __init__(self, queue: str, templates: Templates, salt: str, repr_levels: int) -> None:
+        self._queue = queue
+        self._templates = templates
+        self._salt = salt
+        self._repr_levels = repr_levels
+
+    def build(self, row: Mapping[str, Any], task: str | None, queue: str | None, digest: str, error: str) -> Offer:
+        """Returns the dead letter of a row: a message of its task whose keyword arguments are the row.
+
+        Args:
+            row: Values by name of the column.
+            task: Name of the task, or None.
+            queue: Queue that the row names, or None.
+            digest: SHA-256 that the task id is made from, in hex digits.
+            error: Why the row makes no task.
+        """
+        key = TemplateKey(task or NO_TASK, self._queue)
+        template = self._templates.of(key)
+        columns = {"kwargs": Values(pa.array([to_json(row)]))}
+        arguments = Arguments(columns, (), 1, RowErrors(), self._repr_levels)
+        letter_id = task_ids.uuid_of(task_ids.digest(f"bad {digest}"))
+        own, null = f'"{letter_id}"', "null"
+        [body], [kwargs_repr] = arguments.bodies(template.serializer, template.compression), arguments.kwargs_repr()
+        [tag] = task_ids.tags_of([digest], self._salt)
+        slots = Slots(
+            body=body,
+            task_id=own,
+            eta=null,
+            expires=null,
+            expiration=null,
+            group_id=null,
+            root_id=own,
+            parent_id=null,
+            argsrepr='"()"',
+            kwargsrepr=kwargs_repr,
+            headers="",
+            delivery_tag=tag,
+        )
+        address = self._address(key._replace(queue=queue)) if task is not None else (None, None)
+        return Offer(letter_id, "", template.priority, _with_reason(template.fill(slots), error, *address))
+
+    def _address(self, key: TemplateKey) -> tuple[str, str] | tuple[None, None]:
+        """Returns exchange and routing key of a task; None for both where the row's queue is what is wrong."""
+        with suppress(BadRow):
+            template = self._templates.of(key)
+            return template.exchange, template.routing_key
+        return None, None
+
+
+def _with_reason(message: str, error: str, exchange: str | None, routing_key: str | None) -> str:
+    """Returns a message with the property of a dead letter, as ``bury`` writes it."""
+    reason = record(
+        Reason.BAD_ROW, error, retries=0, exchange=exchange, routing_key=routing_key, worker=anon_nodename()
+    )
+    # The template of a task that expires has the property ``expiration``, null here. Celery writes no null there.
+    return with_properties(message.encode(), {"expiration": None, DEAD_LETTER: reason}).decode()

@@ -1,0 +1,134 @@
+"""When the tasks of a batch are due, and when they expire."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import pyarrow as pa
+
+from celery_ext.delays.levels import DelayLevels
+from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.write.row_errors import RowErrors
+from celery_ext.spark.write.values import Values, microseconds
+from kombu_delayq.message.times import us_of
+
+#: Arrow arrays by name of the column.
+Arrays = Mapping[str, pa.Array]
+
+#: The first and the last time that a datetime can have, in µs since the epoch.
+_FIRST_US, _LAST_US = us_of(datetime.min), us_of(datetime.max)
+
+
+class Schedule:
+    """Due times and expiries of one job. Delays count from the moment when the job began.
+
+    Args:
+        options: Options of the job.
+        levels: Delay levels of the job.
+        base_ms: When the job began, ms since the epoch.
+        max_delay: Longest delay that the transport option allows, in s; None for no limit.
+    """
+
+    def __init__(self, options: WriteOptions, levels: DelayLevels, base_ms: float, max_delay: float | None) -> None:
+        self._options = options
+        self._levels = levels
+        self._base_us = round(base_ms * 1000)
+        self._latest_us = _LAST_US if max_delay is None else min(_LAST_US, self._base_us + int(max_delay * 1e6))
+
+    def due_us(self, columns: Arrays, parts: Sequence[float], errors: RowErrors) -> list[int | None] | None:
+        """Returns when each row is due.
+
+        Args:
+            columns: The columns of the batch.
+            parts: Place of each row in the window of the option ``spread``, from 0 to 1.
+            errors: Collects what is wrong.
+
+        Returns:
+            Times in µs since the epoch, None for a row that is due now; None instead of the list when all rows are.
+        """
+        due = self._due_without_spread(columns, len(parts), errors)
+        if due is None and not self._options.spread:
+            return None
+        due = due or [None] * len(parts)
+        if self._options.spread:
+            window_us = self._options.spread * 1e6
+            due = [
+                (self._base_us if us is None else us) + int(part * window_us)
+                for us, part in zip(due, parts, strict=True)
+            ]
+        return self._not_too_late(due, errors)
+
+    def expiries_us(self, columns: Arrays, count: int, errors: RowErrors) -> list[int | None] | None:
+        """Returns when each row expires.
+
+        Args:
+            columns: The columns of the batch.
+            count: Number of rows.
+            errors: Collects what is wrong.
+
+        Returns:
+            Times in µs since the epoch, None for a row without an expiry; None instead of the list when there is
+            neither the column nor the option.
+        """
+        default = None if self._options.expires is None else self.expiry_us(self._options.expires)
+        if "expires" not in columns:
+            return None if default is None else [default] * count
+        array = columns["expires"]
+        if pa.types.is_timestamp(array.type):
+            expiries = _without_impossible("expires", microseconds(array), errors)
+        else:
+            expiries = errors.parse("expires", Values(array).python, self._after)
+        return [default if us is None else us for us in expiries]
+
+    def expiry_us(self, expires: float | datetime) -> int:
+        """Returns an expiry in µs since the epoch. expires: A time, or s after the job began."""
+        return us_of(expires) if isinstance(expires, datetime) else self._after(expires)
+
+    def expiration(self, expiry_us: int) -> str:
+        """Returns the message property of an expiry as JSON text: ms after the job began, as kombu writes it."""
+        return f'"{max(expiry_us - self._base_us, 0) // 1000}"'
+
+    def _due_without_spread(self, columns: Arrays, count: int, errors: RowErrors) -> list[int | None] | None:
+        if "eta" in columns:
+            return _without_impossible("eta", microseconds(columns["eta"]), errors)
+        for name, parse in (("countdown", self._after_countdown), ("delay_level", self._after_level)):
+            option = getattr(self._options, name)
+            default = None if option is None else parse(option)
+            if name in columns:
+                delays = Values(columns[name]).python
+                due = errors.parse(name, delays, parse)
+                return [default if delay is None else us for delay, us in zip(delays, due, strict=True)]
+            if default is not None:
+                return [default] * count
+        return None
+
+    def _not_too_late(self, due: list[int | None], errors: RowErrors) -> list[int | None]:
+        for row, us in enumerate(due):
+            if us is not None and us > self._latest_us:
+                limit = "the year 9999" if self._latest_us == _LAST_US else "the transport option max_delay allows"
+                value = f"due {(us - self._base_us) / 1e6:.0f} s after the job began"
+                errors.add(row, "", value, f"later than {limit}")
+                due[row] = None
+        return due
+
+    def _after(self, seconds: float) -> int:
+        us = self._base_us + round(seconds * 1e6) if math.isfinite(seconds) else _LAST_US + 1
+        if not _FIRST_US <= us <= _LAST_US:
+            raise ValueError("is not a number of seconds up to the year 9999")
+        return us
+
+    def _after_countdown(self, seconds: float) -> int | None:
+        """Returns the due time; None for 0, which is no countdown. Source: celery.app.amqp.AMQP.as_task_v2."""
+        return self._after(seconds) if seconds else None
+
+    def _after_level(self, level: int) -> int | None:
+        return self._after_countdown(self._levels.delay_s(level))
+
+
+def _without_impossible(column: str, times_us: list[int | None], errors: RowErrors) -> list[int | None]:
+    """Returns times in µs since the epoch; None, with an error, for each that a datetime cannot have."""
+    for row, us in enumerate(times_us):
+        if us is not None and not _FIRST_US <= us <= _LAST_US:
+            errors.add(row, column, f"{us} µs since the epoch", "is not a time from the year 1 to the year 9999")
+            times_us[row] = None
+    return times_us

@@ -1,0 +1,170 @@
+"""The fields of tasks other than their arguments, from the columns of a batch, else from options."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import repeat
+from typing import Any
+
+from celery_ext.spark import task_ids
+from celery_ext.spark.option_parsers import check_headers
+from celery_ext.spark.options import PRIORITIES, WriteOptions
+from celery_ext.spark.write.row_errors import RowErrors
+from celery_ext.spark.write.values import Values
+from kombu_delayq.message.fields import to_json
+
+
+class TaskFields:
+    """The fields of the tasks of one batch.
+
+    Args:
+        values: All columns of the batch, by name.
+        options: Options of the job. Each is the default for rows in which the column of its name is missing or NULL.
+        count: Number of rows.
+        errors: Collects what is wrong.
+    """
+
+    def __init__(self, values: Mapping[str, Values], options: WriteOptions, count: int, errors: RowErrors) -> None:
+        self._values = values
+        self._options = options
+        self._count = count
+        self._errors = errors
+
+    def is_constant(self, *names: str) -> bool:
+        """Whether these fields are the same in all rows, because they have no column."""
+        return not self._values.keys() & set(names)
+
+    def of(self, name: str) -> list[Any]:
+        """Returns a field of each row; None where it is missing or wrong."""
+        default = getattr(self._options, name)
+        if name not in self._values:
+            return [default] * self._count
+        parsed = self._errors.parse(name, self._values[name].python, _PARSERS[name])
+        return [default if value is None else value for value in parsed]
+
+    def json(self, name: str) -> Iterable[str]:
+        """Returns a column as JSON texts; ``null`` for each row where it is missing."""
+        return self._values[name].json if name in self._values else repeat("null")
+
+    def headers(self) -> Iterable[str]:
+        """Returns further headers of each row, as the JSON text that follows Celery's own headers."""
+        default = _headers(self._options.headers or {})
+        if "headers" not in self._values:
+            return repeat(default)
+        parsed = self._errors.parse("headers", self._values["headers"].python, _headers)
+        return [default if text is None else text for text in parsed]
+
+    @cached_property
+    def tasks(self) -> list[str | None]:
+        """Names of the tasks; None where a row names none."""
+        return self.of("task")
+
+    @cached_property
+    def own_ids(self) -> list[str | None]:
+        """Ids in the column ``task_id``; None where it is missing or NULL."""
+        return self._values["task_id"].python if "task_id" in self._values else [None] * self._count
+
+    @cached_property
+    def cancels(self) -> set[int]:
+        """Numbers of the rows that cancel a task instead of enqueuing one."""
+        rows = set()
+        for row, op in enumerate(self._values["op"].python if "op" in self._values else ()):
+            if op == "cancel":
+                rows.add(row)
+            elif op not in (None, "enqueue"):
+                self._errors.add(row, "op", op, "is neither enqueue nor cancel")
+        return rows
+
+    def digests(self, id_columns: Sequence[str]) -> list[str]:
+        """Returns what the ids of the tasks are made from: the row's own id, else columns, else the whole row.
+
+        Args:
+            id_columns: Names of the columns; empty for the whole row.
+
+        Returns:
+            SHA-256 in hex digits, one for each row.
+        """
+        made = self._made_of(id_columns or sorted(self._values))
+        nameless = self._nameless(id_columns)
+        if nameless:  # bad rows, which their dead letters tell from each other
+            whole = self._made_of(sorted(self._values))
+            made = [whole[row] if row in nameless else digest for row, digest in enumerate(made)]
+        if self.is_constant("task_id"):
+            return made
+        return [task_ids.digest(own) if own else digest for own, digest in zip(self.own_ids, made, strict=True)]
+
+    def ids(self, digests: Sequence[str]) -> list[str]:
+        """Returns the task ids: the row's own id, else the one made from its digest."""
+        made = task_ids.uuids_of(digests)
+        if self.is_constant("task_id"):
+            return made
+        return [own or task_id for own, task_id in zip(self.own_ids, made, strict=True)]
+
+    def check(self, id_columns: Sequence[str]) -> None:
+        """Adds an error for each row without a task, unless it cancels one by its id, and for each without an id.
+
+        Args:
+            id_columns: As of ``digests``.
+        """
+        cancels = self.cancels
+        for row, task in enumerate(self.tasks):
+            if task is None and not (row in cancels and self.own_ids[row]):
+                self._errors.add(row, "task", None, "names no task")
+        if not self.is_constant("task_id"):
+            self._errors.parse("task_id", self.own_ids, _not_empty)
+        for row in self._nameless(id_columns):
+            self._errors.add(row, " and ".join(id_columns), None, "is NULL, so that the row has no id of its own")
+
+    def _made_of(self, names: Sequence[str]) -> list[str]:
+        """Returns digests of the tasks and the values of columns."""
+        columns = [self._values[name].json for name in names]
+        if self.is_constant("task"):
+            return task_ids.digests_of(self._options.task or "", columns, self._count)
+        rows: Iterable[Sequence[str]] = zip(*columns, strict=True)
+        return [task_ids.digest_of(task or "", row) for task, row in zip(self.tasks, rows, strict=True)]
+
+    def _nameless(self, id_columns: Sequence[str]) -> set[int]:
+        """Returns the numbers of the rows whose id would be made from NULLs alone, and so be that of all such rows."""
+        if not id_columns:
+            return set()
+        rows = set.intersection(*(self._values[name].nulls for name in id_columns))
+        return {row for row in rows if not self.own_ids[row]} if rows else rows
+
+
+def _not_empty(given: str) -> str:
+    if not given:
+        raise ValueError("is empty")
+    return given
+
+
+def _name(given: str) -> str:
+    _not_empty(given.strip())
+    return given
+
+
+def _priority(given: int) -> int:
+    if given not in PRIORITIES:
+        raise ValueError("is not a priority from 0 to 9")
+    return given
+
+
+def _time_limit(given: float) -> float:
+    if not math.isfinite(given) or given <= 0:
+        raise ValueError("is not a time limit in s")
+    return given
+
+
+def _headers(given: Any) -> str:
+    headers = check_headers(json.loads(given) if isinstance(given, str) else given)
+    return f", {to_json(headers)[1:-1]}" if headers else ""
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "task": _name,
+    "queue": _name,
+    "priority": _priority,
+    "time_limit": _time_limit,
+    "soft_time_limit": _time_limit,
+    "ignore_result": bool,
+}

@@ -1,1 +1,0 @@
-"""A broker in memory that holds delayed messages, for tests without Redis."""

@@ -1,0 +1,137 @@
+"""A kombu transport over the broker in memory: kombu's own, except that delayed messages wait on a shelf."""
+
+import json
+from queue import Queue
+from typing import Any
+from weakref import WeakValueDictionary
+
+from kombu.transport import memory as stock
+from kombu.transport import virtual
+from kombu.transport.redis import Channel as RedisChannel
+
+from celery_ext.testing.clock import Clock
+from celery_ext.testing.memory_store import MemoryStore
+from kombu_delayq import hooks, options
+from kombu_delayq.errors import DelayChainCancelled
+from kombu_delayq.message.compact import keep_text, omit_defaults
+from kombu_delayq.message.due import Due, due_of
+from kombu_delayq.message.fields import CHAIN_ID, Message
+from kombu_delayq.message.seal import seal
+from kombu_delayq.options import Options
+from kombu_delayq.redis.replies import as_text
+from kombu_delayq.store.types import Offer, Waiting
+
+#: The brokers of this process by name. Each lives for as long as the test that uses it.
+_brokers: "WeakValueDictionary[str, MemoryBroker]" = WeakValueDictionary()
+
+_Queues = dict[str, "Queue[Any]"]
+
+
+class MemoryBroker:
+    """A broker of this process.
+
+    Args:
+        name: Its name, the host of its URL.
+        clock: The clock of the test.
+        shared: Whether its queues are those of kombu's own transport for memory, so that a worker with the URL
+            ``memory://`` consumes them.
+    """
+
+    def __init__(self, name: str, clock: Clock, *, shared: bool = False) -> None:
+        self.name, self.clock = name, clock
+        self.queues: _Queues = stock.Channel.queues if shared else {}
+        self.state = stock.Transport.global_state if shared else virtual.BrokerState()
+        self.store = MemoryStore(Options(), clock.now_ms, self._push, self._ready)
+        _brokers[name] = self
+
+    def _push(self, message: Waiting) -> None:
+        self.queues.setdefault(message.queue, Queue()).put(json.loads(message.body or b"{}"))
+
+    def _ready(self, queue: str) -> int:
+        return self.queues[queue].qsize() if queue in self.queues else 0
+
+
+class Channel(stock.Channel):
+    """A channel of :class:`Transport`."""
+
+    def __init__(self, connection: Any, **kwargs: Any) -> None:
+        self.queues = connection.broker.queues
+        super().__init__(connection, **kwargs)
+
+    @property
+    def options(self) -> Options:
+        """The transport options."""
+        found: Options = self.connection.options
+        return found
+
+    @property
+    def store(self) -> MemoryStore:
+        """The delayed messages."""
+        found: MemoryStore = self.connection.broker.store
+        return found
+
+    def _inplace_augment_message(self, message: Message, *address: str) -> None:
+        if not self.options.compact:
+            super()._inplace_augment_message(message, *address)
+            return
+        omit_defaults(message)
+        body = message["body"]
+        super()._inplace_augment_message(message, *address)
+        keep_text(message, body)
+
+    def _put(self, queue: str, message: Message, **kwargs: Any) -> None:
+        due = due_of(message)
+        properties = message["properties"]
+        if CHAIN_ID in properties:
+            return self._put_step(queue, message, due)
+        hooks.check_unread(properties)
+        if due is None or not (due.relative or due.ms > self.store.now_ms()):
+            super()._put(queue, message, **kwargs)
+        else:
+            self._check_delay(due)
+            self.store.delivery.offer(queue, self._offer_of(message, due))
+        return None
+
+    def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
+        due = due or Due(0.0, True, message["properties"].get("correlation_id"))
+        self._check_delay(due)
+        offer = self._offer_of(message, due)
+        if self.store.chains.step(queue, message["properties"][CHAIN_ID], offer) == "cancelled":
+            raise DelayChainCancelled(f"the delay chain of task {as_text(offer.id)} was cancelled")
+
+    def _offer_of(self, message: Message, due: Due) -> Offer:
+        identity, body = seal(message, due.task_id)
+        when = f"+{due.ms!r}" if due.relative else repr(due.ms)
+        return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
+
+    def _check_delay(self, due: Due) -> None:
+        delay_s = (due.ms if due.relative else due.ms - self.store.now_ms()) / 1000
+        self.options.check_delay(delay_s, f"task {due.task_id}" if due.task_id else "")
+
+    def _purge(self, queue: str) -> int:
+        return int(super()._purge(queue)) + self.store.queues.purge(queue)
+
+    def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
+        super()._delete(queue, *args, **kwargs)
+        self.store.queues.delete(queue)
+
+    def close(self) -> None:
+        """Closes the channel. The messages stay."""
+        queues = self.queues
+        super().close()
+        self.queues = queues
+
+
+class Transport(stock.Transport):
+    """A connection to the :class:`MemoryBroker` that the host of its URL names."""
+
+    Channel = Channel
+
+    def __init__(self, client: Any, **kwargs: Any) -> None:
+        super().__init__(client, **kwargs)
+        self.broker = _brokers[client.hostname]
+        self.state = self.broker.state
+        # Options of Redis mean nothing here, and are no mistake.
+        self.options, _ = options.parse(client.transport_options, RedisChannel.from_transport_options)
+        if client.transport_options:  # the test's own connection has none
+            self.broker.store.options = self.options

@@ -1,0 +1,318 @@
+"""The store's operations on consumers: their leases, and what they hold."""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from math import inf
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from redis.exceptions import RedisError
+
+from kombu_delayq.message.pages import pages
+from kombu_delayq.redis.replies import as_bytes, as_text, checked, time_ms
+from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.fetching import PAGE
+from kombu_delayq.store.keys import glob_escaped
+from kombu_delayq.store.types import LENT, Beat, ConsumerLease, Held
+
+#: Names of consumers, with the ends of their leases, ms since the epoch.
+_Rows = Sequence[tuple[bytes | str, float]]
+
+
+class Ended(NamedTuple):
+    """Consumers whose lease has ended.
+
+    Attributes:
+        now_ms: Redis's clock, ms since the epoch; in a cluster that of some node.
+        leases: By share, also those shares in which no lease has ended.
+        failed: Errors by share, where the leases cannot be read.
+    """
+
+    now_ms: float
+    leases: dict[str, list[ConsumerLease]]
+    failed: dict[str, Exception]
+
+
+def consumer_of(tag: str) -> str:
+    """Returns the name of the consumer that made a delivery tag, or an empty text for a tag of kombu's own."""
+    name, _, number = tag.rpartition(".")
+    return name if number.isdecimal() and name.count(":") >= 2 else ""
+
+
+def lent_name(caller: str, lease: str) -> str:
+    """Returns the name of the consumer under which messages are lent to a consumer over HTTP.
+
+    Args:
+        caller: Name of the consumer over HTTP. Another caller's lease has another name, whatever its ``lease`` is.
+        lease: Number of messages and random characters, with a hyphen in between.
+    """
+    return f"{LENT}:{quote(caller, safe='')}:{lease}"
+
+
+class Consumers(StorePart):
+    """Knows which consumers live, and what those hold that do not.
+
+    A consumer has one lease for all its queues. In a cluster it has one for each, in the queue's slot. So most methods
+    are for one share: a queue stands for itself and all others that share its keys (see ``Keys.share``).
+    """
+
+    def __init__(self, client: StoreClient) -> None:
+        super().__init__(client)
+        self._known_shares: list[str] = []
+
+    def shares(self) -> list[str]:
+        """Returns all shares: one, or in a cluster one for each queue that has or had consumers."""
+        return self._client.shares()
+
+    def note_queues(self, queues: Collection[str]) -> None:
+        """Notes the shares of queues that are consumed, so that ``shares`` has them; the only one needs no note."""
+        if noted := {share for queue in queues if (share := self._keys.share(queue))}:
+            self._client.ask("SADD", self._keys.consumed_queues, *sorted(noted))
+
+    def drop_idle(self, queues: Sequence[str]) -> list[str]:
+        """Makes shares unknown that had consumers and have none any more, and of which nothing is in hand.
+
+        At most four round trips. The name leaves first. Who becomes a consumer meanwhile notes the name before it takes
+        its lease and again after that, so one of the two sees the other.
+
+        Args:
+            queues: Some hundred of ``shares``; the only one on a plain server is always known.
+
+        Returns:
+            Those that are unknown now.
+        """
+        noted, queues = self._keys.consumed_queues, list(filter(None, queues))
+        idle = [queue for queue, is_used in zip(queues, self._are_consumed(queues), strict=True) if not is_used]
+        if not idle:
+            return []
+        self._client.ask("SREM", noted, *idle)
+        back = [queue for queue, is_used in zip(idle, self._are_consumed(idle), strict=True) if is_used]
+        if back:
+            self._client.ask("SADD", noted, *back)
+        return [queue for queue in idle if queue not in back]
+
+    def _are_consumed(self, queues: Sequence[str]) -> list[bool]:
+        """Returns of each queue whether it has a consumer, or a message in hand, as far as its node says."""
+        of_share = self._keys.consumers, self._keys.unacked, self._keys.unacked_index
+        commands = [("EXISTS", *(key(self._keys.share(queue)) for key in of_share)) for queue in queues]
+        return [reply != 0 for reply in self._client.replies(commands)]
+
+    def beat(
+        self,
+        consumer: str,
+        queues: Sequence[str],
+        tags: Sequence[str] = (),
+        *,
+        share: str | None = None,
+        is_new: bool = False,
+        ttl_s: float | None = None,
+    ) -> bool:
+        """Renews the lease of a consumer; a round trip for each 200 tags.
+
+        In a cluster the caller tells ``note_queues`` of queues that are new to it.
+
+        Args:
+            consumer: Name of the consumer.
+            queues: Names of the queues that it consumes, of one share.
+            tags: Delivery tags of the messages that it holds. Stock workers leave these alone as well.
+            share: The share; by default that of the queues.
+            is_new: Whether the name has no lease yet.
+            ttl_s: Length of the lease from now, in s; None for ``consumer_ttl``.
+
+        Returns:
+            Whether it has the lease. False if what it held is being reclaimed, or has been: then it needs another name.
+            A lease that has ended without that is renewed.
+        """
+        share = self._keys.share(next(iter(queues), "")) if share is None else share
+        calls = self._beats(Beat(consumer, share, queues, tags, is_new), ttl_s)
+        return all(as_text(self._client.run("beat", *call[:2])) != "ended" for call in calls)
+
+    def beat_each(self, beats: Sequence[Beat]) -> list[bool | Exception]:
+        """Renews leases in several shares, as ``beat`` does; one round trip to each node.
+
+        Returns:
+            For each whether the consumer has the lease, or an error.
+        """
+        calls = [self._beats(beat) for beat in beats]
+        replies = iter(self._client.run_each("beat", chain.from_iterable(calls))[0])
+        found = [[next(replies) for _ in of_share] for of_share in calls]
+        return [
+            next((each for each in of_share if isinstance(each, Exception)), None)
+            or "ended" not in map(as_text, of_share)
+            for of_share in found
+        ]
+
+    def leave(self, consumer: str, queue: str) -> None:
+        """Forgets a consumer that holds nothing any more, in the share of a queue."""
+        share = self._keys.share(queue)
+        # No transaction: a full Redis refuses any. The lease goes last, so that a call cut short can be repeated.
+        self._client.send(
+            [("HDEL", self._keys.consumed(share), consumer), ("ZREM", self._keys.consumers(share), consumer)]
+        )
+
+    def find(self, consumer: str, queue: str) -> ConsumerLease | None:
+        """Returns a consumer of the share of a queue.
+
+        Returns None if Redis does not know it: it has left, or what it held has gone back.
+        """
+        share = self._keys.share(queue)
+        with self._client.redis.pipeline(transaction=False) as pipe:
+            pipe.time()
+            pipe.zscore(as_bytes(self._keys.consumers(share)), consumer)
+            time, ends_ms = pipe.execute()
+        if ends_ms is None:
+            return None
+        return self._leases(time_ms(time), {share: [(consumer, ends_ms)]})[share][0]
+
+    def all(self) -> list[ConsumerLease]:
+        """Returns all consumers, those first whose lease ends first.
+
+        Of a consumer with several leases that one is returned which ends first, with all its queues.
+        """
+        now_ms, rows = self._rows(-1)
+        found: dict[str, ConsumerLease] = {}
+        for lease in chain.from_iterable(self._leases(now_ms, _checked(rows)).values()):
+            other = found.setdefault(lease.name, lease)
+            if other is not lease:
+                queues = sorted({*other.queues, *lease.queues})
+                found[lease.name] = ConsumerLease(lease.name, min(other.left_ms, lease.left_ms), queues)
+        return sorted(found.values(), key=lambda lease: lease.left_ms)
+
+    def in_share(self, queue: str) -> list[ConsumerLease]:
+        """Returns the consumers of the share of a queue, those first whose lease ends first."""
+        share = self._keys.share(queue)
+        now_ms, rows = self._rows(-1, [share])
+        return self._leases(now_ms, _checked(rows))[share]
+
+    def by_queue(self) -> Counter[str]:
+        """Counts the consumers that live, by queue."""
+        now_ms, rows = self._rows(-1)
+        leases = chain.from_iterable(self._leases(now_ms, _checked(rows)).values())
+        return Counter(queue for lease in leases if lease.left_ms > 0 for queue in set(lease.queues))
+
+    def ended(self) -> Ended:
+        """Finds consumers whose lease has ended, the first thousand of a share at most.
+
+        One round trip where there are none; in a cluster one more, and to each node. While the node that knows the
+        shares is away, those count that were found last.
+        """
+        try:
+            self._known_shares = self.shares()
+        except (RedisError, OSError) as error:
+            if not (self._known_shares and self._client.is_of_one_node(error)):
+                raise
+        now_ms, rows = self._rows(999, self._known_shares)
+        known = {share: found for share, found in rows.items() if not isinstance(found, Exception)}
+        failed = {share: found for share, found in rows.items() if isinstance(found, Exception)}
+        late = {share: [row for row in found if row[1] <= now_ms] for share, found in known.items()}
+        return Ended(now_ms, self._leases(now_ms, late), failed)
+
+    def fence(self, consumers: Sequence[str], queue: str) -> list[str]:
+        """Keeps consumers whose lease has ended from renewing it and from taking messages, for good.
+
+        Args:
+            consumers: Their names.
+            queue: Name of any queue of the share in which they have the lease.
+
+        Returns:
+            The names of those consumers; the others have renewed their lease meanwhile.
+        """
+        keys = [self._keys.consumers(self._keys.share(queue))]
+        return [as_text(name) for page in pages(consumers, PAGE) for name in self._client.run("fence", keys, page)]
+
+    def tags_of(self, consumers: Collection[str], queue: str) -> dict[str, list[str]]:
+        """Finds what consumers hold, by going once through all messages of a share that anybody holds.
+
+        Args:
+            consumers: Their names.
+            queue: Name of any queue of the share.
+
+        Returns:
+            The tags of each consumer that holds any, those first that it took first.
+        """
+        pattern = f"{glob_escaped(*consumers)}.*" if len(consumers) == 1 else "*"
+        found: dict[str, list[str]] = {}
+        for page in self._all_tags(pattern, queue):
+            for tag in map(as_text, page):
+                if (consumer := consumer_of(tag)) in consumers:
+                    found.setdefault(consumer, []).append(tag)
+        return {consumer: sorted(set(tags), key=_number_of) for consumer, tags in found.items()}
+
+    def counts(self, queue: str | None = None) -> Counter[str]:
+        """Counts the messages in hand by consumer; an empty name stands for all consumers of stock kombu.
+
+        Args:
+            queue: Name of any queue of the share in which to count, by default in all.
+        """
+        found = Counter[str]()
+        for share in self.shares() if queue is None else [queue]:
+            tags = {as_text(tag) for page in self._all_tags("*", share) for tag in page}
+            found.update(map(consumer_of, tags))
+        return found
+
+    def notes(self, tags: Sequence[str], queue: str) -> list[Held]:
+        """Returns those of some hundred messages of a share that are still held."""
+        notes = self._client.ask("HMGET", self._keys.unacked(self._keys.share(queue)), *tags)
+        return [Held(tag, note) for tag, note in zip(tags, notes, strict=True) if note is not None]
+
+    def _beats(self, beat: Beat, ttl_s: float | None = None) -> list[ScriptCall]:
+        ttl_s = self._client.options.consumer_ttl if ttl_s is None else ttl_s
+        args = [beat.consumer, round(ttl_s * 1000), json.dumps(sorted(beat.queues)), int(beat.is_new)]
+        of_share = self._keys.consumers, self._keys.consumed, self._keys.unacked_index
+        keys = [key(beat.share) for key in of_share]
+        return [(keys, [*args, *page], self._client.layout) for page in [*pages(beat.tags, PAGE)] or [[]]]
+
+    def _rows(self, stop: int, shares: Sequence[str] | None = None) -> tuple[float, dict[str, _Rows | Exception]]:
+        """Reads the leases of shares, by default of all, up to a number in each; errors are among the results."""
+        shares = self.shares() if shares is None else shares
+        with self._client.redis.pipeline(transaction=False) as pipe:
+            pipe.time()
+            for share in shares:
+                pipe.zrange(as_bytes(self._keys.consumers(share)), 0, stop, withscores=True)
+            now, *found = pipe.execute(raise_on_error=False)
+        if isinstance(now, Exception):
+            raise now
+        return time_ms(now), dict(zip(shares, found, strict=True))
+
+    def _leases(self, now_ms: float, rows: Mapping[str, _Rows]) -> dict[str, list[ConsumerLease]]:
+        """Returns leases by share, in the order of their rows; a round trip if there are any."""
+        asked = [share for share in rows if rows[share]]
+        if not asked:
+            return {share: [] for share in rows}
+        names = [[as_text(name) for name, _ in rows[share]] for share in asked]
+        noted = self._client.send(
+            [("HMGET", self._keys.consumed(share), *of) for share, of in zip(asked, names, strict=True)]
+        )
+        found = {share: list[ConsumerLease]() for share in rows}
+        for share, of, queues in zip(asked, names, noted, strict=True):
+            for name, (_, ends_ms), in_json in zip(of, rows[share], queues, strict=True):
+                left_ms = ends_ms - now_ms if ends_ms else -inf
+                found[share].append(ConsumerLease(name, left_ms, _names_in(in_json)))
+        return found
+
+    def _all_tags(self, pattern: str, queue: str) -> Iterator[list[Any]]:
+        index, cursor = as_bytes(self._keys.unacked_index(self._keys.share(queue))), 0
+        while True:
+            cursor, found = self._client.redis.zscan(index, cursor, match=as_bytes(pattern), count=1000)
+            yield [tag for tag, _ in found]
+            if not cursor:
+                return
+
+
+def _checked(rows: Mapping[str, _Rows | Exception]) -> dict[str, _Rows]:
+    return dict(zip(rows, checked(rows.values()), strict=True))
+
+
+def _number_of(tag: str) -> int:
+    return int(tag.rpartition(".")[2])
+
+
+def _names_in(noted: bytes | str | None) -> list[str]:
+    """Returns the names of queues in what is noted of a consumer; none where somebody else has written it."""
+    try:
+        found = json.loads(as_text(noted or "[]"))
+    except ValueError:
+        return []
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []

@@ -1,1 +1,0 @@
-"""The store's operations for consumers: messages leave their queues, are acknowledged or go back."""

@@ -1,0 +1,244 @@
+"""The store's operations on messages in the hands of consumers: taken, acknowledged, put back."""
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import count, groupby
+from typing import Any, Literal
+
+import redis
+
+from kombu_delayq.message.pages import pages
+from kombu_delayq.message.unacked import read_note
+from kombu_delayq.redis import pools
+from kombu_delayq.redis.commands import RedisCommands
+from kombu_delayq.redis.replies import Command, as_bytes, as_text, checked
+from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.types import Landing, LeaseEnded, Request, Requeued, Taken
+
+#: Most messages in the arguments of one call, and about the most bytes in its arguments or in what it takes.
+PAGE, PAGE_BYTES = 200, 1_000_000
+
+
+class Taking(StorePart):
+    """Takes messages from queues, and removes or puts back those that are held."""
+
+    def __init__(self, client: StoreClient) -> None:
+        super().__init__(client)
+        self._lists = cache(client.ready)
+        self._held = cache(self._keys_of_held)
+
+    def take(self, request: Request) -> list[Taken]:
+        """Takes messages; one round trip.
+
+        Raises:
+            LeaseEnded: Nothing was taken.
+        """
+        return self.taken(request, self._client.run("take", *self._take_call(request)))
+
+    def take_command(self, request: Request, *, by_text: bool = False) -> Command:
+        """Returns the command of ``take``, for a caller that reads its reply later.
+
+        Args:
+            request: What to take.
+            by_text: Whether the command carries the script, because Redis has not known it.
+        """
+        command = self._client.eval_command if by_text else self._client.evalsha_command
+        return command("take", *self._take_call(request))
+
+    def taken(self, request: Request, reply: Any) -> list[Taken]:
+        """Returns what a reply to ``take_command`` says.
+
+        Raises:
+            LeaseEnded: Nothing was taken.
+        """
+        if isinstance(reply, bytes | str):
+            raise LeaseEnded(request.consumer)
+        queues = [*(landing.queue for landing in request.landings), *request.queues]
+        rows = zip(count(request.first), *(iter(reply),) * 2, strict=False)
+        return [self._taken(request, number, queues[place - 1], body) for number, place, body in rows]
+
+    def may_have_more(self, found: Sequence[Taken], most: int) -> bool:
+        """Whether a request for up to ``most`` messages has left any: it ends with ``most``, or with many bytes."""
+        return len(found) == most or sum(len(taken.body) for taken in found) >= PAGE_BYTES
+
+    def ack(self, tags: Sequence[str], queue: str) -> list[str]:
+        """Removes messages that are held; a round trip for each 200.
+
+        Args:
+            tags: Their delivery tags.
+            queue: Name of their queue, or of one that shares its keys (see ``Keys.share``).
+
+        Returns:
+            The tags that were held no more.
+        """
+        held = self._held(queue)
+        missing = (self.missing(self._client.run("ack", held, page)) for page in pages(tags, PAGE))
+        return [tag for page in missing for tag in page]
+
+    def ack_command(self, tags: Sequence[str], queue: str, *, by_text: bool = False) -> Command:
+        """Returns the command of ``ack`` for at most a few hundred tags; ``missing`` reads its reply."""
+        command = self._client.eval_command if by_text else self._client.evalsha_command
+        return command("ack", self._held(queue), list(tags))
+
+    def missing(self, reply: Any) -> list[str]:
+        """Returns what a reply to ``ack_command`` says: the tags that were held no more."""
+        return list(map(as_text, reply))
+
+    def requeue(
+        self,
+        messages: Iterable[Requeued],
+        place: Literal["next", "last"],
+        *,
+        redelivers: bool = False,
+        taken_from: str | None = None,
+    ) -> list[str]:
+        """Puts messages that are held back into their queues; a round trip for each 200.
+
+        In a cluster, a message goes to another queue than the one it was taken from in two steps: if the caller is cut
+        off in between, it is in both.
+
+        Args:
+            messages: The messages. The last of them is consumed first, if they go to the next place.
+            place: ``next`` to be consumed next, ``last`` to be consumed after all others.
+            redelivers: Whether they count as redelivered: they were delivered before, and are going to be again.
+            taken_from: Name of the queue from which all of them were taken; by default each from its own.
+
+        Returns:
+            The tags that were held no more; these messages stay where they are.
+        """
+        missing: list[str] = []
+        share = self._keys.share
+        for (held_in, to), of_share in groupby(
+            messages, lambda row: (share(row.queue if taken_from is None else taken_from), share(row.queue))
+        ):
+            for page in pages(of_share, PAGE, PAGE_BYTES, lambda row: len(row.body)):
+                if held_in == to:
+                    missing += self._requeue(page, place, redelivers=redelivers)
+                else:
+                    missing += self._move(page, place, held_in)
+        return missing
+
+    def ready(self, queues: Sequence[str]) -> list[int]:
+        """Counts the messages that wait for a consumer, in all lists of each queue; one round trip.
+
+        A queue with another key in the place of a list counts as one message, so that its ``take`` says so.
+        """
+        keys = [self._lists(queue) for queue in queues]
+        replies = iter(self._client.replies([("LLEN", key) for lists in keys for key in lists]))
+        counts = [[next(replies) for _ in lists] for lists in keys]
+        return [sum(count if isinstance(count, int) else _count_of(count) for count in found) for found in counts]
+
+    def held(self, tags: Sequence[str], queue: str) -> list[str]:
+        """Returns those of some hundred delivery tags whose messages are still held; one round trip.
+
+        Args:
+            tags: The delivery tags.
+            queue: As of ``ack``.
+        """
+        scores = self._client.ask("ZMSCORE", self._held(queue)[0], *tags)
+        return [tag for tag, score in zip(tags, scores, strict=True) if score is not None]
+
+    def recover(self, request: Request) -> list[str]:
+        """Puts back what Redis has taken by a request whose reply was lost.
+
+        Args:
+            request: The request. None of its messages is known to its sender.
+
+        Returns:
+            The tags of the messages that went back to their queues.
+        """
+        tags = [f"{request.consumer}.{number}" for number in range(request.first, request.first + request.most)]
+        notes = self._client.ask("HMGET", self._held(request.queues[0])[1], *tags)
+        rows = []
+        for tag, noted in reversed([*zip(tags, notes, strict=True)]):
+            note = None if noted is None else read_note(as_bytes(noted))
+            if note is not None:
+                rows.append(Requeued(tag, note.routing_key, note.priority, note.raw))
+        missing = self.requeue(rows, "next")
+        return [row.tag for row in rows if row.tag not in missing]
+
+    def withdraw(self, client_ids: Iterable[int], landings: Sequence[Landing]) -> None:
+        """Ends waits of a consumer, and puts what has come to its landing lists back; one round trip.
+
+        Args:
+            client_ids: Numbers of the connections that wait.
+            landings: The landing lists, of queues of one share.
+        """
+        request = Request("", 0, 0, (), landings=landings)
+        commands: list[Command] = [("CLIENT", "UNBLOCK", client_id) for client_id in client_ids]
+        commands.append(self.take_command(request, by_text=True))
+        # In a cluster, all of these go to the node of the lists.
+        pool = pools.node_of(self._client.redis.connection_pool, self.landing(landings[0])[1])
+        checked(RedisCommands(redis.Redis(connection_pool=pool)).replies(commands))
+
+    def landing(self, landing: Landing) -> tuple[str, str]:
+        """Returns the keys of the list from which a landing list gets its message, and of the landing list."""
+        return self._lists(landing.queue)[landing.step], self._keys.landing(*landing)
+
+    def step_of(self, priority: int) -> int:
+        """Returns the number of the list, in each queue, of messages of a priority from 0 to 9."""
+        return self._client.list_of_priority[priority]
+
+    def steps(self, queue: str) -> int:
+        """Returns the number of lists that a queue has."""
+        return len(self._lists(queue))
+
+    def _keys_of_held(self, queue: str) -> list[str]:
+        share = self._keys.share(queue)
+        return [self._keys.unacked_index(share), self._keys.unacked(share)]
+
+    def _requeue(self, messages: Sequence[Requeued], place: str, *, redelivers: bool) -> list[str]:
+        lists: dict[str, int] = {}
+        args: list[Any] = [place]
+        for message in messages:
+            ready = self._lists(message.queue)[self._client.list_of_priority[message.priority]]
+            args += [message.tag, lists.setdefault(ready, len(lists)), message.body]
+            args.append(self._keys.counts(message.queue) if redelivers else "")
+        held = self._held(messages[0].queue)
+        return self.missing(self._client.run("requeue", [*held, *lists], args))
+
+    def _move(self, messages: Sequence[Requeued], place: str, taken_from: str) -> list[str]:
+        """Puts messages into queues whose keys are elsewhere: first a copy is there, and then the original goes."""
+        tags = [message.tag for message in messages]
+        held = set(self.held(tags, taken_from))
+        push = "RPUSH" if place == "next" else "LPUSH"
+        for message in messages:
+            if message.tag in held:
+                ready = self._lists(message.queue)[self._client.list_of_priority[message.priority]]
+                self._client.ask(push, ready, message.body)
+                self.ack([message.tag], taken_from)
+        return [tag for tag in tags if tag not in held]
+
+    def _share_of(self, request: Request) -> str:
+        """Returns the share of a request's queues, and checks that they have one in common."""
+        shares = {self._keys.share(at.queue) for at in request.landings} | set(map(self._keys.share, request.queues))
+        if len(shares) > 1:
+            raise ValueError(f"in Redis Cluster, one request cannot take from {len(shares)} queues")
+        return shares.pop()
+
+    def _taken(self, request: Request, number: int, queue: str, body: bytes) -> Taken:
+        tag = "" if queue in request.unnoted else f"{request.consumer}.{number}"
+        return Taken(tag, queue, body)
+
+    def _take_call(self, request: Request) -> tuple[list[str], list[Any]]:
+        noted = [*(landing.queue for landing in request.landings), *request.queues]
+        routing = ["" if queue in request.unnoted else json.dumps(queue) for queue in noted]
+        consumer = request.consumer if request.most and any(routing) else ""
+        share = self._share_of(request)
+        keys = [self._keys.consumers(share), *self._held(share)]
+        for landing in request.landings:
+            ready, landed = self.landing(landing)
+            keys += [landed, ready]
+        of_queues = map(self._lists, request.queues)
+        keys += [ready for of_step in zip(*of_queues, strict=True) for ready in of_step]
+        bounds = [request.first, request.most, PAGE_BYTES]
+        counts = [len(request.landings), len(request.queues), int(request.in_turns)]
+        return keys, [consumer, *bounds, *counts, *routing]
+
+
+def _count_of(error: Exception) -> int:
+    """Returns 1 for a key of the wrong type; raises any other error."""
+    if not str(error).startswith("WRONGTYPE"):
+        raise error
+    return 1

@@ -1,0 +1,194 @@
+"""The store's figures: how many messages are where, when they come due, and what has happened to them so far."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import NoPermissionError, ResponseError
+
+from kombu_delayq.message.pages import pages
+from kombu_delayq.redis.replies import Command, as_text
+from kombu_delayq.store.client import ScriptCall, StorePart
+from kombu_delayq.store.counts import BUCKET_FIELDS, FIELDS, QueueCounts, counts_of
+from kombu_delayq.store.queues import QueueStats
+
+#: Most bounds that one call of ``due_counts`` goes through: with a million messages Redis is busy for about 1 ms.
+BOUNDS_A_CALL = 250
+#: Most queues, and most lists of queues, in one round trip.
+QUEUES_A_ROUND_TRIP, LISTS_A_ROUND_TRIP = 500, 2000
+#: Most messages in hand that one call of ``held_page`` looks at, and about the most bytes.
+HELD_COUNT, HELD_BYTES = 500, 300_000
+
+
+class Figures(StorePart):
+    """Counts the messages of many queues at once. All calls are short, however much the queues hold."""
+
+    def overview(self, queues: Sequence[str]) -> list[QueueStats]:
+        """Counts the messages of queues, in either layout.
+
+        One round trip for each few hundred queues.
+
+        Returns:
+            The numbers of each queue, in the order of ``queues``. Those of a queue that Redis refuses to count, such as
+            for a key of another type, are 0, with the ``error``.
+
+        Raises:
+            redis.exceptions.NoPermissionError: The user's ACL allows none of the queues.
+        """
+
+        def look(forms: Sequence[str]) -> list[QueueStats]:
+            replies = self._run_each("stats", [self._stats_call(queue, forms) for queue in queues])
+            return [_stats(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
+
+        return self._client.in_each_form(look)
+
+    def due_counts(self, queues: Sequence[str], bounds_ms: Sequence[float]) -> dict[str, list[int]]:
+        """Counts how many messages of queues come due when.
+
+        One round trip for each few hundred queues.
+
+        Args:
+            queues: Names of the queues.
+            bounds_ms: Bounds of the buckets, ms since the epoch, ascending; ``inf`` with either sign is allowed.
+
+        Returns:
+            For each queue, how many of its messages are due from each bound on and before the next one, so one number
+            less than there are bounds. A queue that Redis refuses to count is left out.
+
+        Raises:
+            redis.exceptions.NoPermissionError: The user's ACL allows none of the queues.
+        """
+        spans = range(0, len(bounds_ms) - 1, BOUNDS_A_CALL)
+        slices = [[repr(float(bound)) for bound in bounds_ms[at : at + BOUNDS_A_CALL + 1]] for at in spans]
+
+        def look(forms: Sequence[str]) -> dict[str, list[int]]:
+            dues = [[self._client.due(queue, forms[0]), self._client.due(queue, forms[-1])] for queue in queues]
+            calls: list[ScriptCall] = [(keys, bounds, forms[0]) for keys in dues for bounds in slices]
+            replies = iter(self._run_each("due_counts", calls))
+            parts = {queue: [next(replies) for _ in slices] for queue in queues}
+            return {
+                queue: [count for part in found for count in part]
+                for queue, found in parts.items()
+                if not any(isinstance(part, Exception) for part in found)
+            }
+
+        return self._client.in_each_form(look)
+
+    def counts(self, queues: Sequence[str]) -> dict[str, QueueCounts]:
+        """Reads what the scripts have counted; one round trip for each few hundred queues.
+
+        The counters of a queue only grow. They begin at 0 when the queue is forgotten or expires. The sum of the
+        lateness is an estimate: a message that is late by no more than the first bound counts half of it. Of other
+        batches the script reads the due times of the first and of the last message, and takes those between as evenly
+        spread.
+
+        Returns:
+            The counters of each queue; zeros for a queue of which nothing is counted.
+        """
+        commands: list[Command] = []
+        for queue in queues:
+            commands.append(("HMGET", self._keys.counts(queue), *FIELDS))
+            commands.append(("HMGET", self._keys.bucket(queue), *BUCKET_FIELDS))
+        replies = [
+            reply
+            for at in range(0, len(commands), QUEUES_A_ROUND_TRIP)
+            for reply in self._client.replies(commands[at : at + QUEUES_A_ROUND_TRIP])
+        ]
+        errors = [reply for reply in replies if isinstance(reply, Exception)]
+        for error in errors:
+            if not str(error).startswith("WRONGTYPE") and not self._is_of_one_node(error, among=replies):
+                raise error
+        rows = [[] if isinstance(reply, Exception) else reply for reply in replies]
+        return {
+            queue: counts_of(*pair) for queue, pair in zip(queues, zip(rows[::2], rows[1::2], strict=True), strict=True)
+        }
+
+    def held(self, most: int = 100_000) -> dict[str, int]:
+        """Counts the messages in the hands of consumers, by queue; a round trip for each 500, or 300 kB.
+
+        Consumers of stock kombu note no queue, so their messages are counted by routing key. Messages come and go
+        meanwhile, so with more than a page the numbers are no snapshot.
+
+        Args:
+            most: How many messages to look at, about; those that are held for longest come first. A cluster counts all,
+                in one round trip a node, because it keeps them by queue.
+        """
+        found = Counter[str]()
+        if self._keys.slots:
+            shares = self._client.shares()
+            counts = self._client.send([("HLEN", self._keys.unacked(share)) for share in shares])
+            found.update(dict(zip(shares, counts, strict=True)))
+            return {queue: count for queue, count in found.items() if count}
+        start, looked = 0, 1
+        while looked and start < most:
+            looked, page = self.held_page(start)
+            found.update(page)
+            start += looked
+        return dict(found)
+
+    def held_page(self, start: int) -> tuple[int, Counter[str]]:
+        """Counts some messages in the hands of consumers, as ``held`` does; one round trip.
+
+        Args:
+            start: How many messages to skip, those that are held for longest.
+
+        Returns:
+            How many messages it has looked at, 0 at the end; and their number by queue.
+        """
+        keys, found = [self._keys.unacked_index(""), self._keys.unacked("")], Counter[str]()
+        looked, *rows = self._client.run("held_page", keys, [start, HELD_COUNT, HELD_BYTES])
+        for tail, count in zip(rows[0::2], rows[1::2], strict=True):
+            found[_name_in(tail)] += count
+        return looked, found
+
+    def dead_letter_queues(self) -> list[str]:
+        """Returns the names of the queues into which dead letters were put."""
+        return sorted(map(as_text, self._client.redis.smembers(self._keys.dead_letters)))
+
+    def _stats_call(self, queue: str, forms: Sequence[str]) -> ScriptCall:
+        dues = [self._client.due(queue, forms[0]), self._client.due(queue, forms[-1])]
+        return [*dues, *self._client.ready(queue)], [], forms[0]
+
+    def _run_each(self, operation: str, calls: Sequence[ScriptCall]) -> list[Any]:
+        """Runs a script for each call. Errors of single queues are among the replies.
+
+        Raises:
+            redis.exceptions.NoPermissionError: All are refused.
+            Exception: Any error that is no refusal of Redis. In a cluster, only if no node answers.
+        """
+        of_pages = (self._client.run_each(operation, page)[0] for page in pages(calls, QUEUES_A_ROUND_TRIP))
+        replies = [reply for of_page in of_pages for reply in of_page]
+        self._check(replies)
+        if replies and all(isinstance(reply, NoPermissionError) for reply in replies):
+            raise replies[0]
+        return replies
+
+    def _check(self, replies: Sequence[Any]) -> None:
+        """Raises the first error that is no refusal of Redis, nor that of one node of several."""
+        for reply in replies:
+            is_refusal = not isinstance(reply, Exception) or isinstance(reply, ResponseError)
+            if not is_refusal and not self._is_of_one_node(reply, among=replies):
+                raise reply
+
+    def _is_of_one_node(self, error: Exception, among: Sequence[Any]) -> bool:
+        """Whether an error is that of a node of a cluster while other nodes answer."""
+        if isinstance(error, ResponseError) or not self._client.is_of_one_node(error):
+            return False
+        return not all(isinstance(reply, Exception) for reply in among)
+
+
+def _stats(queue: str, reply: Any) -> QueueStats:
+    if isinstance(reply, Exception):
+        return QueueStats(queue, 0.0, 0, 0, 0, None, error=str(reply))
+    now, delayed, ready, overdue, head = reply
+    return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
+
+
+def _name_in(tail: Any) -> str:
+    """Returns the name in the end of a note, which is a JSON text; empty where there is none."""
+    try:
+        name = json.loads(as_text(tail))
+    except ValueError:
+        return ""
+    return name if isinstance(name, str) else ""

@@ -1,1 +1,0 @@
-"""How each layout writes ids, priorities and bodies: one module for each layout."""

@@ -1,0 +1,371 @@
+"""Every Redis key and channel name that kombu-delayq uses. No other module builds one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kombu.transport.redis import Channel
+
+from kombu_delayq.errors import InvalidOptions, InvalidQueueName
+from kombu_delayq.redis import slots
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Makes names of keys for one Redis database.
+
+    Attributes:
+        prefix: kombu's ``global_keyprefix``, before every key and channel.
+        db: Number of the database; pub/sub ignores databases, so channels carry it.
+        separator: kombu's ``sep``, between a queue's name and its priority step.
+        unacked_key: kombu's option of this name.
+        unacked_index_key: kombu's option of this name.
+        slots: Whether Redis keeps keys in the hash slots of Redis Cluster. Then kombu's lists of a queue share a slot,
+            and what consumers hold is kept queue by queue.
+    """
+
+    prefix: str = ""
+    db: int = 0
+    separator: str = "\x06\x16"
+    unacked_key: str = "unacked"
+    unacked_index_key: str = "unacked_index"
+    slots: bool = False
+
+    def in_slot_of(self, queue: str, name: str) -> str:
+        """Returns the name of one of a queue's lists without the prefix.
+
+        Args:
+            queue: Name of the queue.
+            name: Name of the list as stock kombu has it. In a cluster, a list that is not the first one gets the hash
+                tag of the queue.
+        """
+        if not self.slots or name == queue:
+            return name
+        return self._tagged(queue) + name.removeprefix(queue)
+
+    def share(self, queue: str) -> str:
+        """Returns what the keys of messages in hand are named after: nothing, or the queue in a cluster.
+
+        kombu keeps what consumers hold in one pair of keys for all queues, which stock workers read; in a cluster each
+        queue has its own pair, in its slot. The leases of consumers go with it. Queues of equal shares can be taken
+        from, acknowledged and reclaimed in one call.
+        """
+        return queue if self.slots else ""
+
+    def check_queue(self, queue: str) -> None:
+        """Raises InvalidQueueName for a queue whose keys cannot be in the slot of its list."""
+        if not self.has_slot(queue):
+            reason = "has a brace, but no hash tag such as {a}" if self.prefix + queue else "is empty"
+            raise InvalidQueueName(
+                f"the queue {queue!r} cannot be used in Redis Cluster: its name, behind the prefix {self.prefix!r}, "
+                f"{reason}"
+            )
+
+    def has_slot(self, queue: str) -> bool:
+        """Returns whether the keys of a queue can be in the slot of its list; on a plain server any name will do."""
+        if not self.slots or ((name := self.prefix + queue) and "{" not in name and "}" not in name):
+            return True
+        ours = self._of_queue(queue, "due"), self._of_redisson("redisson_delay_queue", queue)
+        return all(slots.share_one(name, key) for key in ours)
+
+    def _queue_in(self, tagged: str) -> str:
+        """Returns the queue that a key of its own names; of another key, any text."""
+        if tagged.startswith("tagged:"):
+            return tagged.removeprefix("tagged:")
+        return tagged[1:-1].removeprefix(self.prefix)
+
+    def _of_all(self, what: str) -> str:
+        return f"{self.prefix}{{delayq}}:{what}"
+
+    def _of_job(self, what: str, name: str, queue: str | None) -> str:
+        return self._of_all(f"{what}:{name}") if queue is None else self._of_queue(queue, f"{name}:{what}")
+
+    def _of_share(self, name: str, share: str) -> str:
+        if not share:
+            return self.prefix + name
+        return f"{self.prefix}{name}:{self._tagged(share)}"
+
+    def _has_tag(self, queue: str) -> bool:
+        """Whether the name of a queue's list has a hash tag, so that this alone says in which slot it is."""
+        _, brace, rest = (self.prefix + queue).partition("{")
+        return bool(brace) and rest.find("}") > 0
+
+    def _tagged(self, queue: str) -> str:
+        """Returns the name of a queue with the hash tag of its list; as it is, if it has one."""
+        return queue if self._has_tag(queue) else f"{{{self.prefix}{queue}}}"
+
+    def _of_queue(self, queue: str, what: str) -> str:
+        # The hash tag puts a queue's keys into the cluster slot of its own list. The name of a queue that contains a
+        # hash tag gets another layout, so that the queues "a" and "{a}" share no key.
+        tagged = f"tagged:{queue}" if self._has_tag(queue) else self._tagged(queue)
+        return f"{self.prefix}delayq:{tagged}:{what}"
+
+    def _of_redisson(self, name: str, queue: str) -> str:
+        # For Redisson, the name of a queue is the name of the list to which its messages go.
+        # Source: RedissonObject.suffixName
+        ready = self.prefix + queue
+        return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"
+
+
+def glob_escaped(text: str) -> str:
+    """Returns the pattern that only this text matches, for commands such as SCAN."""
+    return "".join(f"\\{char}" if char in "*?[]\\" else char for char in text)
+
+
+class Keys(Naming):
+    """Names of keys for one Redis database."""
+
+    def due(self, queue: str) -> str:
+        """ZSET: id of each delayed message, with its due time in ms since the epoch; some have a mark before them."""
+        return self._of_queue(queue, "due")
+
+    def bodies(self, queue: str) -> str:
+        """HASH: body of each delayed message by its id, the only copy of it; some bodies have a mark before them."""
+        return self._of_queue(queue, "bodies")
+
+    def order(self, queue: str) -> str:
+        """STRING: count of marked messages. The count orders messages that are due in the same instant."""
+        return self._of_queue(queue, "order")
+
+    def twins(self, queue: str) -> str:
+        """ZSET: ids of twins. A twin is a message beside another one of the same id; its own id has a suffix."""
+        return self._of_queue(queue, "twins")
+
+    def timeout(self, queue: str) -> str:
+        """ZSET of Redisson's layout: entry of each delayed message, with its due time in ms since the epoch."""
+        return self._of_redisson("redisson_delay_queue_timeout", queue)
+
+    def listed(self, queue: str) -> str:
+        """LIST of Redisson's layout: the same entries, and some that have left the ZSET."""
+        return self._of_redisson("redisson_delay_queue", queue)
+
+    def channel(self, queue: str) -> str:
+        """Channel of Redisson's layout: the due time of every new head, ms since the epoch."""
+        return self._of_redisson("redisson_delay_queue_channel", queue)
+
+    def notes(self, queue: str) -> str:
+        """HASH beside Redisson's keys: count of marked messages, and notes on the state of the list."""
+        return self._of_queue(queue, "notes")
+
+    def ids(self, queue: str) -> str:
+        """HASH beside Redisson's keys: id of each delayed message, with its due time and the mark of its entry."""
+        return self._of_queue(queue, "ids")
+
+    def counts(self, queue: str) -> str:
+        """HASH: what has happened to a queue's messages so far: how many were transferred, how late, and more."""
+        return self._of_queue(queue, "counts")
+
+    def bucket(self, queue: str) -> str:
+        """HASH with a TTL: tokens of a queue with a ``transfer_rate``, and until when due messages are held back."""
+        return self._of_queue(queue, "bucket")
+
+    def stored(self, queue: str, layout: str) -> list[str]:
+        """Names of the keys in which one layout keeps a queue's delayed messages.
+
+        Returns:
+            Four, in the order in which scripts take them. Scripts call them due, bodies, notes and ids.
+        """
+        kinds = {
+            "hash": (self.due, self.bodies, self.order, self.twins),
+            "redisson": (self.timeout, self.listed, self.notes, self.ids),
+        }
+        return [key(queue) for key in kinds[layout]]
+
+    def ready(self, queue: str, priority_steps: Sequence[int]) -> list[str]:
+        """LISTs of the messages that wait for a consumer, each once, in the order in which kombu serves them."""
+        lists = _KombuLists(self.separator, priority_steps)
+        # By the priority steps, as kombu's consumer does: it reads fewer lists if the steps are not ascending.
+        names = dict.fromkeys(str(lists._q_for_pri(queue, step)) for step in priority_steps)
+        return [self.prefix + self.in_slot_of(queue, name) for name in names]
+
+    def lists_of_priorities(self, priority_steps: Sequence[int]) -> list[int]:
+        """Returns, for each priority from 0 to 9, the index in ``ready`` of the list to which kombu pushes it.
+
+        Raises:
+            InvalidOptions: With these steps kombu can neither publish nor consume.
+        """
+        lists = _KombuLists(self.separator, priority_steps)
+        try:
+            ready = self.ready("", priority_steps)
+            names = (str(lists._q_for_pri("", priority)) for priority in range(10))
+            return [ready.index(self.prefix + self.in_slot_of("", name)) for name in names]
+        except (TypeError, ValueError, LookupError):
+            steps = f"priority_steps={priority_steps!r}"
+            raise InvalidOptions(f"{steps} is not a list of numbers in ascending order, such as [0, 3, 6, 9]") from None
+
+    @property
+    def of_any_queue(self) -> str:
+        """Pattern for SCAN that the keys of every queue match."""
+        return glob_escaped(self.prefix) + "delayq:*:*"
+
+    def queue_of(self, key: str) -> str | None:
+        """Returns the queue of a key that holds delayed messages, or their index, or None."""
+        if not key.startswith(f"{self.prefix}delayq:"):
+            return None
+        tagged, _, what = key.removeprefix(f"{self.prefix}delayq:").rpartition(":")
+        queue = self._queue_in(tagged)
+        return queue if what in ("due", "bodies", "ids") and key == self._of_queue(queue, what) else None
+
+    @property
+    def queues(self) -> str:
+        """SET: names of the queues in which delayed messages wait."""
+        return self._of_all("queues")
+
+    @staticmethod
+    def prefix_of(key: str) -> str | None:
+        """Returns the prefix of a key that is the ``queues`` of some database and prefix, or None."""
+        end = "{delayq}:queues"
+        return key.removesuffix(end) if key.endswith(end) else None
+
+    @property
+    def cancelled(self) -> str:
+        """ZSET: ids of cancelled tasks whose delay chains take no step; end of that ban, ms since the epoch."""
+        return self._of_all("cancelled")
+
+    @property
+    def chains(self) -> str:
+        """ZSET: ids of delay chains with the due time of the latest step; an empty id where chains are in use."""
+        return self._of_all("chains")
+
+    @property
+    def lease(self) -> str:
+        """STRING with a TTL: name of the leading transfer worker."""
+        return self._of_all("transfer")
+
+    @property
+    def deputy(self) -> str:
+        """STRING with a TTL: name of a transfer worker that leads next."""
+        return self._of_all("deputy")
+
+    @property
+    def second_deputy(self) -> str:
+        """STRING with a TTL: name of another deputy."""
+        return self._of_all("deputy:2")
+
+    @property
+    def leases(self) -> list[str]:
+        """The lease of the leading transfer worker, and those of its deputies."""
+        return [self.lease, self.deputy, self.second_deputy]
+
+    def unacked(self, share: str) -> str:
+        """HASH of kombu's: delivery tag of each message in hand, with the message, its exchange and routing key."""
+        return self._of_share(self.unacked_key, share)
+
+    def unacked_index(self, share: str) -> str:
+        """ZSET of kombu's: delivery tag of each message in hand, with the time of its delivery, s since the epoch."""
+        return self._of_share(self.unacked_index_key, share)
+
+    def consumers(self, share: str) -> str:
+        """ZSET: names of the consumers, with the end of their leases, ms since the epoch; 0 while one is reclaimed."""
+        return self._of_queue(share, "consumers") if share else self._of_all("consumers")
+
+    def consumed(self, share: str) -> str:
+        """HASH: names of the consumers, with the names of the queues that each consumes, a JSON list."""
+        return self._of_queue(share, "consumed") if share else self._of_all("consumers:queues")
+
+    @property
+    def consumed_queues(self) -> str:
+        """SET, in Redis Cluster only: names of the queues that have or had consumers, whose leases are by queue."""
+        return self._of_all("consumed_queues")
+
+    def bindings(self, exchange: str) -> str:
+        """SET of kombu's: the queues bound to an exchange, each with routing key and pattern before its name."""
+        tag = "{_kombu.binding}" if self.slots else "_kombu.binding"
+        return f"{self.prefix}{tag}.{exchange}"
+
+    def landing(self, queue: str, step: int, consumer: str) -> str:
+        """LIST: message on its way from one of a queue's lists, by its number, into the hand of a consumer."""
+        return self._of_queue(queue, f"landing:{step}:{consumer}")
+
+    @property
+    def of_any_landing(self) -> str:
+        """Pattern for SCAN that every landing list matches."""
+        return f"{glob_escaped(self.prefix)}delayq:*:landing:*"
+
+    def landing_of(self, key: str) -> tuple[str, int, str] | None:
+        """Returns queue, number of the list and consumer of a landing list, or None for another key."""
+        tagged, _, rest = key.removeprefix(f"{self.prefix}delayq:").rpartition(":landing:")
+        step, _, consumer = rest.partition(":")
+        queue = self._queue_in(tagged)
+        if step.isdecimal() and key == self.landing(queue, int(step), consumer):
+            return queue, int(step), consumer
+        return None
+
+    @property
+    def dead_letters(self) -> str:
+        """SET: names of the queues into which dead letters were put."""
+        return self._of_all("dead_letters")
+
+    def journal(self, share: str = "") -> str:
+        """HASH: marker of the journal of this Redis: its id, and token, epoch and heartbeat of its promoter."""
+        return self._of_queue(share, "journal") if share else self._of_all("journal")
+
+    def journal_guard(self, share: str = "") -> str:
+        """HASH: number of each row of the journal that is being promoted or taken out, with its state and the time."""
+        return self._of_queue(share, "journal:guard") if share else self._of_all("journal:guard")
+
+    @property
+    def journal_lease(self) -> str:
+        """STRING with a TTL: token of the process that promotes rows of the journal."""
+        return self._of_all("journal:lease")
+
+    def answer(self, key: str) -> str:
+        """HASH with a TTL: a request of the HTTP API with an idempotency key, and the first answer to it."""
+        return f"{self.prefix}delayq:answer:{key}"
+
+    def shared_run(self, run: str) -> str:
+        """HASH with a TTL: state of a bulk action of ``delayq serve``, for the other processes of the server."""
+        return f"{self.prefix}delayq:bulk:{run}"
+
+    def shared_run_words(self, run: str) -> str:
+        """HASH with a TTL: what other processes of the server tell a bulk action, and the replies."""
+        return f"{self.shared_run(run)}:words"
+
+    def replaying(self, queue: str) -> str:
+        """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""
+        return self._of_all(f"replaying:{queue}")
+
+    def sender(self, name: str, queue: str) -> str:
+        """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognize a repetition."""
+        return self._of_queue(queue, f"sender:{name}")
+
+    @property
+    def runs(self) -> str:
+        """STRING: count of the runs of bulk jobs."""
+        return self._of_all("runs")
+
+    def job(self, name: str, queue: str | None = None) -> str:
+        """HASH with a TTL: state of a bulk job, or of its part for a queue, so that no task writes after its end."""
+        return self._of_job("job", name, queue)
+
+    def guard(self, name: str, queue: str | None = None) -> str:
+        """SET with a TTL: ids that a bulk job has sent to a queue so far, or cancelled, until it is committed."""
+        return self._of_job("guard", name, queue)
+
+    def staged(self, name: str, queue: str | None = None) -> str:
+        """LIST with a TTL: messages that a bulk job sends when it is committed, five entries each."""
+        return self._of_job("staged", name, queue)
+
+    def parts(self, name: str) -> str:
+        """SET with a TTL: names of the queues in whose slots a bulk job has a part."""
+        return self._of_all(f"parts:{name}")
+
+    def stream(self, name: str, queue: str | None = None) -> str:
+        """STRING with a TTL: name of the bulk job that a stream works on."""
+        return self._of_job("stream", name, queue)
+
+    @property
+    def wake(self) -> str:
+        """Channel: ``<due ms> <queue>`` of every new head."""
+        return f"{self.prefix}delayq:wake:{self.db}"
+
+
+class _KombuLists:
+    """kombu's own functions that name the lists of a queue, without a channel."""
+
+    priority: Any = Channel.priority
+    _q_for_pri: Any = Channel._q_for_pri
+
+    def __init__(self, separator: str, priority_steps: Sequence[int]) -> None:
+        self.sep = separator
+        self.priority_steps = priority_steps

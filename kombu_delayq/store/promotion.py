@@ -1,0 +1,410 @@
+"""The store's operations for a journal: rows of its table come into the store, each once, and a loss is noticed."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from redis.lock import Lock
+
+from kombu_delayq.message.pages import pages
+from kombu_delayq.redis.replies import as_text, checked
+from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.queues import QueueRegistry
+from kombu_delayq.store.types import hidden
+
+
+class Row(NamedTuple):
+    """A row of a journal that is to come into the store.
+
+    Attributes:
+        seq: Its number, which no other row of the journal ever has.
+        queue: The queue to which the message goes when it is due.
+        id: The id under which the store keeps the message.
+        due_ms: Due time, ms since the epoch.
+        priority: 0 to 9.
+        body: The message as it will be pushed to its queue.
+        expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+    """
+
+    seq: int
+    queue: str
+    id: str | bytes
+    due_ms: float
+    priority: int
+    body: str | bytes
+    expire_ms: int = 0
+
+    def __repr__(self) -> str:
+        return f"Row(seq={self.seq}, queue={self.queue!r}, id={self.id!r}, body={hidden(self.body)})"
+
+
+class RowNumber(NamedTuple):
+    """Which row of a journal.
+
+    Attributes:
+        queue: Name of its queue.
+        seq: Its number.
+    """
+
+    queue: str
+    seq: int
+
+
+class Numbered(Protocol):
+    """Anything that says which row it is about."""
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue."""
+
+    @property
+    def seq(self) -> int:
+        """Number of the row."""
+
+
+class Election(NamedTuple):
+    """Whether a promoter was elected.
+
+    Attributes:
+        word: ``elected`` if it is. Otherwise ``lost`` (Redis has no marker), ``other`` (Redis belongs to another
+            journal), ``behind`` (Redis was set back to an older state), ``ahead`` (the journal was set back, or has
+            gone on since it was read) or ``superseded`` (another promoter was faster).
+        token: The fencing token; with another word than ``elected`` that of the marker, 0 without one.
+        now_ms: With ``elected``: Redis's clock, ms since the epoch.
+        epoch: With another word: the marker's epoch.
+        heartbeat: With another word: the marker's heartbeat.
+    """
+
+    word: str
+    token: int = 0
+    now_ms: float = 0.0
+    epoch: int = 0
+    heartbeat: int = 0
+
+
+class Heartbeat(NamedTuple):
+    """What the marker says about Redis's data.
+
+    Attributes:
+        word: ``sound``, ``lost``, ``other``, ``superseded`` or ``behind``; as in ``Election``.
+        token: The marker's token, 0 without a marker.
+        now_ms: Redis's clock, ms since the epoch.
+        server: What tells the server from others, if its data are to be compared with the journal, because it has
+            started, or become the primary, since they were; else empty.
+    """
+
+    word: str
+    token: int
+    now_ms: float
+    server: str = ""
+
+
+class Promoted(NamedTuple):
+    """The result of putting rows into the store.
+
+    Attributes:
+        word: ``promoted``; or ``lost``, ``other``, ``superseded`` or ``behind``, when the promoter did not lead:
+            the rows that are not in ``words`` were left alone.
+        words: By number of the row: ``promoted``, ``pushed`` (it was put there before) or ``claimed`` (it was taken out
+            of the journal, and was not put there).
+    """
+
+    word: str
+    words: dict[int, str]
+
+
+class Marker(NamedTuple):
+    """To which journal a Redis belongs.
+
+    Attributes:
+        id: Id of the journal.
+        token: The fencing token of the promoter that leads.
+        epoch: Number of the epoch.
+        heartbeat: Grows about every second, together with a heartbeat in the journal.
+    """
+
+    id: str
+    token: int
+    epoch: int
+    heartbeat: int
+
+
+#: Most rows, and about the most bytes, that one call of the script puts into the store.
+PROMOTE_COUNT, PROMOTE_BYTES = 200, 300_000
+#: Most rows that one call claims or takes out of the guard.
+ROWS = 1000
+
+
+class Promotion(StorePart):
+    """Puts rows of a journal into the store, and tells whether Redis has lost data.
+
+    The marker in Redis has the fencing token of the promoter that leads. Redis refuses promoters with earlier tokens.
+    The guard has two kinds of rows: those that were pushed and are not yet marked in the journal, and those that were
+    claimed, because somebody took them out of the journal while a promoter may still have them at hand. Where Redis has
+    hash slots, each queue has a marker and a guard in its own slot, beside the marker of all.
+    """
+
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client)
+        self._registry = registry
+
+    @property
+    def by_queue(self) -> bool:
+        """Whether each queue has a marker and a guard of its own."""
+        return self._keys.slots
+
+    def lease(self) -> Lock:
+        """Returns the lock that the one process holds that promotes; for ``lease_ttl`` since it was last renewed."""
+        ttl_s = self._client.options.lease_ttl
+        return Lock(self._client.redis, self._keys.journal_lease, timeout=ttl_s, blocking=False, thread_local=False)
+
+    def promoter(self) -> str | None:
+        """Returns the name of the process that promotes, which is in its lease."""
+        name = self._client.redis.get(self._keys.journal_lease)
+        return None if name is None else as_text(name)
+
+    def marker(self, queue: str | None = None) -> Marker | None:
+        """Returns the marker, or None: Redis never belonged to a journal, or has lost its data.
+
+        Args:
+            queue: Where Redis has hash slots: the queue whose marker is meant; None for that of all.
+        """
+        key = self._keys.journal("" if queue is None else self._keys.share(queue))
+        found = {as_text(field): as_text(value) for field, value in self._client.ask("HGETALL", key).items()}
+        if "id" not in found:
+            return None
+        return Marker(found["id"], *(int(found[field]) for field in ("token", "epoch", "heartbeat")))
+
+    def is_marked(self, queue: str) -> bool:
+        """Whether there is a marker for a queue, asked once: a publisher meets an error of Redis soon enough."""
+        share = self._keys.share(queue) if self._keys.slots else ""
+        return bool(self._client.ask_once("HGETALL", self._keys.journal(share)))
+
+    def elect_promoter(self, journal: str, epoch: int, heartbeat: int, guard: str = "") -> Election:
+        """Begins a new token, if the marker agrees with the journal; Redis refuses promoters of earlier tokens then.
+
+        Args:
+            journal: Id of the journal.
+            epoch: The journal's epoch.
+            heartbeat: The journal's heartbeat.
+            guard: Id of the journal's numbers. A guard that has others' is emptied in the same step.
+        """
+        return _election(self._client.run("elect_promoter", self._marked(""), [journal, epoch, heartbeat, guard]))
+
+    def begin_epoch(self, journal: str, epoch: int, heartbeat: int, seen_token: int = 0, guard: str = "") -> Election:
+        """Writes the marker anew, and begins a token, unless another promoter has written the marker meanwhile.
+
+        Args:
+            journal: Id of the journal.
+            epoch: The epoch that begins.
+            heartbeat: The journal's heartbeat.
+            seen_token: Term of the marker that is to be replaced, 0 where there is none.
+            guard: As of ``elect_promoter``.
+        """
+        args = [journal, epoch, heartbeat, seen_token if seen_token else "", guard]
+        return _election(self._client.run("begin_epoch", self._marked(""), args))
+
+    def elect_in_queues(
+        self,
+        journal: str,
+        token: int,
+        epoch: int,
+        heartbeat: int,
+        queues: Sequence[str],
+        guard: str = "",
+        *,
+        anew: bool = False,
+    ) -> dict[str, str]:
+        """Begins to lead at queues, where Redis has hash slots; Redis refuses promoters of earlier tokens there then.
+
+        Args:
+            journal: Id of the journal.
+            token: The caller's token, of ``elect_promoter``.
+            epoch: The journal's epoch, or the one that begins.
+            heartbeat: The journal's heartbeat.
+            queues: Names of the queues.
+            guard: As of ``elect_promoter``.
+            anew: Whether to write markers that are missing, or belong to an older state of Redis.
+
+        Returns:
+            By queue: ``elected``; or ``lost``, ``behind``, ``ahead``, ``other`` or ``superseded``, as in ``Election``.
+        """
+        calls = [self._marked(self._keys.share(queue)) for queue in queues]
+        return self._at_queues("elect_in_queues", queues, calls, [journal, token, epoch, heartbeat, int(anew), guard])
+
+    def heartbeat_in_queues(
+        self, journal: str, token: int, heartbeat: int, queues: Sequence[str], compared: Mapping[str, str]
+    ) -> dict[str, Heartbeat]:
+        """Sends heartbeats to queues, where Redis has hash slots: ``journal_heartbeat``, with ``compared`` by queue."""
+        calls = [
+            (
+                [self._keys.journal(self._keys.share(queue))],
+                [journal, token, heartbeat, compared.get(queue, "")],
+                "hash",
+            )
+            for queue in queues
+        ]
+        replies = checked(self._client.run_each("journal_heartbeat", calls)[0]) if calls else []
+        return {queue: _heartbeat_of(reply) for queue, reply in zip(queues, replies, strict=True)}
+
+    def journal_heartbeat(self, journal: str, token: int, heartbeat: int, compared: str = "") -> Heartbeat:
+        """Sets the marker's heartbeat to that of the journal, and tells whether Redis's data are those of this token.
+
+        Args:
+            journal: Id of the journal.
+            token: The caller's token.
+            heartbeat: The journal's heartbeat.
+            compared: The ``server`` of an earlier heartbeat whose data the caller has compared with the journal by now.
+        """
+        return _heartbeat_of(
+            self._client.run("journal_heartbeat", [self._keys.journal()], [journal, token, heartbeat, compared])
+        )
+
+    def promote(self, journal: str, token: int, rows: Iterable[Row], hold: str = "") -> Promoted:
+        """Puts rows into the store, each once, under the ids of their messages.
+
+        Rows of several queues may come in any order. A call of the script has at most ``PROMOTE_COUNT`` rows. With an
+        error of Redis some of the rows may be in the store; repeated, they are not put there again.
+
+        Args:
+            journal: Id of the journal.
+            token: The caller's token.
+            rows: The rows.
+            hold: For a caller that promotes single rows: name of the hold, as of ``hold_rows``. A row that is neither
+                held under it nor in the guard otherwise has the word ``free``.
+        """
+        by_queue: dict[str, list[Row]] = {}
+        for row in rows:
+            by_queue.setdefault(row.queue, []).append(row)
+        words: dict[int, str] = {}
+        for queue, own in by_queue.items():
+            for page in pages(own, PROMOTE_COUNT, PROMOTE_BYTES, lambda row: len(row.body)):
+                word, *found = self._registry.run(
+                    "promote", queue, *self._promote_call(journal, token, queue, page, hold)
+                )
+                if as_text(word) != "promoted":
+                    return Promoted(as_text(word), words)
+                words.update(zip((row.seq for row in page), map(as_text, found), strict=True))
+        return Promoted("promoted", words)
+
+    def claim_rows(self, rows: Iterable[Numbered]) -> dict[int, str]:
+        """Claims rows that the caller has taken out of the journal. Repeating it changes nothing.
+
+        Returns:
+            By number of the row: ``claimed`` if no promoter will ever put it into the store; ``pushed`` if one has.
+        """
+        words: dict[int, str] = {}
+        for share, seqs in self._by_share(rows).items():
+            for page in pages(seqs, ROWS):
+                found = self._client.run("claim_rows", [self._keys.journal_guard(share)], list(page))
+                words.update(zip(page, map(as_text, found), strict=True))
+            if share and not self._client.ask("EXISTS", self._keys.journal(share)):
+                # Whoever begins to lead at this queue reads its rows after that. Nobody would ever drop these claims.
+                self._drop(share, [seq for seq in seqs if words[seq] == "claimed"])
+        return words
+
+    def hold_rows(self, rows: Iterable[Numbered], hold: str) -> dict[int, str]:
+        """Notes rows that the caller is about to bring.
+
+        A row that the journal has as waiting after this is promoted under the hold only if nobody else has pushed,
+        claimed or held it meanwhile, also if it has left the guard since.
+
+        Args:
+            rows: The rows.
+            hold: Name of the hold, which nobody else has.
+
+        Returns:
+            By number of the row: ``held``; or ``pushed`` or ``claimed``, as of ``claim_rows``.
+        """
+        words: dict[int, str] = {}
+        for share, seqs in self._by_share(rows).items():
+            for page in pages(seqs, ROWS):
+                found = self._client.run("hold_rows", [self._keys.journal_guard(share)], [hold, *page])
+                words.update(zip(page, map(as_text, found), strict=True))
+        return words
+
+    def settle_rows(self, rows: Iterable[Numbered]) -> None:
+        """Takes rows out of the guard which the journal has marked, or which nobody can promote any more."""
+        for share, seqs in self._by_share(rows).items():
+            self._drop(share, seqs)
+
+    def pushed(self, queues: Iterable[str] = ()) -> list[int]:
+        """Returns the rows that were put into the store and not yet taken out of the guard, such as by a dead promoter.
+
+        They are few while promoters work. Cost O(number of rows in the guard).
+
+        Args:
+            queues: Where Redis has hash slots: the queues whose guards are read.
+        """
+        return [seq for share in self._shares(queues) for seq, kind, _ in self._guarded(share) if kind == "p"]
+
+    def prune(self, claimed_before_ms: float, pushed_before_ms: float, queues: Iterable[str] = ()) -> int:
+        """Takes old entries out of the guard.
+
+        Args:
+            claimed_before_ms: Claimed and held rows leave that became so before. No promoter may have read its rows
+                earlier.
+            pushed_before_ms: Pushed rows leave that were pushed before. No caller may be about to claim one of them.
+            queues: As of ``pushed``.
+
+        Returns:
+            Number of rows that left.
+        """
+        before = {"c": claimed_before_ms, "h": claimed_before_ms, "p": pushed_before_ms}
+        count = 0
+        for share in self._shares(queues):
+            old = [seq for seq, kind, since_ms in self._guarded(share) if since_ms < before[kind]]
+            self._drop(share, old)
+            count += len(old)
+        return count
+
+    def _drop(self, share: str, seqs: Sequence[int]) -> None:
+        for page in pages(seqs, ROWS):
+            self._client.ask("HDEL", self._keys.journal_guard(share), *page)
+
+    def _guarded(self, share: str) -> Iterator[tuple[int, str, float]]:
+        for seq, note in self._client.redis.hscan_iter(self._keys.journal_guard(share), count=ROWS):
+            kind, since_ms = as_text(note)[0], as_text(note)[1:].partition(":")[0]
+            yield int(seq), kind, float(since_ms)
+
+    def _shares(self, queues: Iterable[str]) -> list[str]:
+        return sorted({self._keys.share(queue) for queue in queues}) if self._keys.slots else [""]
+
+    def _by_share(self, rows: Iterable[Numbered]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for row in rows:
+            found.setdefault(self._keys.share(row.queue), []).append(row.seq)
+        return found
+
+    def _marked(self, share: str) -> list[str]:
+        return [self._keys.journal(share), self._keys.journal_guard(share)]
+
+    def _at_queues(
+        self, operation: str, queues: Sequence[str], keys: Sequence[list[str]], args: list[Any]
+    ) -> dict[str, str]:
+        calls = [(each, args, self._client.layout) for each in keys]
+        replies = checked(self._client.run_each(operation, calls)[0]) if calls else []
+        return dict(zip(queues, map(as_text, replies), strict=True))
+
+    def _promote_call(
+        self, journal: str, token: int, queue: str, page: list[Row], hold: str
+    ) -> tuple[list[str], list[Any]]:
+        share = self._keys.share(queue)
+        keys = [self._keys.journal(share), self._keys.journal_guard(share), *self._client.stored(queue)]
+        expire_ms = max(row.expire_ms for row in page)
+        args: list[Any] = [self._client.wake(queue), queue, expire_ms, journal, token, hold]
+        for row in page:
+            args += (row.seq, row.id, repr(row.due_ms), row.priority, row.body)
+        return keys, args
+
+
+def _heartbeat_of(reply: Sequence[Any]) -> Heartbeat:
+    word, latest, now, server = reply
+    return Heartbeat(as_text(word), int(latest or 0), float(now), as_text(server))
+
+
+def _election(reply: Sequence[Any]) -> Election:
+    word, *rest = map(as_text, reply)
+    if word == "elected":
+        return Election(word, int(rest[0]), float(rest[1]))
+    token, epoch, heartbeat = (int(number or 0) for number in rest or ("", "", ""))
+    return Election(word, token, 0.0, epoch, heartbeat)

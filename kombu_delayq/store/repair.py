@@ -1,0 +1,133 @@
+"""The store's operations that find and mend the damage that lost keys leave."""
+
+from collections.abc import Iterator, Sequence
+from math import inf
+from typing import Any, NamedTuple, cast
+
+from kombu_delayq.message.pages import pages
+from kombu_delayq.redis.nodes import scan_pages
+from kombu_delayq.redis.replies import as_bytes, as_text
+from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.types import Landing
+
+#: About how many entries one call of ZSCAN, HSCAN or SCAN looks at.
+SCAN_INDEX, SCAN_BODIES, SCAN_KEYS = 250, 100, 1000
+#: How many entries of Redisson's layout the first call looks at, which does not know their sizes; the most for
+#: any call; and about the largest number of bytes.
+FIRST_ENTRIES, MAX_ENTRIES, ENTRIES_BYTES = 8, 250, 300_000
+#: The next page begins with the last quarter of this one, because others may have removed entries in between.
+OVERLAP = 4
+
+
+class ListPage(NamedTuple):
+    """A page of the list of Redisson's layout.
+
+    Attributes:
+        entries: Number of entries on the page.
+        size: Bytes of these entries.
+        unindexed: Marks of the entries that are missing from the index.
+    """
+
+    entries: int
+    size: int
+    unindexed: list[bytes]
+
+
+class Repair(StorePart):
+    """Finds and mends damage. All calls are short, however much a queue holds."""
+
+    def kept_forms(self, queue: str) -> list[str]:
+        """Returns the layouts in which a queue has any key."""
+        return self._client.in_each_form(lambda forms: [form for form in forms if self._is_kept(queue, form)])
+
+    def repair_index(self, queue: str, members: Sequence[bytes], *, mend: bool, layout: str | None = None) -> list[str]:
+        """Checks index entries, and with ``mend`` mends or removes those that are not sound.
+
+        Returns:
+            A word for each entry: ``sound``, ``gone`` (it left meanwhile), ``lost`` (it has no message) or ``unnamed``
+            (the message cannot be found by its id; in the layout hash, its body has another entry, which gets the due
+            time if it has none).
+        """
+        reply = self._client.run("repair_index", self._client.stored(queue, layout), [int(mend), *members], layout)
+        return list(map(as_text, reply))
+
+    def repair_bodies(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
+        """Checks bodies of the default layout, and with ``mend`` adds their missing index entries and names.
+
+        Args:
+            queue: Its name.
+            bodies: Id of each body, and the due time, ms since the epoch, that it gets if it has no index entry; with
+                None it gets no entry.
+            mend: Whether to change anything.
+
+        Returns:
+            The worst word for each body: ``gone`` (it left meanwhile), ``unindexed`` (it would never be delivered),
+            ``unnamed`` (it shares its id with another and cannot be found by it) or ``sound``.
+        """
+        args: list[Any] = [self._client.wake(queue, "hash"), queue, int(mend)]
+        for identity, due_ms in bodies:
+            args += [identity, "" if due_ms is None else repr(due_ms)]
+        return list(map(as_text, self._client.run("repair_bodies", self._client.stored(queue, "hash"), args, "hash")))
+
+    def repair_list(self, queue: str, skip: int, *, mend: bool, count: int = FIRST_ENTRIES) -> ListPage:
+        """Looks in the list of Redisson's layout for messages that would never be delivered.
+
+        With ``mend``, these messages get their former due times again.
+
+        Args:
+            queue: Its name.
+            skip: How many entries at the end of the list to leave out.
+            mend: Whether to change anything.
+            count: How many of the entries before those to look at.
+        """
+        args = [self._client.wake(queue, "redisson"), int(mend), skip, count]
+        found, size, *marks = self._client.run("repair_list", self._client.stored(queue, "redisson"), args, "redisson")
+        return ListPage(int(found), int(size), list(map(as_bytes, marks)))
+
+    def index_pages(self, queue: str, layout: str | None = None) -> Iterator[list[bytes]]:
+        """Yields the members of a queue's index in parts, in any order; some members come twice."""
+        cursor = -1
+        while cursor:
+            cursor, found = self._client.redis.zscan(
+                as_bytes(self._client.due(queue, layout)), max(cursor, 0), count=SCAN_INDEX
+            )
+            members = [as_bytes(member) for member, _ in cast(Any, found)]
+            yield from pages(members, inf, ENTRIES_BYTES, len)  # entries of Redisson's layout are as long as messages
+
+    def body_pages(self, queue: str) -> Iterator[dict[bytes, bytes]]:
+        """Yields the stored values of a queue in the default layout, by id, in parts and in any order."""
+        cursor = -1
+        while cursor:
+            cursor, found = self._client.redis.hscan(
+                as_bytes(self._keys.bodies(queue)), max(cursor, 0), count=SCAN_BODIES
+            )
+            yield {as_bytes(identity): as_bytes(value) for identity, value in cast(Any, found).items()}
+
+    def list_pages(self, queue: str, *, mend: bool) -> Iterator[ListPage]:
+        """Yields the pages of ``repair_list``, from the end of a queue's list on; each entry found comes once."""
+        skip, count, before = 0, FIRST_ENTRIES, set[bytes]()
+        while True:
+            page = self.repair_list(queue, skip, mend=mend, count=count)
+            yield page._replace(unindexed=[mark for mark in page.unindexed if mark not in before])
+            if page.entries < count:
+                return
+            before = set(page.unindexed)
+            skip += count - count // OVERLAP
+            count = max(min(MAX_ENTRIES, ENTRIES_BYTES * count // max(page.size, 1)), 1)
+
+    def queue_pages(self) -> Iterator[set[str]]:
+        """Yields the names of all queues of the database that have keys of ours, in parts; some come twice."""
+        for found in scan_pages(self._client.redis, self._keys.of_any_queue, SCAN_KEYS):
+            names = (self._keys.queue_of(as_text(key)) for key in found)
+            yield {name for name in names if name is not None}
+
+    def landing_pages(self) -> Iterator[list[tuple[Landing, int]]]:
+        """Yields all landing lists of the database, with the number of their messages, in parts; some come twice."""
+        for found in scan_pages(self._client.redis, self._keys.of_any_landing, SCAN_KEYS):
+            landings = [Landing(*of_key) for key in found if (of_key := self._keys.landing_of(as_text(key)))]
+            counts = self._client.replies([("LLEN", self._keys.landing(*landing)) for landing in landings])
+            yield [each for each in zip(landings, counts, strict=True) if isinstance(each[1], int)]
+
+    def _is_kept(self, queue: str, layout: str) -> bool:
+        found = self._client.send([("TYPE", key) for key in self._client.stored(queue, layout)])
+        return set(map(as_text, found)) != {"none"}

@@ -1,0 +1,114 @@
+"""The bulk actions of ``delayq serve``, as each of several processes of a server can see them and speak to them."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+from uuid import uuid4
+
+from kombu_delayq.redis.replies import as_bytes, as_text, checked
+from kombu_delayq.store.client import StorePart
+
+#: How long an answer is kept, and how long a caller may work on a request before another may. Both in s.
+ANSWER_TTL_S, HOLD_S = 86_400, 60
+
+
+class Claim(NamedTuple):
+    """What is known of a request.
+
+    Attributes:
+        word: ``first`` or ``again``: the caller has to do the work; ``again`` if another began it and has gone without
+            an answer, so that some of it may be done. ``kept``: it is done. ``running``: another does it. ``other``:
+            the key belongs to another request.
+        at_ms: When the request came first, by Redis's clock, ms since the epoch.
+        answer: With ``kept``: the answer.
+        name: Identifies the caller to ``Answers.settle``.
+    """
+
+    word: str
+    at_ms: float
+    answer: bytes
+    name: str
+
+
+class Answers(StorePart):
+    """Keeps the first answer to each request that has an idempotency key."""
+
+    def claim(self, key: str, digest: str) -> Claim:
+        """Claims the work of a request; one round trip.
+
+        Args:
+            key: Identifies the request, together with who sent it.
+            digest: Of its content. The same key with another digest is an error of whoever sent it.
+        """
+        name = uuid4().hex
+        args = [name, digest, HOLD_S * 1000, ANSWER_TTL_S * 1000]
+        word, at_ms, answer = self._client.run("claim", [self._keys.answer(key)], args)
+        return Claim(as_text(word), float(at_ms), as_bytes(answer), name)
+
+    def settle(self, key: str, claim: Claim, how: Literal["keep", "forget", "yield"], answer: bytes = b"") -> bool:
+        """Ends the work on a request; one round trip.
+
+        Args:
+            key: As it was claimed.
+            claim: The claim.
+            how: ``keep`` (the answer), ``forget`` (nothing was done, so the request is as new) or ``yield`` (nobody
+                knows what was done; another may claim the request).
+            answer: With ``keep``.
+
+        Returns:
+            False, with nothing changed, if another has claimed the request meanwhile.
+        """
+        return as_text(self._client.run("settle", [self._keys.answer(key)], [claim.name, how, answer])) == "settled"
+
+
+#: How long the state of an action is kept after the last time it was written, and how long a word to it. Both in s.
+STATE_TTL_S, WORD_TTL_S = 3600, 60
+_WORD, _REPLY = "word:", "reply:"
+
+
+class SharedState(NamedTuple):
+    """The state of a bulk action.
+
+    Attributes:
+        state: As its process has written it.
+        age_s: How long ago that was.
+    """
+
+    state: bytes
+    age_s: float
+
+
+class SharedRuns(StorePart):
+    """Keeps the states of bulk actions, and takes words to them, such as that an action is to start."""
+
+    def write(self, run: str, state: bytes) -> None:
+        """Writes the state of an action; one round trip."""
+        key = self._keys.shared_run(run)
+        self._client.send([("HSET", key, "state", state), ("PEXPIRE", key, STATE_TTL_S * 1000)])
+
+    def read(self, run: str) -> SharedState | None:
+        """Returns the state of an action, None if nobody has written it or nobody has for long; one round trip."""
+        key = self._keys.shared_run(run)
+        state, left_ms = checked(self._client.replies([("HGET", key, "state"), ("PTTL", key)]))
+        return None if state is None else SharedState(as_bytes(state), STATE_TTL_S - int(left_ms) / 1000)
+
+    def say(self, run: str, word_id: str, word: bytes) -> None:
+        """Leaves a word for the process that has an action; one round trip."""
+        key = self._keys.shared_run_words(run)
+        self._client.send([("HSET", key, _WORD + word_id, word), ("PEXPIRE", key, WORD_TTL_S * 1000)])
+
+    def words(self, run: str) -> Mapping[str, bytes]:
+        """Returns the words to an action that have no reply, by their ids; one round trip."""
+        found = self._client.ask("HGETALL", self._keys.shared_run_words(run))
+        named = {as_text(name): as_bytes(value) for name, value in found.items()}
+        return {name.removeprefix(_WORD): value for name, value in named.items() if name.startswith(_WORD)}
+
+    def reply(self, run: str, word_id: str, reply: bytes) -> None:
+        """Replies to a word; one round trip."""
+        key = self._keys.shared_run_words(run)
+        commands = [("HSET", key, _REPLY + word_id, reply), ("HDEL", key, _WORD + word_id)]
+        self._client.send([*commands, ("PEXPIRE", key, WORD_TTL_S * 1000)])
+
+    def reply_to(self, run: str, word_id: str) -> bytes | None:
+        """Returns the reply to a word; None while there is none; one round trip."""
+        found = self._client.ask("HGET", self._keys.shared_run_words(run), _REPLY + word_id)
+        return None if found is None else as_bytes(found)

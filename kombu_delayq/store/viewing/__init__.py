@@ -1,1 +1,0 @@
-"""The store's operations for those who look on: queues are counted and read, and what was done to them is noted."""
