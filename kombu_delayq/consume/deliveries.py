@@ -30,15 +30,23 @@ class Deliveries:
         channel: The channel.
         ack: Acknowledges a message by its delivery tag.
         on_priority: Called with the queue and the number of the list of each message that is delivered.
+        is_acked_next: Whether the next turn of the event loop acknowledges the message with a delivery tag.
 
     Attributes:
         error: What the latest callback that failed has raised.
     """
 
-    def __init__(self, channel: Any, ack: Callable[[str], None], on_priority: Callable[[str, int], None]) -> None:
+    def __init__(
+        self,
+        channel: Any,
+        ack: Callable[[str], None],
+        on_priority: Callable[[str, int], None],
+        is_acked_next: Callable[[str], bool],
+    ) -> None:
         self._channel = channel
         self._ack = ack
         self._on_priority = on_priority
+        self._is_acked_next = is_acked_next
         self._taken: deque[Taken] = deque()
         self._busy_since: float | None = None
         self.error: BaseException | None = None
@@ -89,8 +97,8 @@ class Deliveries:
         """Delivers messages until an event loop has to turn. Returns whether it has to turn soon.
 
         The loop turns after a message with an eta: Celery passes it to its timer, even one that is due, and of several
-        with the same eta the timer would choose any. And it turns after a callback that took its time, such as with a
-        task of a solo pool, because Celery acknowledges a message in the next turn.
+        with the same eta the timer would choose any. It turns after the task of a solo pool, which Celery acknowledges
+        in the next turn: the task after it may be long. And it turns after a callback that took its time.
 
         Args:
             before_wait: Whether the loop waits next, for as long as its timer has said before. Then it has to turn
@@ -101,7 +109,7 @@ class Deliveries:
             ended = monotonic()
             if (self._taken or before_wait) and eta_of(message) is not None:
                 return True
-            if self._taken and ended - begun > QUICK_S:
+            if self._taken and (ended - begun > QUICK_S or self._is_acked_next(getattr(message, "tag", ""))):
                 return True
             begun = ended
         return False

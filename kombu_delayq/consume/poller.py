@@ -104,6 +104,14 @@ class DelayedPoller(_Poller):
         """
         self._on_connection_disconnect = self._forget_connection
 
+    def is_acked_next(self, tag: str) -> bool:
+        """Whether the next turn of Celery's event loop acknowledges the message with a delivery tag.
+
+        Source: celery.worker.consumer.Consumer.call_soon, kombu.asynchronous.Hub
+        """
+        ready = [getattr(promise, "fun", None) for promise in tuple(getattr(self._loop, "_ready", ()))]
+        return any(getattr(getattr(call, "__self__", None), "delivery_tag", None) == tag for call in ready)
+
     def wake(self) -> None:
         """Lets the event loop turn soon. Any thread may call this."""
         waker = self._waker  # the thread that consumes may close it now
