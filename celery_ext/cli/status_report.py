@@ -116,7 +116,7 @@ def _row(
     if stats.error:
         return {"queue": queue, "error": stats.error}
     living = [lease for lease in consuming.leases if lease.left_ms > 0 and queue in lease.queues]
-    consumers = len({("http", lease.pid) if lease.is_lent else lease.name for lease in living})  # one has many leases
+    consumers = len({("http", lease.pid) if lease.is_http else lease.name for lease in living})  # one has many leases
     unacked = consuming.unacked.get(queue, 0)
     is_idle = not (consumers or unacked or consuming.error or queue in letters)
     return {

@@ -83,7 +83,7 @@ def workers(subject: Subject) -> Findings:
         {
             f"{lease.host}:{lease.pid}"
             for lease in subject.the_store.consumers.all()
-            if lease.left_ms > 0 and not lease.is_lent and lease.pid not in pids
+            if lease.left_ms > 0 and not lease.is_http and lease.pid not in pids
         }
     )
     if silent:

@@ -10,9 +10,8 @@ from celery import Celery
 from starlette.types import ASGIApp
 
 from celery_ext.serve.application import make_app
-from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.metrics import DelayqCollector, connection_of
-from celery_ext.serve.settings import ServeSettings
+from celery_ext.serve.service import ServeBroker, ServeSettings
 
 __all__ = ["DelayqCollector", "ServeSettings", "asgi", "wsgi"]
 

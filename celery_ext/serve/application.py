@@ -15,11 +15,9 @@ from starlette.routing import Match
 from celery_ext.connection import database_errors, database_in_words
 from celery_ext.serve import api, metrics, page
 from celery_ext.serve.access.stack import middleware
-from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.routes import ActionRoute
-from celery_ext.serve.service import Serve, serve_of
-from celery_ext.serve.settings import ServeSettings
+from celery_ext.serve.service import Serve, ServeBroker, ServeSettings, serve_of
 from kombu_delayq.errors import AnswerLost, DelayqError
 
 logger = logging.getLogger(__name__)

@@ -13,10 +13,11 @@ from typing import Literal, NamedTuple
 import msgspec
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
+from starlette.requests import Request
 
 from celery_ext.connection import database_errors
-from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import Problem
+from celery_ext.serve.service import ServeBroker, serve_of
 from celery_ext.waiting import revoke
 from celery_ext.waiting.bulk import Action, Bulk, Snapshot, take_snapshot
 from celery_ext.waiting.search import Progress
@@ -358,6 +359,11 @@ class BulkRuns:
         for run in idle:
             if monotonic() - run._touched > KEEP_S or len(self._runs) > most:
                 del self._runs[run.id]
+
+
+def runs_of(request: Request) -> BulkRuns:
+    """Returns the bulk actions of the server that a request reached."""
+    return serve_of(request).broker.part(BulkRuns)
 
 
 def _not_counted(state: str) -> Problem:

@@ -1,13 +1,143 @@
-"""Changes a waiting task for a caller of a server: within its rights, and with a line in the audit."""
+"""Changes waiting tasks and dead letters for a caller of a server: within its rights, and with a line in the audit."""
 
+from collections import Counter
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
+from datetime import datetime
+from typing import Any
 
-from celery_ext.serve import letters
+from celery_ext.dead_letters import replay as letters_of
+from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.serve.access.identity import Action, Caller
-from celery_ext.serve.service import Serve
+from celery_ext.serve.problems import Problem
+from celery_ext.serve.service import Serve, ServeBroker
 from celery_ext.waiting import by_id, revoke
 from celery_ext.waiting.by_id import Outcome
-from kombu_delayq.audit import audited
+from kombu_delayq.audit import audited, ids_named
+from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.dead_letters import Letter
+
+#: Chooses dead letters.
+Choose = Callable[[DeadLetter], bool]
+
+
+def check_letter_queue(store: OperatorStore, queue: str, more: tuple[str, ...] = ()) -> None:
+    """Raises a problem, 404, for a queue that is none of dead letters: its messages are tasks that workers run."""
+    if queue not in {*letters_of.queues(store), *more}:
+        raise Problem(404, f"no dead letters were put into {queue!r}: it is no queue of dead letters", "unknown-queue")
+
+
+def find_letter(
+    store: OperatorStore, may_see: Callable[[str, str], bool], task_id: str, more: tuple[str, ...] = ()
+) -> DeadLetter | None:
+    """Returns the dead letter of an id; None if there is none among the latest that the caller may see.
+
+    Args:
+        store: The broker's store.
+        may_see: Whether the caller may see a task: its queue, and its name.
+        task_id: The id.
+        more: Names of queues of dead letters, beside those that Redis knows.
+    """
+    found = (letter for letter in letters_of.latest(store, more) if letter.id == task_id)
+    return next((letter for letter in found if may_see(letter.buried_in, letter.name or "")), None)
+
+
+def letter_queues(store: OperatorStore, more: tuple[str, ...] = ()) -> dict[str, int]:
+    """Returns the queues of dead letters with their lengths: those that Redis knows, and ``more``."""
+    names = sorted({*store.figures.dead_letter_queues(), *more})
+    return {name: count_letters(store, name) for name in names}
+
+
+def count_letters(store: OperatorStore, queue: str) -> int:
+    """Returns how many dead letters a queue holds."""
+    return sum(store.letters.lists(queue).values())
+
+
+def letters_page(store: OperatorStore, queue: str, skip: int, limit: int) -> list[DeadLetter]:
+    """Returns dead letters of a queue, priority by priority, the oldest first, after ``skip`` of them."""
+    found: list[DeadLetter] = []
+    for key, length in store.letters.lists(queue).items():
+        if skip >= length:
+            skip -= length
+            continue
+        wanted = min(limit - len(found), length - skip)
+        found += (DeadLetter(queue, message) for message in store.letters.page(key, skip, wanted))
+        skip = 0
+        if len(found) >= limit:
+            break
+    return found
+
+
+def replay(broker: ServeBroker, queue: str, chosen: Choose, who: str, ids: Collection[str] | None) -> Counter[str]:
+    """Sends the chosen dead letters back to the queues from which they came.
+
+    Letters that are buried meanwhile stay. Others wait until this round through the queue is over.
+
+    Args:
+        broker: The broker.
+        queue: A queue of dead letters.
+        chosen: Chooses letters.
+        who: Who does it, for the audit.
+        ids: What it says of the choice: their ids, or None for all.
+
+    Returns:
+        How many letters were ``replayed``, and how many stay as ``unroutable``: nobody knows their queue.
+    """
+    with broker.channel() as channel:
+        exchanges = (known.exchange for known in broker.app.amqp.queues.values())
+        fanouts = {exchange.name for exchange in exchanges if exchange and exchange.type == "fanout"}
+        route = letters_of.route_of(channel, fanouts)
+
+        def send(letter: DeadLetter) -> Letter | None:
+            to = route(letter)
+            return None if to is None or to == queue else letters_of.to_queue(letter, to, as_before=True)
+
+        with audited("replay", _what(queue, ids), who=who) as counts:
+            return _round(broker.store, queue, chosen, send, "replayed", counts)
+
+
+def drop(broker: ServeBroker, queue: str, chosen: Choose, who: str, ids: Collection[str] | None) -> Counter[str]:
+    """Removes the chosen dead letters. Returns how many were ``dropped``; the arguments are those of ``replay``."""
+    with audited("drop", _what(queue, ids), who=who) as counts:
+        return _round(broker.store, queue, chosen, letters_of.away, "dropped", counts)
+
+
+def _what(queue: str, ids: Collection[str] | None) -> dict[str, Any]:
+    return {"queue": queue, **({"all": True} if ids is None else ids_named(sorted(ids)))}
+
+
+def _round(
+    store: OperatorStore,
+    queue: str,
+    chosen: Choose,
+    act: Callable[[DeadLetter], Letter | None],
+    word: str,
+    done: Counter[str],
+) -> Counter[str]:
+    newest: datetime | None = None
+    any_chosen = False
+    for letter in letters_of.browse(store, queue):
+        any_chosen = any_chosen or chosen(letter)
+        if letter.at is not None:
+            newest = max(letter.at, newest or letter.at)
+    if not any_chosen:
+        return done
+    unroutable: set[bytes] = set()
+
+    def decide(letter: DeadLetter) -> Letter:
+        decided = act(letter) if chosen(letter) else None
+        if decided is None:
+            if chosen(letter):
+                unroutable.add(letter.message)
+            return letters_of.back(letter)
+        return decided
+
+    for letter, decided in letters_of.replay(store, queue, decide, newest):
+        if decided.to != "back":
+            done[word] += 1
+        elif letter.message in unroutable:
+            done["unroutable"] += 1
+    return done
 
 
 def run(serve: Serve, caller: Caller, task_id: str) -> Outcome:
@@ -36,7 +166,7 @@ def cancel(serve: Serve, caller: Caller, task_id: str) -> Outcome:
     with audited("cancel", {"id": task_id}, who=caller.name) as counts:
         [cancelled] = revoke.cancel(lambda: nullcontext(serve.store), [task_id], serve.broker.app, only=only)
         word = cancelled.outcome
-        if not cancelled.messages and letters.find(serve.store, caller.may_read, task_id, serve.settings.dead_letters):
+        if not cancelled.messages and find_letter(serve.store, caller.may_read, task_id, serve.settings.dead_letters):
             word = "dead_letter"
         counts[word] += max(len(cancelled.messages), 1)
     return word

@@ -1,4 +1,4 @@
-"""Messages that consumers over HTTP have received: each take has a lease. Knows the store, and no HTTP."""
+"""Messages that consumers over HTTP have received, each take with a lease. Knows the store, and no HTTP."""
 
 import logging
 import re
@@ -12,6 +12,7 @@ from time import monotonic
 from celery import Celery
 from redis.exceptions import ResponseError
 
+from celery_ext.serve.service import ServeBroker
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
 from kombu_delayq.message.redelivery import redelivered
@@ -20,7 +21,7 @@ from kombu_delayq.message.seal import seal
 from kombu_delayq.message.unacked import Note, read_note
 from kombu_delayq.redis.replies import as_bytes, as_text, readable
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.consumers import lent_name
+from kombu_delayq.store.consumers import http_consumer
 from kombu_delayq.store.types import LeaseEnded, Offer, Request, Requeued, Taken
 
 #: Most messages of a lease.
@@ -56,7 +57,7 @@ def name_of(caller: str, lease: str, tags: Sequence[str]) -> str:
     for tag in tags:
         if not (tag.isascii() and tag.isdecimal() and 1 <= int(tag) <= int(match[1])):
             raise ValueError(f"{tag!r} is no tag of this lease")
-    return lent_name(caller, lease)
+    return http_consumer(caller, lease)
 
 
 def tags_of(name: str, lease: str) -> list[str]:
@@ -95,16 +96,21 @@ def is_broadcast(app: Celery, queue: str) -> bool:
 
 
 class KnownQueues:
-    """Knows for a while which queues exist, so that a take need not ask Redis for it. Threads may share it."""
+    """Knows for a while which queues exist, so that a take need not ask Redis for it. Threads may share it.
 
-    def __init__(self) -> None:
+    Args:
+        broker: The broker of the server.
+    """
+
+    def __init__(self, broker: ServeBroker) -> None:
+        self._broker = broker
         self._until: dict[str, float] = {}
 
-    def has(self, app: Celery, store: OperatorStore, queue: str) -> bool:
+    def has(self, queue: str) -> bool:
         """Whether the app declares a queue, or anybody has used it."""
         if self._until.get(queue, -inf) > monotonic():
             return True
-        if queue not in app.amqp.queues and not store.queues.exists(queue):
+        if queue not in self._broker.app.amqp.queues and not self._broker.store.queues.exists(queue):
             return False
         self._until[queue] = monotonic() + KNOWN_S
         return True
@@ -117,8 +123,8 @@ PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True)
-class Lent:
-    """Messages that were handed out.
+class Received:
+    """Messages that a caller has received.
 
     Attributes:
         lease: Id of their lease.
@@ -144,8 +150,8 @@ class Settled:
     missing: list[str]
 
 
-class Lender:
-    """Lends messages to the callers of a server.
+class Leases:
+    """Hands messages out to the callers of a server, and takes back what they have done with them.
 
     Args:
         store: The store of the broker.
@@ -154,7 +160,7 @@ class Lender:
     def __init__(self, store: OperatorStore) -> None:
         self._store = store
 
-    def lend(self, caller: str, queue: str, most: int, lease_s: float) -> Lent | None:
+    def receive(self, caller: str, queue: str, most: int, lease_s: float) -> Received | None:
         """Takes messages of a queue. What is due later goes to the store, and what is no message is dropped.
 
         Args:
@@ -168,10 +174,10 @@ class Lender:
         """
         until = monotonic() + PATIENCE_S
         while self._store.taking.ready([queue])[0]:
-            lent = self._lend(caller, queue, most, lease_s)
-            if lent is None or lent.messages:
-                return lent
-            self._store.consumers.leave(lent_name(caller, lent.lease), queue)
+            received = self._receive(caller, queue, most, lease_s)
+            if received is None or received.messages:
+                return received
+            self._store.consumers.leave(http_consumer(caller, received.lease), queue)
             if monotonic() > until:
                 break
         return None
@@ -208,11 +214,11 @@ class Lender:
             gone = self._put_off(name, lease, tags, delay_s)
         return self._settled(name, lease, tags, gone)
 
-    def undo(self, caller: str, lent: Lent) -> None:
+    def undo(self, caller: str, received: Received) -> None:
         """Puts messages back as they were, because the caller has gone before it got them."""
-        name = lent_name(caller, lent.lease)
-        self._put_back(name, lent.lease, [*lent.messages], lambda note: note.raw, redelivers=False)
-        self._forget_if_empty(name, lent.lease)
+        name = http_consumer(caller, received.lease)
+        self._put_back(name, received.lease, [*received.messages], lambda note: note.raw, redelivers=False)
+        self._forget_if_empty(name, received.lease)
 
     def extend(self, caller: str, lease: str, lease_s: float) -> tuple[float, list[str]]:
         """Lets a lease end later, or sooner, than it would have.
@@ -248,10 +254,10 @@ class Lender:
             raise LeaseGone
         return queue
 
-    def _lend(self, caller: str, queue: str, most: int, lease_s: float) -> Lent | None:
+    def _receive(self, caller: str, queue: str, most: int, lease_s: float) -> Received | None:
         lease = new_id(most, queue)
         self._store.consumers.note_queues([queue])
-        name = lent_name(caller, lease)
+        name = http_consumer(caller, lease)
         now_ms = self._store.now_ms()
         self._store.consumers.beat(name, [queue], is_new=True, ttl_s=lease_s)
         self._store.consumers.note_queues([queue])  # somebody may have dropped the name before there was the lease
@@ -278,7 +284,7 @@ class Lender:
                 continue
             if is_due:
                 messages[one.tag.rpartition(".")[2]] = message
-        return None if stuck and not messages else Lent(lease, now_ms + 1000 * lease_s, messages)
+        return None if stuck and not messages else Received(lease, now_ms + 1000 * lease_s, messages)
 
     def _message_of(self, taken: Taken) -> Message | None:
         """Returns a message; drops what is none, as a worker does."""

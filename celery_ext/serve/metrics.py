@@ -24,11 +24,10 @@ from starlette.responses import Response
 from celery_ext.connection import TRANSPORT, patient_options
 from celery_ext.delays import durations
 from celery_ext.serve.access.identity import Action, caller_of
-from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.metric_families import Snapshot, SnapshotReader, all_of, up
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
-from celery_ext.serve.service import serve_of
+from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq import urls
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.redis.replies import readable

@@ -15,7 +15,7 @@ from kombu_delayq.redis.replies import as_bytes, as_text, checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.fetching import PAGE
 from kombu_delayq.store.keys import glob_escaped
-from kombu_delayq.store.types import LENT, Beat, ConsumerLease, Held
+from kombu_delayq.store.types import HTTP, Beat, ConsumerLease, Held
 
 #: Names of consumers, with the ends of their leases, ms since the epoch.
 _Rows = Sequence[tuple[bytes | str, float]]
@@ -41,14 +41,14 @@ def consumer_of(tag: str) -> str:
     return name if number.isdecimal() and name.count(":") >= 2 else ""
 
 
-def lent_name(caller: str, lease: str) -> str:
-    """Returns the name of the consumer under which messages are lent to a consumer over HTTP.
+def http_consumer(caller: str, lease: str) -> str:
+    """Returns the name of the consumer under which a consumer over HTTP receives messages.
 
     Args:
         caller: Name of the consumer over HTTP. Another caller's lease has another name, whatever its ``lease`` is.
         lease: Number of messages and random characters, with a hyphen in between.
     """
-    return f"{LENT}:{quote(caller, safe='')}:{lease}"
+    return f"{HTTP}:{quote(caller, safe='')}:{lease}"
 
 
 class Consumers(StorePart):

@@ -302,8 +302,8 @@ class Scanned(NamedTuple):
         return (self.members[-1], self.dues[-1]) if self.members else None
 
 
-#: In place of the host in the names of leases for consumers over HTTP, see ``lent_name``.
-LENT = "http"
+#: In place of the host in the names of leases for consumers over HTTP, see ``http_consumer``.
+HTTP = "http"
 
 
 class ConsumerLease(NamedTuple):
@@ -320,9 +320,9 @@ class ConsumerLease(NamedTuple):
     queues: list[str]
 
     @property
-    def is_lent(self) -> bool:
+    def is_http(self) -> bool:
         """Whether it is no process, but a lease that a consumer over HTTP has for the messages of one take."""
-        return self.host == LENT and not self.name.rpartition(":")[2].isalnum()
+        return self.host == HTTP and not self.name.rpartition(":")[2].isalnum()
 
     @property
     def host(self) -> str:

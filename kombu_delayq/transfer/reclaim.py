@@ -224,7 +224,7 @@ def _collected(errors: list[ResponseError]) -> Iterator[None]:
 
 def _report(store: TransportStore, lease: ConsumerLease, returned: _Returned) -> None:
     """Says what became of the messages of a dead consumer."""
-    if lease.is_lent:
+    if lease.is_http:
         logger.warning(
             "lease %s of a consumer over HTTP has ended before all of its messages were acknowledged. Of these, %s",
             *(readable(lease.name), "; ".join(_fates(store, returned)) or "nothing was left"),

@@ -13,11 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from celery_ext.serve.access.gate import Gate
-from celery_ext.serve.access.origins import SAFE
+from celery_ext.serve.access.gate import SAFE, Gate
 from celery_ext.serve.access.tokens import PREFIX
 from celery_ext.serve.problems import Problem
-from celery_ext.serve.settings import ServeSettings
+from celery_ext.serve.service import ServeSettings
 
 #: Most bytes of a body, and of one with many tasks.
 BODY_BYTES = 1_000_000

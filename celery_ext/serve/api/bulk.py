@@ -1,23 +1,113 @@
 """``/v1/bulk``: an action on all tasks that a filter chooses at a moment. It is counted first, and then confirmed."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from msgspec import UNSET, Meta, UnsetType, field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.api.exchange import answer, body_of, invalid_field, iso, with_body
+from celery_ext.serve.api.exchange import (
+    Answer,
+    Count,
+    Iso,
+    Moment,
+    QueueName,
+    Sought,
+    Strict,
+    answer,
+    body_of,
+    invalid_field,
+    iso,
+    with_body,
+)
 from celery_ext.serve.api.idempotency import Attempt, once
-from celery_ext.serve.api.models import BulkRequest, BulkStart, Filter, TaskQuery
-from celery_ext.serve.api.shapes import BulkAnswer
-from celery_ext.serve.api.tasks import selection_of
-from celery_ext.serve.bulk_runs import RunView
+from celery_ext.serve.api.tasks import TaskQuery, selection_of
+from celery_ext.serve.bulk_runs import RunView, runs_of
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting.bulk import Action as BulkAction
 from kombu_delayq.message.times import ms_of
+
+
+class Filter(Strict):
+    """Chooses waiting tasks. All that is given has to match.
+
+    Attributes:
+        queue: Name of the queue.
+        from_: Due at this time or later.
+        to: Due before this time.
+        task: Name of the task; ``*`` stands for any text.
+        q: Text in the arguments; ``path=value`` compares one argument.
+    """
+
+    queue: QueueName | None = None
+    from_: Moment | None = field(default=None, name="from")
+    to: Moment | None = None
+    task: Sought | None = None
+    q: Sought | None = None
+
+
+class BulkRequest(Strict):
+    """An action on all tasks that a filter chooses now.
+
+    Attributes:
+        action: What is done to them.
+        filter: Chooses the tasks.
+        eta: For ``reschedule``: when they are due.
+    """
+
+    schema_extra: ClassVar[dict[str, Any]] = {
+        "oneOf": [
+            {"required": ["eta"], "properties": {"action": {"const": "reschedule"}, "eta": {"type": "string"}}},
+            {"properties": {"action": {"enum": ["cancel", "run"]}, "eta": {"type": "null"}}},
+        ]
+    }
+
+    action: Literal["cancel", "reschedule", "run"]
+    filter: Filter
+    eta: Moment | None = None
+
+
+class BulkStart(Strict):
+    """Starts a bulk action.
+
+    Attributes:
+        confirm: Number of tasks that the answer to its creation named.
+    """
+
+    confirm: Annotated[int, Meta(ge=0)]
+
+
+class BulkAnswer(Answer):
+    """An action on all tasks that a filter chose at a moment.
+
+    Attributes:
+        id: Its name.
+        action: What is done to each task.
+        state: ``counting``, ``counted`` (it can be started), ``running``, ``stopped``, ``done`` or ``failed``.
+        matched: How many tasks the filter chose; null until they are counted.
+        as_of: When they had been counted. Tasks that came later are left alone.
+        looked: While it counts: how many tasks it has looked at.
+        done: How many tasks have an outcome.
+        of: How many are to be looked at, or to be done.
+        outcomes: How many tasks had each outcome.
+        error: Why it failed.
+    """
+
+    id: str
+    action: Literal["cancel", "reschedule", "run"]
+    state: Literal["counting", "counted", "running", "stopped", "done", "failed"]
+    matched: Count | None
+    as_of: Iso | None
+    looked: Count
+    done: Count
+    of: Count
+    outcomes: dict[str, Count]
+    error: str | UnsetType = UNSET
+
 
 _TAG = "Bulk actions"
 _ONE = "/v1/bulk/{id:name}"
@@ -61,7 +151,7 @@ def count_bulk(request: Request, wanted: BulkRequest) -> Response:
         doing = BulkAction(_WORDS[wanted.action], due_ms=due_ms)
     except ValueError as error:
         raise invalid_field("$.eta", str(error)) from None
-    run = serve.runs.count(caller.name, selection, doing)
+    run = runs_of(request).count(caller.name, selection, doing)
     return answer(_shown(run), 201, {"Location": f"{request.scope.get('root_path', '')}/v1/bulk/{run.id}"})
 
 
@@ -70,8 +160,8 @@ async def start_bulk(request: Request) -> Response:
     wanted = body_of(request, await request.body(), BulkStart)
 
     def start() -> Response:
-        serve, run = serve_of(request), _run_of(request)
-        return answer(_shown(serve.runs.start(run, wanted.confirm)))
+        run = _run_of(request)
+        return answer(_shown(runs_of(request).start(run, wanted.confirm)))
 
     async def work(attempt: Attempt) -> Response:
         return await run_in_threadpool(start)
@@ -86,8 +176,8 @@ def show_bulk(request: Request) -> Response:
 
 def stop_bulk(request: Request) -> Response:
     """Stops a bulk action after the call of Redis that is under way."""
-    serve, run = serve_of(request), _run_of(request)
-    return answer(_shown(serve.runs.stop(run)))
+    run = _run_of(request)
+    return answer(_shown(runs_of(request).stop(run)))
 
 
 def _check_tasks(caller: Caller, action: Action, chosen: Filter) -> None:
@@ -100,8 +190,8 @@ def _check_tasks(caller: Caller, action: Action, chosen: Filter) -> None:
 
 def _run_of(request: Request) -> RunView:
     """Returns a bulk action of the caller, who must still be allowed to do it."""
-    serve, caller = serve_of(request), caller_of(request)
-    run = serve.runs.get(request.path_params["id"], caller.name)
+    caller = caller_of(request)
+    run = runs_of(request).get(request.path_params["id"], caller.name)
     caller.check(_ACTIONS[_name_of(run)])
     return run
 

@@ -2,21 +2,150 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from typing import Annotated, Any, ClassVar
 
+from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.dead_letters.letter import DeadLetter as Letter
-from celery_ext.serve import letters
+from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.api.exchange import answer, invalid_field, iso_of, query_of, with_body
-from celery_ext.serve.api.models import LettersRequest, PageQuery
-from celery_ext.serve.api.shapes import DeadLetter, LetterList, LetterQueue, LetterQueues, LettersDone
+from celery_ext.serve.api.exchange import (
+    MAX_BATCH,
+    Answer,
+    Count,
+    CursorText,
+    Iso,
+    Limit,
+    Strict,
+    TaskId,
+    answer,
+    invalid_field,
+    iso_of,
+    query_of,
+    with_body,
+)
 from celery_ext.serve.api.tasks import headers_of
-from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
-from celery_ext.serve.service import serve_of
+from celery_ext.serve.service import ServeBroker, serve_of
+
+
+class PageQuery(Strict):
+    """A page of a list.
+
+    Attributes:
+        cursor: Goes on behind the answer before.
+        limit: Most rows to return.
+    """
+
+    cursor: CursorText | None = None
+    limit: Limit = 100
+
+
+class LettersRequest(Strict):
+    """Which dead letters: either of the two.
+
+    Attributes:
+        ids: Task ids.
+        all: Whether all of the queue.
+    """
+
+    schema_extra: ClassVar[dict[str, Any]] = {
+        "oneOf": [
+            {"required": ["ids"], "properties": {"ids": {"type": "array"}, "all": {"const": False}}},
+            {"required": ["all"], "properties": {"ids": {"type": "null"}, "all": {"const": True}}},
+        ]
+    }
+
+    ids: Annotated[list[TaskId], Meta(min_length=1, max_length=MAX_BATCH)] | None = None
+    all: bool = False
+
+
+class LetterQueue(Answer):
+    """A queue of dead letters.
+
+    Attributes:
+        queue: Its name.
+        dead_letters: How many it holds.
+    """
+
+    queue: str
+    dead_letters: Count
+
+
+class LetterQueues(Answer):
+    """The queues of dead letters.
+
+    Attributes:
+        queues: The queues that Redis and the server know.
+    """
+
+    queues: list[LetterQueue]
+
+
+class DeadLetter(Answer):
+    """A task that failed for good.
+
+    Attributes:
+        id: Task id; of a message that is no task, its delivery tag.
+        task: Name of the task.
+        reason: Why it was buried; null if kombu-delayq did not bury it.
+        error: Its last error; absent where the server hides arguments, which it may name. So are the arguments.
+        at: When it was buried.
+        worker: Who buried it.
+        retries: How often it was retried.
+        priority: 0 to 9.
+        exchange: Exchange through which it came; empty for the default one.
+        routing_key: Its routing key; with the default exchange, its queue.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        headers: Headers of the message.
+    """
+
+    id: str
+    task: str | None
+    reason: str | None
+    at: Iso | None
+    worker: str | None
+    retries: int
+    priority: int
+    exchange: str | None
+    routing_key: str | None
+    error: str | UnsetType | None = UNSET
+    args: Any = UNSET
+    kwargs: Any = UNSET
+    headers: dict[str, Any] | UnsetType = UNSET
+
+
+class LetterList(Answer):
+    """A page of dead letters, priority by priority, the oldest first.
+
+    Attributes:
+        dead_letters: The letters.
+        cursor: Where the next page begins; null on the last.
+    """
+
+    dead_letters: list[DeadLetter]
+    cursor: str | None
+
+
+class LettersDone(Answer):
+    """What became of dead letters.
+
+    Attributes:
+        replayed: How many went back to the queues from which they came.
+        dropped: How many were removed.
+        unroutable: How many stay because nobody knows from which queue they came.
+        missing: Ids that are not among the dead letters that the caller may change.
+    """
+
+    replayed: Count = 0
+    dropped: Count = 0
+    unroutable: Count = 0
+    missing: list[str] = field(default_factory=list)
+
 
 _TAG = "Dead letters"
 _ONE = "/v1/dead-letters/{queue:name}"
@@ -40,7 +169,7 @@ def routes() -> list[ActionRoute]:
 def list_letter_queues(request: Request) -> Response:
     """Answers with the queues of dead letters that the caller may see."""
     serve = serve_of(request)
-    found = letters.queues(serve.store, serve.settings.dead_letters)
+    found = changes.letter_queues(serve.store, serve.settings.dead_letters)
     names = caller_of(request).queues_of(found)
     return answer(LetterQueues(queues=[LetterQueue(queue=name, dead_letters=found[name]) for name in names]))
 
@@ -49,10 +178,10 @@ def list_letters(request: Request) -> Response:
     """Answers with a page of the dead letters of a queue."""
     serve, caller, queue = serve_of(request), caller_of(request), request.path_params["queue"]
     caller.check(Action.READ, queue=queue)
-    letters.check(serve.store, queue, serve.settings.dead_letters)
+    changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     wanted = query_of(request, PageQuery)
     skip = _skip(wanted.cursor)
-    found = letters.page(serve.store, queue, skip, wanted.limit)
+    found = changes.letters_page(serve.store, queue, skip, wanted.limit)
     hidden = serve.settings.hide_arguments
     shown = [_shown(one, hidden=hidden) for one in found if caller.may(Action.READ, task=one.name or "")]
     cursor = str(skip + len(found)) if len(found) == wanted.limit else None
@@ -62,27 +191,27 @@ def list_letters(request: Request) -> Response:
 @with_body(LettersRequest)
 def replay_letters(request: Request, wanted: LettersRequest) -> Response:
     """Sends dead letters back to the queues from which they came."""
-    return _changed(request, wanted, Action.REPLAY, letters.replay, Caller.may_return)
+    return _changed(request, wanted, Action.REPLAY, changes.replay, Caller.may_return)
 
 
 @with_body(LettersRequest)
 def drop_letters(request: Request, wanted: LettersRequest) -> Response:
     """Removes dead letters."""
-    return _changed(request, wanted, Action.DROP, letters.drop, lambda caller, letter: True)
+    return _changed(request, wanted, Action.DROP, changes.drop, lambda caller, letter: True)
 
 
 def _changed(
     request: Request,
     wanted: LettersRequest,
     action: Action,
-    act: Callable[[ServeBroker, str, letters.Choose, str, Collection[str] | None], Counter[str]],
+    act: Callable[[ServeBroker, str, changes.Choose, str, Collection[str] | None], Counter[str]],
     may_go: Callable[[Caller, Letter], bool],
 ) -> Response:
     serve, caller, queue = serve_of(request), caller_of(request), request.path_params["queue"]
     caller.check(action, queue=queue)
     if (wanted.ids is None) is not wanted.all:
         raise invalid_field("$", 'give either ids, or "all": true')
-    letters.check(serve.store, queue, serve.settings.dead_letters)
+    changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     ids = frozenset(wanted.ids or ())
     met = set[str]()
 

@@ -11,9 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action
-from celery_ext.serve.api.exchange import answer
+from celery_ext.serve.api.exchange import ProblemDetails, answer
 from celery_ext.serve.api.idempotency import HEADER, LONGEST
-from celery_ext.serve.api.models import ProblemDetails
 from celery_ext.serve.problems import MEDIA_TYPE
 from celery_ext.serve.routes import ActionRoute, Doc
 from kombu_delayq import __version__

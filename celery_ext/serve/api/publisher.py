@@ -18,10 +18,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.publish.recipe import Call, waits_in_redis
-from celery_ext.serve.api.recipes import Recipe
-from celery_ext.serve.api.routing import WRONG, refused
-from celery_ext.serve.broker import ServeBroker
+from celery_ext.serve.api.recipes import WRONG, Recipe, refused
 from celery_ext.serve.problems import Problem, unavailable
+from celery_ext.serve.service import ServeBroker
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.times import ms_of
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS

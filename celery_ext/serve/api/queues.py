@@ -2,31 +2,191 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action, caller_of
-from celery_ext.serve.api.exchange import answer, iso, query_of
-from celery_ext.serve.api.models import HistogramQuery
-from celery_ext.serve.api.shapes import (
-    ClusterFigures,
-    HeldBackFigures,
-    Histogram,
-    NodeFigures,
-    QueueFigures,
-    QueueList,
-    RedisFigures,
-)
+from celery_ext.serve.api.exchange import Answer, Count, Iso, Moment, Strict, answer, iso, query_of
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.times import ms_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack
-from kombu_delayq.store.nodes import Cluster
+from kombu_delayq.store.nodes import Cluster, State
 from kombu_delayq.store.queues import QueueStats
+
+
+class HistogramQuery(Strict):
+    """The span of a histogram.
+
+    Attributes:
+        from_: Its beginning; by default now.
+        to: Its end; by default an hour later.
+        buckets: Number of buckets.
+    """
+
+    from_: Moment | None = field(default=None, name="from")
+    to: Moment | None = None
+    buckets: Annotated[int, Meta(ge=1, le=240)] = 120
+
+
+class HeldBackFigures(Answer):
+    """The rate that holds back a queue's overdue messages.
+
+    Attributes:
+        per_s: Most messages a second.
+        burst: How many may go at once after a pause.
+        until: About when as many have left as are overdue now.
+    """
+
+    per_s: float
+    burst: float
+    until: Iso
+
+
+class QueueFigures(Answer):
+    """What a queue holds.
+
+    Attributes:
+        queue: Its name.
+        delayed: Number of messages that wait for their due time.
+        in_journal: How many of them only the journal has; 0 without a journal.
+        ready: Number of messages that wait for a consumer.
+        overdue: Number of delayed messages whose due time is past.
+        overdue_by_s: For how long the oldest of them has been due, in s.
+        held_back: The rate that holds them back; null if none does.
+        too_late: How many messages that were too late were dropped, and how many became dead letters.
+        unacked: Number of messages in the hands of consumers; null if the server's Redis user may not know it.
+        dead_letters: Number of its messages if it is a queue of dead letters; else null.
+        next_due: When the next message is due.
+        lateness_p50_s: Median of how late messages were transferred, in s, an estimate; null without any. A lateness
+            beyond an hour counts as an hour.
+        lateness_p99_s: The same for 99 % of the messages.
+        transferred: Number of messages that were transferred because they were due.
+        consumers: Number of consumers that live; null if the server's Redis user may not know it.
+        slot: Its hash slot on a Redis Cluster; else null.
+        node: Address of the node that serves the slot; null if nobody does, or it is not known.
+        error: Why Redis refuses to count the queue; the numbers are 0 then.
+    """
+
+    queue: str
+    delayed: Count
+    in_journal: Count
+    ready: Count
+    overdue: Count
+    overdue_by_s: float
+    held_back: HeldBackFigures | None
+    too_late: dict[str, Count]
+    unacked: Count | None
+    dead_letters: Count | None
+    next_due: Iso | None
+    lateness_p50_s: float | None
+    lateness_p99_s: float | None
+    transferred: Count
+    consumers: Count | None
+    slot: Count | None = None
+    node: str | None = None
+    error: str | UnsetType = UNSET
+
+
+class RedisFigures(Answer):
+    """The server behind the queues.
+
+    Attributes:
+        used_memory: Bytes in use; 0 if the server hides it.
+        maxmemory: Its limit in bytes; 0 without a limit.
+        version: Its version; empty if it hides it.
+    """
+
+    used_memory: Count
+    maxmemory: Count
+    version: str
+
+
+class NodeFigures(Answer):
+    """A node of a Redis Cluster.
+
+    Attributes:
+        node: Its address, `host:port`.
+        primary: Address of the primary of a replica; null for a primary.
+        state: How it is: `failed` and `suspected` are what the other nodes say, `unreachable` what this server finds,
+            and `unlinked` is a replica that has lost its primary.
+        slots: Number of hash slots that it serves.
+        slot_ranges: First and last slot of each range of them.
+        slots_moving: Number of its slots that are on their way to another node.
+        used_memory: Bytes in use; null if it does not say.
+        maxmemory: Its limit in bytes; 0 without a limit, null if it does not say.
+        lag_bytes: How far a replica is behind its primary; null if it is not known.
+    """
+
+    node: str
+    primary: str | None
+    state: State
+    slots: Count
+    slot_ranges: list[list[Count]]
+    slots_moving: Count
+    used_memory: Count | None
+    maxmemory: Count | None
+    lag_bytes: Count | None
+
+
+class ClusterFigures(Answer):
+    """The nodes of a Redis Cluster.
+
+    Attributes:
+        slots_uncovered: Number of hash slots that no living node serves; null if the nodes are not known.
+        nodes: The nodes.
+        error: Why the nodes are not known; null if they are.
+    """
+
+    slots_uncovered: Count | None
+    nodes: list[NodeFigures]
+    error: str | None
+
+
+class QueueList(Answer):
+    """All queues.
+
+    Attributes:
+        now: Redis's clock.
+        queues: The queues.
+        leader: Name of the leading transfer worker; null if nobody leads.
+        standby: Names of those that lead next.
+        redis: The Redis server; of a cluster, one of its nodes.
+        cluster: The nodes of a Redis Cluster; null for a server without hash slots.
+    """
+
+    now: Iso
+    queues: list[QueueFigures]
+    leader: str | None
+    standby: list[str]
+    redis: RedisFigures
+    cluster: ClusterFigures | None = None
+
+
+class Histogram(Answer):
+    """How many messages come due when.
+
+    Attributes:
+        bounds: Bounds of the buckets, one more than there are buckets.
+        counts: For each queue, how many messages are due from each bound on and before the next one.
+        before: For each queue, how many are due before the first bound.
+        after: For each queue, how many are due from the last bound on.
+        from_: The first bound.
+        to: The last bound.
+    """
+
+    bounds: list[Iso]
+    counts: dict[str, list[Count]]
+    before: dict[str, Count]
+    after: dict[str, Count]
+    to: Iso
+    from_: Iso = field(name="from")
+
 
 T = TypeVar("T")
 

@@ -3,19 +3,35 @@
 from collections.abc import Iterator, Mapping
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType, field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from celery_ext.delays.chain import DelayChain
-from celery_ext.serve import changes, letters
+from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.api.exchange import answer, as_json, invalid_field, iso, query_of, with_body
+from celery_ext.serve.api.exchange import (
+    Answer,
+    Countdown,
+    CursorText,
+    Iso,
+    Limit,
+    Moment,
+    QueueName,
+    Sought,
+    Strict,
+    answer,
+    as_json,
+    either,
+    invalid_field,
+    iso,
+    query_of,
+    with_body,
+)
 from celery_ext.serve.api.idempotency import Attempt, once
-from celery_ext.serve.api.models import DueRequest, Outcome, Step, Steps, Task, TaskList, TaskQuery
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
@@ -27,6 +43,137 @@ from celery_ext.waiting.selection import Selection
 from kombu_delayq.errors import InvalidDelayChain
 from kombu_delayq.message.times import ms_of
 from kombu_delayq.store import OperatorStore
+
+
+class DueRequest(Strict):
+    """When a task is to be due: either of the two.
+
+    Attributes:
+        eta: When.
+        countdown: In s from now, by Redis's clock.
+    """
+
+    schema_extra: ClassVar[dict[str, Any]] = either("eta", "countdown")
+
+    eta: Moment | None = None
+    countdown: Countdown | None = None
+
+
+class TaskQuery(Strict):
+    """Which waiting tasks to list.
+
+    Attributes:
+        queue: Only those of this queue.
+        from_: Only those due at this time or later.
+        to: Only those due before this time.
+        task: Only tasks of this name; ``*`` stands for any text.
+        q: Only tasks whose arguments contain this text; ``path=value`` compares one argument.
+        cursor: Goes on behind the answer before.
+        limit: Most tasks to return.
+    """
+
+    queue: QueueName | None = None
+    from_: Moment | None = field(default=None, name="from")
+    to: Moment | None = None
+    task: Sought | None = None
+    q: Sought | None = None
+    cursor: CursorText | None = None
+    limit: Limit = 100
+
+
+class Outcome(Answer):
+    """What became of a task.
+
+    Attributes:
+        id: Task id.
+        outcome: ``cancelled`` (it will never run), ``chain_ended`` (a step that runs now is the last),
+            ``rescheduled``, ``transferred`` (it is in its queue now).
+        due: With ``rescheduled``: when it is due.
+    """
+
+    id: str
+    outcome: Literal["cancelled", "chain_ended", "rescheduled", "transferred"]
+    due: Iso | UnsetType = UNSET
+
+
+class Step(Answer):
+    """A step of a delay chain that is still ahead.
+
+    Attributes:
+        delay_s: How long it waits, in s, without jitter.
+        at: When it is due if the steps before fail at once.
+    """
+
+    delay_s: float
+    at: Iso | None
+
+
+class Steps(Answer):
+    """Where a task stands in its delay chain.
+
+    Attributes:
+        behind: Delays of the steps that it has waited for, the present one last, in s.
+        ahead: The steps to come.
+    """
+
+    behind: list[float]
+    ahead: list[Step]
+
+
+class Task(Answer):
+    """A waiting task.
+
+    Attributes:
+        id: Task id.
+        task: Its name; null for a message that is no task.
+        queue: Its queue.
+        due: When it is due.
+        due_in_s: In how many s; negative if it is overdue.
+        priority: 0 to 9.
+        retries: How often it was retried.
+        args: Positional arguments; null where they cannot be read, absent where the server hides them. So are all
+            fields below.
+        kwargs: Keyword arguments.
+        argsrepr: Positional arguments as text.
+        kwargsrepr: Keyword arguments as text.
+        headers: Headers of the message.
+        properties: Properties of the message.
+        delay_chain: Its retry schedule.
+        steps: Where it stands in that.
+        state: Always ``delayed``.
+        tier: Who has it: ``redis``, or ``journal`` while only the journal's database has it.
+    """
+
+    id: str
+    task: str | None
+    queue: str
+    due: Iso
+    due_in_s: float
+    priority: int
+    retries: int
+    args: Any = UNSET
+    kwargs: Any = UNSET
+    argsrepr: str | UnsetType = UNSET
+    kwargsrepr: str | UnsetType = UNSET
+    headers: dict[str, Any] | UnsetType = UNSET
+    properties: dict[str, Any] | UnsetType = UNSET
+    delay_chain: str | None = None
+    steps: Steps | None = None
+    state: Literal["delayed"] = "delayed"
+    tier: Literal["redis", "journal"] = "redis"
+
+
+class TaskList(Answer):
+    """A page of waiting tasks.
+
+    Attributes:
+        tasks: The tasks, the next due first.
+        cursor: Where the next page begins; null on the last.
+    """
+
+    tasks: list[Task]
+    cursor: str | None
+
 
 #: Headers with the arguments of a task.
 _SHOWN_ARGUMENTS = ("argsrepr", "kwargsrepr")
@@ -260,7 +407,7 @@ def not_delayed(task_id: str) -> Problem:
 def _not_waiting(request: Request) -> Problem:
     """No such task waits: 404. A caller that may see a dead letter reads that it is one."""
     serve, task_id = serve_of(request), request.path_params["id"]
-    letter = letters.find(serve.store, caller_of(request).may_read, task_id, serve.settings.dead_letters)
+    letter = changes.find_letter(serve.store, caller_of(request).may_read, task_id, serve.settings.dead_letters)
     if letter is None:
         return not_delayed(task_id)
     queue = letter.buried_in

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.bulk_runs import BUSY, RunView
+from celery_ext.serve.bulk_runs import BUSY, RunView, runs_of
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.queue import Filter, filter_of
 from celery_ext.serve.page.rendering import BOUND, Note, Page, form_of, render
@@ -83,9 +83,8 @@ def start(request: Request) -> Response:
     typed = form.get("confirm", "").strip().replace(",", "")
     if not (typed.isdecimal() and len(typed) < 12):
         return _page(request, run, [Note("bad", "Nothing changed: type the number of the tasks.")], 422)
-    serve = serve_of(request)
     try:
-        serve.runs.start(run, int(typed))
+        runs_of(request).start(run, int(typed))
     except Problem as problem:
         if problem.kind != "not-confirmed":
             raise
@@ -95,8 +94,8 @@ def start(request: Request) -> Response:
 
 def stop(request: Request) -> Response:
     """Stops a bulk action."""
-    serve, run = serve_of(request), _run_of(request)
-    serve.runs.stop(run)
+    run = _run_of(request)
+    runs_of(request).stop(run)
     return RedirectResponse(f"../{run.id}", 303)
 
 
@@ -112,7 +111,7 @@ def _count(request: Request, action: str) -> Response:
     if wanted.q and serve.settings.hide_arguments:
         raise Problem(422, "arguments are hidden on this server, so they cannot be searched", "not-possible")
     _check(caller, _ACTIONS[action], wanted)
-    run = serve.runs.count(caller.name, wanted.selection, doing)
+    run = runs_of(request).count(caller.name, wanted.selection, doing)
     return RedirectResponse(f"./{run.id}", 303)
 
 
@@ -126,8 +125,8 @@ def _check(caller: Caller, action: Action, wanted: Filter) -> None:
 
 
 def _run_of(request: Request) -> RunView:
-    serve, caller = serve_of(request), caller_of(request)
-    run = serve.runs.get(request.path_params["id"], caller.name)
+    caller = caller_of(request)
+    run = runs_of(request).get(request.path_params["id"], caller.name)
     caller.check(_ACTIONS[run.action.name], queue=_queue_of(run))
     return run
 

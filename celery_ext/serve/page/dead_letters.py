@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from celery_ext.dead_letters.letter import DeadLetter
-from celery_ext.serve import letters as letters_of
+from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.rendering import BOUND, Links, Note, Page, form_of, path_of, render
@@ -49,7 +49,7 @@ def queues(request: Request) -> Response:
         return letters(request)
     serve, page = serve_of(request), Page(request, "dead-letters")
     page.now_ms = serve.store.now_ms()
-    found = letters_of.queues(serve.store, serve.settings.dead_letters)
+    found = changes.letter_queues(serve.store, serve.settings.dead_letters)
     rows = [_Queue(name, found[name]) for name in caller_of(request).queues_of(found)]
     return render("letter_queues.html", page, queues=rows)
 
@@ -72,10 +72,10 @@ def drop(request: Request) -> Response:
 def _page(request: Request, queue: str, notes: list[Note], status: int = 200) -> Response:
     serve, caller, page = serve_of(request), caller_of(request), Page(request, "dead-letters", notes)
     caller.check(Action.READ, queue=queue)
-    letters_of.check(serve.store, queue, serve.settings.dead_letters)
-    page.now_ms, count = serve.store.now_ms(), letters_of.count(serve.store, queue)
+    changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
+    page.now_ms, count = serve.store.now_ms(), changes.count_letters(serve.store, queue)
     skip = _skip(request.query_params)
-    found = letters_of.page(serve.store, queue, skip, ROWS)
+    found = changes.letters_page(serve.store, queue, skip, ROWS)
     hidden = serve.settings.hide_arguments
     rows = [_row(one, page.now_ms, hidden=hidden) for one in found if caller.may(Action.READ, task=one.name or "")]
     more = page.letters(queue, skip=str(skip + ROWS)) if skip + len(found) < count and found else ""
@@ -106,9 +106,9 @@ def _change(request: Request, action: Action) -> Response:
     form, ids = dict(fields), {value for name, value in fields if name == "id"}
     queue = form.get("queue", "")
     caller.check(action, queue=queue)
-    letters_of.check(serve.store, queue, serve.settings.dead_letters)
+    changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     every = "all" in form
-    if every and (wrong := _unconfirmed(form, letters_of.count(serve.store, queue))):
+    if every and (wrong := _unconfirmed(form, changes.count_letters(serve.store, queue))):
         return _page(request, queue, [Note("bad", wrong)], 422)
     if not every and not ids:
         return _page(request, queue, [Note("warn", "Nothing changed: no letter is ticked.")], 422)
@@ -118,7 +118,7 @@ def _change(request: Request, action: Action) -> Response:
         may = may and (action is not Action.REPLAY or caller.may_return(letter))
         return (every or letter.id in ids) and may
 
-    act = letters_of.replay if action is Action.REPLAY else letters_of.drop
+    act = changes.replay if action is Action.REPLAY else changes.drop
     done = act(serve.broker, queue, chosen, caller.name, None if every else ids)
     query = {word: str(count) for word, count in done.items()} or {"none": "1"}
     return RedirectResponse(Links(path_of(request)).letters(queue, **query), 303)

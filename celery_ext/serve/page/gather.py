@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from math import inf
 from time import monotonic
 
-from celery_ext.serve.broker import ServeBroker
 from celery_ext.serve.page.chart import bounds, small_bars
 from celery_ext.serve.page.figures import QueueRow, late, moment, number
+from celery_ext.serve.service import ServeBroker
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import QueueCounts
 from kombu_delayq.store.nodes import Cluster

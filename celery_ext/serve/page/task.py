@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from celery_ext.delays import durations
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
-from celery_ext.serve import changes, letters
+from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.rendering import Links, Note, Page, form_of, path_of, render
@@ -106,11 +106,8 @@ def task_page(request: Request, task_id: str, notes: list[Note], status: int = 2
     page.now_ms = serve.store.now_ms()
     found = find(serve.store, caller_of(request), task_id)
     if not found:
-        letter = (
-            letters.find(serve.store, caller_of(request).may_read, task_id, serve.settings.dead_letters)
-            if task_id
-            else None
-        )
+        may_see, more = caller_of(request).may_read, serve.settings.dead_letters
+        letter = changes.find_letter(serve.store, may_see, task_id, more) if task_id else None
         queue = letter.buried_in if letter else ""
         return render("gone.html", page, status if notes else 404, id=task_id, letters=queue)
     view = _view(found, page.now_ms, hidden=serve.settings.hide_arguments)

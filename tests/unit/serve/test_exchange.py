@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from celery_ext.serve.api.exchange import as_json, iso
-from celery_ext.serve.api.models import Outcome, Task
+from celery_ext.serve.api.tasks import Outcome, Task
 
 
 @pytest.mark.parametrize(

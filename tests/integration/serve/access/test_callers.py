@@ -21,7 +21,7 @@ from celery_ext.serve.access.gate import COOKIE
 from celery_ext.serve.access.identity import OPERATING, READING, Action, Caller
 from celery_ext.serve.access.tokens import Rate, Token, hash_of, write_tokens
 from celery_ext.serve.application import make_app
-from celery_ext.serve.broker import ServeBroker
+from celery_ext.serve.service import ServeBroker
 
 SECRET = "dq_of-the-operator"
 OWN_SITE = {"Sec-Fetch-Site": "same-origin"}

@@ -10,7 +10,7 @@ from celery import Celery
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from tests.support.serve.lending import HttpConsumer, Served, serve
+from tests.support.serve.http_consumers import HttpConsumer, Served, serve
 from tests.support.workers.harness import TRANSPORT
 from tests.support.workers.held import KEYS
 

@@ -13,7 +13,7 @@ import redis
 from celery import Celery
 
 from tests.support.conditions import until
-from tests.support.serve.lending import Served
+from tests.support.serve.http_consumers import Served
 from tests.support.workers.transfers import Transfer
 
 EXAMPLES = Path(__file__).parents[4] / "docs" / "examples" / "http"

@@ -13,7 +13,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.redis import scripts
 from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import until
-from tests.support.serve.lending import HttpConsumer, Serve
+from tests.support.serve.http_consumers import HttpConsumer, Serve
 from tests.support.servers.proxies import LosesReply, Proxy
 from tests.support.workers.harness import MakeProj
 from tests.support.workers.held import in_hand

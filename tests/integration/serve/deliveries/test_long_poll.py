@@ -15,7 +15,7 @@ from celery import Celery
 
 from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import DEADLINE_S, until
-from tests.support.serve.lending import HttpConsumer, Serve, Served, numbers_of
+from tests.support.serve.http_consumers import HttpConsumer, Serve, Served, numbers_of
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from celery import Celery
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.support.serve.lending import HttpConsumer, Served
+from tests.support.serve.http_consumers import HttpConsumer, Served
 from tests.support.servers.acl import denials, url_of, users
 from tests.support.workers.harness import TRANSPORT
 

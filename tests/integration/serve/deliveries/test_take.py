@@ -14,10 +14,10 @@ from celery import Celery
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.serve.api.delivery_models import Taken
+from celery_ext.serve.api.deliveries import Taken
 from kombu_delayq.store import DelayStore
 from tests.integration.serve.deliveries.conftest import send
-from tests.support.serve.lending import HttpConsumer, Served, numbers_of
+from tests.support.serve.http_consumers import HttpConsumer, Served, numbers_of
 from tests.support.workers.consumers import publish
 
 TAKE = "/v1/queues/orders:take"

@@ -8,7 +8,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consumers import lent_name
+from kombu_delayq.store.consumers import http_consumer
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
 from tests.support.store.consuming import ME, OTHER, message
@@ -67,10 +67,10 @@ def test_one_warning_tells_of_a_lease_that_ended(
 ) -> None:
     """Of a consumer over HTTP it names the lease, not a process and a host, which nobody knows."""
     publish(store, 1)
-    dead_with(store, 1, name=(lent := lent_name("billing", "1-00ff")))
+    dead_with(store, 1, name=(consumer := http_consumer("billing", "1-00ff")))
     with caplog.at_level(logging.INFO, LOG):
         reclaim()
-        until(lambda: gone(store, lent))
+        until(lambda: gone(store, consumer))
     assert logged(caplog) == [
         "lease http:billing:1-00ff of a consumer over HTTP has ended before all of its messages were acknowledged. Of "
         "these, 1 went back (1 to 'q')"

@@ -1,6 +1,6 @@
 import pytest
 
-from celery_ext.serve.access.origins import check_host, check_origin
+from celery_ext.serve.access.gate import check_host, check_origin
 from celery_ext.serve.problems import Problem
 
 HOST = {"host": "tasks.example.org:5556"}

@@ -1,4 +1,4 @@
-"""Messages that are lent to consumers over HTTP: their leases, and what waits for them."""
+"""Messages that consumers over HTTP receive: their leases, and what waits for them."""
 
 from math import inf
 
@@ -6,11 +6,11 @@ import pytest
 import redis
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consumers import consumer_of, lent_name
+from kombu_delayq.store.consumers import consumer_of, http_consumer
 from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, take
 from tests.support.store.keyspace import clock_ms
 
-LENT = lent_name("billing", "10-0123abcd")
+HTTP = http_consumer("billing", "10-0123abcd")
 
 
 @pytest.fixture
@@ -22,18 +22,18 @@ def layout() -> str:
 @pytest.mark.parametrize("caller", ["billing", "a:b", "a.1", "ü %3A", "", "a/b"])
 def test_a_lease_belongs_to_its_caller(caller: str) -> None:
     """Tags lead back to the lease, and no two callers have leases of the same name."""
-    name = lent_name(caller, "10-0123abcd")
+    name = http_consumer(caller, "10-0123abcd")
     assert consumer_of(f"{name}.7") == name
     assert name.count(":") == 2
-    assert name != lent_name(f"{caller}:10-0123abcd", "")
-    assert name != lent_name(caller + "x", "10-0123abcd")
+    assert name != http_consumer(f"{caller}:10-0123abcd", "")
+    assert name != http_consumer(caller + "x", "10-0123abcd")
 
 
 def test_a_lease_is_told_from_a_process(store: DelayStore) -> None:
     """Only names of leases are taken for leases, also on a host called http."""
-    lives(store, LENT, ME, "http:1:0123abcd")
-    assert {lease.name: lease.is_lent for lease in store.consumers.all()} == {
-        LENT: True,
+    lives(store, HTTP, ME, "http:1:0123abcd")
+    assert {lease.name: lease.is_http for lease in store.consumers.all()} == {
+        HTTP: True,
         ME: False,
         "http:1:0123abcd": False,
     }

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from celery_ext.serve.api.content import content_of
-from celery_ext.serve.api.delivery_models import Delivery
+from celery_ext.serve.api.deliveries import Delivery
 
 JSON, YAML, MSGPACK = "application/json", "application/x-yaml", "application/x-msgpack"
 

@@ -1,4 +1,4 @@
-"""The line of those who wait for messages."""
+"""The requests of those who wait for messages."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from time import monotonic
 
 import pytest
 
-from celery_ext.serve.leases import Lent
-from celery_ext.serve.long_poll import Line, LineFull, Want
+from celery_ext.serve.leases import Received
+from celery_ext.serve.long_poll import TakeRequest, TooManyWait, WaitingRequests
 
 
 class Queue:
@@ -25,33 +25,33 @@ class Queue:
         self.looks += 1
         return [len(self.messages) for _ in queues]
 
-    def lend(self, most: int) -> Lent | None:
+    def receive(self, most: int) -> Received | None:
         """Hands out the first messages."""
         with self._lock:
             taken, self.messages[:most] = self.messages[:most], []
-        return Lent("lease", 0.0, {str(number): {} for number in taken}) if taken else None
+        return Received("lease", 0.0, {str(number): {} for number in taken}) if taken else None
 
-    def undo(self, lent: Lent) -> None:
+    def undo(self, received: Received) -> None:
         """Notes what was put back."""
-        self.undone += map(int, lent.messages)
+        self.undone += map(int, received.messages)
 
-    def want(self, most: int = 10) -> Want:
+    def want(self, most: int = 10) -> TakeRequest:
         """What a caller wants of it."""
-        return Want("q", most, self.lend, self.undo)
+        return TakeRequest("q", most, self.receive, self.undo)
 
 
-def taken(lent: Lent | None) -> list[int]:
-    return [int(tag) for tag in lent.messages] if lent else []
+def taken(received: Received | None) -> list[int]:
+    return [int(tag) for tag in received.messages] if received else []
 
 
 def never() -> "asyncio.Future[None]":
     return asyncio.get_running_loop().create_future()
 
 
-async def standing(line: Line, count: int) -> None:
+async def standing(requests: WaitingRequests, count: int) -> None:
     """Waits until so many wait."""
     deadline = monotonic() + 10
-    while len(line) != count:
+    while len(requests) != count:
         assert monotonic() < deadline
         await asyncio.sleep(0.005)
 
@@ -61,22 +61,22 @@ def test_who_came_first_is_served_first() -> None:
 
     async def run() -> None:
         queue = Queue()
-        line = Line(queue.ready, 10)
+        requests = WaitingRequests(queue.ready, 10)
         takes = []
         for number in range(4):
-            takes.append(asyncio.ensure_future(line.take(queue.want(), 30, never())))
-            await standing(line, number + 1)
+            takes.append(asyncio.ensure_future(requests.take(queue.want(), 30, never())))
+            await standing(requests, number + 1)
         for number in range(3):
             queue.messages.append(number)
             done, _ = await asyncio.wait(takes[number:], return_when=asyncio.FIRST_COMPLETED)
             assert done == {takes[number]}
             assert taken(takes[number].result()) == [number]
         # A newcomer stands behind whoever waits.
-        newcomer = asyncio.ensure_future(line.take(queue.want(), 30, never()))
+        newcomer = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
         queue.messages.append(3)
         assert taken(await takes[3]) == [3]
-        await standing(line, 1)
-        line.close()
+        await standing(requests, 1)
+        requests.close()
         assert await newcomer is None
 
     asyncio.run(run())
@@ -87,11 +87,11 @@ def test_messages_are_shared_out() -> None:
 
     async def run() -> None:
         queue = Queue()
-        line = Line(queue.ready, 10)
-        takes = [asyncio.ensure_future(line.take(queue.want(most), 30, never())) for most in (10, 1, 10)]
-        await standing(line, 3)
+        requests = WaitingRequests(queue.ready, 10)
+        takes = [asyncio.ensure_future(requests.take(queue.want(most), 30, never())) for most in (10, 1, 10)]
+        await standing(requests, 3)
         queue.messages += range(7)
-        assert [len(taken(lent)) for lent in await asyncio.gather(*takes)] == [3, 1, 3]
+        assert [len(taken(received)) for received in await asyncio.gather(*takes)] == [3, 1, 3]
 
     asyncio.run(run())
 
@@ -109,11 +109,11 @@ def test_who_gets_nothing_keeps_its_place() -> None:
                 return [1]  # gone before anybody takes it
             return queue.ready(queues)
 
-        line = Line(ready, 10)
-        first = asyncio.ensure_future(line.take(queue.want(), 30, never()))
-        await standing(line, 1)
-        second = asyncio.ensure_future(line.take(queue.want(), 30, never()))
-        await standing(line, 2)
+        requests = WaitingRequests(ready, 10)
+        first = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
+        await standing(requests, 1)
+        second = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
+        await standing(requests, 2)
         await asyncio.to_thread(fooled.wait, 10)
         queue.messages.append(1)
         assert taken(await first) == [1]
@@ -128,13 +128,13 @@ def test_nobody_looks_when_nobody_waits() -> None:
 
     async def run() -> None:
         queue = Queue()
-        line = Line(queue.ready, 10)
-        assert await line.take(queue.want(), 0.1, never()) is None
+        requests = WaitingRequests(queue.ready, 10)
+        assert await requests.take(queue.want(), 0.1, never()) is None
         looks = queue.looks
         assert looks > 0
         await asyncio.sleep(0.2)
         assert queue.looks <= looks + 1
-        assert len(line) == 0
+        assert len(requests) == 0
 
     asyncio.run(run())
 
@@ -147,13 +147,13 @@ def test_what_is_taken_for_one_who_has_gone_goes_back(how: str) -> None:
         queue = Queue(1)
         begun, go_on = Event(), Event()
 
-        def lend(most: int) -> Lent | None:
+        def receive(most: int) -> Received | None:
             begun.set()
             go_on.wait(10)
-            return queue.lend(most)
+            return queue.receive(most)
 
-        line, away = Line(queue.ready, 10), never()
-        take = asyncio.ensure_future(line.take(Want("q", 1, lend, queue.undo), 30, away))
+        requests, away = WaitingRequests(queue.ready, 10), never()
+        take = asyncio.ensure_future(requests.take(TakeRequest("q", 1, receive, queue.undo), 30, away))
         await asyncio.to_thread(begun.wait, 10)
         if how == "gone":
             away.set_result(None)
@@ -172,16 +172,16 @@ def test_what_is_taken_for_one_who_has_gone_goes_back(how: str) -> None:
     asyncio.run(run())
 
 
-def test_who_has_gone_leaves_the_line_at_once() -> None:
+def test_who_has_gone_does_not_wait_on() -> None:
     """It is not served, and those behind it are."""
 
     async def run() -> None:
         queue = Queue()
-        line, away = Line(queue.ready, 10), never()
-        gone = asyncio.ensure_future(line.take(queue.want(), 30, away))
-        await standing(line, 1)
-        other = asyncio.ensure_future(line.take(queue.want(), 30, never()))
-        await standing(line, 2)
+        requests, away = WaitingRequests(queue.ready, 10), never()
+        gone = asyncio.ensure_future(requests.take(queue.want(), 30, away))
+        await standing(requests, 1)
+        other = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
+        await standing(requests, 2)
         away.set_result(None)
         assert await asyncio.wait_for(gone, 5) is None
         queue.messages.append(1)
@@ -191,18 +191,18 @@ def test_who_has_gone_leaves_the_line_at_once() -> None:
     asyncio.run(run())
 
 
-def test_a_line_has_an_end() -> None:
+def test_not_all_may_wait() -> None:
     """As many wait as may; one more is refused, but may take what is there."""
 
     async def run() -> None:
         queue, other = Queue(), Queue(1)
-        line = Line(queue.ready, 2)
-        takes = [asyncio.ensure_future(line.take(queue.want(), 30, never())) for _ in range(2)]
-        await standing(line, 2)
-        with pytest.raises(LineFull):
-            await line.take(queue.want(), 30, never())
-        assert taken(await line.take(Want("other", 1, other.lend, other.undo), 30, never())) == [1]
-        line.close()
+        requests = WaitingRequests(queue.ready, 2)
+        takes = [asyncio.ensure_future(requests.take(queue.want(), 30, never())) for _ in range(2)]
+        await standing(requests, 2)
+        with pytest.raises(TooManyWait):
+            await requests.take(queue.want(), 30, never())
+        assert taken(await requests.take(TakeRequest("other", 1, other.receive, other.undo), 30, never())) == [1]
+        requests.close()
         assert await asyncio.gather(*takes) == [None, None]
 
     asyncio.run(run())
@@ -220,15 +220,15 @@ def test_an_error_reaches_all_who_wait() -> None:
                 raise ConnectionError("away")
             return queue.ready(queues)
 
-        line = Line(ready, 10)
-        takes = [asyncio.ensure_future(line.take(queue.want(), 30, never())) for _ in range(2)]
-        await standing(line, 2)
+        requests = WaitingRequests(ready, 10)
+        takes = [asyncio.ensure_future(requests.take(queue.want(), 30, never())) for _ in range(2)]
+        await standing(requests, 2)
         fails.set()
         errors = await asyncio.gather(*takes, return_exceptions=True)
         assert [str(error) for error in errors] == ["away", "away"]
         fails.clear()
-        later = asyncio.ensure_future(line.take(queue.want(), 30, never()))
-        await standing(line, 1)
+        later = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
+        await standing(requests, 1)
         queue.messages.append(1)
         assert taken(await later) == [1]
 

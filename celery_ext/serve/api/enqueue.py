@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from time import time
-from typing import NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,17 +15,94 @@ from starlette.responses import Response
 from celery_ext.delays.chain import DelayChain
 from celery_ext.publish.recipe import Call
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.api.exchange import answer, body_of, invalid_field, iso, item_of
+from celery_ext.serve.api.exchange import (
+    MAX_BATCH,
+    Answer,
+    Count,
+    Iso,
+    ProblemDetails,
+    Strict,
+    answer,
+    body_of,
+    invalid_field,
+    iso,
+    item_of,
+)
 from celery_ext.serve.api.idempotency import Attempt, once
-from celery_ext.serve.api.models import BatchAnswer, BatchItem, BatchRequest, Enqueued, ProblemDetails, TaskRequest
 from celery_ext.serve.api.publisher import Item, Publisher, Result, Sent, send_alone
-from celery_ext.serve.api.recipes import Recipes
+from celery_ext.serve.api.recipes import Recipes, TaskRequest
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import Serve, serve_of
 from celery_ext.waiting import by_id
 from kombu_delayq.errors import InvalidDelayChain
 from kombu_delayq.message.times import moment_of, ms_of
+
+#: An item of a batch should be a task, and may be anything: each has an outcome of its own.
+_ITEM = {"anyOf": [{"$ref": "#/components/schemas/TaskRequest"}, {}]}
+
+
+class BatchRequest(Strict):
+    """Tasks to enqueue at once.
+
+    Attributes:
+        tasks: The tasks. Each has an outcome of its own: an item may also be wrong.
+    """
+
+    tasks: Annotated[list[Any], Meta(min_length=1, max_length=MAX_BATCH, extra_json_schema={"items": _ITEM})]
+
+
+class Enqueued(Answer):
+    """A task that Redis has.
+
+    Attributes:
+        id: Task id.
+        task: Its name.
+        outcome: ``delayed`` (it waits until it is due) or ``queued`` (it is in its queue).
+        queue: Its queue; null if it went to an exchange that may have several.
+        due: When it is due; null at once.
+    """
+
+    id: str
+    task: str
+    outcome: Literal["delayed", "queued"]
+    queue: str | None
+    due: Iso | None
+
+
+class BatchItem(Answer):
+    """What became of an item of a batch.
+
+    Attributes:
+        status: HTTP status that the item alone would have had.
+        outcome: ``delayed``, ``queued``; ``refused`` (nothing was enqueued) or ``unknown`` (Redis may have it).
+        id: Task id; absent if the item was refused before it had one.
+        task: Name of the task.
+        queue: Its queue.
+        due: When it is due.
+        problem: Why it was refused, or is unknown.
+    """
+
+    status: int
+    outcome: Literal["delayed", "queued", "refused", "unknown"]
+    id: str | UnsetType = UNSET
+    task: str | UnsetType = UNSET
+    queue: str | UnsetType | None = UNSET
+    due: Iso | UnsetType | None = UNSET
+    problem: ProblemDetails | UnsetType = UNSET
+
+
+class BatchAnswer(Answer):
+    """What became of a batch.
+
+    Attributes:
+        enqueued: Number of tasks that Redis has.
+        results: An outcome for each item, in order.
+    """
+
+    enqueued: Count
+    results: list[BatchItem]
+
 
 _TAG = "Enqueue"
 
