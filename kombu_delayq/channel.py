@@ -8,11 +8,11 @@ from typing import Any
 from kombu_delayq import hooks
 from kombu_delayq.connected import ConnectedChannel, connect_store
 from kombu_delayq.errors import DelayChainCancelled
-from kombu_delayq.message.compact import keep_text, omit_defaults
+from kombu_delayq.message.bodies import keep_text, omit_defaults
+from kombu_delayq.message.canonical import canonical, uuid_of
+from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message
-from kombu_delayq.message.letters import DEAD_LETTER
-from kombu_delayq.message.seal import seal, uuid_of
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
 from kombu_delayq.redis.errors import as_lost, check_writes
 from kombu_delayq.redis.replies import as_text
@@ -51,12 +51,12 @@ class DelayedChannel(ConnectedChannel):
         return DelayedPublishBatch(self, max_size)
 
     def put_many(self, queue: str, page: PageId, offers: Sequence[Offer]) -> None:
-        """Publishes a page of sealed messages; the arguments are those of ``Delivery.put``."""
+        """Publishes a page of messages in their canonical form; the arguments are those of ``Delivery.put``."""
         self.check_version_for(offers)
         self.store.delivery.put(queue, page, offers, self.expire_ms(queue))
 
     def put_one(self, queue: str, offer: Offer, chain: str | None = None, *, in_chain: bool = False) -> None:
-        """Publishes a sealed message, as ``_put`` publishes one that is not written yet.
+        """Publishes a message in its canonical form, as ``_put`` publishes one that is not written yet.
 
         Args:
             queue: The queue.
@@ -80,12 +80,12 @@ class DelayedChannel(ConnectedChannel):
         return None
 
     def put_ahead(self, queue: str) -> PutAhead:
-        """Returns a publisher that sends pages of sealed messages to one queue, over its own connection."""
+        """Returns a publisher that sends pages of canonical messages to one queue, over its own connection."""
         return PutAhead(self, queue)
 
     def offer_of(self, message: Message, due: Due) -> Offer:
         """Returns a message in the form that the store takes."""
-        identity, body = seal(message, due.task_id)
+        identity, body = canonical(message, due.task_id)
         when = f"+{due.ms!r}" if due.relative else repr(due.ms)
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 

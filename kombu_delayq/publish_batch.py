@@ -59,7 +59,7 @@ class DelayedPublishBatch(_PublishBatch):
 
 
 class PutAhead:
-    """Publishes pages of sealed messages one after the other, without waiting for Redis in between.
+    """Publishes pages of messages in their canonical form one after the other, without waiting for Redis in between.
 
     At most one page is on its way: ``confirm`` it before the next.
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import quoted
+from kombu_delayq.message.due import iso_of, ms_of
 from kombu_delayq.message.fields import fault_of
-from kombu_delayq.message.times import iso_of, ms_of
 from kombu_delayq.redis.replies import as_text
 from kombu_delayq.store.hash_layout import shared_id
 from kombu_delayq.store.types import Offer, Waiting

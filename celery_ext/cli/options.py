@@ -11,7 +11,7 @@ import click
 from celery_ext.delays import durations
 from kombu_delayq.audit import ids_named
 from kombu_delayq.errors import quoted
-from kombu_delayq.message.times import ms_of
+from kombu_delayq.message.due import ms_of
 
 # Generic in newer versions of click only.
 _ParamType: Any = click.ParamType

@@ -14,7 +14,7 @@ from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import InvalidDelayChain
-from kombu_delayq.message.times import iso_of
+from kombu_delayq.message.due import iso_of
 
 
 def bad(text: str) -> str:

@@ -11,7 +11,7 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.letter_options import named_by
 from celery_ext.cli.queues import known_queues
 from celery_ext.connection import look_at_journal, stock_transport
-from kombu_delayq.message.times import iso_of
+from kombu_delayq.message.due import iso_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import QueueCounts
 from kombu_delayq.store.nodes import Cluster, Node

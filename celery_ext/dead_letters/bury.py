@@ -8,8 +8,8 @@ from kombu.entity import Exchange, Queue
 from kombu.log import get_logger
 
 from kombu_delayq.errors import InvalidDeadLetter, did_you_mean, quoted
+from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record
 from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.message.letters import DEAD_LETTER, Reason, record
 
 logger = get_logger(__name__)
 

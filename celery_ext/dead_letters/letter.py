@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from celery_ext.waiting.delayed_task import DelayedTask
+from kombu_delayq.message.dead_letters import DEAD_LETTER
+from kombu_delayq.message.due import in_utc
 from kombu_delayq.message.fields import priority_of
-from kombu_delayq.message.letters import DEAD_LETTER
 from kombu_delayq.message.rewrite import with_properties
-from kombu_delayq.message.times import in_utc
 from kombu_delayq.store.types import Waiting
 
 

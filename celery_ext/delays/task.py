@@ -13,8 +13,8 @@ from celery_ext.delays.levels import delay_of_level
 from celery_ext.signals import delay_chain_exhausted
 from celery_ext.waiting.revoke import announce_revoked
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
+from kombu_delayq.message.dead_letters import Reason
 from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.message.letters import Reason
 
 # A mixin for classes of tasks; only a type checker sees it as a task itself.
 _Task: Any = Task if TYPE_CHECKING else object

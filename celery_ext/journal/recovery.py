@@ -10,8 +10,8 @@ from celery_ext.journal.rows import Addition, Row
 from celery_ext.journal.schema import WAITING
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.errors import InvalidOptions
+from kombu_delayq.message.dead_letters import DEAD_LETTER, too_late
 from kombu_delayq.message.fields import to_json
-from kombu_delayq.message.letters import DEAD_LETTER, too_late
 from kombu_delayq.store.types import Waiting
 
 #: Most ids that are looked up in one call.

@@ -18,8 +18,8 @@ from celery_ext.delays.task import DelayChainTask
 from celery_ext.publish.shards import ShardRouter
 from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, to_json
-from kombu_delayq.message.letters import DEAD_LETTER
 from kombu_delayq.options import Options
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from uuid import uuid4
 from kombu.connection import Connection
 from kombu.transport.virtual import BrokerState
 
-from kombu_delayq.message.bodies import JSON
-from kombu_delayq.message.compact import TEXT, without_defaults
+from kombu_delayq.message.bodies import JSON, TEXT, without_defaults
 from kombu_delayq.message.due import DELAY_SECONDS
 from kombu_delayq.message.fields import Message, to_json
 from kombu_delayq.options import Options

@@ -14,11 +14,10 @@ from celery.utils import time as celery_time
 from celery_ext.publish.argsrepr import saferepr
 from celery_ext.publish.recipe import Call, Recipe, Target
 from celery_ext.publish.template import Template
-from kombu_delayq.message.compact import without_nulls
-from kombu_delayq.message.due import eta_of
+from kombu_delayq.message.bodies import without_nulls
+from kombu_delayq.message.canonical import canonical_text, uuid_of, version_4
+from kombu_delayq.message.due import eta_of, in_utc, ms_of
 from kombu_delayq.message.fields import text_to_json, to_json
-from kombu_delayq.message.seal import seal_text, uuid_of, version_4
-from kombu_delayq.message.times import in_utc, ms_of
 from kombu_delayq.store.types import Offer
 
 #: Number of UUIDs that one read of random bytes gives.
@@ -189,10 +188,10 @@ class Writer:
                 )
             )
 
-        # A message that waits is sealed if its call has an id: sent twice, it is stored once. One without an eta is
+        # A message that waits is canonical if its call has an id: sent twice, it is stored once. One without an eta is
         # not, else later calls with the same id would be taken for the same call. One that is due is not either: a
         # worker that has two messages of one delivery tag would acknowledge both at once.
-        text = write(self._draw_tag()) if is_new or not due else seal_text(write)
+        text = write(self._draw_tag()) if is_new or not due else canonical_text(write)
         return Written(Offer(task_id, due, self.recipe.priority, text), write)
 
     def _due(self, eta: Any, task_id: str) -> tuple[str, str]:

@@ -13,11 +13,10 @@ from celery import Celery
 from redis.exceptions import ResponseError
 
 from celery_ext.serve.service import ServeBroker
+from kombu_delayq.message.canonical import canonical
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
-from kombu_delayq.message.redelivery import redelivered
-from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.message.seal import seal
+from kombu_delayq.message.rewrite import redelivered, with_eta
 from kombu_delayq.message.unacked import Note, read_note
 from kombu_delayq.redis.replies import as_bytes, as_text, readable
 from kombu_delayq.store import OperatorStore
@@ -300,7 +299,7 @@ class Leases:
     def _adopt(self, tag: str, queue: str, message: Message, due: Due) -> str:
         """Moves a message that is due later into the store. Returns what the store says."""
         message = {**message, "properties": dict(message["properties"])}
-        identity, body = seal(message, due.task_id)
+        identity, body = canonical(message, due.task_id)
         offer = Offer(identity, repr(due.ms), priority_of(message), body)
         keys = self._store.keys
         share = keys.share(queue)

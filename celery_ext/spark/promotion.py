@@ -27,7 +27,7 @@ from celery_ext.spark.write.commit_message import CommitMessage
 from celery_ext.spark.write.job import JobWriter
 from celery_ext.spark.write.prepare import prepare
 from celery_ext.spark.write.writers import BatchWriter, reports_of
-from kombu_delayq.message.times import us_of
+from kombu_delayq.message.due import us_of
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.job_types import Job, JobRun
 

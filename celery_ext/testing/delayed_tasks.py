@@ -11,7 +11,7 @@ from celery_ext.testing.runners import Runner
 from celery_ext.testing.running import Ran, Runs
 from celery_ext.testing.sending import Sending
 from celery_ext.waiting.delayed_task import DelayedTask
-from kombu_delayq.message.times import ms_of
+from kombu_delayq.message.due import ms_of
 
 #: By how much sums of times may differ, in s.
 _ROUNDING_S = 0.001

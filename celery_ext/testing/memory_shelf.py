@@ -9,7 +9,7 @@ from hashlib import sha1
 from itertools import count
 from typing import Literal
 
-from kombu_delayq.message.seal import unsigned
+from kombu_delayq.message.canonical import unsigned
 from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store.types import Offer, Waiting
 

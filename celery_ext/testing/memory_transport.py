@@ -13,10 +13,10 @@ from celery_ext.testing.clock import Clock
 from celery_ext.testing.memory_store import MemoryStore
 from kombu_delayq import hooks, options
 from kombu_delayq.errors import DelayChainCancelled
-from kombu_delayq.message.compact import keep_text, omit_defaults
+from kombu_delayq.message.bodies import keep_text, omit_defaults
+from kombu_delayq.message.canonical import canonical
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN_ID, Message
-from kombu_delayq.message.seal import seal
 from kombu_delayq.options import Options
 from kombu_delayq.redis.replies import as_text
 from kombu_delayq.store.types import Offer, Waiting
@@ -100,7 +100,7 @@ class Channel(stock.Channel):
             raise DelayChainCancelled(f"the delay chain of task {as_text(offer.id)} was cancelled")
 
     def _offer_of(self, message: Message, due: Due) -> Offer:
-        identity, body = seal(message, due.task_id)
+        identity, body = canonical(message, due.task_id)
         when = f"+{due.ms!r}" if due.relative else repr(due.ms)
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 

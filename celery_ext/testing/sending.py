@@ -13,7 +13,7 @@ from dateutil.parser import isoparse
 
 from celery_ext.testing.clock import Clock
 from celery_ext.waiting.delayed_task import DelayedTask
-from kombu_delayq.message.times import in_utc
+from kombu_delayq.message.due import in_utc
 
 #: If tasks send more calls than these while the test runs what is due, it is taken for one that would never end.
 MOST_SENT = 10_000

@@ -17,8 +17,8 @@ from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Done, Progress, Skipped, search
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.errors import DelayTooLong, UnreadableMessage, quoted
+from kombu_delayq.message.due import iso_of
 from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.message.times import iso_of
 from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, is_step

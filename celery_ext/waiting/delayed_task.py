@@ -10,7 +10,7 @@ from kombu import serialization
 from kombu.utils.json import loads as kombu_json
 
 from kombu_delayq.message import bodies, fields
-from kombu_delayq.message.times import moment_of
+from kombu_delayq.message.due import moment_of
 from kombu_delayq.store.types import Waiting
 
 #: Content types that are decoded for display. Others are not: to decode a pickle, or a type that somebody registered,

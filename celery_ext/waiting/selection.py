@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import quoted
+from kombu_delayq.message.due import iso_of
 from kombu_delayq.message.fields import task_at_start
-from kombu_delayq.message.times import iso_of
 
 if TYPE_CHECKING:
     pass

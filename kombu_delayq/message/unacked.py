@@ -4,7 +4,7 @@ import json
 from typing import NamedTuple
 
 from kombu_delayq.message.fields import DELIVERY_COUNT, Message, deliveries_of, priority_of, to_json
-from kombu_delayq.message.redelivery import redelivered
+from kombu_delayq.message.rewrite import redelivered
 
 #: Stands in the notes of our consumers between the message and the name of its queue.
 _NO_EXCHANGE = b',"",'

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple, cast
 
-from kombu_delayq.message.times import moment_of
+from kombu_delayq.message.due import moment_of
 
 #: Largest number of staged messages, and about the largest number of bytes, that one call sends.
 PUBLISH_COUNT, PUBLISH_BYTES = 200, 300_000

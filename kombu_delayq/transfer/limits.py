@@ -4,8 +4,8 @@ from time import monotonic
 
 from kombu.log import get_logger
 
+from kombu_delayq.message.dead_letters import too_late
 from kombu_delayq.message.fields import read, to_json
-from kombu_delayq.message.letters import too_late
 from kombu_delayq.redis.replies import readable
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import QueueForm, TooLate, Transferred

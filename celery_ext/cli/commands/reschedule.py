@@ -11,7 +11,7 @@ from celery_ext.cli.selecting import Criteria, are_selected, change, ids_or_crit
 from celery_ext.waiting import by_id
 from celery_ext.waiting.bulk import Action
 from kombu_delayq.audit import audited
-from kombu_delayq.message.times import iso_of
+from kombu_delayq.message.due import iso_of
 
 
 @click.command()

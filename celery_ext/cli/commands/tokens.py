@@ -9,7 +9,7 @@ from celery_ext.cli.daemon import needs_extra
 from celery_ext.cli.options import MOMENT, Moment, json_option
 from celery_ext.cli.output import escaped, json_line, table
 from celery_ext.cli.stderr import print_stderr
-from kombu_delayq.message.times import iso_of
+from kombu_delayq.message.due import iso_of
 
 #: What an action lets a token do. The order is that of the help text.
 ACTIONS = ("read", "metrics", "enqueue", "cancel", "reschedule", "run", "replay", "drop", "consume")

@@ -29,7 +29,7 @@ from celery_ext.serve.problems import Problem
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting.bulk import Action as BulkAction
-from kombu_delayq.message.times import ms_of
+from kombu_delayq.message.due import ms_of
 
 
 class Filter(Strict):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kombu_delayq.message import bodies
+from kombu_delayq.message.due import ms_of
 from kombu_delayq.message.fields import (
     Message,
     deliveries_of,
@@ -15,7 +16,6 @@ from kombu_delayq.message.fields import (
     properties_of,
     task_id_of,
 )
-from kombu_delayq.message.times import ms_of
 
 #: Content types whose bodies are decoded. To decode another one, such as a pickle, may run code.
 READABLE = (bodies.JSON, bodies.YAML, bodies.MSGPACK, "text/plain")

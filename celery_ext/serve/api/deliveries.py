@@ -23,7 +23,7 @@ from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq.errors import quoted
-from kombu_delayq.message.times import moment_of
+from kombu_delayq.message.due import moment_of
 
 #: Longest wait of a take, and longest and shortest lease, in s.
 LONGEST_WAIT_S, LONGEST_LEASE_S, SHORTEST_LEASE_S = 60.0, 3600.0, 1.0

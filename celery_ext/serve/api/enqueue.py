@@ -36,7 +36,7 @@ from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import Serve, serve_of
 from celery_ext.waiting import by_id
 from kombu_delayq.errors import InvalidDelayChain
-from kombu_delayq.message.times import moment_of, ms_of
+from kombu_delayq.message.due import moment_of, ms_of
 
 #: An item of a batch should be a task, and may be anything: each has an outcome of its own.
 _ITEM = {"anyOf": [{"$ref": "#/components/schemas/TaskRequest"}, {}]}

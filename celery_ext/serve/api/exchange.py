@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.serve.problems import Problem, bad_request
-from kombu_delayq.message.times import moment_of
+from kombu_delayq.message.due import moment_of
 
 #: Longest time in s that a request may name; about 190 years. ``max_delay`` of the transport may allow less.
 MAX_SECONDS = 6_000_000_000

@@ -21,8 +21,8 @@ from celery_ext.publish.recipe import Call, waits_in_redis
 from celery_ext.serve.api.recipes import WRONG, Recipe, refused
 from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.service import ServeBroker
+from kombu_delayq.message.due import ms_of
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.times import ms_of
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.store.types import Offer, PageId
 

@@ -13,7 +13,7 @@ from celery_ext.serve.api.exchange import Answer, Count, Iso, Moment, Strict, an
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
-from kombu_delayq.message.times import ms_of
+from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack
 from kombu_delayq.store.nodes import Cluster, State

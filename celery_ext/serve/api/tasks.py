@@ -41,7 +41,7 @@ from celery_ext.waiting.search import Done, Progress, Skipped, search
 from celery_ext.waiting.search import page as page_of
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.errors import InvalidDelayChain
-from kombu_delayq.message.times import ms_of
+from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import OperatorStore
 
 

@@ -14,7 +14,7 @@ from celery_ext.serve.page.task import new_due_ms
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting.bulk import Action as BulkAction
-from kombu_delayq.message.times import iso_of
+from kombu_delayq.message.due import iso_of
 
 _VERBS = {"run_now": "Run", "cancel": "Cancel", "reschedule": "Reschedule"}
 _ACTIONS = {"run_now": Action.RUN, "cancel": Action.CANCEL, "reschedule": Action.RESCHEDULE}

@@ -14,7 +14,7 @@ from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.rendering import BOUND, Links, Note, Page, form_of, path_of, render
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import serve_of
-from kombu_delayq.message.times import ms_of
+from kombu_delayq.message.due import ms_of
 
 #: Letters of a page.
 ROWS = 50

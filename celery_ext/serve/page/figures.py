@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from celery_ext.delays.durations import in_words
 from celery_ext.serve.page.chart import Bars
-from kombu_delayq.message.times import moment_of
+from kombu_delayq.message.due import moment_of
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S
 from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.store.types import Memory

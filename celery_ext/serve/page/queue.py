@@ -22,7 +22,7 @@ from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import TaskPage
 from celery_ext.waiting.search import page as page_of
 from celery_ext.waiting.selection import Selection
-from kombu_delayq.message.times import iso_of, ms_of
+from kombu_delayq.message.due import iso_of, ms_of
 
 #: Rows of a page, and for how long the server looks for them, in s. A script searches as a stream instead.
 ROWS, LOOK_S = 50, 1.0

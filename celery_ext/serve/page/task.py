@@ -21,7 +21,7 @@ from celery_ext.serve.service import serve_of
 from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import DelayTooLong, InvalidDelayChain
-from kombu_delayq.message.times import ms_of
+from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import OperatorStore, WaitingStore
 
 #: What became of a task, as the page that follows says it.

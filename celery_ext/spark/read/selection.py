@@ -7,7 +7,7 @@ from typing import Self
 
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import ReadOptions
-from kombu_delayq.message.times import ms_of
+from kombu_delayq.message.due import ms_of
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.task_fields import TaskFields
 from celery_ext.spark.write.types import NOTHING_KNOWN, BatchMessages, Known, MessageSettings
 from celery_ext.spark.write.values import Values, iso_texts
+from kombu_delayq.message.due import ms_text
 from kombu_delayq.message.fields import text_to_json
-from kombu_delayq.message.times import ms_text
 from kombu_delayq.store.types import Offer
 
 _DUE = attrgetter("due")

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from celery_ext.publish.argsrepr import texts_of
+from kombu_delayq.message.due import EPOCH, us_of
 from kombu_delayq.message.fields import text_to_json, to_json
-from kombu_delayq.message.times import EPOCH, us_of
 
 #: Raised for values that Python does not have: times before the year 1 or after 9999, maps with a key twice, and texts
 #: that are not UUIDs.

@@ -11,7 +11,7 @@ from kombu import Connection
 
 from celery_ext import Call, browse, cancel, get, install, reschedule, send_many
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.message.compact import DEFAULTS
+from kombu_delayq.message.bodies import DEFAULTS
 from tests.integration.publish.test_fast_golden import ALL, OF_CELERY, Both, both, fast_app_of  # noqa: F401  # a fixture
 from tests.integration.publish.test_send_many_golden import CASES, ETA, NOW, Case, record, sent
 from tests.support.workers.harness import TRANSPORT, MakeProj

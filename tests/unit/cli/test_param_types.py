@@ -8,7 +8,7 @@ import pytest
 
 from celery_ext.cli.options import DURATION, MOMENT, Moment
 from celery_ext.cli.output import escaped, shortened, when
-from kombu_delayq.message.times import iso_of
+from kombu_delayq.message.due import iso_of
 
 NOON_MS = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from kombu.serialization import dumps, loads
 
 from kombu_delayq.errors import UnreadableMessage
-from kombu_delayq.message.due import due_of, eta_of
+from kombu_delayq.message.due import due_of, eta_of, moment_of
 from kombu_delayq.message.fields import CHAIN_ID, Message
 from kombu_delayq.message.rewrite import with_eta, with_properties
-from kombu_delayq.message.times import moment_of
 from tests.support.messages import ETA, ETA_AT, plain_message, task_message
 
 SERIALIZERS = ["json", "pickle", "yaml", "msgpack"]

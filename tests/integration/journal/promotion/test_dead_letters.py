@@ -7,7 +7,7 @@ import pytest
 from celery_ext.dead_letters import replay
 from celery_ext.dead_letters.letter import DeadLetter
 from celery_ext.journal import JournaledStore
-from kombu_delayq.message.letters import Reason, record
+from kombu_delayq.message.dead_letters import Reason, record
 from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until

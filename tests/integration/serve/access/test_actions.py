@@ -19,7 +19,7 @@ from celery_ext.serve.access.identity import READING, Action
 from celery_ext.serve.access.tokens import write_tokens
 from celery_ext.serve.application import routes
 from celery_ext.serve.routes import ActionRoute
-from kombu_delayq.message.letters import DEAD_LETTER, Reason, record
+from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record
 from tests.support.serve.running import close, token_of
 
 #: Routes that are open to all: they show nothing of the broker and change nothing in it.

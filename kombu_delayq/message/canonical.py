@@ -5,7 +5,7 @@ from hashlib import sha1
 
 from kombu_delayq.message.fields import Message, to_json
 
-#: Stands for the delivery tag while a message is sealed; as long as a UUID.
+#: Stands for the delivery tag while a message is written; as long as a UUID.
 _NO_TAG = "delayq-delivery-tag-not-yet-known-00"
 
 #: What stands before and behind the texts that ``unsigned`` leaves out.
@@ -16,14 +16,14 @@ _CORRELATION_ID, _REPLY_TO = b'"properties": {"correlation_id": "', b'", "reply_
 _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
 
-def seal(message: Message, task_id: str | None) -> tuple[str, str]:
+def canonical(message: Message, task_id: str | None) -> tuple[str, str]:
     """Serializes a message for the store.
 
-    kombu gives each attempt to publish a new delivery tag. ``seal`` makes the tag of a task from the content of its
-    message, so that the store recognizes a second attempt after a lost reply, from whichever thread or process.
+    kombu gives each attempt to publish a new delivery tag. ``canonical`` makes the tag of a task from the content of
+    its message, so that the store recognizes a second attempt after a lost reply, from whichever thread or process.
 
     Args:
-        message: The message. Its delivery tag is replaced by the one that ``seal`` makes.
+        message: The message. Its delivery tag is replaced by the one that ``canonical`` makes.
         task_id: Id of the task; None for a message that is no task, which keeps its delivery tag.
 
     Returns:
@@ -37,18 +37,18 @@ def seal(message: Message, task_id: str | None) -> tuple[str, str]:
         properties["delivery_tag"] = tag
         return to_json(message)
 
-    tag, text = _sealed(write)
+    tag, text = _with_tag(write)
     properties["delivery_tag"] = tag
     return task_id, text
 
 
-def seal_text(write: Callable[[str], str]) -> str:
-    """Seals the message of a task, as ``seal`` does, and returns it as JSON text.
+def canonical_text(write: Callable[[str], str]) -> str:
+    """Returns the message of a task as JSON text, in its canonical form.
 
     Args:
         write: Returns the message as JSON text with a given delivery tag.
     """
-    return _sealed(write)[1]
+    return _with_tag(write)[1]
 
 
 def unsigned(raw: bytes) -> bytes:
@@ -79,7 +79,7 @@ def version_4(digits: str) -> str:
     return f"{digits[:12]}4{digits[13:16]}{_VARIANT[digits[16]]}{digits[17:]}"
 
 
-def _sealed(write: Callable[[str], str]) -> tuple[str, str]:
+def _with_tag(write: Callable[[str], str]) -> tuple[str, str]:
     text = write(_NO_TAG)
     tag = uuid_of(sha1(unsigned(text.encode()), usedforsecurity=False).hexdigest())
     # The text that stands for the tag may also be part of an argument, which keeps it.

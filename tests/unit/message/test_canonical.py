@@ -1,4 +1,4 @@
-"""``seal``: what of a message is stored, and under which id."""
+"""``canonical``: what of a message is stored, and under which id."""
 
 import copy
 from datetime import UTC, datetime
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.utils.json import dumps, loads
 
+from kombu_delayq.message.canonical import _NO_TAG, canonical
 from kombu_delayq.message.fields import Message
-from kombu_delayq.message.seal import _NO_TAG, seal
 from tests.support.messages import ETA_AT, plain_message, task_message
 
 
@@ -25,11 +25,11 @@ def again(message: Message) -> Message:
 
 @pytest.mark.parametrize("protocol", [1, 2])
 def test_a_repeated_publish_has_the_same_bytes(protocol: int) -> None:
-    """The same task with another delivery tag is sealed to the same bytes, under its task id."""
+    """The same task with another delivery tag is written as the same bytes, under its task id."""
     message = task_message(eta=ETA_AT, task_id="some id", conf={"task_protocol": protocol})
-    identity, body = seal(again(message), "some id")
+    identity, body = canonical(again(message), "some id")
     assert identity == "some id"
-    assert seal(again(message), "some id") == (identity, body)
+    assert canonical(again(message), "some id") == (identity, body)
 
 
 def test_another_process_makes_the_same_tag() -> None:
@@ -37,7 +37,7 @@ def test_another_process_makes_the_same_tag() -> None:
     one = task_message(eta=ETA_AT, task_id="some id")
     other = again(one)
     other["headers"]["origin"], other["properties"]["reply_to"] = "gen2@elsewhere", str(uuid4())
-    bodies = [loads(seal(message, "some id")[1]) for message in (one, other)]
+    bodies = [loads(canonical(message, "some id")[1]) for message in (one, other)]
     assert len({body["properties"]["delivery_tag"] for body in bodies}) == 1
     assert [body["headers"]["origin"] for body in bodies] == [one["headers"]["origin"], "gen2@elsewhere"]
     assert [body["properties"]["reply_to"] for body in bodies] == [
@@ -52,7 +52,7 @@ def test_names_of_senders_that_are_no_names_of_celery_count(where: str) -> None:
     for name in ("a", "b"):
         message = task_message(eta=ETA_AT, task_id="some id")
         message[where]["own"] = {"origin": name, "ignore_result": 1, "reply_to": name}
-        tags.add(loads(seal(message, "some id")[1])["properties"]["delivery_tag"])
+        tags.add(loads(canonical(message, "some id")[1])["properties"]["delivery_tag"])
     assert len(tags) == 2
 
 
@@ -65,13 +65,13 @@ def test_other_content_has_another_delivery_tag(changed: str) -> None:
         other["properties"]["priority"] = 5
     else:
         other[changed] = {**other["headers"], "x": 1} if changed == "headers" else other["body"][::-1]
-    tags = {loads(seal(message, "some id")[1])["properties"]["delivery_tag"] for message in (one, other)}
+    tags = {loads(canonical(message, "some id")[1])["properties"]["delivery_tag"] for message in (one, other)}
     assert len(tags) == 2
 
 
 def test_the_delivery_tag_is_a_uuid() -> None:
-    """A sealed task's delivery tag looks like one of kombu's: a UUID."""
-    tag = loads(seal(task_message(eta=ETA_AT), "i")[1])["properties"]["delivery_tag"]
+    """The delivery tag of a canonical task looks like one of kombu's: a UUID."""
+    tag = loads(canonical(task_message(eta=ETA_AT), "i")[1])["properties"]["delivery_tag"]
     assert str(UUID(tag)) == tag
 
 
@@ -79,16 +79,16 @@ def test_the_delivery_tag_is_the_only_change() -> None:
     """Sealing keeps everything of a message but its delivery tag."""
     message = task_message(({"deep": [1, "ü", None]},), eta=ETA_AT, priority=3)
     before = copy.deepcopy(message)
-    sealed = loads(seal(message, "i")[1])
-    del sealed["properties"]["delivery_tag"], before["properties"]["delivery_tag"]
-    assert sealed == before
+    written = loads(canonical(message, "i")[1])
+    del written["properties"]["delivery_tag"], before["properties"]["delivery_tag"]
+    assert written == before
 
 
 def test_a_message_without_a_task_id_keeps_its_delivery_tag() -> None:
     """A plain kombu message is kept under its delivery tag, as it is."""
     message = plain_message({"a": 1}, DelaySeconds=1)
     before = copy.deepcopy(message)
-    identity, body = seal(message, None)
+    identity, body = canonical(message, None)
     assert identity == before["properties"]["delivery_tag"]
     assert loads(body) == before
 
@@ -97,8 +97,8 @@ def test_a_message_is_written_as_kombu_writes_it() -> None:
     """Values that only kombu's JSON knows come out byte for byte as kombu's dumps writes them."""
     message = plain_message({"a": 1}, DelaySeconds=1)
     message["headers"] = {"when": datetime(2026, 1, 2, tzinfo=UTC), "raw": b"\xff", "of": uuid4(), "n": Decimal("1.5")}
-    assert seal(message, None)[1] == dumps(message)
-    assert seal(message, "i")[1] == dumps(message)
+    assert canonical(message, None)[1] == dumps(message)
+    assert canonical(message, "i")[1] == dumps(message)
 
 
 _NAMES = st.text(max_size=20)
@@ -112,23 +112,23 @@ _TEXTS = st.text(max_size=50) | st.builds("{}{}{}".format, st.text(max_size=3), 
 
 @given(st.dictionaries(_NAMES | _TEXTS, _VALUES | _TEXTS, max_size=4), _TEXTS, _TEXTS)
 def test_any_message_is_sealed_to_equal_content(headers: dict[str, Any], body: str, task_id: str) -> None:
-    """Whatever headers, body and id are, the sealed message reads back equal, and twice the same."""
+    """Whatever headers, body and id are, the canonical message reads back equal, and twice the same."""
     message = {
         "body": body,
         "headers": headers,
         "properties": {"delivery_tag": str(uuid4()), "correlation_id": task_id},
     }
-    identity, text = seal(copy.deepcopy(message), task_id)
-    assert (identity, text) == seal(again(message), task_id)
-    sealed = loads(text)
-    tag = sealed["properties"].pop("delivery_tag")
-    assert (sealed["headers"], sealed["body"], sealed["properties"]) == (headers, body, {"correlation_id": task_id})
+    identity, text = canonical(copy.deepcopy(message), task_id)
+    assert (identity, text) == canonical(again(message), task_id)
+    written = loads(text)
+    tag = written["properties"].pop("delivery_tag")
+    assert (written["headers"], written["body"], written["properties"]) == (headers, body, {"correlation_id": task_id})
     assert str(UUID(tag)) == tag
 
 
 @pytest.mark.parametrize("where", ["argument", "header", "name of a header", "id"])
 def test_a_text_that_stands_for_the_tag_stays_where_it_is_a_users(where: str) -> None:
-    """Only the delivery tag is filled in, also where a task has the text that stands for it while it is sealed."""
+    """Only the delivery tag is filled in, also where a task has the text that stands for it while it is written."""
     text = f"so {_NO_TAG}{_NO_TAG} it is"
     message = task_message(eta=ETA_AT, task_id=text if where == "id" else "some id")
     if where == "argument":
@@ -139,9 +139,9 @@ def test_a_text_that_stands_for_the_tag_stays_where_it_is_a_users(where: str) ->
         message["headers"][text] = text
     expected = copy.deepcopy(message)
     other = again(message)
-    sealed = loads(seal(message, "some id")[1])
-    tag = sealed["properties"]["delivery_tag"]
+    written = loads(canonical(message, "some id")[1])
+    tag = written["properties"]["delivery_tag"]
     assert str(UUID(tag)) == tag == message["properties"]["delivery_tag"]
-    assert sealed["properties"] == {**expected["properties"], "delivery_tag": tag}
-    assert (sealed["headers"], sealed["body"]) == (expected["headers"], expected["body"])
-    assert loads(seal(other, "some id")[1]) == sealed, "the same when it is published again"
+    assert written["properties"] == {**expected["properties"], "delivery_tag": tag}
+    assert (written["headers"], written["body"]) == (expected["headers"], expected["body"])
+    assert loads(canonical(other, "some id")[1]) == written, "the same when it is published again"
