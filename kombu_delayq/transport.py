@@ -55,7 +55,7 @@ class SentinelChannel(DelayedChannel, stock.SentinelChannel):
 class DelayedTransport(_Transport):
     """A mixin, to the left of kombu's two transports."""
 
-    #: With this kombu does not parse the URL, so that ``urls.settle`` can.
+    #: With this kombu does not parse the URL, so that ``urls.configure`` can.
     can_parse_url = True
     default_port: Any  # kombu's
     cycle: Any
@@ -65,7 +65,9 @@ class DelayedTransport(_Transport):
     has_nodes = False
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
-        self._scheme = urls.settle(client, sentinel=isinstance(self, stock.SentinelTransport), cluster=self.has_nodes)
+        self._scheme = urls.configure(
+            client, sentinel=isinstance(self, stock.SentinelTransport), cluster=self.has_nodes
+        )
         super().__init__(client, **kwargs)
         self.cycle.close()
         self.cycle = self.Poller()

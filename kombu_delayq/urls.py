@@ -2,7 +2,7 @@
 
 kombu takes the transport from the scheme when it switches to the next URL of a list. It turns TLS on for the scheme
 ``rediss`` alone, and it ignores what stands behind a ``+``. So a transport named by its dotted path could end in stock
-behaviour, without TLS, or on localhost. ``settle`` reads the URL itself, so that none of this can happen.
+behaviour, without TLS, or on localhost. ``configure`` reads the URL itself, so that none of this can happen.
 """
 
 import logging
@@ -58,12 +58,12 @@ _PARAMETERS = {"port", "userid", "password", "virtual_host", "ssl", "connect_tim
 
 
 class _SentinelHost(str):
-    """Host of a Sentinel. kombu sets the transport of a clone before ``settle`` runs; this type marks a Sentinel's."""
+    """Host of a Sentinel; kombu sets the transport of a clone before ``configure`` runs."""
 
     __slots__ = ()
 
 
-def settle(client: Any, *, sentinel: bool = False, cluster: bool = False) -> str:
+def configure(client: Any, *, sentinel: bool = False, cluster: bool = False) -> str:
     """Gives a connection the host, port, credentials and TLS of its URL, and keeps it on this transport.
 
     A connection to a cluster gets a list of hosts, unless there is only one.

@@ -1,6 +1,6 @@
 -- Takes or renews a lease, such as that of the leading transfer worker, and returns the names of all queues.
 -- KEYS[1]    queues  SET     queues that hold or held delayed messages
--- KEYS[2...] lease   STRING  name of its holder, with a TTL; the leader's lease first, then the deputies' in turn
+-- KEYS[2...] lease   STRING  name of its holder, with a TTL; the leader's lease first, then the standbys' in turn
 -- ARGV[1] name  name of the caller
 -- ARGV[2] ttl   of the lease, ms
 -- Returns {holder of the first lease, number of the lease that the caller holds now or 0, {queue, queue, ...}}

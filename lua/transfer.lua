@@ -11,7 +11,7 @@
 -- Returns {number moved, number without a body, due time of the first or '', now, next due or ''}
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
--- @include all_from clock large lifetime move take wrong_type
+-- @include all_from clock large lifetime move due wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local count, bytes, counts = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]

@@ -18,7 +18,7 @@
 -- priority, body; the last two are '' where the body is missing}}. While messages are too late, no other moves.
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
--- @include all_from bucket clock large lifetime move take tally too_late wrong_type
+-- @include all_from bucket clock large lifetime move due tally too_late wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local bucket = KEYS[5]

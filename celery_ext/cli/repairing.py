@@ -91,13 +91,13 @@ def put_back(store: OperatorStore, queue: str, strays: Strays) -> Iterator[None]
     for page in pages(reversed(strays.tags), PAGE):
         notes = ((held.tag, read_note(as_bytes(held.note))) for held in store.consumers.notes(page, queue))
         rows = [Requeued(tag, note.routing_key, note.priority, note.given_back()) for tag, note in notes if note]
-        store.taking.requeue(rows, "next", redelivers=True)
+        store.fetching.requeue(rows, "next", redelivers=True)
         yield from (None for _ in page)
     for landing, count in strays.landings.items():
-        if landing.step >= store.taking.steps(landing.queue):
+        if landing.step >= store.fetching.steps(landing.queue):
             key = store.keys.landing(*landing)
             raise ResponseError(f"key {key} belongs to a list that the option priority_steps does not have here")
-        store.taking.take(Request("", 0, 0, (), landings=[landing]))
+        store.fetching.fetch(Request("", 0, 0, (), landings=[landing]))
         yield from (None for _ in range(count))
 
 

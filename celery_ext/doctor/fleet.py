@@ -54,7 +54,7 @@ def faults_of(kombu: str, *, ours: bool) -> Iterator[Fault]:
 
     Args:
         kombu: Its version of kombu; a text that is none has no faults.
-        ours: Whether it uses our transport, and consumes by ``take``.
+        ours: Whether it uses our transport, and consumes by ``fetch``.
     """
     try:
         version = Version(kombu)

@@ -125,7 +125,7 @@ class Worker:
 
     @property
     def fetches(self) -> bool:
-        """Whether it consumes by ``take``, so that no visibility timeout counts for what it holds."""
+        """Whether it consumes by ``fetch``, so that no visibility timeout counts for what it holds."""
         return self.ours and self.options.get("consume", "reliable") == "reliable"
 
 

@@ -180,15 +180,15 @@ class JournaledScan(PartOfBoth[Scan]):
         )
         return found | {QueueForm(queue, JOURNAL): rows.get(queue, 0) for queue in queues}
 
-    def cut(
+    def split(
         self, queue: str, ranks: Sequence[int], from_ms: float = -inf, to_ms: float = inf, layout: str | None = None
     ) -> list[Part]:
-        """Cuts a queue's waiting messages, in one layout, into parts; see ``Scan.cut``.
+        """Cuts a queue's waiting messages, in one layout, into parts; see ``Scan.split``.
 
         Parts of the journal end with all messages of a due time.
         """
         if layout != JOURNAL:
-            return self._redis.cut(queue, ranks, from_ms, to_ms, layout)
+            return self._redis.split(queue, ranks, from_ms, to_ms, layout)
         dues = [due_ms for due_ms in self._journal.boundaries(queue, ranks, from_ms, to_ms) if due_ms < inf]
         ends = [(_member(_LARGEST), repr(due_ms).encode()) for due_ms in dues]
         return [Part(queue, after, until, JOURNAL) for after, until in zip([None, *ends], [*ends, None], strict=True)]

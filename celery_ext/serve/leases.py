@@ -21,7 +21,7 @@ from kombu_delayq.message.unacked import Note, read_note
 from kombu_delayq.redis.replies import as_bytes, as_text, readable
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consumers import http_consumer
-from kombu_delayq.store.types import LeaseEnded, Offer, Request, Requeued, Taken
+from kombu_delayq.store.types import Fetched, LeaseEnded, Offer, Request, Requeued
 
 #: Most messages of a lease.
 MOST = 100
@@ -172,7 +172,7 @@ class Leases:
             The messages; None if there are none.
         """
         until = monotonic() + PATIENCE_S
-        while self._store.taking.ready([queue])[0]:
+        while self._store.fetching.ready([queue])[0]:
             received = self._receive(caller, queue, most, lease_s)
             if received is None or received.messages:
                 return received
@@ -190,7 +190,7 @@ class Leases:
             LeaseGone: None of the messages is held, nor is the lease known.
         """
         name = name_of(caller, lease, tags)
-        gone = self._store.taking.ack([f"{name}.{tag}" for tag in tags], self._queue_of(lease))
+        gone = self._store.fetching.ack([f"{name}.{tag}" for tag in tags], self._queue_of(lease))
         return self._settled(name, lease, tags, gone)
 
     def release(self, caller: str, lease: str, tags: Sequence[str], delay_s: float | None = None) -> Settled:
@@ -237,7 +237,7 @@ class Leases:
         self._check_known(name, lease)
         queue = self._queue_of(lease)
         ends_ms = self._store.now_ms() + 1000 * lease_s
-        held = self._store.taking.held(tags_of(name, lease), queue)
+        held = self._store.fetching.held(tags_of(name, lease), queue)
         if not self._store.consumers.beat(name, [queue], held, ttl_s=lease_s):
             raise LeaseGone
         return ends_ms, [tag.rpartition(".")[2] for tag in held]
@@ -261,7 +261,7 @@ class Leases:
         self._store.consumers.beat(name, [queue], is_new=True, ttl_s=lease_s)
         self._store.consumers.note_queues([queue])  # somebody may have dropped the name before there was the lease
         try:
-            taken = self._store.taking.take(Request(name, 1, most, [queue]))
+            taken = self._store.fetching.fetch(Request(name, 1, most, [queue]))
         except LeaseEnded:  # Redis stood still for longer than the lease
             return None
         messages, stuck = {}, False
@@ -285,7 +285,7 @@ class Leases:
                 messages[one.tag.rpartition(".")[2]] = message
         return None if stuck and not messages else Received(lease, now_ms + 1000 * lease_s, messages)
 
-    def _message_of(self, taken: Taken) -> Message | None:
+    def _message_of(self, taken: Fetched) -> Message | None:
         """Returns a message; drops what is none, as a worker does."""
         fault = fault_of(taken.body)
         if fault is None:
@@ -293,7 +293,7 @@ class Leases:
         logger.error(
             "queue %r had something that is no message, and that is dropped: %s", *map(readable, (taken.queue, fault))
         )
-        self._store.taking.ack([taken.tag], taken.queue)
+        self._store.fetching.ack([taken.tag], taken.queue)
         return None
 
     def _adopt(self, tag: str, queue: str, message: Message, due: Due) -> str:
@@ -317,7 +317,7 @@ class Leases:
         """Puts messages back to be consumed next, in their old order. Returns the tags that were not held."""
         notes = self._notes(name, lease, tags)
         rows = [Requeued(tag, note.routing_key, note.priority, body_of(note)) for tag, note in notes.items()]
-        gone = self._store.taking.requeue(reversed(rows), "next", redelivers=redelivers)
+        gone = self._store.fetching.requeue(reversed(rows), "next", redelivers=redelivers)
         return [tag for tag in (f"{name}.{tag}" for tag in tags) if tag in gone or tag not in notes]
 
     def _put_off(self, name: str, lease: str, tags: Sequence[str], delay_s: float) -> list[str]:
@@ -333,7 +333,7 @@ class Leases:
             place = self._adopt(tag, note.routing_key, message, Due(due_ms, False, task_id))
             if place == "due":  # the delay was over before Redis got the message
                 row = Requeued(tag, note.routing_key, note.priority, to_json(message))
-                self._store.taking.requeue([row], "next", redelivers=True)
+                self._store.fetching.requeue([row], "next", redelivers=True)
             elif place == "gone":
                 gone.append(tag)
         return gone
@@ -352,5 +352,5 @@ class Leases:
             raise LeaseGone
 
     def _forget_if_empty(self, name: str, lease: str) -> None:
-        if not self._store.taking.held(tags_of(name, lease), queue := self._queue_of(lease)):
+        if not self._store.fetching.held(tags_of(name, lease), queue := self._queue_of(lease)):
             self._store.consumers.leave(name, queue)

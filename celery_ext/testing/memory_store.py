@@ -9,7 +9,7 @@ from celery_ext.testing.memory_shelf import Shelf
 from kombu_delayq.message.fields import headers_of, read
 from kombu_delayq.options import Options
 from kombu_delayq.redis.replies import as_bytes, as_text
-from kombu_delayq.store.chains import Refused
+from kombu_delayq.store.chains import CancelledChains
 from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.types import Offer, Offered, PageId, Placed, Transferred, Waiting
 
@@ -135,7 +135,7 @@ class MemoryChains:
         """Stores the next step of a delay chain, as ``DelayChains.step``; there is no other place to store it."""
         identity = as_text(offer.id)
         with self._shelf.lock:
-            if not self.admit(offer):
+            if not self.check_chain(offer):
                 return "cancelled"
             self._shelf.queues.add(queue)
             for kept in list(self._shelf.find([queue], identity)):
@@ -146,7 +146,7 @@ class MemoryChains:
                     self._shelf.remove(kept)
             return self._delivery.offer(queue, offer).place
 
-    def admit(self, offer: Offer) -> bool:
+    def check_chain(self, offer: Offer) -> bool:
         """Asks whether a chain may take this step, and notes the chain; False if the chain was cancelled."""
         identity = as_text(offer.id)
         if identity in self._refused:
@@ -155,14 +155,16 @@ class MemoryChains:
         self._chains.add(identity)
         return True
 
-    def refuse(self, ids: Sequence[str], *, in_use: bool = False) -> Refused:
-        """Notes ids whose delay chains must take no further step, as ``DelayChains.refuse``."""
+    def cancel_chains(self, ids: Sequence[str], *, in_use: bool = False) -> CancelledChains:
+        """Notes ids whose delay chains must take no further step, as ``DelayChains.cancel_chains``."""
         with self._shelf.lock:
             self._refused.update(ids)
-            return Refused(sorted(self._shelf.queues), {identity for identity in ids if identity in self._chains})
+            return CancelledChains(
+                sorted(self._shelf.queues), {identity for identity in ids if identity in self._chains}
+            )
 
     def accept(self, ids: Sequence[str]) -> int:
-        """Undoes ``refuse``. Returns how many of the ids were noted."""
+        """Undoes ``cancel_chains``. Returns how many of the ids were noted."""
         noted = self._refused.intersection(ids)
         self._refused.difference_update(noted)
         return len(noted)

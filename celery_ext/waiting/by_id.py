@@ -83,7 +83,7 @@ def cancel(store: WaitingStore, ids: Iterable[str], *, chains_in_use: bool = Fal
     """
     for part in _parts(ids):
         # The ids are refused before the search: a step that comes meanwhile, even in a new queue, is found or refused.
-        queues, chains = store.chains.refuse(part, in_use=chains_in_use)
+        queues, chains = store.chains.cancel_chains(part, in_use=chains_in_use)
         found: dict[str, list[Waiting]] = {}
         try:
             _remove(store, queues, part, found)
@@ -142,7 +142,7 @@ def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: d
         # Redis takes the refusal of an id back if one call finds messages, but no step. These ids have steps, too.
         mixed = [task_id for task_id in more if {True, False} == set(map(is_step, found[task_id]))]
         if mixed:
-            queues = store.chains.refuse(mixed).queues
+            queues = store.chains.cancel_chains(mixed).queues
             full = list(dict.fromkeys([*full, *mixed]))
 
 

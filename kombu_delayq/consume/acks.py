@@ -49,7 +49,7 @@ class Acks:
         if not tags:
             return [], lambda _: None
         self._sent.extend(tags)
-        return [store.taking.ack_command(tags, self._share, by_text=self._by_text)], partial(
+        return [store.fetching.ack_command(tags, self._share, by_text=self._by_text)], partial(
             self._on_acked, store, tags
         )
 
@@ -68,7 +68,7 @@ class Acks:
         with self._sending:
             if tags := drained(self._tags):
                 try:
-                    missing = store.taking.ack(tags, self._share)
+                    missing = store.fetching.ack(tags, self._share)
                 except BaseException as error:
                     self._repeated.update(tags)
                     self._tags.extendleft(reversed(tags))
@@ -90,7 +90,7 @@ class Acks:
                 raise reply
             self._resumes_at = monotonic() + PASSING_S
         else:
-            self._confirm(tags, store.taking.missing(reply))
+            self._confirm(tags, store.fetching.missing(reply))
 
     def _confirm(self, tags: Sequence[str], missing: Sequence[str]) -> None:
         for tag in tags:

@@ -13,7 +13,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.types import Beat, LeaseEnded, Request, Taken
+from kombu_delayq.store.types import Beat, Fetched, LeaseEnded, Request
 
 logger = get_logger(__name__)
 
@@ -115,7 +115,7 @@ class Consumer:
         """Returns a request in the name that it has in a share, with numbers that are not used."""
         return request._replace(consumer=self.name_in(share), first=self.numbers(request.most))
 
-    def take(self, store: TransportStore, share: str, request: Request) -> list[Taken]:
+    def fetch(self, store: TransportStore, share: str, request: Request) -> list[Fetched]:
         """Takes messages in its name; one round trip, or three if its lease has ended.
 
         Args:
@@ -124,10 +124,10 @@ class Consumer:
             request: What to take; without a name and a number.
         """
         try:
-            return self._take(store, self.named(request, share))
+            return self._fetch(store, self.named(request, share))
         except LeaseEnded:
             self.renew(store, share)
-            return self._take(store, self.named(request, share))
+            return self._fetch(store, self.named(request, share))
 
     def leave(self, store: TransportStore) -> None:
         """Gives leases back. Where messages are held, a lease ends by itself, and they go back to their queues."""
@@ -153,7 +153,7 @@ class Consumer:
                 continue
             is_over = monotonic() - lost_at > UNSURE_S
             try:
-                store.taking.recover(request)
+                store.fetching.recover(request)
             except (RedisError, OSError) as error:
                 failed = failed or error
                 continue
@@ -163,9 +163,9 @@ class Consumer:
         if failed is not None:
             raise failed
 
-    def _take(self, store: TransportStore, request: Request) -> list[Taken]:
+    def _fetch(self, store: TransportStore, request: Request) -> list[Fetched]:
         try:
-            return store.taking.take(request)
+            return store.fetching.fetch(request)
         except (ResponseError, LeaseEnded):
             raise
         except BaseException:

@@ -1,4 +1,4 @@
-"""Messages that were taken, on their way to the callbacks of kombu's consumers."""
+"""Messages that were fetched, on their way to the callbacks of kombu's consumers."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ from kombu_delayq.consume.qos import FetchedPayload
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import Message, fault_of, priority_of, read
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.types import Requeued, Taken
+from kombu_delayq.store.types import Fetched, Requeued
 
 logger = get_logger(__name__)
 
@@ -47,12 +47,12 @@ class Deliveries:
         self._ack = ack
         self._on_priority = on_priority
         self._is_acked_next = is_acked_next
-        self._taken: deque[Taken] = deque()
+        self._fetched: deque[Fetched] = deque()
         self._busy_since: float | None = None
         self.error: BaseException | None = None
 
     def __len__(self) -> int:
-        return len(self._taken)
+        return len(self._fetched)
 
     @property
     def busy_s(self) -> float:
@@ -65,30 +65,30 @@ class Deliveries:
         """Whether a callback runs."""
         return self._busy_since is not None
 
-    def add(self, found: Iterable[Taken]) -> None:
-        """Notes messages that were taken, to be delivered in this order."""
-        self._taken.extend(map(self.hold, found))
+    def add(self, found: Iterable[Fetched]) -> None:
+        """Notes messages that were fetched, to be delivered in this order."""
+        self._fetched.extend(map(self.hold, found))
 
-    def hold(self, taken: Taken) -> Taken:
+    def hold(self, fetched: Fetched) -> Fetched:
         """Notes a message as one in hand."""
-        if taken.tag:
-            self._channel.consumer.held[taken.tag] = taken.queue
-        return taken
+        if fetched.tag:
+            self._channel.consumer.held[fetched.tag] = fetched.queue
+        return fetched
 
     def deliver(self) -> Message | None:
         """Delivers the next message. Returns it, or None if there was none to deliver."""
-        while self._taken:
+        while self._fetched:
             try:
-                taken = self._taken.popleft()
+                fetched = self._fetched.popleft()
             except IndexError:  # another thread has put it back
                 return None
-            if taken.queue not in self._channel.connection._callbacks:
-                self._put_back([taken], self._channel.store)
-            elif (message := self.message_of(taken)) is not None:
+            if fetched.queue not in self._channel.connection._callbacks:
+                self._put_back([fetched], self._channel.store)
+            elif (message := self.message_of(fetched)) is not None:
                 try:
-                    self._call(message, taken.queue)
+                    self._call(message, fetched.queue)
                 except NotAdopted as error:
-                    self._taken.appendleft(taken)
+                    self._fetched.appendleft(fetched)
                     raise error.reason from None
                 return message
         return None
@@ -107,25 +107,25 @@ class Deliveries:
         begun = monotonic()
         while (message := self.deliver()) is not None:
             ended = monotonic()
-            if (self._taken or before_wait) and eta_of(message) is not None:
+            if (self._fetched or before_wait) and eta_of(message) is not None:
                 return True
-            if self._taken and (ended - begun > QUICK_S or self._is_acked_next(getattr(message, "tag", ""))):
+            if self._fetched and (ended - begun > QUICK_S or self._is_acked_next(getattr(message, "tag", ""))):
                 return True
             begun = ended
         return False
 
-    def message_of(self, taken: Taken) -> Message | None:
+    def message_of(self, fetched: Fetched) -> Message | None:
         """Returns a message as kombu's consumers get it. Drops one that they cannot read, with an error in the log."""
         try:
-            message: Message = loads(bytes_to_str(taken.body))
-            if taken.tag:
-                message["properties"].setdefault("delivery_tag", taken.tag)
-                message = FetchedPayload(message, taken.tag)
+            message: Message = loads(bytes_to_str(fetched.body))
+            if fetched.tag:
+                message["properties"].setdefault("delivery_tag", fetched.tag)
+                message = FetchedPayload(message, fetched.tag)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            fault = fault_of(bytes(taken.body))
-            logger.error("queue %r had something that is no message, and that is dropped: %s", taken.queue, fault)
-            if taken.tag:
-                self._ack(taken.tag)
+            fault = fault_of(bytes(fetched.body))
+            logger.error("queue %r had something that is no message, and that is dropped: %s", fetched.queue, fault)
+            if fetched.tag:
+                self._ack(fetched.tag)
             return None
         return message
 
@@ -136,17 +136,17 @@ class Deliveries:
             store: The store to use.
             queue: Name of their queue; None for those of all queues.
         """
-        drawn = drained(self._taken)
-        self._taken.extend(taken for taken in drawn if queue not in (None, taken.queue))
-        given = [taken for taken in drawn if queue in (None, taken.queue)]
+        drawn = drained(self._fetched)
+        self._fetched.extend(fetched for fetched in drawn if queue not in (None, fetched.queue))
+        given = [fetched for fetched in drawn if queue in (None, fetched.queue)]
         try:
             self._put_back(given, store)
         except BaseException:
-            self._taken.extendleft(reversed(given))
+            self._fetched.extendleft(reversed(given))
             raise
 
     def _call(self, message: Message, queue: str) -> None:
-        self._on_priority(queue, self._channel.store.taking.step_of(priority_of(message)))
+        self._on_priority(queue, self._channel.store.fetching.step_of(priority_of(message)))
         before, self._busy_since = self._busy_since, monotonic()
         try:
             self._channel.connection._deliver(message, queue)
@@ -158,14 +158,14 @@ class Deliveries:
         finally:
             self._busy_since = before
 
-    def _put_back(self, given: Sequence[Taken], store: TransportStore) -> None:
+    def _put_back(self, given: Sequence[Fetched], store: TransportStore) -> None:
         rows = []
-        for taken in reversed(given):
-            row = Requeued(taken.tag, taken.queue, priority_of(read(bytes(taken.body))), taken.body)
-            if taken.tag:
+        for fetched in reversed(given):
+            row = Requeued(fetched.tag, fetched.queue, priority_of(read(bytes(fetched.body))), fetched.body)
+            if fetched.tag:
                 rows.append(row)
             else:
                 store.delivery.give_back(row.queue, row.priority, bytes_to_str(row.body))
-        store.taking.requeue(rows, "next")
+        store.fetching.requeue(rows, "next")
         for row in rows:
             self._channel.consumer.held.pop(row.tag, None)

@@ -21,7 +21,7 @@ from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import PASSING_S, passes
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.types import Landing, LeaseEnded, Request, Taken
+from kombu_delayq.store.types import Fetched, Landing, LeaseEnded, Request
 
 logger = get_logger(__name__)
 
@@ -115,8 +115,8 @@ class Fetcher:
     def get(self, queue: str, *, no_ack: bool) -> Message | None:
         """Fetches one message of a queue, a round trip; None if there is none."""
         request = Request("", 0, 1, [queue], unnoted=[queue] if no_ack else [])
-        found = self._consumer.take(self._store, self._share, request)
-        return next((self.deliveries.message_of(self.deliveries.hold(taken)) for taken in found), None)
+        found = self._consumer.fetch(self._store, self._share, request)
+        return next((self.deliveries.message_of(self.deliveries.hold(fetched)) for fetched in found), None)
 
     def note_turn(self) -> None:
         """Notes that the thread that consumes is not busy."""
@@ -142,7 +142,7 @@ class Fetcher:
             elif not self._idle.may_have_more:
                 self._idle.wait(self._store, self._consumer.name_in(self._share), queues)
             elif credit := self._shared.credit.of(self):
-                self._take(queues, credit)
+                self._fetch(queues, credit)
         self._send_acks()
 
     def turn_apart(self) -> None:
@@ -151,7 +151,7 @@ class Fetcher:
         self._acks.send(self._store)
         if not self.deliveries and (queues := self.queues) and (credit := self._shared.credit.of(self)):
             request = self._request_for(queues, credit, self._idle.landings(end=False)[1])
-            found = self._consumer.take(self._store, self._share, request)
+            found = self._consumer.fetch(self._store, self._share, request)
             self._idle.emptied(request.landings)
             self._note(found, credit)
         if self.deliveries and self._poller.loop_turns:
@@ -239,7 +239,7 @@ class Fetcher:
         consumer: Consumer = self._channel.consumer
         return consumer
 
-    def _take(self, queues: Sequence[str], credit: int) -> None:
+    def _fetch(self, queues: Sequence[str], credit: int) -> None:
         # Without a loop, the callback that gets the message may keep this thread busy.
         commands, landings = self._idle.landings(end=not self._poller.loop_turns)
         self._ask(commands, self._consumer.named(self._request_for(queues, credit, landings), self._share))
@@ -264,22 +264,22 @@ class Fetcher:
 
     def _ask(self, before: Sequence[Command], request: Request) -> None:
         acks, on_acked = self._acks.commands(self._store)
-        take = self._store.taking.take_command(request, by_text=self._by_text)
+        fetch = self._store.fetching.fetch_command(request, by_text=self._by_text)
 
         def on_replies(replies: list[Any]) -> None:
             self._idle.ended(replies[: len(before)])
             on_acked(replies[len(before) : -1])
-            self._on_taken(request, replies[-1])
+            self._on_fetched(request, replies[-1])
 
         self._request = request  # Redis may run it even if sending it fails
-        self._connection.send([*before, *acks, take], on_replies)
+        self._connection.send([*before, *acks, fetch], on_replies)
 
     def _send_acks(self) -> None:
         commands, on_acked = self._acks.commands(self._store)
         if commands:
             self._connection.send(commands, on_acked)
 
-    def _on_taken(self, request: Request, reply: Any) -> None:
+    def _on_fetched(self, request: Request, reply: Any) -> None:
         self._request = None
         self._by_text = isinstance(reply, NoScriptError)
         if self._by_text:
@@ -297,7 +297,7 @@ class Fetcher:
         self._idle.emptied(request.landings)
         if request.most:
             try:
-                self._note(self._store.taking.taken(request, reply), request.most)
+                self._note(self._store.fetching.fetched(request, reply), request.most)
             except LeaseEnded:
                 self._consumer.renew(self._store, self._share)
                 return
@@ -310,11 +310,11 @@ class Fetcher:
         self._resumes_at = monotonic() + PASSING_S
         self._poller.wake_in(PASSING_S)
 
-    def _note(self, found: Sequence[Taken], most: int) -> None:
-        self._idle.may_have_more = self._store.taking.may_have_more(found, most)
+    def _note(self, found: Sequence[Fetched], most: int) -> None:
+        self._idle.may_have_more = self._store.fetching.may_have_more(found, most)
         self.deliveries.add(found)
-        for taken in found:
-            self._channel._queue_cycle.rotate(taken.queue)
+        for fetched in found:
+            self._channel._queue_cycle.rotate(fetched.queue)
         # Without a loop, a callback may keep this thread busy. The request has ended only the waits of this fetcher.
         is_last = not self._shared.credit.left or (self._share and not self._poller.loop_turns)
         if found and not self._is_closed and is_last:

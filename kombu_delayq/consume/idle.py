@@ -277,7 +277,7 @@ class IdleWaits:
     def _withdraw(self, store: TransportStore, waits: Collection[IdleWait], landings: Collection[Landing]) -> None:
         """Ends waits as far as Redis lets it, and puts back what has landed in queues of one share; one round trip."""
         now, refused = monotonic(), self._budget.ends_waits is False
-        store.taking.withdraw([] if refused else [wait.client_id for wait in waits], tuple(landings))
+        store.fetching.withdraw([] if refused else [wait.client_id for wait in waits], tuple(landings))
         for wait in waits:
             wait.is_emptied = now > wait.over_at
 
@@ -301,7 +301,7 @@ class IdleWaits:
         most_s = SHORT_WAIT_S if self._budget.ends_waits is False else LONGEST_WAIT_S
         longest_s = min(most_s, store.options.consumer_ttl * FRACTION_OF_LEASE)
         wait.landing = at
-        ready, landing = store.taking.landing(at)
+        ready, landing = store.fetching.landing(at)
         command = ("BLMOVE", ready, landing, "RIGHT", "LEFT", longest_s)
         wait.connection.send([command], self._on_reply(wait), longest_s)
         wait.is_blocked, wait.is_ending, wait.is_emptied = True, False, False
@@ -362,9 +362,9 @@ class IdleWaits:
         has_nodes = pools.has_nodes(store.client.connection_pool)
         waited = {at for at, wait in self._waits.items() if wait.is_blocked and not has_nodes}
         lists = [
-            store.taking.landing(Landing(queue, step, ""))[0]
+            store.fetching.landing(Landing(queue, step, ""))[0]
             for queue in queues
-            for step in range(store.taking.steps(queue))
+            for step in range(store.fetching.steps(queue))
             if (queue, step) not in waited
         ]
         if lists:

@@ -26,7 +26,7 @@ class FetchedPayload(dict[str, Any]):
 
 
 class FetchedMessage(_Message):
-    """kombu's message, which is acknowledged by the delivery tag under which it was taken."""
+    """kombu's message, which is acknowledged by the delivery tag under which it was fetched."""
 
     def __init__(self, payload: Message, channel: Any = None, **kwargs: Any) -> None:
         super().__init__(payload, channel=channel, **kwargs)
@@ -63,17 +63,17 @@ class FetchedQoS(_QoS):
             self.ack(delivery_tag)
         else:
             row = self._requeued(delivery_tag, self._delivered[delivery_tag])
-            self.channel.store.taking.requeue([row], "last", redelivers=True)
+            self.channel.store.fetching.requeue([row], "last", redelivers=True)
             self._held.pop(delivery_tag, None)
             virtual.QoS.ack(self, delivery_tag)
 
     def restore_unacked(self, client: Any = None) -> None:
         """Puts all messages in hand back, to be consumed next."""
         self._flush()
-        taken = {tag: message for tag, message in self._delivered.items() if tag in self._held}
-        rows = [self._requeued(tag, message) for tag, message in reversed(taken.items())]
-        self.channel.store.taking.requeue(rows, "next", redelivers=True)
-        for tag in taken:
+        fetched = {tag: message for tag, message in self._delivered.items() if tag in self._held}
+        rows = [self._requeued(tag, message) for tag, message in reversed(fetched.items())]
+        self.channel.store.fetching.requeue(rows, "next", redelivers=True)
+        for tag in fetched:
             self._delivered.pop(tag, None)
             self._held.pop(tag, None)
         if self._delivered:

@@ -45,7 +45,7 @@ class QueueFetcher:
         self._pool: redis.ConnectionPool = channel.async_pool
         self._poller = poller
         self._queue = queue
-        self._key = channel.store.taking.landing(Landing(queue, 0, ""))[0]
+        self._key = channel.store.fetching.landing(Landing(queue, 0, ""))[0]
         self._retry_at = self._look_at = self._apart_until = 0.0
         self._pause_s = 0.0
         shared = SharedByFetchers(

@@ -94,9 +94,9 @@ class Options:
         1.0,
         number(0.05, 60),
         "s",
-        "About how often the leading transfer worker and its deputies look at Redis when nothing wakes them. A lost "
+        "About how often the leading transfer worker and its standbys look at Redis when nothing wakes them. A lost "
         "wake message or a lost connection delays messages by about as much, once Redis answers. The other workers "
-        "look eight to twelve times more rarely. A leader or deputy that is silent for three times as long loses its "
+        "look eight to twelve times more rarely. A leader or standby that is silent for three times as long loses its "
         "place.",
     )
     overdue: str | Mapping[str, str] = _option(
@@ -176,7 +176,7 @@ class Options:
 
     @property
     def lease_ttl(self) -> float:
-        """How long the leading transfer worker, or a deputy, may be silent before another takes its place, in s."""
+        """How long the leading transfer worker, or a standby, may be silent before another takes its place, in s."""
         return 3 * self.poll_interval
 
     def limits_of(self, queue: str) -> QueueLimits | None:

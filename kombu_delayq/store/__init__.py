@@ -17,7 +17,7 @@ from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.consumers import Consumers
 from kombu_delayq.store.dead_letters import DeadLetters
 from kombu_delayq.store.delivery import Delivery
-from kombu_delayq.store.fetching import Taking
+from kombu_delayq.store.fetching import Fetching
 from kombu_delayq.store.figures import Figures
 from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.keys import Keys
@@ -95,7 +95,7 @@ class TransportStore(Store, Protocol):
     """The parts of a store that deliver messages: for a channel and a transfer worker."""
 
     delivery: Delivery
-    taking: Taking
+    fetching: Fetching
     consumers: Consumers
     chains: DelayChains
     leases: Leases
@@ -115,7 +115,7 @@ class OperatorStore(WaitingStore, Protocol):
     """The parts of a store that keep queues in order, and show them: for the shell and for ``delayq serve``."""
 
     delivery: Delivery
-    taking: Taking
+    fetching: Fetching
     consumers: Consumers
     leases: Leases
     letters: DeadLetters
@@ -146,7 +146,7 @@ class DelayStore(Store):
 
     Attributes:
         delivery: Takes messages in and transfers those that are due.
-        taking: Takes messages from queues, and removes or puts back those that are held.
+        fetching: Takes messages from queues, and removes or puts back those that are held.
         consumers: Knows which consumers live.
         chains: Stores the steps of delay chains.
         leases: Decides which transfer worker leads.
@@ -176,7 +176,7 @@ class DelayStore(Store):
         self.client, self.keys, self.options = client, shared.keys, shared.options
         self._shared, self._registry = shared, registry
         self.delivery = Delivery(shared, registry)
-        self.taking = Taking(shared)
+        self.fetching = Fetching(shared)
         self.consumers = Consumers(shared)
         self.chains = DelayChains(shared, registry)
         self.leases = Leases(shared)

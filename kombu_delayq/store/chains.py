@@ -19,7 +19,7 @@ NOTES_WITHOUT_CHAINS = 1_000
 KNOWN_CHAINS = 10_000
 
 
-class Refused(NamedTuple):
+class CancelledChains(NamedTuple):
     """The result of noting cancelled ids.
 
     Attributes:
@@ -49,37 +49,37 @@ class DelayChains(StorePart):
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
             stores: Whether Redis keeps the step; otherwise it waits elsewhere.
 
-        The queue is in another slot than ``cancelled`` and ``chains``, so this takes three calls: ``admit`` asks
-        whether the chain is cancelled, the step is stored, and ``admit`` asks once more. A cancel notes the id first
-        and searches the queues then. If it notes the id before the second question, this retracts the step. If it notes
-        the id later, the step is stored and its queue registered already, and the search finds it. A step that has left
-        its queue before it could be retracted, because it was due at once, was delivered as if the cancel had come a
-        moment later: the note refuses the step after it.
+        The queue is in another slot than ``cancelled`` and ``chains``, so this takes three calls: ``check_chain`` asks
+        whether the chain is cancelled, the step is stored, and ``check_chain`` asks once more. A cancel notes the id
+        first and searches the queues then. If it notes the id before the second question, this undoes the step. If it
+        notes the id later, the step is stored and its queue registered already, and the search finds it. A step that
+        has left its queue before it could be undone, because it was due at once, was delivered as if the cancel had
+        come a moment later: the note stops the step after it.
 
         Returns:
             The place of the message: ``first``, ``head`` or ``behind``. The message replaces an earlier step that still
             waits. Or, with nothing stored, ``waits`` (this step or a later one waits already) or ``cancelled`` (the
             chain was cancelled).
         """
-        if not self.admit(offer):
+        if not self.check_chain(offer):
             return "cancelled"
         args = [self._client.wake(queue), queue, expire_ms, chain, *offer, int(stores)]
         word = as_text(self._registry.run("step", queue, self._client.stored(queue), args))
-        if stores and word != "waits" and not self.admit(offer) and self.retract(queue, offer):
+        if stores and word != "waits" and not self.check_chain(offer) and self.undo_step(queue, offer):
             return "cancelled"
         return word
 
-    def admit(self, offer: Offer) -> bool:
+    def check_chain(self, offer: Offer) -> bool:
         """Asks whether a chain may take this step, and notes when it is due; False if the chain was cancelled."""
         args = [self._ttl_ms, KNOWN_CHAINS, as_bytes(offer.id), offer.due]
-        return as_text(self._client.run("admit", self._of_chains, args)) == "admitted"
+        return as_text(self._client.run("check_chain", self._of_chains, args)) == "ready"
 
-    def retract(self, queue: str, offer: Offer) -> bool:
+    def undo_step(self, queue: str, offer: Offer) -> bool:
         """Takes a message that was just stored out of the store again. False if somebody else has taken it."""
         args = [as_bytes(offer.id), digest(offer.body)]
-        return as_text(self._client.run("retract", self._client.stored(queue), args)) == "retracted"
+        return as_text(self._client.run("undo_step", self._client.stored(queue), args)) == "undone"
 
-    def refuse(self, ids: Sequence[str], *, in_use: bool = False) -> Refused:
+    def cancel_chains(self, ids: Sequence[str], *, in_use: bool = False) -> CancelledChains:
         """Notes ids whose delay chains must take no further step, then reads the names of all queues; one round trip.
 
         A step stored before this call is in one of these queues; a step offered after it is refused. A Redis that is
@@ -90,19 +90,21 @@ class DelayChains(StorePart):
             in_use: Whether the caller knows that chains are in use. Otherwise Redis may keep only the latest notes.
         """
         args = [self._ttl_ms, NOTES_WITHOUT_CHAINS, int(in_use), *map(as_bytes, ids)]
-        note = self._client.evalsha_command("refuse", self._of_chains, args)
+        note = self._client.evalsha_command("cancel_chains", self._of_chains, args)
         read: Command = ("SMEMBERS", self._keys.queues)
         known, queues = self._client.replies([note, read])
         if isinstance(known, NoScriptError):
-            known, queues = self._client.replies([self._client.eval_command("refuse", self._of_chains, args), read])
+            known, queues = self._client.replies(
+                [self._client.eval_command("cancel_chains", self._of_chains, args), read]
+            )
         if isinstance(known, ResponseError) and "when used memory" in str(known):
             logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", known)
             known = []
         checked((known, queues))
-        return Refused(sorted(filter(self._keys.has_slot, map(as_text, queues))), {ids[at - 1] for at in known})
+        return CancelledChains(sorted(filter(self._keys.has_slot, map(as_text, queues))), {ids[at - 1] for at in known})
 
     def accept(self, ids: Sequence[str]) -> int:
-        """Undoes ``refuse``. Returns how many of the ids were noted."""
+        """Undoes ``cancel_chains``. Returns how many of the ids were noted."""
         return int(self._client.ask("ZREM", self._keys.cancelled, *map(as_bytes, ids))) if ids else 0
 
     def use_chains(self) -> None:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 #: Operations whose second run answers differently, because the first has removed the messages. If the reply is lost,
 #: redis-py must not repeat them: a wrong answer would hide the error.
-NEVER_REPEATED = frozenset(("cancel", "run_now", "replay", "take", "discard"))
+NEVER_REPEATED = frozenset(("cancel", "run_now", "replay", "fetch", "discard"))
 
 #: KEYS and ARGV of a script, and the layout that it works on.
 ScriptCall = tuple[list[str], list[Any], str]

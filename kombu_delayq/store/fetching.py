@@ -14,13 +14,13 @@ from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.replies import Command, as_bytes, as_text, checked
 from kombu_delayq.store.client import StoreClient, StorePart
-from kombu_delayq.store.types import Landing, LeaseEnded, Request, Requeued, Taken
+from kombu_delayq.store.types import Fetched, Landing, LeaseEnded, Request, Requeued
 
 #: Most messages in the arguments of one call, and about the most bytes in its arguments or in what it takes.
 PAGE, PAGE_BYTES = 200, 1_000_000
 
 
-class Taking(StorePart):
+class Fetching(StorePart):
     """Takes messages from queues, and removes or puts back those that are held."""
 
     def __init__(self, client: StoreClient) -> None:
@@ -28,26 +28,26 @@ class Taking(StorePart):
         self._lists = cache(client.ready)
         self._held = cache(self._keys_of_held)
 
-    def take(self, request: Request) -> list[Taken]:
+    def fetch(self, request: Request) -> list[Fetched]:
         """Takes messages; one round trip.
 
         Raises:
             LeaseEnded: Nothing was taken.
         """
-        return self.taken(request, self._client.run("take", *self._take_call(request)))
+        return self.fetched(request, self._client.run("fetch", *self._fetch_call(request)))
 
-    def take_command(self, request: Request, *, by_text: bool = False) -> Command:
-        """Returns the command of ``take``, for a caller that reads its reply later.
+    def fetch_command(self, request: Request, *, by_text: bool = False) -> Command:
+        """Returns the command of ``fetch``, for a caller that reads its reply later.
 
         Args:
             request: What to take.
             by_text: Whether the command carries the script, because Redis has not known it.
         """
         command = self._client.eval_command if by_text else self._client.evalsha_command
-        return command("take", *self._take_call(request))
+        return command("fetch", *self._fetch_call(request))
 
-    def taken(self, request: Request, reply: Any) -> list[Taken]:
-        """Returns what a reply to ``take_command`` says.
+    def fetched(self, request: Request, reply: Any) -> list[Fetched]:
+        """Returns what a reply to ``fetch_command`` says.
 
         Raises:
             LeaseEnded: Nothing was taken.
@@ -56,11 +56,11 @@ class Taking(StorePart):
             raise LeaseEnded(request.consumer)
         queues = [*(landing.queue for landing in request.landings), *request.queues]
         rows = zip(count(request.first), *(iter(reply),) * 2, strict=False)
-        return [self._taken(request, number, queues[place - 1], body) for number, place, body in rows]
+        return [self._fetched(request, number, queues[place - 1], body) for number, place, body in rows]
 
-    def may_have_more(self, found: Sequence[Taken], most: int) -> bool:
+    def may_have_more(self, found: Sequence[Fetched], most: int) -> bool:
         """Whether a request for up to ``most`` messages has left any: it ends with ``most``, or with many bytes."""
-        return len(found) == most or sum(len(taken.body) for taken in found) >= PAGE_BYTES
+        return len(found) == most or sum(len(each.body) for each in found) >= PAGE_BYTES
 
     def ack(self, tags: Sequence[str], queue: str) -> list[str]:
         """Removes messages that are held; a round trip for each 200.
@@ -122,7 +122,7 @@ class Taking(StorePart):
     def ready(self, queues: Sequence[str]) -> list[int]:
         """Counts the messages that wait for a consumer, in all lists of each queue; one round trip.
 
-        A queue with another key in the place of a list counts as one message, so that its ``take`` says so.
+        A queue with another key in the place of a list counts as one message, so that its ``fetch`` says so.
         """
         keys = [self._lists(queue) for queue in queues]
         replies = iter(self._client.replies([("LLEN", key) for lists in keys for key in lists]))
@@ -167,7 +167,7 @@ class Taking(StorePart):
         """
         request = Request("", 0, 0, (), landings=landings)
         commands: list[Command] = [("CLIENT", "UNBLOCK", client_id) for client_id in client_ids]
-        commands.append(self.take_command(request, by_text=True))
+        commands.append(self.fetch_command(request, by_text=True))
         # In a cluster, all of these go to the node of the lists.
         pool = pools.node_of(self._client.redis.connection_pool, self.landing(landings[0])[1])
         checked(RedisCommands(redis.Redis(connection_pool=pool)).replies(commands))
@@ -217,11 +217,11 @@ class Taking(StorePart):
             raise ValueError(f"in Redis Cluster, one request cannot take from {len(shares)} queues")
         return shares.pop()
 
-    def _taken(self, request: Request, number: int, queue: str, body: bytes) -> Taken:
+    def _fetched(self, request: Request, number: int, queue: str, body: bytes) -> Fetched:
         tag = "" if queue in request.unnoted else f"{request.consumer}.{number}"
-        return Taken(tag, queue, body)
+        return Fetched(tag, queue, body)
 
-    def _take_call(self, request: Request) -> tuple[list[str], list[Any]]:
+    def _fetch_call(self, request: Request) -> tuple[list[str], list[Any]]:
         noted = [*(landing.queue for landing in request.landings), *request.queues]
         routing = ["" if queue in request.unnoted else json.dumps(queue) for queue in noted]
         consumer = request.consumer if request.most and any(routing) else ""

@@ -233,19 +233,19 @@ class Keys(Naming):
         return self._of_all("transfer")
 
     @property
-    def deputy(self) -> str:
+    def standby(self) -> str:
         """STRING with a TTL: name of a transfer worker that leads next."""
-        return self._of_all("deputy")
+        return self._of_all("standby")
 
     @property
-    def second_deputy(self) -> str:
-        """STRING with a TTL: name of another deputy."""
-        return self._of_all("deputy:2")
+    def second_standby(self) -> str:
+        """STRING with a TTL: name of another standby."""
+        return self._of_all("standby:2")
 
     @property
     def leases(self) -> list[str]:
-        """The lease of the leading transfer worker, and those of its deputies."""
-        return [self.lease, self.deputy, self.second_deputy]
+        """The lease of the leading transfer worker, and those of its standbys."""
+        return [self.lease, self.standby, self.second_standby]
 
     def unacked(self, share: str) -> str:
         """HASH of kombu's: delivery tag of each message in hand, with the message, its exchange and routing key."""

@@ -11,7 +11,7 @@ from kombu_delayq.redis import pools
 from kombu_delayq.redis.replies import Command, as_bytes, as_text, checked, time_ms
 from kombu_delayq.redis.slots import is_of_node
 from kombu_delayq.store.client import ScriptCall, StorePart
-from kombu_delayq.store.types import Head, Overseen, QueueForm
+from kombu_delayq.store.types import Head, QueueForm, WatchedHeads
 
 
 class Lease(NamedTuple):
@@ -20,8 +20,8 @@ class Lease(NamedTuple):
     Attributes:
         leader: Name of the leading transfer worker.
         queues: Names of the queues that hold or held delayed messages.
-        rank: Rank of the worker that asked: 1 leads, 2 and 3 are the leader's deputies, of which one leads next, and 0
-            stands by.
+        rank: Rank of the worker that asked: 1 leads, 2 and 3 are the leader's standbys, of which one leads next, and 0
+            waits.
     """
 
     leader: str
@@ -30,17 +30,17 @@ class Lease(NamedTuple):
 
 
 class Leases(StorePart):
-    """Leases of transfer workers: one worker leads, and two deputies take over when it dies."""
+    """Leases of transfer workers: one worker leads, and two standbys take over when it dies."""
 
     def lead(self, name: str) -> Lease:
-        """Takes or renews the lease of the leading transfer worker, or one of its deputies', if one is free."""
+        """Takes or renews the lease of the leading transfer worker, or one of its standbys', if one is free."""
         ttl_ms = round(self._client.options.lease_ttl * 1000)
         leader, rank, queues = self._client.run("lead", [self._keys.queues, *self._keys.leases], [name, ttl_ms])
         # Somebody else may have written a name that cannot be used.
         return Lease(as_text(leader), sorted(filter(self._keys.has_slot, map(as_text, queues))), rank)
 
     def release(self, name: str) -> bool:
-        """Gives a lease back, the leader's or a deputy's. Returns whether one was held under this name."""
+        """Gives a lease back, the leader's or a standby's. Returns whether one was held under this name."""
         return as_text(self._client.run("release", self._keys.leases, [name])) == "released"
 
     def leader(self) -> str | None:
@@ -57,24 +57,24 @@ class Leases(StorePart):
             return self._client.redis.get(replace(self._keys, prefix=prefix).lease) is not None
         return True
 
-    def deputies(self) -> list[str]:
+    def standbys(self) -> list[str]:
         """Returns the names of the transfer workers that lead next, if the leader dies."""
-        _, *deputies = self._keys.leases
-        return [as_text(name) for name in self._client.redis.mget(deputies) if name is not None]
+        _, *standbys = self._keys.leases
+        return [as_text(name) for name in self._client.redis.mget(standbys) if name is not None]
 
-    def oversee(self, forms: Sequence[QueueForm]) -> Overseen:
+    def watch_heads(self, forms: Sequence[QueueForm]) -> WatchedHeads:
         """Reads whether the leader is there, and the heads of some queues; one round trip.
 
         Redis says whether the leader is there if it may ask for subscribers (``PUBSUB``), and if all who hold a lease
         listen to announcements. With several nodes subscribers are anywhere, and a node knows only its own. So there
-        only the lease says whether a leader is there, and a deputy notices a leader that was killed by the messages
+        only the lease says whether a leader is there, and a standby notices a leader that was killed by the messages
         that nobody transfers, see ``AbandonedHeads``. A node that is away is no error as long as another one says what
         time it is.
         """
         calls: list[ScriptCall] = [(self._head_keys(form), [], form.layout) for form in forms]
         asked: list[Command] = [*(("GET", key) for key in self._keys.leases), ("TIME",)]
         asked.append(("PUBSUB", "NUMSUB", self._keys.wake))
-        replies, before_and_after = self._client.run_each("oversee", calls, asked)
+        replies, before_and_after = self._client.run_each("watch_heads", calls, asked)
         *leases, time, listeners = (before for before, _ in before_and_after)
         away = [isinstance(reply, Exception) and is_of_node(reply) for reply in (leases[0], *replies)]
         checked(reply for reply, is_away in zip((leases[0], *replies), away, strict=True) if not is_away)
@@ -84,7 +84,7 @@ class Leases(StorePart):
         clocks = [] if isinstance(time, Exception) else [time_ms(time)]
         now_ms = max([*clocks, *(float(reply[0]) for reply in found.values())])
         heads = {form: _head(*head) for form, (_, *head) in found.items() if head[0]}
-        return Overseen(now_ms, self._is_gone(leases, listeners), heads, frozenset(forms) - found.keys())
+        return WatchedHeads(now_ms, self._is_gone(leases, listeners), heads, frozenset(forms) - found.keys())
 
     def _is_gone(self, leases: Sequence[Any], listeners: Any) -> bool:
         """Whether the leader is gone, by the names in the leases and by who listens to announcements.
@@ -100,7 +100,7 @@ class Leases(StorePart):
         return leases[0] is None or is_silent
 
     def all_quiet(self, known: Collection[str], queues: Iterable[str]) -> bool:
-        """Returns whether a transfer worker that stands by has nothing to do; one round trip.
+        """Returns whether a transfer worker that waits has nothing to do; one round trip.
 
         It has nothing to do while others hold the leases, the registered queues are the known ones, and no message is
         due. Plain commands find that out: scripts that run rarely cost Redis many times more. An error, such as a key

@@ -197,7 +197,7 @@ class Lookup(Searching):
         """Removes the waiting messages of some ids; one round trip, two if there are any. Returns them as ``get`` does.
 
         The returned messages will never be delivered. An id that is not returned had no message. If an id has messages
-        and none of them is a step of a delay chain, this undoes ``refuse`` for the id.
+        and none of them is a step of a delay chain, this undoes ``cancel_chains`` for the id.
 
         Args:
             queues: Names of the queues to search.
@@ -286,7 +286,9 @@ class Lookup(Searching):
         A copy of the step may have run and stored the next one meanwhile, so the queue is searched after the note.
         """
         ttl_ms = round(self._client.options.cancelled_ttl * 1000)
-        self._client.run("refuse", [self._keys.cancelled, self._keys.chains], [ttl_ms, inf, 0, *map(as_bytes, chains)])
+        self._client.run(
+            "cancel_chains", [self._keys.cancelled, self._keys.chains], [ttl_ms, inf, 0, *map(as_bytes, chains)]
+        )
         self._client.send([("ZREM", self._keys.chains, *map(as_bytes, chains))])
         for page in pages(chains, CHANGES_A_CALL["hash"]):
             later = self.get([queue], page)

@@ -33,10 +33,10 @@ class QueueRegistry:
     """Registers the queues in which messages wait: transfer workers look only at these.
 
     The names are in another slot than a queue. So whoever brings the first message into a queue adds the name after
-    that, and ``Queues.vacate`` removes the name of a queue without messages, looks again, and adds it back if there is
-    a message now. Whichever comes later finds the other's work done, so a queue with messages has its name. Between
-    the two, the leading transfer worker has heard of the message. If a publisher dies there, the next message after
-    ``NOTED_S`` brings the name, and so does a consumer of the queue.
+    that, and ``Queues.forget_empty`` removes the name of a queue without messages, looks again, and adds it back if
+    there is a message now. Whichever comes later finds the other's work done, so a queue with messages has its name.
+    Between the two, the leading transfer worker has heard of the message. If a publisher dies there, the next message
+    after ``NOTED_S`` brings the name, and so does a consumer of the queue.
 
     Of several nodes, that of the names may be away while that of the queue is there. Then the message is stored all the
     same, and the name is added later, by this process or by the leading transfer worker. So it is in a full Redis.
@@ -207,7 +207,7 @@ class Queues(StorePart):
         """Makes a queue known to the transfer workers. Returns False if a full Redis has no room for the name yet."""
         return self._registry.add(queue)
 
-    def vacate(self, queues: Sequence[str]) -> list[str]:
+    def forget_empty(self, queues: Sequence[str]) -> list[str]:
         """Makes queues without messages unknown to the transfer workers; at most four round trips.
 
         The name leaves first and comes back if a message has come meanwhile, see ``QueueRegistry``. The counters of
@@ -231,8 +231,8 @@ class Queues(StorePart):
         for queue in empty:
             keys = [*self._held_in(queue, forms), *self._client.stored(queue, "hash")[2:]]
             calls.append((keys, [self._keys.counts(queue)], "hash"))
-        words = self._client.run_each("vacate", calls)[0]
-        gone = [queue for queue, word in zip(empty, words, strict=True) if word in (b"vacant", "vacant")]
+        words = self._client.run_each("forget_empty", calls)[0]
+        gone = [queue for queue, word in zip(empty, words, strict=True) if word in (b"empty", "empty")]
         for queue in empty:
             if queue not in gone:
                 self._registry.add(queue)
@@ -289,7 +289,7 @@ class Queues(StorePart):
         parts = (self._purge_own, self._purge_other, self._purge_own)
         count = sum(purge(queue) for purge in parts)
         with suppress(NoPermissionError):  # then the name stays until the leading transfer worker drops it
-            self.vacate([queue])
+            self.forget_empty([queue])
         return count
 
     def delete(self, queue: str) -> int:

@@ -109,7 +109,7 @@ class Scan(StorePart):
 
         return self._client.in_each_form(look)
 
-    def cut(
+    def split(
         self,
         queue: str,
         ranks: Sequence[int],
@@ -134,7 +134,7 @@ class Scan(StorePart):
         """
         layout = layout or self._client.layout
         bounds = [repr(from_ms), repr(to_ms)]
-        ends = self._client.run("cut", [self._client.due(queue, layout)], [*bounds, *ranks], layout) if ranks else []
+        ends = self._client.run("split", [self._client.due(queue, layout)], [*bounds, *ranks], layout) if ranks else []
         cursors = [(as_bytes(ends[at]), as_bytes(ends[at + 1])) for at in range(0, len(ends), 2)]
         pairs = zip([None, *cursors], [*cursors, None], strict=True)
         return [Part(queue, after, until, layout) for after, until in pairs]

@@ -20,7 +20,7 @@ class Claim(NamedTuple):
             the key belongs to another request.
         at_ms: When the request came first, by Redis's clock, ms since the epoch.
         answer: With ``kept``: the answer.
-        name: Identifies the caller to ``Answers.settle``.
+        name: Identifies the caller to ``Answers.end_claim``.
     """
 
     word: str
@@ -44,7 +44,7 @@ class Answers(StorePart):
         word, at_ms, answer = self._client.run("claim", [self._keys.answer(key)], args)
         return Claim(as_text(word), float(at_ms), as_bytes(answer), name)
 
-    def settle(self, key: str, claim: Claim, how: Literal["keep", "forget", "yield"], answer: bytes = b"") -> bool:
+    def end_claim(self, key: str, claim: Claim, how: Literal["keep", "forget", "yield"], answer: bytes = b"") -> bool:
         """Ends the work on a request; one round trip.
 
         Args:
@@ -57,7 +57,7 @@ class Answers(StorePart):
         Returns:
             False, with nothing changed, if another has claimed the request meanwhile.
         """
-        return as_text(self._client.run("settle", [self._keys.answer(key)], [claim.name, how, answer])) == "settled"
+        return as_text(self._client.run("end_claim", [self._keys.answer(key)], [claim.name, how, answer])) == "ended"
 
 
 #: How long the state of an action is kept after the last time it was written, and how long a word to it. Both in s.

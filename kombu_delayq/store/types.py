@@ -168,8 +168,8 @@ class Head(NamedTuple):
     held_back: bool = False
 
 
-class Overseen(NamedTuple):
-    """What a deputy sees of the leading transfer worker's work.
+class WatchedHeads(NamedTuple):
+    """What a standby sees of the leading transfer worker's work.
 
     Attributes:
         now_ms: Redis's clock, ms since the epoch.
@@ -371,7 +371,7 @@ class Request(NamedTuple):
     landings: Sequence[Landing] = ()
 
 
-class Taken(NamedTuple):
+class Fetched(NamedTuple):
     """A message that a consumer has taken.
 
     Attributes:
@@ -385,7 +385,7 @@ class Taken(NamedTuple):
     body: bytes
 
     def __repr__(self) -> str:
-        return f"Taken(tag={self.tag!r}, queue={self.queue!r}, body={hidden(self.body)})"
+        return f"Fetched(tag={self.tag!r}, queue={self.queue!r}, body={hidden(self.body)})"
 
 
 class Requeued(NamedTuple):

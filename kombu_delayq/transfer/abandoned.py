@@ -1,9 +1,9 @@
-"""Which overdue heads nobody transfers, as far as a deputy can tell. Knows no Redis."""
+"""Which overdue heads nobody transfers, as far as a standby can tell. Knows no Redis."""
 
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from kombu_delayq.store.types import Overseen, QueueForm
+from kombu_delayq.store.types import QueueForm, WatchedHeads
 from kombu_delayq.transfer.due_times import KnownHead
 
 #: How long nothing may have left before a leader whose connections are open counts as dead, in ms.
@@ -16,7 +16,7 @@ class AbandonedHeads:
     """Tells heads that nobody transfers from those that a leader with much to do has not reached yet.
 
     A head that has left since the look before is a sign of life: somebody transferred when it was due, or later. A head
-    that became due before the last sign of life is not abandoned: the leader will reach it, and a deputy that did the
+    that became due before the last sign of life is not abandoned: the leader will reach it, and a standby that did the
     same work would only add to the load. One that became due after it is abandoned if the leader is gone, or if there
     is no sign of life for ``SILENCE_MS``. So is a head that the leader does not reach although it reaches others much
     sooner: it probably cannot transfer it.
@@ -29,7 +29,7 @@ class AbandonedHeads:
         self._left_due_ms = self._silent_since_ms = inf
 
     def find(
-        self, known: Mapping[QueueForm, KnownHead], seen: Overseen, late_ms: float, unreached_ms: float
+        self, known: Mapping[QueueForm, KnownHead], seen: WatchedHeads, late_ms: float, unreached_ms: float
     ) -> list[QueueForm]:
         """Compares the heads before a look with those that Redis has returned.
 

@@ -1,4 +1,4 @@
-"""The subscription of a leading transfer worker, or of a deputy, to new heads."""
+"""The subscription of a leading transfer worker, or of a standby, to new heads."""
 
 from collections.abc import Iterable
 

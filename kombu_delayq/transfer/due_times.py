@@ -6,7 +6,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.store.types import Head, Overseen, QueueForm, QueueHeads, Transferred
+from kombu_delayq.store.types import Head, QueueForm, QueueHeads, Transferred, WatchedHeads
 
 
 class KnownHead(NamedTuple):
@@ -76,7 +76,7 @@ class DueTimes:
             held_ms = 0.0 if due_ms is None else self._held_ms.get(form, 0.0)
             self._set(form, due_ms if held_ms <= heads.now_ms else max(due_ms or 0.0, held_ms), heads.now_ms)
 
-    def note_look(self, forms: Iterable[QueueForm], seen: Overseen) -> None:
+    def note_look(self, forms: Iterable[QueueForm], seen: WatchedHeads) -> None:
         """Takes over the heads that Redis has returned for some queues and forms."""
         self._set_clock(seen.now_ms)
         for form in forms:

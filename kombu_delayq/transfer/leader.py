@@ -86,7 +86,7 @@ class Tidying:
             # In Redisson's layout, the next message of a queue that is consumed may come from a JVM service.
             kept = store.consumers.by_queue() if store.layout == "redisson" else ()
             for page in pages(sorted(set(registered).difference(kept)), TIDY_PAGE):
-                store.queues.vacate(page)
+                store.queues.forget_empty(page)
             for page in pages(store.consumers.shares(), TIDY_PAGE):
                 store.consumers.drop_idle(page)
         except ResponseError as error:  # an ACL may forbid it; names of empty queues cost little

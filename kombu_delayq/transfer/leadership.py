@@ -1,4 +1,4 @@
-"""A transfer worker's place among all: one leads, two are its deputies, all others stand by."""
+"""A transfer worker's place among all: one leads, two are its standbys, all others wait."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -11,13 +11,13 @@ from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
 
-#: Number of poll intervals from one look at Redis to the next, for the leader and its deputies, and for workers that
-#: stand by. A random number within these bounds keeps workers that started together from asking together.
-LOOKS, STANDBY_LOOKS = (1.0, 1.15), (8.0, 12.0)
-#: How long after its due time the first deputy and the second look whether a head has left, in s. The leader needs a
-#: few ms; the second deputy gives the first one time.
+#: Number of poll intervals from one look at Redis to the next, for the leader and its standbys, and for workers that
+#: wait. A random number within these bounds keeps workers that started together from asking together.
+LOOKS, WAITING_LOOKS = (1.0, 1.15), (8.0, 12.0)
+#: How long after its due time the first standby and the second look whether a head has left, in s. The leader needs a
+#: few ms; the second standby gives the first one time.
 FIRST_GRACE_S, SECOND_GRACE_S = 0.04, 0.08
-#: Rank of the second deputy, as in ``Lease``.
+#: Rank of the second standby, as in ``Lease``.
 LAST_RANK = 3
 
 
@@ -46,19 +46,19 @@ class Leadership:
 
     @property
     def holds_lease(self) -> bool:
-        """Whether this worker leads or is a deputy."""
+        """Whether this worker leads or is a standby."""
         return bool(self._rank)
 
     @property
     def grace_s(self) -> float:
-        """How long this worker, if it is a deputy, gives the leader to transfer a head, in s."""
+        """How long this worker, if it is a standby, gives the leader to transfer a head, in s."""
         return FIRST_GRACE_S if self._rank == 2 else SECOND_GRACE_S
 
     def renew(self, store: TransportStore) -> list[str]:
         """Takes or renews a lease, if one is free. Returns the names of all queues to look after.
 
         In a cluster, the node of the leases may be away while others have queues. Then a worker stays what it is: if
-        another one leads as well, that costs load alone. One that does not know yet who leads is a deputy.
+        another one leads as well, that costs load alone. One that does not know yet who leads is a standby.
         """
         led, known = self.leads, self.registered
         try:
@@ -96,9 +96,9 @@ class Leadership:
                 store.leases.release(self._name)
 
     def is_idle(self, store: TransportStore) -> bool:
-        """Whether this worker stands by and has nothing to do; one round trip if it stands by."""
+        """Whether this worker waits and has nothing to do; one round trip if it waits."""
         return self._rank == 0 and store.leases.all_quiet(self.registered, self._queues())
 
     def look_s(self, store: TransportStore) -> float:
         """Returns the time from one look at Redis to the next, in s."""
-        return store.options.poll_interval * random.uniform(*(LOOKS if self._rank else STANDBY_LOOKS))
+        return store.options.poll_interval * random.uniform(*(LOOKS if self._rank else WAITING_LOOKS))

@@ -122,9 +122,9 @@ class _OfShare:
                 return False
             self._put_back(store, lease, page, tags[0], errors)
         queues = [self._share] if self._share else lease.queues
-        of_lists = [Landing(name, step, lease.name) for name in queues for step in range(store.taking.steps(name))]
+        of_lists = [Landing(name, step, lease.name) for name in queues for step in range(store.fetching.steps(name))]
         for some in pages(of_lists, PAGE):
-            store.taking.take(Request("", 0, 0, (), landings=some))
+            store.fetching.fetch(Request("", 0, 0, (), landings=some))
         if errors:
             raise errors[0]
         store.consumers.leave(lease.name, self._share)
@@ -158,11 +158,11 @@ class _OfShare:
                 back[note.routing_key].append(row)
         for queue, messages in back.items():
             with _collected(errors):
-                returned.queues[queue] += len(messages) - len(store.taking.requeue(messages, "next", redelivers=True))
+                returned.queues[queue] += len(messages) - len(store.fetching.requeue(messages, "next", redelivers=True))
         if letters:
             store.queues.note_dead_letters(options.dead_letter_queue)
         with _collected(errors):
-            missing = store.taking.requeue(letters, "last", taken_from=self._share)
+            missing = store.fetching.requeue(letters, "last", taken_from=self._share)
             returned.buried += len(letters) - len(missing)
 
     def _is_news(self, consumer: str, error: Exception) -> bool:
@@ -174,7 +174,7 @@ class _OfShare:
 class Reclaiming:
     """Looks now and then for consumers whose lease has ended, and puts what they held back into its queues.
 
-    The leader does so at once. Its deputies only look, and step in where it does not. In a cluster, what one node
+    The leader does so at once. Its standbys only look, and step in where it does not. In a cluster, what one node
     refuses keeps nothing from going back on the others.
     """
 

@@ -18,11 +18,11 @@ from kombu_delayq.store import TransportStore
 from kombu_delayq.store.wake import WakeRefused
 from kombu_delayq.transfer.announcements import Announcements
 from kombu_delayq.transfer.backoff import Backoff
-from kombu_delayq.transfer.deputy import Deputy
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
 from kombu_delayq.transfer.leader import Leader, Tidying
 from kombu_delayq.transfer.leadership import Leadership
 from kombu_delayq.transfer.reclaim import Reclaiming
+from kombu_delayq.transfer.standby import Standby
 
 logger = get_logger(__name__)
 
@@ -34,8 +34,8 @@ class TransferWorker:
     """Moves due messages, in a thread of a consumer or as a process of its own.
 
     Any number of workers may run. The worker that holds the lease sleeps until the exact due time. Two others are its
-    deputies: soon after each due time they look whether the message has left, so that a leader that dies delays
-    messages hardly. All others look rarely. They take over when the leader and the deputies have died, or when a
+    standbys: soon after each due time they look whether the message has left, so that a leader that dies delays
+    messages hardly. All others look rarely. They take over when the leader and the standbys have died, or when a
     message is due that these cannot deliver.
 
     Args:
@@ -63,7 +63,7 @@ class TransferWorker:
         self._announcements = Announcements()
         self._messages = DueMessages(on_transfer)
         self._leader = Leader(self._messages, self._announcements, self._stopping)
-        self._deputy = Deputy(self._messages, self._announcements, self._stopping)
+        self._standby = Standby(self._messages, self._announcements, self._stopping)
         self._tidying = Tidying()
         self._reclaiming = Reclaiming()
         self._last_warning = self._last_refusal = ""
@@ -188,7 +188,7 @@ class TransferWorker:
         if self.leading:
             self._leader.deliver(store, registered, until)
         elif self._announcements.are_heard:
-            self._deputy.watch(store, registered, self._leadership.grace_s, until)
+            self._standby.watch(store, registered, self._leadership.grace_s, until)
         else:
             while self._messages.due_times.next_s() <= 0 and not self._stopping.is_set() and monotonic() < until:
                 self._messages.transfer(store)

@@ -8,7 +8,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import LeaseEnded
-from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, end_lease, lives, take
+from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, end_lease, fetch, lives
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import KEYS, clock_ms, contents, refuses_a_key_of_the_wrong_type
 
@@ -56,7 +56,7 @@ def test_a_consumer_that_is_fenced_off_never_renews_its_lease(store: DelayStore,
     """The call answers that the lease has ended, and changes nothing, not even the times of messages."""
     lives(store)
     store.client.lpush("q", "1")
-    tags = [taken.tag for taken in take(store)]
+    tags = [taken.tag for taken in fetch(store)]
     end_lease(store)
     store.consumers.fence([ME], "q") if left == "fenced" else store.consumers.leave(ME, "q")
     store.client.zadd(INDEX, dict.fromkeys(tags, 5.0))
@@ -79,20 +79,20 @@ def test_a_lease_may_be_renewed_late(store: DelayStore) -> None:
     """A consumer whose lease has ended, and whose messages nobody has begun to give back, keeps them and goes on."""
     lives(store)
     store.client.lpush("q", "1", "2")
-    [taken] = take(store, 1)
+    [taken] = fetch(store, 1)
     end_lease(store)
     with pytest.raises(LeaseEnded):
-        take(store, 1, first=2)
+        fetch(store, 1, first=2)
     assert store.consumers.beat(ME, ["q"], [taken.tag])
-    assert [each.body for each in take(store, 1, first=2)] == [b"2"]
-    assert store.taking.ack([taken.tag], "q") == []
+    assert [each.body for each in fetch(store, 1, first=2)] == [b"2"]
+    assert store.fetching.ack([taken.tag], "q") == []
 
 
 def test_messages_in_hand_are_as_new(store: DelayStore) -> None:
     """Stock workers restore messages by their time; those that the consumer holds are taken for delivered just now."""
     lives(store)
     store.client.lpush("q", *map(str, range(450)))
-    tags = [taken.tag for taken in take(store, 450)]
+    tags = [taken.tag for taken in fetch(store, 450)]
     store.client.zadd(INDEX, {**dict.fromkeys(tags, 5.0), "another": 5.0})
     before_s = clock_ms(store.client) / 1000
     assert store.consumers.beat(ME, ["q"], tags)

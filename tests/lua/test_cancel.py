@@ -131,7 +131,7 @@ def test_a_refusal_is_taken_back_for_what_is_no_step(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("task"), waiting("both"))
     for each in ("step", "both"):
         store.chains.step("q", "chain", waiting(each, body=f"{CHAIN_ID} of chain"))
-    store.chains.refuse(["task", "step", "both", "unknown"])
+    store.chains.cancel_chains(["task", "step", "both", "unknown"])
     store.lookup.cancel(["q"], ["task", "step", "both", "unknown"])
     assert set(store.client.zrange("{delayq}:cancelled", 0, -1)) == {b"step", b"both", b"unknown"}
     assert store.client.zrange("{delayq}:chains", 0, -1) == [b""]

@@ -34,21 +34,21 @@ def test_a_caller_that_has_gone_is_followed(store: DelayStore) -> None:
     second = store.answers.claim("k", "digest")
     assert (second.word, second.at_ms) == ("again", first.at_ms)
     assert store.answers.claim("k", "digest").word == "running"
-    assert not store.answers.settle("k", first, "keep", b"late")
-    assert store.answers.settle("k", second, "keep", b"answer")
+    assert not store.answers.end_claim("k", first, "keep", b"late")
+    assert store.answers.end_claim("k", second, "keep", b"answer")
 
 
 def test_another_request_does_not_get_the_key(store: DelayStore) -> None:
     """The same key with another digest is refused, before and after there is an answer."""
     claim = store.answers.claim("k", "digest")
     assert store.answers.claim("k", "another").word == "other"
-    store.answers.settle("k", claim, "keep", b"answer")
+    store.answers.end_claim("k", claim, "keep", b"answer")
     assert store.answers.claim("k", "another").word == "other"
 
 
 def test_the_answer_is_kept(store: DelayStore) -> None:
     """After the work everybody gets its answer, byte for byte."""
-    store.answers.settle("k", store.answers.claim("k", "digest"), "keep", b"\x00\xff{}")
+    store.answers.end_claim("k", store.answers.claim("k", "digest"), "keep", b"\x00\xff{}")
     claim = store.answers.claim("k", "digest")
     assert (claim.word, claim.answer) == ("kept", b"\x00\xff{}")
 

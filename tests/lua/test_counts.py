@@ -15,7 +15,7 @@ from kombu_delayq.store.counts import LATENESS_BOUNDS_S, OPERATIONS, QueueCounts
 from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Requeued
-from tests.support.store.consuming import lives, take
+from tests.support.store.consuming import fetch, lives
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, lose_body, only, waiting
 
@@ -159,8 +159,8 @@ def test_messages_that_come_back_are_counted_if_they_are_delivered_again(store: 
     lives(store, queues=("q", "p", "fresh"))
     for first, queue in ((1, "q"), (10, "p"), (20, "fresh")):
         store.client.lpush(queue, "a", "b")
-        rows = [Requeued(taken.tag, queue, 0, taken.body) for taken in take(store, 2, queue, first=first)]
-        store.taking.requeue([*rows, Requeued("gone", queue, 0, "c")], "next", redelivers=queue != "fresh")
+        rows = [Requeued(taken.tag, queue, 0, taken.body) for taken in fetch(store, 2, queue, first=first)]
+        store.fetching.requeue([*rows, Requeued("gone", queue, 0, "c")], "next", redelivers=queue != "fresh")
     assert [counts(store, queue).redelivered for queue in ("q", "p", "fresh")] == [2, 2, 0]
 
 
@@ -170,7 +170,7 @@ ACTS: dict[str, Callable[[DelayStore, Requeued], bool]] = {
     "cancel": lambda store, _: len(store.lookup.cancel(["q"], ["2"])["2"]) == 1,
     "reschedule": lambda store, _: store.lookup.reschedule("q", _change(store, "0")) == ["rescheduled"],
     "run_now": lambda store, _: store.lookup.run_now("q", _change(store, "1")) == ["transferred"],
-    "redelivered": lambda store, held: store.taking.requeue([held], "next", redelivers=True) == [],
+    "redelivered": lambda store, held: store.fetching.requeue([held], "next", redelivers=True) == [],
     "drop": lambda store, _: store.letters.replay("dead", "dead", [Letter(b"a", "away")]) == 1,
     "replay": lambda store, _: store.letters.replay("dead", "dead", [Letter(b"b", "queue", "q", 0, b"c")]) == 1,
     "purge": lambda store, _: store.queues.purge("q") > 0,
@@ -183,7 +183,7 @@ def prepare(store: DelayStore) -> Requeued:
     store.client.lpush("q", "held")
     store.client.lpush("dead", "a", "b")
     lives(store)
-    [taken] = take(store, 1)
+    [taken] = fetch(store, 1)
     store.delivery.offer("q", waiting("due", PAST_MS))
     return Requeued(taken.tag, "q", 0, taken.body)
 

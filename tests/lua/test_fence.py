@@ -6,7 +6,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import LeaseEnded
-from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, take
+from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, fetch, lives
 from tests.support.store.keyspace import KEYS, contents, refuses_a_key_of_the_wrong_type
 
 
@@ -26,7 +26,7 @@ def test_a_consumer_whose_lease_has_ended_is_fenced_off(store: DelayStore) -> No
     assert not store.consumers.beat(ME, ["q"])
     store.client.lpush("q", "1")
     with pytest.raises(LeaseEnded):
-        take(store)
+        fetch(store)
 
 
 def test_a_consumer_that_lives_is_left_alone(store: DelayStore) -> None:

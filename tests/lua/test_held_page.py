@@ -7,7 +7,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.figures import HELD_COUNT
-from tests.support.store.consuming import lives, message, take
+from tests.support.store.consuming import fetch, lives, message
 from tests.support.store.keyspace import QUEUE_NAMES, contents, wrong_type_of
 
 #: The keys of a plain server, where a page goes through what is held of all queues.
@@ -21,7 +21,7 @@ def test_messages_in_hand_are_counted_by_queue(store: DelayStore) -> None:
     lives(store, queues=("p", "q"))
     for first, (queue, count) in zip((1, 1000), counts.items(), strict=True):
         store.client.lpush(queue, *(json.dumps(message(number)) for number in range(count)))
-        assert len(take(store, count, queue, first=first)) == count
+        assert len(fetch(store, count, queue, first=first)) == count
     before = contents(store.client)
     assert store.figures.held() == counts
     assert contents(store.client) == before

@@ -1,4 +1,4 @@
-"""``lead.lua``: takes or renews the lease of the leading transfer worker, or of a deputy."""
+"""``lead.lua``: takes or renews the lease of the leading transfer worker, or of a standby."""
 
 import pytest
 import redis
@@ -11,7 +11,7 @@ from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import KEYS, contents, waiting
 
-LEASE, DEPUTY, SECOND = LEASES = "{delayq}:transfer", "{delayq}:deputy", "{delayq}:deputy:2"
+LEASE, STANDBY, SECOND = LEASES = "{delayq}:transfer", "{delayq}:standby", "{delayq}:standby:2"
 
 
 def test_the_first_to_ask_leads(store: DelayStore) -> None:
@@ -21,10 +21,10 @@ def test_the_first_to_ask_leads(store: DelayStore) -> None:
     assert store.leases.lead("one") == Lease("one", ["a", "b", "ü {x} y"], 1)
     assert store.client.get(LEASE) == b"one"
     assert 0 < store.client.pttl(LEASE) <= store.options.lease_ttl * 1000
-    assert not store.client.exists(DEPUTY, SECOND)
+    assert not store.client.exists(STANDBY, SECOND)
 
 
-def test_the_next_are_the_deputies(store: DelayStore) -> None:
+def test_the_next_are_the_standbys(store: DelayStore) -> None:
     """Who asks next holds a lease of its own, which changes nothing about those before."""
     store.leases.lead("one")
     for rank, name in enumerate(("two", "three"), 2):
@@ -49,9 +49,9 @@ def test_the_others_learn_who_leads(store: DelayStore) -> None:
     assert max(map(store.client.pttl, LEASES)) <= 2000
 
 
-@pytest.mark.parametrize(("name", "rank", "key"), [("one", 1, LEASE), ("two", 2, DEPUTY), ("three", 3, SECOND)])
+@pytest.mark.parametrize(("name", "rank", "key"), [("one", 1, LEASE), ("two", 2, STANDBY), ("three", 3, SECOND)])
 def test_a_holder_renews_its_own_lease(store: DelayStore, name: str, rank: int, key: str) -> None:
-    """The leader, or a deputy, that asks again has its full time again, and the others not."""
+    """The leader, or a standby, that asks again has its full time again, and the others not."""
     for each in ("one", "two", "three"):
         store.leases.lead(each)
     for each in LEASES:
@@ -60,18 +60,18 @@ def test_a_holder_renews_its_own_lease(store: DelayStore, name: str, rank: int, 
     assert [each for each in LEASES if store.client.pttl(each) > 500] == [key]
 
 
-def test_a_deputy_that_leads_makes_room_for_the_next(store: DelayStore) -> None:
-    """When the leader is gone, its deputy leads and is deputy no more; who asks next is."""
+def test_a_standby_that_leads_makes_room_for_the_next(store: DelayStore) -> None:
+    """When the leader is gone, its standby leads and is standby no more; who asks next is."""
     store.leases.lead("one")
     store.leases.lead("two")
     store.client.delete(LEASE)
     assert store.leases.lead("two") == Lease("two", [], 1)
-    assert not store.client.exists(DEPUTY)
+    assert not store.client.exists(STANDBY)
     assert store.leases.lead("three") == Lease("two", [], 2)
 
 
 def test_whoever_asks_first_leads_when_the_leader_is_gone(store: DelayStore) -> None:
-    """Another one than the deputy leads if it asks before; the deputy stays what it is."""
+    """Another one than the standby leads if it asks before; the standby stays what it is."""
     store.leases.lead("one")
     store.leases.lead("two")
     store.client.delete(LEASE)

@@ -12,8 +12,8 @@ def test_the_holder_gives_the_lease_back(store: DelayStore) -> None:
     assert store.leases.lead("two").leader == "two"
 
 
-def test_the_deputy_gives_its_lease_back(store: DelayStore) -> None:
-    """After the deputy's release the leader has its lease still, and another worker is the deputy at once."""
+def test_the_standby_gives_its_lease_back(store: DelayStore) -> None:
+    """After the standby's release the leader has its lease still, and another worker is the standby at once."""
     store.leases.lead("one")
     store.leases.lead("two")
     assert store.leases.release("two")

@@ -6,7 +6,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Landing, Requeued
-from tests.support.store.consuming import INDEX, ME, UNACKED, lives, take
+from tests.support.store.consuming import INDEX, ME, UNACKED, fetch, lives
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import KEYS, contents, popped, refuses_a_key_of_the_wrong_type
 from tests.support.store.priorities import SOME_STEPS, Kombu
@@ -21,16 +21,16 @@ def layout() -> str:
 def held(store: DelayStore, count: int, queue: str = "q") -> list[Requeued]:
     """Takes so many messages. Returns them as they go back, the first first."""
     lives(store, queues=(queue,))
-    ready, _ = store.taking.landing(Landing(queue, 0, ME))
+    ready, _ = store.fetching.landing(Landing(queue, 0, ME))
     store.client.lpush(ready, *map(str, range(count)))
-    return [Requeued(taken.tag, queue, 0, taken.body) for taken in take(store, count, queue)]
+    return [Requeued(taken.tag, queue, 0, taken.body) for taken in fetch(store, count, queue)]
 
 
 def test_the_last_is_consumed_next(store: DelayStore) -> None:
     """Messages put back to the next place come before all others, the last one of the call first."""
     messages = held(store, 3)
     store.client.lpush("q", "behind")
-    assert store.taking.requeue(reversed(messages), "next") == []
+    assert store.fetching.requeue(reversed(messages), "next") == []
     assert not store.client.exists(INDEX, UNACKED)
     assert popped(store.client, "q") == [b"0", b"1", b"2", b"behind"]
 
@@ -39,14 +39,14 @@ def test_the_last_place_is_behind_all_others(store: DelayStore) -> None:
     """Messages put back to the last place come after all others, in their order."""
     messages = held(store, 3)
     store.client.lpush("q", "before")
-    assert store.taking.requeue(messages, "last") == []
+    assert store.fetching.requeue(messages, "last") == []
     assert popped(store.client, "q") == [b"before", b"0", b"1", b"2"]
 
 
 def test_a_message_goes_back_changed(store: DelayStore) -> None:
     """The list gets the text of the call, not that of the note."""
     [message] = held(store, 1)
-    store.taking.requeue([message._replace(body=b"\x00changed\xff")], "next")
+    store.fetching.requeue([message._replace(body=b"\x00changed\xff")], "next")
     assert popped(store.client, "q") == [b"\x00changed\xff"]
 
 
@@ -56,7 +56,7 @@ def test_it_goes_to_the_list_of_its_priority(make_store: MakeStore, steps: tuple
     store, kombu = make_store(steps=steps), Kombu(steps, "\x06\x16")
     for priority in range(10):
         [message] = held(store, 1)
-        store.taking.requeue([message._replace(priority=priority)], "next")
+        store.fetching.requeue([message._replace(priority=priority)], "next")
         assert popped(store.client, kombu._q_for_pri("q", priority)) == [b"0"]
 
 
@@ -67,9 +67,9 @@ def test_messages_of_several_queues_go_back_at_once(store: DelayStore) -> None:
     messages = []
     for first, queue in enumerate(queues, 1):
         store.client.lpush(queue.encode(errors="surrogateescape"), queue.encode(errors="surrogateescape"))
-        [taken] = take(store, 8, queue, first=first)
+        [taken] = fetch(store, 8, queue, first=first)
         messages.append(Requeued(taken.tag, taken.queue, 0, taken.body))
-    assert store.taking.requeue(messages, "next") == []
+    assert store.fetching.requeue(messages, "next") == []
     for message in messages:
         key = message.queue.encode(errors="surrogateescape")
         assert popped(store.client, key) == [key]  # type: ignore[arg-type]
@@ -78,9 +78,9 @@ def test_messages_of_several_queues_go_back_at_once(store: DelayStore) -> None:
 def test_what_is_held_no_more_stays_where_it_is(store: DelayStore) -> None:
     """A message that was acknowledged or put back meanwhile is not put back again, and its tag is answered."""
     first, second, third = held(store, 3)
-    store.taking.ack([first.tag], "q")
-    assert store.taking.requeue([second], "next") == []
-    assert store.taking.requeue([first, second, third], "next") == [first.tag, second.tag]
+    store.fetching.ack([first.tag], "q")
+    assert store.fetching.requeue([second], "next") == []
+    assert store.fetching.requeue([first, second, third], "next") == [first.tag, second.tag]
     assert popped(store.client, "q") == [b"2", b"1"]
     assert not store.client.exists(INDEX, UNACKED)
 
@@ -88,7 +88,7 @@ def test_what_is_held_no_more_stays_where_it_is(store: DelayStore) -> None:
 def test_many_messages_at_once(store: DelayStore) -> None:
     """Any number of messages goes back, page by page, in order; of large ones fewer make a page."""
     messages = [message._replace(body=b"%d %s" % (at, b"x" * 20_000)) for at, message in enumerate(held(store, 300))]
-    assert store.taking.requeue(reversed(messages), "next") == []
+    assert store.fetching.requeue(reversed(messages), "next") == []
     assert [int(body.split()[0]) for body in popped(store.client, "q")] == [*range(300)]
 
 
@@ -96,7 +96,7 @@ def test_many_messages_at_once(store: DelayStore) -> None:
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, and every message stays held."""
     messages = held(store, 2)
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.taking.requeue(messages, "next"))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.fetching.requeue(messages, "next"))
 
 
 @pytest.mark.parametrize("place", ["next", "last"])
@@ -105,7 +105,7 @@ def test_a_full_redis_takes_messages_back(place: str) -> None:
     with PrivateRedis() as server, redis.Redis(port=server.port) as client:
         messages = held(store := DelayStore(client, KEYS), 3)
         client.config_set("maxmemory", 1)
-        assert store.taking.requeue(messages, place) == []  # type: ignore[arg-type]
+        assert store.fetching.requeue(messages, place) == []  # type: ignore[arg-type]
         assert sorted(popped(client, "q")) == [b"0", b"1", b"2"]
         assert not client.exists(INDEX, UNACKED)
 
@@ -118,6 +118,6 @@ def test_what_a_message_says_stays_out_of_reprs() -> None:
 def test_nothing_to_put_back(store: DelayStore) -> None:
     """Without messages Redis is not asked."""
     before = store.client.info("commandstats")
-    assert store.taking.requeue([], "next") == []
+    assert store.fetching.requeue([], "next") == []
     assert "cmdstat_evalsha" not in store.client.info("commandstats").keys() - before.keys()
     assert contents(store.client) == {}

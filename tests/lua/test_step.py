@@ -100,7 +100,7 @@ def test_the_text_of_a_chain_is_no_pattern(store: DelayStore) -> None:
 
 def test_a_cancelled_chain_takes_no_step(store: DelayStore, ear: Ear) -> None:
     """After its id was refused a step is not stored, in whichever queue, until that is taken back."""
-    store.chains.refuse(["i"])
+    store.chains.cancel_chains(["i"])
     before = contents(store.client)
     for queue in ("q", "other"):
         assert store.chains.step(queue, CHAIN, step()) == "cancelled"
@@ -116,7 +116,7 @@ def test_a_cancelled_chain_takes_no_step(store: DelayStore, ear: Ear) -> None:
 def test_a_refusal_ends_after_its_time(make_store: MakeStore) -> None:
     """A cancelled chain takes steps again when the time that the option names is over, and not before."""
     store = make_store(cancelled_ttl=1)
-    store.chains.refuse(["i"])
+    store.chains.cancel_chains(["i"])
     end_ms = store.client.zscore(CANCELLED, "i")
     store.client.persist(CANCELLED)  # its time counts, not that of the key
     words = []
@@ -151,7 +151,7 @@ def test_a_chain_that_was_refused_is_known_no_more(store: DelayStore) -> None:
     """When a step is refused the chain has ended, and is forgotten; others are not."""
     for each in ("i", "j"):
         store.chains.step("q", CHAIN, step(each))
-    store.chains.refuse(["i"])
+    store.chains.cancel_chains(["i"])
     assert store.chains.step("q", CHAIN, step("i", number=2)) == "cancelled"
     assert store.client.zrange(CHAINS, 0, -1) == [b"j", b""]
 
@@ -159,11 +159,11 @@ def test_a_chain_that_was_refused_is_known_no_more(store: DelayStore) -> None:
 @pytest.mark.parametrize("identity", ODD_IDS)
 def test_any_id(store: DelayStore, identity: str) -> None:
     """A chain of any id takes a step, waits with it, and is refused, alone."""
-    store.chains.refuse([identity + "x", "other"])
+    store.chains.cancel_chains([identity + "x", "other"])
     offer = odd(identity, CHAIN)
     assert store.chains.step("q", CHAIN, offer) == "first"
     assert store.chains.step("q", CHAIN, offer) == "waits"
-    store.chains.refuse([identity])
+    store.chains.cancel_chains([identity])
     assert store.chains.step("q", CHAIN, offer) == "cancelled"
 
 
@@ -171,7 +171,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
 def test_an_expiring_queue_takes_its_steps_with_it(store: DelayStore, expire_ms: int) -> None:
     """With ``x-expires`` all of the queue's keys end together, and the refusals do not; without it none does."""
     store.delivery.offer("q", waiting("i", priority=3))
-    store.chains.refuse(["k"])
+    store.chains.cancel_chains(["k"])
     store.chains.step("q", CHAIN, step(), expire_ms)
     for key in (DUE, BODIES, ORDER, TWINS):
         left_ms = store.client.pttl(in_form(store, key))

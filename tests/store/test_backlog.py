@@ -9,7 +9,7 @@ from celery_ext.waiting import by_id
 from celery_ext.waiting.by_id import Cancelled
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, Refused
+from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, CancelledChains
 from kombu_delayq.store.lookup import MAX_TWINS
 from kombu_delayq.store.types import Offer
 from tests.support.store.cost import round_trips
@@ -72,16 +72,16 @@ def test_a_step_that_comes_between_two_queues_is_ended(store: DelayStore, monkey
     """Of an id that a task and a chain share, a step that is stored before the chain is refused again is found."""
     store.chains.step("b", "token", of_chain("i"))
     store.delivery.offer("a", waiting("i"))
-    refuse, calls = store.chains.refuse, []
+    refuse, calls = store.chains.cancel_chains, []
 
-    def refuse_after_a_step(ids: Sequence[str], **options: Any) -> Refused:
+    def refuse_after_a_step(ids: Sequence[str], **options: Any) -> CancelledChains:
         calls.append(ids)
         if len(calls) == 2:  # the message of queue a took the first refusal back
             store.chains.accept(ids)
             assert store.chains.step("a", "token", of_chain("i")) == "first"
         return refuse(ids, **options)
 
-    monkeypatch.setattr(store.chains, "refuse", refuse_after_a_step)
+    monkeypatch.setattr(store.chains, "cancel_chains", refuse_after_a_step)
     [cancelled] = by_id.cancel(store, ["i"])
     assert len(cancelled.messages) == 3
     assert store.queues.size("a") == store.queues.size("b") == 0
@@ -90,13 +90,13 @@ def test_a_step_that_comes_between_two_queues_is_ended(store: DelayStore, monkey
 
 def test_a_step_for_a_new_queue_is_found_or_refused(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that is stored just before its chain is refused, in a queue that nobody knew of, is cancelled."""
-    refuse = store.chains.refuse
+    refuse = store.chains.cancel_chains
 
-    def refuse_after_a_step(ids: Sequence[str], **options: Any) -> Refused:
+    def refuse_after_a_step(ids: Sequence[str], **options: Any) -> CancelledChains:
         store.chains.step("new queue", "token", of_chain("i"))
         return refuse(ids, **options)
 
-    monkeypatch.setattr(store.chains, "refuse", refuse_after_a_step)
+    monkeypatch.setattr(store.chains, "cancel_chains", refuse_after_a_step)
     assert cancel(store, "i") == {"i": "cancelled"}
     assert store.queues.size("new queue") == 0
 

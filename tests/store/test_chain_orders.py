@@ -52,7 +52,7 @@ def server() -> Iterator[PrivateRedis]:
 def store(server: PrivateRedis, request: pytest.FixtureRequest) -> Iterator[DelayStore]:
     """A store on it, in each layout. The server has the scripts, so that no call is made twice."""
     store = DelayStore(redis.Redis(port=server.port), Keys(slots=True), options=Options(layout=request.param))
-    for operation in ("admit", "cancel", "discard", "get", "refuse", "retract", "step"):
+    for operation in ("check_chain", "cancel", "discard", "get", "cancel_chains", "undo_step", "step"):
         store.client.script_load(scripts.load(operation, request.param).text)
     yield store
     store.close()
@@ -60,7 +60,7 @@ def store(server: PrivateRedis, request: pytest.FixtureRequest) -> Iterator[Dela
 
 def runs(store: DelayStore) -> None:
     """The first step of the chain runs."""
-    assert store.chains.admit(step(1))
+    assert store.chains.check_chain(step(1))
 
 
 def waits(store: DelayStore) -> None:

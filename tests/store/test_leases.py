@@ -1,4 +1,4 @@
-"""What a transfer worker that stands by asks of the store."""
+"""What a transfer worker that waits asks of the store."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ KNOWN, OTHERS = ["known"], ["own", "known"]
 def quiet(store: DelayStore) -> DelayStore:
     """A store where others hold all leases and the next message of a known queue is due much later."""
     store.delivery.offer("known", waiting("i"))
-    for name in ("leader", "deputy", "second"):
+    for name in ("leader", "standby", "second"):
         store.leases.lead(name)
     return store
 
@@ -35,7 +35,7 @@ def test_nothing_is_to_be_done(quiet: DelayStore) -> None:
     "stir",
     [
         lambda store: store.leases.release("leader"),
-        lambda store: store.leases.release("deputy"),
+        lambda store: store.leases.release("standby"),
         lambda store: store.leases.release("second"),
         lambda store: store.delivery.offer("known", waiting("j", PAST_MS)),
         lambda store: store.queues.know("new"),
@@ -44,7 +44,7 @@ def test_nothing_is_to_be_done(quiet: DelayStore) -> None:
         lambda store: store.client.zadd(store.keys.stored("own", other_form(store))[0], {"x": 9e15}),
         lambda store: store.client.zadd(store.keys.stored("known", other_form(store))[0], {"x": 1}),
         lambda store: store.client.lpush(store.keys.stored("own", store.layout)[0], "in the way"),
-        lambda store: store.client.rename(store.keys.queues, store.keys.deputy),
+        lambda store: store.client.rename(store.keys.queues, store.keys.standby),
     ],
 )
 def test_something_is_to_be_done(quiet: DelayStore, stir: Callable[[DelayStore], object]) -> None:

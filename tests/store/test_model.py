@@ -153,9 +153,9 @@ class StoreMachine(RuleBasedStateMachine):
         assert reply == (word or ("first" if before.due_ms is None else "head" if head else "behind"))
 
     @rule(ids=st.lists(IDS, max_size=2))
-    def refuse(self, ids: list[str]) -> None:
-        """A call of ``refuse``."""
-        queues, chains = self.store.chains.refuse(ids)
+    def cancel_chains(self, ids: list[str]) -> None:
+        """A call of ``cancel_chains``."""
+        queues, chains = self.store.chains.cancel_chains(ids)
         assert chains == self.model.chains & set(ids)
         assert not self.model.waiting or queues == ["q"]
         self.model.refused |= set(ids)

@@ -105,7 +105,7 @@ def test_a_chain_that_is_cancelled_while_it_steps_takes_none_after(store: DelayS
     def cancel(store: DelayStore) -> int:
         cancelled = 0
         for identity in IDS:
-            store.chains.refuse([identity])
+            store.chains.cancel_chains([identity])
             cancelled += len(store.lookup.cancel(["q"], [identity]))
         return cancelled
 

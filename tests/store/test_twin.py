@@ -112,9 +112,9 @@ class TwinMachine(RuleBasedStateMachine):
         self.both(lambda store: store.chains.step(queue, "the chain", Offer(identity, repr(FUTURE_MS), 0, body)))
 
     @rule(ids=st.lists(IDS, max_size=2, unique=True))
-    def refuse(self, ids: list[str]) -> None:
+    def cancel_chains(self, ids: list[str]) -> None:
         """Chains end."""
-        self.both(lambda store: store.chains.refuse(ids).chains)
+        self.both(lambda store: store.chains.cancel_chains(ids).chains)
         self.both(lambda store: store.chains.accept(ids[:1]))
 
     @rule(queue=QUEUE)

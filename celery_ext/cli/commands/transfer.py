@@ -43,7 +43,7 @@ def transfer(
     """Run a transfer worker until it is stopped.
 
     It pushes the delayed messages of every queue of the broker the moment they are due. Run as many as you
-    like: one leads, the others stand by. SIGTERM and Ctrl-C stop it and hand over at once. Where there is a journal, it
+    like: one leads, the others wait. SIGTERM and Ctrl-C stop it and hand over at once. Where there is a journal, it
     also promotes what is due soon from there to Redis, as one of those that may.
 
     The worker waits for a Redis that is away. It ends with exit code 1 if its first connection cannot succeed, such as

@@ -84,7 +84,7 @@ async def once(request: Request, work: Work) -> Response:
         raise Problem(409, detail, "idempotency-key-in-use", headers={"Retry-After": "1"})
 
     def settle(how: str, answer: bytes = b"") -> None:
-        _settle(lambda: answers.settle(key, claim, how, answer))  # type: ignore[arg-type]  # one of its words
+        _settle(lambda: answers.end_claim(key, claim, how, answer))  # type: ignore[arg-type]  # one of its words
 
     try:
         response = await work(Attempt(claim.at_ms, claim.word == "again", key))

@@ -220,7 +220,7 @@ def list_queues(request: Request) -> Response:
             now=iso(store.now_ms()),
             queues=list(_figures(store, _names(request), cluster)),
             leader=store.leases.leader(),
-            standby=_allowed(store, store.leases.deputies) or [],
+            standby=_allowed(store, store.leases.standbys) or [],
             redis=RedisFigures(used_memory=memory.used, maxmemory=memory.limit, version=memory.version),
             cluster=None if cluster is None else _cluster(cluster),
         )

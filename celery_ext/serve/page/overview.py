@@ -65,7 +65,7 @@ def overview(request: Request) -> Response:
     verdict = health(
         found.rows,
         store.leases.leader(),
-        _deputies(request),
+        _standbys(request),
         store.memory(),
         journal,
         found.cluster,
@@ -89,9 +89,9 @@ def span_of(request: Request) -> str:
     return span if span in SPANS else "hour"
 
 
-def _deputies(request: Request) -> list[str]:
+def _standbys(request: Request) -> list[str]:
     try:
-        return serve_of(request).store.leases.deputies()
+        return serve_of(request).store.leases.standbys()
     except ResponseError:
         return []
 

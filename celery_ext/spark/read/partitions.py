@@ -76,7 +76,7 @@ def _cut(
     for form, size in sizes.items():
         # Empty queues have a part too, in each layout: messages may come to them later.
         ranks = sorted(end - begin - 1 for end in ends if begin < end < begin + size)
-        first, *others = store.scan.cut(form.queue, ranks, selection.from_ms, selection.to_ms, form.layout)
+        first, *others = store.scan.split(form.queue, ranks, selection.from_ms, selection.to_ms, form.layout)
         partitions[-1].append(first)
         partitions += [[part] for part in others]
         begin += size

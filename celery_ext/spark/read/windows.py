@@ -79,7 +79,7 @@ def store_weights(store: SparkStore, selection: WaitingSelection, names: Collect
     found: list[Weight] = []
     for form, size in store.scan.sizes(names, selection.from_ms, selection.to_ms).items():
         ranks = range(share - 1, size - 1, share)
-        parts = store.scan.cut(form.queue, ranks, selection.from_ms, selection.to_ms, form.layout)
+        parts = store.scan.split(form.queue, ranks, selection.from_ms, selection.to_ms, form.layout)
         # The last message of a part is in it.
         ends = [just_after(float(part.until[1])) for part in parts if part.until is not None]
         found += [Weight(end, share) for end in ends]

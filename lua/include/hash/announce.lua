@@ -1,4 +1,4 @@
--- Runs `store`. If the queue has a new head then, announces it to the leading transfer worker and its deputies.
+-- Runs `store`. If the queue has a new head then, announces it to the leading transfer worker and its standbys.
 -- A wake message that cannot be sent (ACL) costs one poll interval, so it never fails the publish.
 -- Returns 'first' (the queue was empty), 'head' or 'behind'. Cost O(log N).
 local function announce(keys, wake, queue, store)

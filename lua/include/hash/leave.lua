@@ -1,5 +1,5 @@
 -- How messages leave for the other layout in a conversion.
--- @include marks take twins
+-- @include marks due twins
 
 -- Returns the ids under which messages were offered; for a twin, the id that it shares. Cost O(log N) a message.
 local function offered_as(keys, members)

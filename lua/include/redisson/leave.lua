@@ -1,5 +1,5 @@
 -- How messages leave for the other layout in a conversion.
--- @include names take
+-- @include names due
 
 -- Returns the ids under which messages were offered. Cost O(1) a message.
 local function offered_as(keys, entries, bodies)

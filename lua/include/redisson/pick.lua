@@ -1,5 +1,5 @@
 -- Messages that leave out of the order of their due times.
--- @include entry slices take zset
+-- @include entry slices due zset
 
 -- Returns a short key by which an entry is found again.
 local function key_of(entry)

@@ -1,11 +1,11 @@
 -- A batch: messages that a transfer has read and not yet pushed to the queue's lists.
--- @include push take
+-- @include push due
 
 local function new_batch()
   return { ready = {}, members = {}, bodies = {}, lost = 0 }
 end
 
--- Adds messages as `take` returns them. list_of: function from a priority to its list. Cost O(number of members).
+-- Adds messages as `read_due` returns them. list_of: function from a priority to its list. Cost O(number of members).
 local function hold(batch, members, bodies, priorities, list_of)
   local ready, held = batch.ready, #batch.members
   for i = 1, #members do
@@ -28,7 +28,7 @@ end
 
 -- Pushes the messages of a batch, then removes them from the store. first_list, expire: as for `push`. Returns the
 -- number of messages pushed, and the number without a body. Cost O(log N) a message.
-local function settle(batch, keys, first_list, expire)
+local function push_batch(batch, keys, first_list, expire)
   push(batch.ready, first_list, expire)
   if #batch.members > 0 then
     drop(keys, batch.members, batch.bodies)

@@ -1,4 +1,4 @@
--- @include batch lateness take
+-- @include batch lateness due
 
 -- A read asks for as many messages as fit the buffer of 16 KB in which Redis gives a script its reply: Redis copies a
 -- larger reply once more.
@@ -14,13 +14,13 @@ local function move_due(to, now, count, bytes)
   local moved, lost, ask, first = 0, 0, is_large and 1 or at_first(), nil
   local late -- how late messages are, where the first one is not punctual
   local function settle_batch()
-    local pushed, without = settle(batch, keys, to.first_list, to.expire)
+    local pushed, without = push_batch(batch, keys, to.first_list, to.expire)
     moved, lost, batch = moved + pushed, lost + without, new_batch()
   end
 
   while count > 0 and bytes > 0 do
     ask = math.min(ask, count)
-    local members, bodies, priorities, size, due, last_due = take(keys, now, #batch.members, ask, not first)
+    local members, bodies, priorities, size, due, last_due = read_due(keys, now, #batch.members, ask, not first)
     if #members == 0 then
       break
     elseif not first and now - due > PUNCTUAL then

@@ -1,5 +1,5 @@
 -- Messages that are too late to run.
--- @include page pick take
+-- @include page pick due
 
 -- About the most bytes that a call returns.
 local RETURNED_BYTES = 300000
@@ -9,7 +9,7 @@ local RETURNED_BYTES = 300000
 local function drop_late(keys, limit, count, bytes, is_large)
   local dropped, lost, ask = 0, 0, is_large and 1 or at_first()
   while dropped < count and bytes > 0 do
-    local members, bodies, _, size = take(keys, limit, 0, math.min(ask, count - dropped))
+    local members, bodies, _, size = read_due(keys, limit, 0, math.min(ask, count - dropped))
     if #members == 0 then
       break
     end

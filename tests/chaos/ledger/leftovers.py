@@ -18,7 +18,7 @@ PERMANENT = {
     r"\{delayq\}:consumed_queues": "names of the queues that consumers have consumed, in a cluster",
     r"\{delayq\}:chains": "ids of delay chains in use, bounded",
     r"delayq:(\{.*\}:)?sender:.*": "the last page of a send_many, with a TTL",
-    r"\{delayq\}:(transfer|deputy.*)": "a lease of a transfer worker, with a TTL",
+    r"\{delayq\}:(transfer|standby.*)": "a lease of a transfer worker, with a TTL",
     r"(delayq:\{.*\}|\{delayq\}):journal(:guard|:lease)?": "of which journal Redis is, and who promotes",
     r"unacked_mutex": "the lock of stock's sweep, with a TTL",
 }

@@ -16,7 +16,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.commands.shell import read_until, run, start_transfer
 from tests.support.conditions import until
-from tests.support.store.consuming import ME, OTHER, end_lease, lives, message, take
+from tests.support.store.consuming import ME, OTHER, end_lease, fetch, lives, message
 from tests.support.workers.harness import APPS, MakeProj, Proj
 from tests.support.workers.held import CONSUMERS, KEYS
 
@@ -121,7 +121,7 @@ def test_status_lists_consumers(broker: PrivateRedis, raw_client: redis.Redis) -
     for queue in ("q", "other"):
         raw_client.lpush(queue, *(json.dumps(message(n)) for n in range(4)))
     for count, queue, name in ((1, "q", ME), (2, "other", OTHER), (3, "q", gone)):
-        assert len(take(store, count, queue, name=name)) == count
+        assert len(fetch(store, count, queue, name=name)) == count
     raw_client.zadd("unacked_index", {"of stock": 1})
     end_lease(store, OTHER)
     for queue in ("q", "ü"):

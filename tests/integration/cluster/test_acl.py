@@ -98,7 +98,7 @@ def test_a_transfer_worker_of_the_page_leads_on_a_cluster(users: PrivateCluster,
         for queue in QUEUES:
             shop.send("record", queue=queue, countdown=0.5)
         store = shop.app.connection_for_write().default_channel.store
-        until(lambda: [int(count) for count in store.taking.ready(QUEUES)] == [1, 1, 1], 30, "all are transferred")
+        until(lambda: [int(count) for count in store.fetching.ready(QUEUES)] == [1, 1, 1], 30, "all are transferred")
     finally:
         process.terminate()
         _, log = process.communicate(timeout=20)

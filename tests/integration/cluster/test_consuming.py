@@ -16,7 +16,7 @@ from kombu_delayq.transfer.reclaim import Reclaiming
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish
 from tests.support.servers.cluster import PrivateCluster, slot_of
-from tests.support.store.consuming import ME, end_lease, lives, message, take
+from tests.support.store.consuming import ME, end_lease, fetch, lives, message
 
 
 def queues_of_nodes(cluster: PrivateCluster) -> list[str]:
@@ -61,7 +61,7 @@ def test_what_dead_consumers_held_goes_back_on_all_nodes(cluster: PrivateCluster
         for queue in queues:
             client.lpush(queue, json.dumps(message(queue)))
         lives(store, queues=tuple(queues))
-        assert len(take(store, 3, *queues)) == 3
+        assert len(fetch(store, 3, *queues)) == 3
         assert store.figures.held() == dict.fromkeys(queues, 1)
         end_lease(store)
         leader = Reclaiming()

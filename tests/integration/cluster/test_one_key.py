@@ -45,10 +45,10 @@ def test_keys_and_arguments_are_as_ever(client: redis.Redis) -> None:
 
 def test_a_cached_script_is_sent_by_its_text() -> None:
     """A script of ours is known by its SHA; of any other command, and of one with one key, there is no such form."""
-    take = scripts.load("take")
-    alone = with_one_key(("EVALSHA", take.sha, 2, "a", "b", 1))
+    fetch = scripts.load("fetch")
+    alone = with_one_key(("EVALSHA", fetch.sha, 2, "a", "b", 1))
     assert alone is not None
-    assert take.text in alone[1]
+    assert fetch.text in alone[1]
     assert alone[2:] == (1, "a", 1, "b", 1)
-    for other in (("EVALSHA", "0" * 40, 2, "a", "b"), ("EVALSHA", take.sha, 1, "a"), ("LPUSH", "a", "b")):
+    for other in (("EVALSHA", "0" * 40, 2, "a", "b"), ("EVALSHA", fetch.sha, 1, "a"), ("LPUSH", "a", "b")):
         assert with_one_key(other) is None

@@ -22,7 +22,7 @@ from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Landing, Offer
 from tests.support.conditions import until
 from tests.support.servers.acl import PAGE, denials, url_of
-from tests.support.store.consuming import ME, OTHER, end_lease, land, lives, message, take
+from tests.support.store.consuming import ME, OTHER, end_lease, fetch, land, lives, message
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import CONSUMERS, KEYS
 
@@ -77,7 +77,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     store.client.lpush("celery", *(json.dumps(message(n)) for n in range(3)))
     lives(store, ME, OTHER, queues=("celery",))
     for name in (ME, OTHER):
-        assert take(store, 1, "celery", name=name)
+        assert fetch(store, 1, "celery", name=name)
     assert land(store, Landing("celery", 0, OTHER))
     store.consumers.leave(OTHER, "celery")
     [row] = json.loads(run(users, "status", "status", "--json").stdout)["consumers"]
@@ -127,7 +127,7 @@ def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make
             proj.send("record", n, countdown=0.5)
         until(lambda: users.client().llen("celery") == 2)
         lives(store, queues=("celery",))
-        assert take(store, 1, "celery")
+        assert fetch(store, 1, "celery")
         assert land(store, Landing("celery", 0, ME))
         end_lease(store)
         until(lambda: users.client().llen("celery") == 2 and not users.client().exists(CONSUMERS))

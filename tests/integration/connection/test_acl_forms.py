@@ -135,7 +135,7 @@ def use(store: DelayStore, admin: redis.Redis) -> None:
     store.lookup.cancel([QUEUE], ["z"])
     store.queues.purge(QUEUE)
     admin.sadd(KEYS.queues, QUEUE)
-    store.queues.vacate([QUEUE])
+    store.queues.forget_empty([QUEUE])
 
 
 @pytest.mark.parametrize("layout", ["redisson"], indirect=True)

@@ -10,7 +10,7 @@ from celery_ext.doctor.finding import Finding
 from tests.support.conditions import until
 from tests.support.examining import levels
 from tests.support.examining import look as look_at
-from tests.support.store.consuming import ME, end_lease, lives, message, take
+from tests.support.store.consuming import ME, end_lease, fetch, lives, message
 from tests.support.workers.harness import MakeProj, Proj
 
 
@@ -66,7 +66,7 @@ def test_messages_in_the_hands_of_nobody_are_found(proj: Proj, count: int, said:
         store = connection.default_channel.store
         lives(store)
         proj.server.client().lpush("q", *(json.dumps(message(n)) for n in range(count)))
-        assert len(take(store)) == count
+        assert len(fetch(store)) == count
         end_lease(store)
         store.consumers.leave(ME, "q")
     [found] = look("in-hand", proj)

@@ -10,7 +10,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Landing
 from tests.support.commands.shell import lines, run
-from tests.support.store.consuming import ME, OTHER, end_lease, land, lives, message, take
+from tests.support.store.consuming import ME, OTHER, end_lease, fetch, land, lives, message
 from tests.support.store.keyspace import contents
 from tests.support.workers.held import CONSUMERS, INDEX, KEYS, UNACKED, in_hand
 
@@ -37,7 +37,7 @@ def left_behind(store: DelayStore, *queues: str) -> None:
     for first, queue in enumerate(queues):
         publish(store, queue, 1, 2, 3, 4)
         publish(store, queue + HIGH, 9)
-        assert len(take(store, 2, queue, first=2 * first)) == 2
+        assert len(fetch(store, 2, queue, first=2 * first)) == 2
         assert land(store, Landing(queue, 0, ME))
         assert land(store, Landing(queue, 3, ME))
     for queue in queues:
@@ -86,7 +86,7 @@ def test_after_a_roll_back_it_gives_back_what_dead_consumers_held(broker: Privat
     lives(store, ME, OTHER)
     publish(store, "q", 1, 2, 3, 4)
     for name in (ME, OTHER):
-        assert len(take(store, 1, name=name)) == 1
+        assert len(fetch(store, 1, name=name)) == 1
     assert land(store, Landing("q", 0, ME))
     end_lease(store)
     [findings] = lines(broker, "repair", "--dry-run", code=1)
@@ -106,7 +106,7 @@ def test_what_living_consumers_and_stock_hold_is_left_alone(broker: PrivateRedis
     lives(store, ME, OTHER)
     for name in (ME, OTHER):
         publish(store, "q", 1, 2)
-        take(store, 1, name=name)
+        fetch(store, 1, name=name)
         assert land(store, Landing("q", 0, name))
     end_lease(store, OTHER)
     store.client.zadd(INDEX, {"of stock": 1})

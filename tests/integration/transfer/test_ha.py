@@ -12,7 +12,7 @@ from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.standalone import Standalone, lease_holder
 
-#: A leader that is killed with its deputies costs less than 12 s; the rest is for a busy machine.
+#: A leader that is killed with its standbys costs less than 12 s; the rest is for a busy machine.
 LATE_S = 20.0
 
 
@@ -94,8 +94,8 @@ def test_standalone_transfer_workers_serve_workers_that_have_none(make_proj: Mak
     _await_each_once(proj, dues)
 
 
-def test_a_leader_and_its_deputies_killed_at_once_are_stood_in_for(make_proj: MakeProj, standalone: Standalone) -> None:
-    """When all are killed while messages are due, one that stood by delivers each once and soon, and leads."""
+def test_a_leader_and_its_standbys_killed_at_once_are_stood_in_for(make_proj: MakeProj, standalone: Standalone) -> None:
+    """When all are killed while messages are due, one that waited delivers each once and soon, and leads."""
     proj = make_proj(broker_transport_options={"transfer": False})
     proj.worker()
     pids = {standalone(proj.server).pid for _ in range(4)}

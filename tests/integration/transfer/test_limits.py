@@ -51,7 +51,7 @@ def test_a_flood_leaves_no_faster_than_the_rate(
 ) -> None:
     """Of 20,000 messages due at once, two workers together let through the burst and the rate, also when one is killed.
 
-    A message of another queue is there at once, and deputies ask for little meanwhile.
+    A message of another queue is there at once, and standbys ask for little meanwhile.
     """
     options: dict[str, Any] = {"layout": layout, "transfer_rate": {QUEUE: [RATE, BURST]}, "poll_interval": 0.5}
     workers = []

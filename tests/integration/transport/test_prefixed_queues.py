@@ -67,7 +67,7 @@ def counts(app: Celery, queue: str) -> tuple[int, int]:
     """Counts the ready messages of a queue, and those that are delayed."""
     with app.connection_for_write() as connection:
         store = connection.default_channel.store
-        return store.taking.ready([queue])[0], store.queues.size(queue)
+        return store.fetching.ready([queue])[0], store.queues.size(queue)
 
 
 def keys_with(app: Celery, name: str) -> list[str]:

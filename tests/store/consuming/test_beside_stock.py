@@ -6,7 +6,7 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Requeued
-from tests.support.store.consuming import lives, message, stock_channel, take
+from tests.support.store.consuming import fetch, lives, message, stock_channel
 from tests.support.workers.held import INDEX, UNACKED
 
 pytestmark = pytest.mark.plain_server
@@ -26,7 +26,7 @@ def test_stock_restores_what_a_consumer_holds(store: DelayStore, queue: str, pri
     channel = stock_channel(store, visibility_timeout=-1)
     with channel.connection.client:
         channel._put(queue, message(1, priority))
-        [taken] = take(store, 8, queue)
+        [taken] = fetch(store, 8, queue)
         channel.qos.restore_visible(interval=1)
         assert not store.client.exists(INDEX, UNACKED)
         restored = channel._get(queue)
@@ -44,10 +44,10 @@ def test_a_message_that_stock_has_restored_is_held_no_more(store: DelayStore) ->
     channel = stock_channel(store, visibility_timeout=-1)
     with channel.connection.client:
         channel._put("q", message())
-        [taken] = take(store)
+        [taken] = fetch(store)
         channel.qos.restore_visible(interval=1)
-    assert store.taking.requeue([Requeued(taken.tag, "q", 0, taken.body)], "next") == [taken.tag]
-    assert store.taking.ack([taken.tag], "q") == [taken.tag]
+    assert store.fetching.requeue([Requeued(taken.tag, "q", 0, taken.body)], "next") == [taken.tag]
+    assert store.fetching.ack([taken.tag], "q") == [taken.tag]
     assert store.client.llen("q") == 1
 
 
@@ -57,11 +57,11 @@ def test_a_heartbeat_keeps_stock_from_restoring(store: DelayStore) -> None:
     channel = stock_channel(store, visibility_timeout=100)
     with channel.connection.client:
         channel._put("q", message())
-        [taken] = take(store)
+        [taken] = fetch(store)
         store.client.zadd(INDEX, {taken.tag: 5.0})
         assert store.consumers.beat(taken.tag.rpartition(".")[0], ["q"], [taken.tag])
         channel.qos.restore_visible(interval=1)
-    assert store.taking.ack([taken.tag], "q") == []
+    assert store.fetching.ack([taken.tag], "q") == []
 
 
 def test_what_stock_holds_can_be_acknowledged_and_put_back(store: DelayStore) -> None:
@@ -73,7 +73,7 @@ def test_what_stock_holds_can_be_acknowledged_and_put_back(store: DelayStore) ->
             channel._put("q", message(number))
             channel.qos.append(channel.message_to_python(channel._get("q")), f"stock {number}")
         assert store.client.hlen(UNACKED) == 2
-        assert store.taking.ack(["stock 1"], "q") == []
-        assert store.taking.requeue([Requeued("stock 2", "q", 0, b"2")], "next") == []
+        assert store.fetching.ack(["stock 1"], "q") == []
+        assert store.fetching.requeue([Requeued("stock 2", "q", 0, b"2")], "next") == []
         channel.qos._delivered.clear()
     assert store.client.lrange("q", 0, -1) == [b"2"]

@@ -9,7 +9,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consumers import consumer_of
 from kombu_delayq.store.types import ConsumerLease, Held
-from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, OTHER, end_lease, lives, take
+from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, OTHER, end_lease, fetch, lives
 from tests.support.store.keyspace import KEYS, clock_ms
 
 
@@ -113,7 +113,7 @@ def test_what_consumers_hold_is_found(store: DelayStore) -> None:
     lives(store, *names)
     for name, count in counts.items():
         store.client.lpush("q", *("1" for _ in range(count)), "0")
-        assert len(take(store, count, name=name)) == count
+        assert len(fetch(store, count, name=name)) == count
     tags = {name: [f"{name}.{at}" for at in range(1, count + 1)] for name, count in counts.items() if count}
     assert [store.consumers.tags_of([name], "q") for name in tags] == [{name: found} for name, found in tags.items()]
     assert store.consumers.tags_of(names[-1:], "q") == {}
@@ -125,7 +125,7 @@ def test_messages_in_hand_are_counted(store: DelayStore) -> None:
     assert store.consumers.counts() == {}
     lives(store, ME, OTHER)
     store.client.lpush("q", *("1" for _ in range(1500)))
-    take(store, 1500)
+    fetch(store, 1500)
     store.client.zadd("unacked_index:{q}", {"of stock": 1, "of stock too": 2, f"{OTHER}.7": 3})
     assert store.consumers.counts() == {ME: 1500, OTHER: 1, "": 2}
 
@@ -134,7 +134,7 @@ def test_what_is_noted_of_messages_is_read(store: DelayStore) -> None:
     """The notes of tags come in their order, without those that are held no more."""
     lives(store)
     store.client.lpush("q", "1", "2")
-    first, second = (taken.tag for taken in take(store))
+    first, second = (taken.tag for taken in fetch(store))
     assert store.consumers.notes([second, "unknown", first], "q") == [(second, b'[2,"","q"]'), (first, b'[1,"","q"]')]
 
 

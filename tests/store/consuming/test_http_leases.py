@@ -7,7 +7,7 @@ import redis
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consumers import consumer_of, http_consumer
-from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, lives, take
+from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, fetch, lives
 from tests.support.store.keyspace import clock_ms
 
 HTTP = http_consumer("billing", "10-0123abcd")
@@ -58,9 +58,9 @@ def test_held_messages_are_known_by_their_tags(store: DelayStore) -> None:
     """Of some tags those are returned whose messages are still held, in the order of the tags."""
     lives(store)
     store.client.lpush("q", "1", "2", "3")
-    tags = [taken.tag for taken in take(store)]
-    store.taking.ack(tags[1:2], "q")
-    assert store.taking.held([*reversed(tags), f"{ME}.9"], "q") == [tags[2], tags[0]]
+    tags = [taken.tag for taken in fetch(store)]
+    store.fetching.ack(tags[1:2], "q")
+    assert store.fetching.held([*reversed(tags), f"{ME}.9"], "q") == [tags[2], tags[0]]
 
 
 def test_messages_of_all_priorities_are_counted(store: DelayStore) -> None:
@@ -69,15 +69,15 @@ def test_messages_of_all_priorities_are_counted(store: DelayStore) -> None:
     steps = (0, 3, 6, 9)
     store.client.lpush(store.keys.ready("a", steps)[2], "3")
     store.client.lpush(store.keys.ready("b", steps)[3], "4")
-    assert store.taking.ready(["a", "none", "b"]) == [3, 0, 1]
-    assert store.taking.ready([]) == []
+    assert store.fetching.ready(["a", "none", "b"]) == [3, 0, 1]
+    assert store.fetching.ready([]) == []
 
 
 def test_another_key_in_the_place_of_a_queue_counts_as_one_message(store: DelayStore) -> None:
     """So a consumer goes on to take, which names the key; the counts of other queues are right."""
     store.client.set("a", "x")
     store.client.lpush("b", "1")
-    assert store.taking.ready(["a", "b"]) == [1, 1]
+    assert store.fetching.ready(["a", "b"]) == [1, 1]
     lives(store, queues=("a",))
     with pytest.raises(redis.ResponseError, match="WRONGTYPE key a "):
-        take(store, 1, "a")
+        fetch(store, 1, "a")

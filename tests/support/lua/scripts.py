@@ -8,7 +8,7 @@ OPERATIONS = [path.stem for path in sorted(scripts.directory().glob("*.lua"))]
 INCLUDES = [path.relative_to(scripts.directory()).as_posix() for path in LUA if "include" in path.parts]
 #: Operations that are for one layout only.
 ONLY = {
-    **dict.fromkeys(("repair_bodies", "vacate"), ("hash",)),
+    **dict.fromkeys(("repair_bodies", "forget_empty"), ("hash",)),
     **dict.fromkeys(("index", "repair_list"), ("redisson",)),
 }
 #: Each operation with each layout that it is for.

@@ -44,7 +44,7 @@ class Proxy:
         """Broker URL."""
         return f"redis://127.0.0.1:{self.port}/0"
 
-    def cut(self) -> None:
+    def split(self) -> None:
         """Cuts all connections, and accepts new ones."""
         with self._lock:
             cut, self._open = self._open, set()
@@ -60,7 +60,7 @@ class Proxy:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self.cut()
+        self.split()
 
     def _accept(self) -> None:
         with suppress(OSError):

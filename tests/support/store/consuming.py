@@ -7,7 +7,7 @@ from kombu.transport import redis as stock
 
 from kombu_delayq.message.fields import Message
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Landing, Request, Taken
+from kombu_delayq.store.types import Fetched, Landing, Request
 from tests.support.store.keyspace import KEYS
 
 #: Names of consumers.
@@ -34,19 +34,19 @@ def end_lease(store: DelayStore, name: str = ME) -> None:
     assert sum(store.client.zadd(key, {name: store.now_ms() - 1000}, xx=True, ch=True) for key in keys)
 
 
-def take(store: DelayStore, most: int = 8, *queues: str, name: str = ME, first: int = 1, **how: Any) -> list[Taken]:
+def fetch(store: DelayStore, most: int = 8, *queues: str, name: str = ME, first: int = 1, **how: Any) -> list[Fetched]:
     """Takes messages, by default of ``q``; keywords as of ``Request``."""
     if not store.keys.slots:  # one request may be for several queues
-        return store.taking.take(Request(name, first, most, queues or ("q",), **how))
-    found: list[Taken] = []
+        return store.fetching.fetch(Request(name, first, most, queues or ("q",), **how))
+    found: list[Fetched] = []
     for queue in queues or ("q",):
-        found += store.taking.take(Request(name, first + len(found), most - len(found), (queue,), **how))
+        found += store.fetching.fetch(Request(name, first + len(found), most - len(found), (queue,), **how))
     return found
 
 
 def land(store: DelayStore, landing: Landing) -> bool:
     """Moves a message into a landing list, as a consumer does that waits. Returns whether there was one."""
-    return store.client.lmove(*store.taking.landing(landing), "RIGHT", "LEFT") is not None
+    return store.client.lmove(*store.fetching.landing(landing), "RIGHT", "LEFT") is not None
 
 
 def message(number: object = 1, priority: int = 0, **properties: Any) -> Message:

@@ -44,7 +44,7 @@ def scanned(
 def cut_into(store: DelayStore, count: int, **bounds: Any) -> list[Part]:
     """Cuts the queue into parts whose sizes differ by one message at most."""
     size = store.scan.count("q", **bounds)
-    return store.scan.cut("q", [size * n // count - 1 for n in range(1, count)], **bounds)
+    return store.scan.split("q", [size * n // count - 1 for n in range(1, count)], **bounds)
 
 
 def connected(parts: Sequence[Part]) -> bool:

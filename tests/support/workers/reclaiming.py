@@ -11,7 +11,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
-from tests.support.store.consuming import ME, end_lease, lives, message, take
+from tests.support.store.consuming import ME, end_lease, fetch, lives, message
 from tests.support.workers.transfers import Transfer
 
 #: A worker looks at the leases every eighth of it, and gives living consumers 3/8 of it to come back.
@@ -66,5 +66,5 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 def dead_with(store: DelayStore, count: int, *queues: str, name: str = ME) -> None:
     """Makes a consumer that took messages of queues and died."""
     lives(store, name, queues=queues or ("q",))
-    assert len(take(store, count, *queues, name=name)) == count
+    assert len(fetch(store, count, *queues, name=name)) == count
     end_lease(store, name)

@@ -34,7 +34,7 @@ def start_standalone(server: PrivateRedis, **options: Any) -> "subprocess.Popen[
 
 
 def lease_holder(server: PrivateRedis, rank: int = 1) -> int | None:
-    """Returns the process id of the leader (rank 1), or of the first or second deputy (2, 3)."""
+    """Returns the process id of the leader (rank 1), or of the first or second standby (2, 3)."""
     with server.client() as client:
         name = client.get(KEYS.leases[rank - 1])
     return int(str(name).split(":")[1]) if name else None

@@ -59,5 +59,5 @@ def listeners(client: redis.Redis, layout: str, queue: str = QUEUE) -> int:
 
 
 def commands_of_look(heads: int) -> int:
-    """Returns how many commands a deputy sends to read heads: one a queue, and five of all, before and after."""
+    """Returns how many commands a standby sends to read heads: one a queue, and five of all, before and after."""
     return heads + 10

@@ -23,7 +23,7 @@ def waits() -> IdleWaits:
 
 def withdrawing(withdraw: Any) -> Any:
     """Returns a store that withdraws landing lists with a function."""
-    return SimpleNamespace(taking=SimpleNamespace(withdraw=withdraw))
+    return SimpleNamespace(fetching=SimpleNamespace(withdraw=withdraw))
 
 
 def test_messages_may_land_while_waits_end(waits: IdleWaits) -> None:
@@ -73,7 +73,9 @@ def test_both_threads_may_put_back_what_was_lost(monkeypatch: pytest.MonkeyPatch
         if len(asked) == 1:
             consumer.recover(store)
 
-    store: Any = SimpleNamespace(taking=SimpleNamespace(recover=recover), keys=SimpleNamespace(slots=False, share=str))
+    store: Any = SimpleNamespace(
+        fetching=SimpleNamespace(recover=recover), keys=SimpleNamespace(slots=False, share=str)
+    )
     consumer.lose(Request(ME, 1, 1, ["a"]))
     consumer.recover(store)
     consumer.recover(store)

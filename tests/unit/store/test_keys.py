@@ -39,7 +39,7 @@ def test_keys_of_the_fleet() -> None:
     """The queues, the leases and the channel have one name each; the channel's tells the database."""
     keys = Keys(db=3)
     assert (keys.queues, keys.lease, keys.wake) == ("{delayq}:queues", "{delayq}:transfer", "delayq:wake:3")
-    assert keys.leases == ["{delayq}:transfer", "{delayq}:deputy", "{delayq}:deputy:2"]
+    assert keys.leases == ["{delayq}:transfer", "{delayq}:standby", "{delayq}:standby:2"]
     assert keys.cancelled == "{delayq}:cancelled"
     assert keys.replaying("dead") == "{delayq}:replaying:dead"
 
@@ -58,7 +58,7 @@ def test_keys_of_bulk_jobs() -> None:
 def test_the_prefix_stands_before_every_name() -> None:
     """Kombu's ``global_keyprefix`` stands before every key and before the channel."""
     plain, prefixed = Keys(), Keys("app:")
-    for name in ("queues", "lease", "deputy", "second_deputy", "wake", "cancelled", "runs"):
+    for name in ("queues", "lease", "standby", "second_standby", "wake", "cancelled", "runs"):
         assert getattr(prefixed, name) == "app:" + getattr(plain, name)
     for name in ("replaying", "job", "guard", "staged", "stream"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("q")

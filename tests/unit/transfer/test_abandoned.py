@@ -1,6 +1,6 @@
 import pytest
 
-from kombu_delayq.store.types import Head, Overseen, QueueForm
+from kombu_delayq.store.types import Head, QueueForm, WatchedHeads
 from kombu_delayq.transfer.abandoned import SILENCE_MS, AbandonedHeads
 from kombu_delayq.transfer.due_times import KnownHead
 
@@ -9,7 +9,7 @@ LATE_MS, UNREACHED_MS = 20.0, 1000.0
 
 
 class Looks:
-    """Successive looks of a deputy at heads of which it knows what the looks before have shown.
+    """Successive looks of a standby at heads of which it knows what the looks before have shown.
 
     Due times are given by queue, in ms before ``NOW_MS``.
     """
@@ -24,14 +24,14 @@ class Looks:
             self._known[QueueForm(queue, "hash")] = KnownHead(NOW_MS - ago, NOW_MS - ago, None)
 
     def transfer(self, queue: str) -> None:
-        """Notes that the deputy itself has transferred the head of a queue."""
+        """Notes that the standby itself has transferred the head of a queue."""
         del self._known[QueueForm(queue, "hash")]
 
     def look(self, after_ms: float = 0.0, *, gone: bool = False, entry: bytes = b"", **ago_ms: float) -> list[str]:
         """Looks ``after_ms`` after ``NOW_MS``. Returns the queues whose heads are abandoned."""
         now_ms = NOW_MS + after_ms
         heads = {QueueForm(queue, "hash"): Head(NOW_MS - ago, entry) for queue, ago in ago_ms.items()}
-        found = self._abandoned.find(self._known, Overseen(now_ms, gone, heads), LATE_MS, UNREACHED_MS)
+        found = self._abandoned.find(self._known, WatchedHeads(now_ms, gone, heads), LATE_MS, UNREACHED_MS)
         self._known = {
             form: KnownHead(head.due_ms, max(head.due_ms, now_ms), head.entry) for form, head in heads.items()
         }

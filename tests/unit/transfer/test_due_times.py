@@ -3,7 +3,7 @@ from time import monotonic
 
 import pytest
 
-from kombu_delayq.store.types import Head, Overseen, QueueForm, QueueHeads, Transferred
+from kombu_delayq.store.types import Head, QueueForm, QueueHeads, Transferred, WatchedHeads
 from kombu_delayq.transfer.due_times import DueTimes, KnownHead
 
 NOW_MS = 1_800_000_000_000.0
@@ -92,7 +92,7 @@ def test_overdue_heads_are_those_that_have_been_due_for_some_time(due_times: Due
 
 def test_a_look_tells_of_the_heads_that_were_looked_at(due_times: DueTimes) -> None:
     """What Redis returns of some heads takes the place of what was known of these, and of no others."""
-    due_times.note_look([A, C], Overseen(NOW_MS + 10, False, {C: Head(NOW_MS, b"entry")}))
+    due_times.note_look([A, C], WatchedHeads(NOW_MS + 10, False, {C: Head(NOW_MS, b"entry")}))
     assert due_times.due() == [C]
     assert due_times.overdue(10) == {C: KnownHead(NOW_MS, NOW_MS + 10, b"entry")}
     assert 3500 < due_times.next_s() + 3600 <= 3600
@@ -133,7 +133,7 @@ def test_a_queue_that_is_held_back_is_due_when_its_rate_lets_it(due_times: DueTi
 
 def test_a_time_until_which_a_queue_is_held_back_goes_by(due_times: DueTimes) -> None:
     """When it is over and nobody has transferred, the head is overdue since it was due."""
-    due_times.note_look([A], Overseen(NOW_MS, False, {A: Head(NOW_MS + 100, b"e", held_back=True)}))
+    due_times.note_look([A], WatchedHeads(NOW_MS, False, {A: Head(NOW_MS + 100, b"e", held_back=True)}))
     assert due_times.due() == []
     due_times.update(QueueHeads(NOW_MS + 101, {A: NOW_MS - 5}))
     assert due_times.due() == [A]
@@ -142,7 +142,7 @@ def test_a_time_until_which_a_queue_is_held_back_goes_by(due_times: DueTimes) ->
 
 def test_a_queue_that_was_held_back_may_be_empty(due_times: DueTimes) -> None:
     """Messages that were held back may be purged: then nothing is due."""
-    due_times.note_look([A], Overseen(NOW_MS, False, {A: Head(NOW_MS + 100, b"e", held_back=True)}))
+    due_times.note_look([A], WatchedHeads(NOW_MS, False, {A: Head(NOW_MS + 100, b"e", held_back=True)}))
     due_times.update(QueueHeads(NOW_MS, {}))
     assert due_times.next_s() == inf
 

@@ -100,7 +100,7 @@ def test_parts_of_the_journal(make_journaled: MakeJournaled) -> None:
     """The rows of a queue are cut, scanned and read as those of the default layout are."""
     store = make_journaled()
     names = [name for name in spread(store) if int(name[1:]) % 2]
-    parts = store.scan.cut("q", [3, 8], layout="journal")
+    parts = store.scan.split("q", [3, 8], layout="journal")
     assert [part.layout for part in parts] == ["journal"] * len(parts)
     found = []
     for part in parts:

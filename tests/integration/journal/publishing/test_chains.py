@@ -70,7 +70,7 @@ def test_a_cancelled_chain_takes_no_step(make_journaled: MakeJournaled, is_far: 
     dead = step(1, is_far=True, copy="of a publisher that died before it asked")
     store.delivery.place("q", [dead])
     store.chains.use_chains()
-    store.chains.refuse(["i"])
+    store.chains.cancel_chains(["i"])
     assert store.chains.step("q", CHAIN, step(1, is_far=is_far)) == "cancelled"
     assert where(store) == []
     assert rows(store, "i") == []

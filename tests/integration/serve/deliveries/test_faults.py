@@ -41,7 +41,7 @@ def test_messages_whose_answer_is_lost_come_again(
 ) -> None:
     """If Redis has taken messages and its reply is lost, the caller learns that, and they come when the lease ends."""
     transfer(poll_interval=0.05, consumer_ttl=1)
-    with LosesReply(redis_server.port, scripts.load("take", "hash").sha.encode()) as proxy:
+    with LosesReply(redis_server.port, scripts.load("fetch", "hash").sha.encode()) as proxy:
         consumer = HttpConsumer(serve(proxy.url))
         send(app, 0, 1, 2)
         consumer.ack(consumer.take())  # Redis knows the script from now on

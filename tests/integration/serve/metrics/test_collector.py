@@ -19,7 +19,7 @@ from tests.support.conditions import DEADLINE_S, until
 from tests.support.serve.metrics import Series, scraped
 from tests.support.serve.prometheus import promtool
 from tests.support.servers.acl import denials, url_of
-from tests.support.store.consuming import ME, OTHER, end_lease, lives, take
+from tests.support.store.consuming import ME, OTHER, end_lease, fetch, lives
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
 from tests.support.workers.held import KEYS
@@ -70,7 +70,7 @@ def test_consumers_and_what_they_hold_count_by_queue(store: DelayStore) -> None:
     lives(store, ME, queues=("orders", "mails"))
     lives(store, OTHER, queues=("orders",))
     store.client.lpush("orders", *['{"properties": {"delivery_info": {}}}'] * 3)
-    assert len(take(store, 2, "orders")) == 2
+    assert len(fetch(store, 2, "orders")) == 2
     found = scraped(DelayqCollector(store))
     assert of("consumers", found) == {"orders": 2, "mails": 1, "none": 0}
     assert of("unacked_messages", found) == {"orders": 2, "mails": 0, "none": 0}
@@ -182,7 +182,7 @@ def test_the_rights_of_the_page_are_enough(users: PrivateRedis, caplog: pytest.L
     offer(store, "1", 900, "celery")
     lives(store, queues=("celery",))
     store.client.lpush("celery", '{"properties": {"delivery_info": {}}}')
-    take(store, 1, "celery")
+    fetch(store, 1, "celery")
     for user in ("status", "transfer"):
         found = scraped(DelayqCollector(url_of(users, user)))
         gauges = ("delayed_messages", "unacked_messages", "consumers", "transferred_messages_total")

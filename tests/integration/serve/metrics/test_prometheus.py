@@ -25,7 +25,7 @@ from tests.support.conditions import until
 from tests.support.journal.stores import addition
 from tests.support.serve.prometheus import Prometheus
 from tests.support.servers.cluster import PrivateCluster
-from tests.support.store.consuming import lives, take
+from tests.support.store.consuming import fetch, lives
 from tests.support.store.keyspace import FUTURE_MS, waiting
 from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import offer
@@ -161,7 +161,7 @@ def _happen(broker: PrivateRedis, prometheus: Prometheus) -> None:
         offer(store, f"{number}", 0.1, "orders")
     store.lookup.cancel(["orders"], ["cancelled"])
     until(lambda: store.client.llen("orders") == DUE)
-    take(store, 3, "orders")
+    fetch(store, 3, "orders")
     until(lambda: prometheus.values('delayq_ready_messages{queue="orders"}') == [DUE - 3] * 2, 90)
     until(lambda: prometheus.values("delayq_leader_present") == [1, 1, 1], 90)
     until(lambda: prometheus.values('delayq_cluster_queue_slot{queue="mails"}'), 90)

@@ -15,7 +15,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Requeued
 from kombu_delayq.transfer.reclaim import Reclaiming
 from tests.support.conditions import stays, until
-from tests.support.store.consuming import ME, OTHER, lives, message, take
+from tests.support.store.consuming import ME, OTHER, fetch, lives, message
 from tests.support.workers.held import CONSUMERS, INDEX, KEYS, UNACKED
 from tests.support.workers.reclaiming import Reclaim, dead_with, gone, numbers, publish
 from tests.support.workers.transfers import Transfer
@@ -26,21 +26,21 @@ def test_what_a_leader_had_begun_another_ends(store: DelayStore, reclaim: Reclai
     publish(store, 3)
     dead_with(store, 3)
     assert store.consumers.fence([ME], "q") == [ME]
-    store.taking.requeue([Requeued(f"{ME}.3", "q", 0, json.dumps(message(2)))], "next")
+    store.fetching.requeue([Requeued(f"{ME}.3", "q", 0, json.dumps(message(2)))], "next")
     reclaim()
     until(lambda: gone(store))
     assert numbers(store) == [0, 1, 2]
 
 
-def test_a_deputy_steps_in_for_a_leader_that_gives_nothing_back(store: DelayStore) -> None:
-    """What nobody gives back for half a lease more, as beside a leader of an earlier release, a deputy gives back."""
-    deputy = Reclaiming()
+def test_a_standby_steps_in_for_a_leader_that_gives_nothing_back(store: DelayStore) -> None:
+    """What nobody gives back for half a lease more, as beside a leader of an earlier release, a standby gives back."""
+    standby = Reclaiming()
     store = DelayStore(store.client, store.keys, options=Options(consumer_ttl=2))
     publish(store, 2)
     dead_with(store, 2)
 
     def looks() -> bool:
-        deputy.go_on(store, leads=False)
+        standby.go_on(store, leads=False)
         return not gone(store)
 
     stays(looks, 0.9)
@@ -53,7 +53,7 @@ def test_a_living_consumer_keeps_what_it_holds(store: DelayStore, reclaim: Recla
     publish(store, 4)
     dead_with(store, 2)
     lives(store, OTHER)
-    assert len(take(store, 2, name=OTHER)) == 2
+    assert len(fetch(store, 2, name=OTHER)) == 2
     store.client.zadd(INDEX, {"of stock": 5})
     store.client.hset(UNACKED, "of stock", '[{}, "", "q"]')
     reclaim()
@@ -84,14 +84,14 @@ def test_after_an_outage_consumers_have_the_time_to_come_back(own_server: Privat
     until(lambda: gone(store, OTHER))  # so the worker has no patience left
     publish(store, 1)
     lives(store)
-    take(store, 1)
+    fetch(store, 1)
     store.client.zadd(CONSUMERS, {ME: store.now_ms() + 500})
     os.kill(own_server.pid, signal.SIGSTOP)
     sleep(1.5)  # for so long Redis is silent
     os.kill(own_server.pid, signal.SIGCONT)
     stays(lambda: 0 < store.client.zscore(CONSUMERS, ME) < store.now_ms(), 0.4)
     assert store.consumers.beat(ME, ["q"], [f"{ME}.1"])
-    assert store.taking.ack([f"{ME}.1"], "q") == []
+    assert store.fetching.ack([f"{ME}.1"], "q") == []
     store.close()
 
 

@@ -1,4 +1,4 @@
--- Takes messages from queues for a consumer, and notes them as unacked.
+-- Fetches messages from queues for a consumer, and notes them as unacked.
 -- KEYS[1]    consumers       ZSET        consumer -> end of its lease, ms since the epoch
 -- KEYS[2]    unacked_index   ZSET        delivery tag -> time of delivery, s since the epoch; kombu's
 -- KEYS[3]    unacked         HASH        delivery tag -> message, exchange and routing key; kombu's
@@ -36,8 +36,8 @@ local taken, count, size, scores, notes, failed = {}, 0, 0, {}, {}, nil
 local function is_full()
   return has_ended or count >= most or size >= bytes
 end
--- Takes up to `limit` messages of a list, one by one, because any may be large. Returns how many; nil once it is full.
-local function take(ready, number, limit)
+-- Fetches up to `limit` messages of a list, one by one, because any may be large. Returns how many; nil once it is full.
+local function fetch(ready, number, limit)
   if is_full() then
     return nil
   end
@@ -60,11 +60,11 @@ local function take(ready, number, limit)
 end
 
 for pair = 1, landed do
-  take(lists[2 * pair - 1], pair, most)
+  fetch(lists[2 * pair - 1], pair, most)
 end
 for place = 2 * landed, #lists - 1, math.max(queues, 1) do
   in_turns(queues, turns and queues > 1 and 1 or math.max(most, 1), function(queue, limit)
-    return take(lists[place + queue], landed + queue, limit)
+    return fetch(lists[place + queue], landed + queue, limit)
   end)
 end
 if #notes > 0 then

@@ -1,4 +1,4 @@
-"""What a deputy does: it looks soon after each head was due, and transfers what the leader has left."""
+"""What a standby does: it looks soon after each head was due, and transfers what the leader has left."""
 
 from math import inf
 from threading import Event
@@ -10,14 +10,14 @@ from kombu_delayq.transfer.abandoned import AbandonedHeads
 from kombu_delayq.transfer.announcements import LISTEN_S, Announcements
 from kombu_delayq.transfer.due_messages import DueMessages
 
-#: Shortest time from one look to the next, in s. One command covers all queues, so this bounds a deputy's commands.
+#: Shortest time from one look to the next, in s. One command covers all queues, so this bounds a standby's commands.
 LOOKS_APART_S = 0.05
-#: A deputy that has heard an announcement lets more of them gather for this long, in s, and reads up to so many then:
+#: A standby that has heard an announcement lets more of them gather for this long, in s, and reads up to so many then:
 #: to wake for each would cost more than to read it.
 GATHER_S, GATHERED = 0.02, 1000
 
 
-class Deputy:
+class Standby:
     """Hears of new heads as the leader does, and acts when the leader does not.
 
     Args:
@@ -83,7 +83,7 @@ class Deputy:
             return
         late_ms = grace_s * 1000 / 2
         known = self._messages.due_times.overdue(late_ms)
-        seen = store.leases.oversee(list(known))
+        seen = store.leases.watch_heads(list(known))
         for form in seen.unseen:
             self._messages.due_times.put_off(form)
             del known[form]

@@ -1,4 +1,4 @@
-"""``refuse.lua``: notes ids whose delay chains are to take no further step."""
+"""``cancel_chains.lua``: notes ids whose delay chains are to take no further step."""
 
 from itertools import pairwise
 from math import inf
@@ -7,7 +7,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, Refused
+from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, CancelledChains
 from tests.support.conditions import until
 from tests.support.store.cost import round_trips
 from tests.support.store.fixtures import MakeStore
@@ -34,7 +34,7 @@ def test_ids_are_noted_for_as_long_as_the_option_says(make_store: MakeStore) -> 
     store = make_store(cancelled_ttl=60)
     store.delivery.offer("q", waiting("i"))
     before, start_ms = contents(store.client), clock_ms(store.client)
-    assert store.chains.refuse(["i", "j"]) == Refused(["q"], set())
+    assert store.chains.cancel_chains(["i", "j"]) == CancelledChains(["q"], set())
     end_ms = clock_ms(store.client)
     after = contents(store.client)
     notes = dict(after.pop(CANCELLED.encode()))
@@ -49,15 +49,15 @@ def test_a_refusal_costs_one_round_trip(store: DelayStore) -> None:
     for queue in "cab":
         store.delivery.offer(queue, waiting("i"))
     store.client.script_flush()
-    assert store.chains.refuse(["i"]).queues == ["a", "b", "c"]
-    assert round_trips(store, lambda: store.chains.refuse(["i"])) == 1
+    assert store.chains.cancel_chains(["i"]).queues == ["a", "b", "c"]
+    assert round_trips(store, lambda: store.chains.cancel_chains(["i"])) == 1
 
 
 def test_an_id_that_is_noted_already_is_noted_anew(store: DelayStore) -> None:
     """Those that are noted are noted from now on for the full time."""
-    store.chains.refuse(["i"])
+    store.chains.cancel_chains(["i"])
     first_ms = store.client.zscore(CANCELLED, "i")
-    store.chains.refuse(["j", "i", "j"])
+    store.chains.cancel_chains(["j", "i", "j"])
     assert store.client.zscore(CANCELLED, "i") > first_ms
     assert noted(store) == {b"i", b"j"}
 
@@ -65,11 +65,11 @@ def test_an_id_that_is_noted_already_is_noted_anew(store: DelayStore) -> None:
 def test_a_shorter_note_shortens_no_longer_one(make_store: MakeStore) -> None:
     """A process whose option is shorter lets neither the same id nor those of others be forgotten before their time."""
     longer, shorter = make_store(cancelled_ttl=1000), make_store(cancelled_ttl=1)
-    longer.chains.refuse(["i", "j"])
+    longer.chains.cancel_chains(["i", "j"])
     before = contents(longer.client)
-    shorter.chains.refuse(["i"])
+    shorter.chains.cancel_chains(["i"])
     assert contents(longer.client) == before
-    shorter.chains.refuse(["k"])
+    shorter.chains.cancel_chains(["k"])
     assert noted(longer) == {b"i", b"j", b"k"}
     assert 990_000 < longer.client.pttl(CANCELLED) <= 1_000_000
 
@@ -82,7 +82,7 @@ def test_what_was_noted_long_ago_is_forgotten_bit_by_bit(store: DelayStore) -> N
     store.client.zadd(CANCELLED, {"current": now_ms + 60_000})
     sizes = []
     while store.client.zcount(CANCELLED, "-inf", now_ms):
-        store.chains.refuse([f"new{len(sizes)}"])
+        store.chains.cancel_chains([f"new{len(sizes)}"])
         sizes.append(store.client.zcard(CANCELLED))
         assert len(sizes) <= 1001
     assert all(after < before for before, after in pairwise(sizes))
@@ -91,11 +91,11 @@ def test_what_was_noted_long_ago_is_forgotten_bit_by_bit(store: DelayStore) -> N
 
 
 def test_where_nobody_uses_chains_only_the_latest_notes_are_kept(store: DelayStore) -> None:
-    """However many ids are refused, a bounded number of notes is left, the latest; those of before go bit by bit."""
+    """However many ids are cancelled, a bounded number of notes is left, the latest; those of before go bit by bit."""
     store.client.zadd(CANCELLED, {f"of another release {n}": clock_ms(store.client) + 60_000 for n in range(3000)})
     sizes = []
     for first in range(0, 5000, 200):
-        store.chains.refuse([str(n) for n in range(first, first + 200)])
+        store.chains.cancel_chains([str(n) for n in range(first, first + 200)])
         sizes.append(store.client.zcard(CANCELLED))
     assert all(after < before for before, after in pairwise(sizes) if before > NOTES_WITHOUT_CHAINS)
     assert sizes[-1] == NOTES_WITHOUT_CHAINS
@@ -111,7 +111,7 @@ def test_where_chains_are_in_use_every_note_is_kept(store: DelayStore, told: str
         store.chains.step("q", "chain", waiting("step", body="of chain"))
     count = NOTES_WITHOUT_CHAINS * 2
     for first in range(0, count, 200):
-        store.chains.refuse([str(n) for n in range(first, first + 200)], in_use=told == "by who cancels")
+        store.chains.cancel_chains([str(n) for n in range(first, first + 200)], in_use=told == "by who cancels")
     assert store.client.zcard(CANCELLED) == count
     assert store.client.ttl(CHAINS) == -1
     assert store.client.zscore(CHAINS, "") == inf
@@ -126,19 +126,19 @@ def test_it_tells_which_ids_are_those_of_chains(make_store: MakeStore) -> None:
     store.delivery.offer("q", waiting("no chain"))
     ids = ["unknown", "runs", "has ended", "waits", "no chain", ""]
     # A chain without an id could not be told from the mark of those that are in use.
-    assert store.chains.refuse(ids).chains == {"runs", "waits"}
+    assert store.chains.cancel_chains(ids).chains == {"runs", "waits"}
 
 
 def test_the_notes_are_gone_when_none_is_needed(make_store: MakeStore) -> None:
     """The key goes with the last note."""
     store = make_store(cancelled_ttl=1)
-    store.chains.refuse(["i"])
+    store.chains.cancel_chains(["i"])
     until(lambda: not store.client.exists(CANCELLED))
 
 
 def test_nothing_to_note_changes_nothing(store: DelayStore) -> None:
     """A call without ids makes no key."""
-    assert store.chains.refuse([]) == Refused([], set())
+    assert store.chains.cancel_chains([]) == CancelledChains([], set())
     assert contents(store.client) == {}
 
 
@@ -146,7 +146,7 @@ def test_nothing_to_note_changes_nothing(store: DelayStore) -> None:
 def test_any_id_is_noted_and_taken_back(store: DelayStore, identity: str) -> None:
     """Any id can be noted, and told as that of a chain; taken back, it leaves the others."""
     store.chains.step("q", "chain", odd(identity, "of chain"))
-    assert store.chains.refuse([identity, "other"]).chains == ({identity} if identity else set())
+    assert store.chains.cancel_chains([identity, "other"]).chains == ({identity} if identity else set())
     assert store.chains.accept([identity, "unknown"]) == 1
     assert store.chains.accept([identity]) == 0
     assert noted(store) == {b"other"}
@@ -155,7 +155,7 @@ def test_any_id_is_noted_and_taken_back(store: DelayStore, identity: str) -> Non
 def test_hundreds_of_ids_in_a_call(store: DelayStore) -> None:
     """A few hundred ids are noted and taken back in one call each."""
     ids = [str(n) for n in range(500)]
-    store.chains.refuse(ids)
+    store.chains.cancel_chains(ids)
     assert len(noted(store)) == 500
     assert store.chains.accept(ids) == 500
     assert contents(store.client) == {}
@@ -164,7 +164,7 @@ def test_hundreds_of_ids_in_a_call(store: DelayStore) -> None:
 def test_thousands_of_ids_in_a_call(store: DelayStore) -> None:
     """Any number of ids, also more than Lua can unpack, is noted and taken back in one call each."""
     ids = [str(n) for n in range(8100)]
-    store.chains.refuse(ids, in_use=True)
+    store.chains.cancel_chains(ids, in_use=True)
     assert len(noted(store)) == 8100
     assert store.chains.accept(ids) == 8100
 
@@ -176,7 +176,7 @@ def test_a_full_redis_still_tells_the_queues(
     full = make_store(own_server)
     full.delivery.offer("q", waiting("i"))
     full.client.config_set("maxmemory", 1)
-    assert full.chains.refuse(["i"]) == Refused(["q"], set())
+    assert full.chains.cancel_chains(["i"]) == CancelledChains(["q"], set())
     assert "not ended" in caplog.text
     assert full.lookup.cancel(["q"], ["i"]).keys() == {"i"}
 
@@ -184,11 +184,11 @@ def test_a_full_redis_still_tells_the_queues(
 @pytest.mark.parametrize("key", [CANCELLED, CHAINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.chains.refuse(["i"]))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.chains.cancel_chains(["i"]))
 
 
 def test_a_registry_of_the_wrong_type_is_an_error(store: DelayStore) -> None:
     """Where the names of the queues cannot be read, nothing can be searched, and the error says why."""
     store.client.set("{delayq}:queues", "somebody else's")
     with pytest.raises(ResponseError, match="WRONGTYPE"):
-        store.chains.refuse(["i"])
+        store.chains.cancel_chains(["i"])

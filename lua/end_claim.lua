@@ -3,8 +3,8 @@
 -- ARGV[1] name  of the caller
 -- ARGV[2] how   'keep' (the answer), 'forget' (nothing was done: the key is new again), 'yield' (nobody knows)
 -- ARGV[3] kept  the answer, with 'keep'
--- Returns 'settled'; or 'lost', with nothing changed, when another has claimed the key meanwhile, or it has expired
--- Atomic: only the caller that works on the key settles it.
+-- Returns 'ended'; or 'lost', with nothing changed, when another has claimed the key meanwhile, or it has expired
+-- Atomic: only the caller that works on the key ends its claim.
 -- Cost: O(1)
 -- @include wrong_type
 
@@ -27,4 +27,4 @@ else
     redis.call('HSET', answer, 'answer', kept)
   end
 end
-return 'settled'
+return 'ended'

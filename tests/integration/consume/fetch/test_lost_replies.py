@@ -42,7 +42,7 @@ def through(proxy: LosesReply) -> Connection:
 def test_a_message_whose_reply_is_lost_goes_back(proj: Proj, sender: Connection, loses: Loses) -> None:
     """Redis has noted a message as unacked, and the consumer does not know it: it goes back when the consumer ends."""
     client = proj.server.client()
-    with loses("take") as proxy:
+    with loses("fetch") as proxy:
         with Looped(through(proxy), "a") as looped:
             publish(sender, "a", 1)
             looped.until(lambda: looped.received == [1])
@@ -80,7 +80,7 @@ def test_a_request_that_fails_while_it_is_sent_may_have_been_run(
 
     def fails(line: PipelinedConnection, commands: Any, *args: Any) -> None:
         whole(line, commands, *args)
-        if commands[-1][1] == scripts.load("take").sha:
+        if commands[-1][1] == scripts.load("fetch").sha:
             until(lambda: in_hand(client) == 1, what="run")
             line.close()
             raise redis.ConnectionError("lost")
@@ -120,7 +120,7 @@ def test_a_basic_get_without_an_answer_takes_once(proj: Proj, sender: Connection
     """The caller gets an error; redis-py does not repeat the script, and the message goes back at the end."""
     client = proj.server.client()
     publish(sender, "a", 1, 2)
-    with loses("take") as proxy:
+    with loses("fetch") as proxy:
         with through(proxy) as connection:
             queue = queue_of("a")(connection.default_channel)
             first = queue.get()

@@ -1,4 +1,4 @@
-"""Transfer workers that stand by, for whom a leader and its deputies are enough."""
+"""Transfer workers that wait, for whom a leader and its standbys are enough."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.transfer.leadership import STANDBY_LOOKS
+from kombu_delayq.transfer.leadership import WAITING_LOOKS
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import stays, until
 from tests.support.workers.held import KEYS
@@ -17,11 +17,11 @@ from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners,
 
 POLL_S = 0.1
 LEASES = KEYS.leases
-#: Looks of one that stands by are at most 1.2 s apart; the rest is for a busy machine.
+#: Looks of one that waits are at most 1.2 s apart; the rest is for a busy machine.
 LATE_S = 12.0
 
 #: Starts a transfer worker without waiting until one leads; keywords are its own.
-Standby = Callable[..., TransferWorker]
+Waiting = Callable[..., TransferWorker]
 
 pytestmark = pytest.mark.both_layouts
 
@@ -32,7 +32,7 @@ def store(client: redis.Redis, layout: str) -> DelayStore:
 
 
 @pytest.fixture
-def standby(redis_server: PrivateRedis, layout: str) -> Iterator[Standby]:
+def waiting(redis_server: PrivateRedis, layout: str) -> Iterator[Waiting]:
     workers: list[TransferWorker] = []
 
     def start(queues: Callable[[], list[str]] = list) -> TransferWorker:
@@ -62,11 +62,11 @@ def _scripts(client: redis.Redis) -> int:
 
 
 def test_who_stands_by_delivers_while_dead_workers_hold_the_leases(
-    store: DelayStore, client: redis.Redis, standby: Standby
+    store: DelayStore, client: redis.Redis, waiting: Waiting
 ) -> None:
-    """With leader and deputies dead and their leases held, messages arrive some poll intervals late, each once."""
+    """With leader and standbys dead and their leases held, messages arrive some poll intervals late, each once."""
     _hold_leases(client)
-    worker = standby()
+    worker = waiting()
     for n in range(10):
         offer(store, str(n), 0.1 * n)
         offer(store, str(n), 0.1 * n, "new")
@@ -74,13 +74,13 @@ def test_who_stands_by_delivers_while_dead_workers_hold_the_leases(
         until(lambda: len(arrived(client, queue)) == 10, LATE_S)  # noqa: B023
         assert set(arrived(client, queue).values()) == {1}
     assert not worker.leading
-    assert STANDBY_LOOKS[1] <= 12  # as the documentation says
+    assert WAITING_LOOKS[1] <= 12  # as the documentation says
 
 
-def test_who_stands_by_leads_when_the_leases_end(store: DelayStore, client: redis.Redis, standby: Standby) -> None:
-    """One that stands by leads soon after the leases of the dead have ended, and the next are its deputies."""
+def test_who_stands_by_leads_when_the_leases_end(store: DelayStore, client: redis.Redis, waiting: Waiting) -> None:
+    """One that waits leads soon after the leases of the dead have ended, and the next are its standbys."""
     _hold_leases(client, 700)
-    workers = [standby() for _ in range(4)]
+    workers = [waiting() for _ in range(4)]
     until(lambda: any(worker.leading for worker in workers), LATE_S)
     until(lambda: client.exists(*LEASES) == 3, LATE_S)
     names = {str(client.get(key)) for key in LEASES}
@@ -89,13 +89,13 @@ def test_who_stands_by_leads_when_the_leases_end(store: DelayStore, client: redi
     until(
         lambda: listeners(client, store.layout) == 3 or store.layout == "redisson",
         LATE_S,
-        "the leader and its deputies listen",
+        "the leader and its standbys listen",
     )
 
 
-def test_a_leader_and_deputies_that_stop_are_replaced(client: redis.Redis, standby: Standby) -> None:
-    """As workers stop one after the other, the next ones lead and are deputies; the last one leads alone."""
-    workers = [standby() for _ in range(6)]
+def test_a_leader_and_standbys_that_stop_are_replaced(client: redis.Redis, waiting: Waiting) -> None:
+    """As workers stop one after the other, the next ones lead and are standbys; the last one leads alone."""
+    workers = [waiting() for _ in range(6)]
     while len(workers) > 1:
         until(lambda: client.exists(*LEASES) == min(len(workers), 3), LATE_S)
         holders = [str(client.get(key)) for key in LEASES]
@@ -107,14 +107,14 @@ def test_a_leader_and_deputies_that_stop_are_replaced(client: redis.Redis, stand
 
 
 def test_a_message_of_another_client_in_a_queue_of_ones_own_is_found(
-    client: redis.Redis, transfer: Transfer, standby: Standby
+    client: redis.Redis, transfer: Transfer, waiting: Waiting
 ) -> None:
-    """A queue that only one that stands by looks after becomes known when a message of a JVM service is in it."""
+    """A queue that only one that waits looks after becomes known when a message of a JVM service is in it."""
     transfer(3, poll_interval=POLL_S)
     until(lambda: client.exists(*LEASES) == 3)
-    standby(queues=lambda: ["own"])
-    # Only who stands by looks with plain commands, of which this is the last.
-    until(lambda: any(each["cmd"] == "zrange" for each in client.client_list()), LATE_S, "it stands by")
+    waiting(queues=lambda: ["own"])
+    # Only who waits looks with plain commands, of which this is the last.
+    until(lambda: any(each["cmd"] == "zrange" for each in client.client_list()), LATE_S, "it waits")
     client.zadd(KEYS.timeout("own"), {"entry": 9e15})
     until(lambda: client.sismember(KEYS.queues, "own"), LATE_S)
 
@@ -130,4 +130,4 @@ def test_who_stands_by_runs_hardly_a_script(store: DelayStore, client: redis.Red
         time.sleep(10 * POLL_S)
         return (_scripts(client) - before) / ((time.monotonic() - begun) / POLL_S)
 
-    until(lambda: scripts_per_poll() <= 7, what="two scripts each of the leader and its deputies")
+    until(lambda: scripts_per_poll() <= 7, what="two scripts each of the leader and its standbys")

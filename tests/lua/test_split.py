@@ -1,4 +1,4 @@
-"""``cut.lua``: cuts a queue's waiting messages into parts."""
+"""``split.lua``: cuts a queue's waiting messages into parts."""
 
 import pytest
 
@@ -52,10 +52,10 @@ def test_ranks_count_from_the_lower_bound(store: DelayStore) -> None:
 
 def test_where_there_is_no_message_any_more_nothing_is_cut(store: DelayStore) -> None:
     """Ranks behind the last message, and an empty queue, are cut nowhere; the last part goes to the end."""
-    assert store.scan.cut("q", [0, 1]) == [whole(store)]
-    assert store.scan.cut("q", []) == [whole(store)]
+    assert store.scan.split("q", [0, 1]) == [whole(store)]
+    assert store.scan.split("q", []) == [whole(store)]
     store.delivery.offer("q", waiting("i"), waiting("j"))
-    [one, other] = store.scan.cut("q", [0, 5, 9])
+    [one, other] = store.scan.split("q", [0, 5, 9])
     assert (scanned(store, one), scanned(store, other)) == (["i"], ["j"])
     assert other.until is None
 
@@ -65,7 +65,7 @@ def test_a_part_may_end_at_any_id(store: DelayStore, identity: str) -> None:
     """A part ends at a message of any id, bare or marked, even when that has left."""
     store.delivery.offer("q", waiting("before", 1.0), odd(identity), waiting("after", FUTURE_MS + 1))
     store.delivery.offer("q", odd(identity, "another", due_ms=FUTURE_MS + 2))
-    parts = store.scan.cut("q", [0, 1, 2])
+    parts = store.scan.split("q", [0, 1, 2])
     assert [len(scanned(store, part)) for part in parts] == [1, 1, 1, 1]
     assert scanned(store, parts[1]) == [identity]
     store.lookup.cancel(["q"], [identity])
@@ -75,4 +75,4 @@ def test_a_part_may_end_at_any_id(store: DelayStore, identity: str) -> None:
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore) -> None:
     """Where somebody else's key is in the way, the error names it."""
     store.delivery.offer("q", waiting("i"))
-    refuses_a_key_of_the_wrong_type(store, store.keys.stored("q", store.layout)[0], lambda: store.scan.cut("q", [0]))
+    refuses_a_key_of_the_wrong_type(store, store.keys.stored("q", store.layout)[0], lambda: store.scan.split("q", [0]))

@@ -10,7 +10,7 @@ from kombu import Connection
 
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
-from kombu_delayq.store.fetching import Taking
+from kombu_delayq.store.fetching import Fetching
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.workers.harness import MakeProj, Proj
@@ -52,7 +52,7 @@ def test_messages_that_cannot_go_back_are_delivered(
         if message.payload == 0:
             assert failed.wait(10)
 
-    monkeypatch.setattr(Taking, "requeue", fail)
+    monkeypatch.setattr(Fetching, "requeue", fail)
     with Looped(proj.connection(), "a", prefetch=4, on_message=block) as looped:
         publish(sender, "a", 0, 1, 2, 3)
         looped.until(lambda: looped.received == [0, 1, 2, 3])

@@ -5,8 +5,8 @@
 -- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
 -- ARGV[1] id
 -- ARGV[2] sha  SHA-1 of its body
--- Returns 'retracted', or 'gone' if no message with this id and this body waits
--- Atomic: a message that is retracted will not be delivered.
+-- Returns 'undone', or 'gone' if no message with this id and this body waits
+-- Atomic: a message that is undone will not be delivered.
 -- Cost: O(log N)
 -- @include find wrong_type
 
@@ -21,7 +21,7 @@ local outcome = 'gone'
 for _, message in ipairs(find(keys, id, 100)) do
   if redis.sha1hex(message.body) == sha then
     remove(keys, message)
-    outcome = 'retracted'
+    outcome = 'undone'
   end
 end
 return outcome

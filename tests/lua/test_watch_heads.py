@@ -1,4 +1,4 @@
-"""``oversee.lua``: reads whether the leading transfer worker is there, and which message of each queue is next."""
+"""``watch_heads.lua``: reads whether the leading transfer worker is there, and which message of each queue is next."""
 
 from contextlib import ExitStack
 
@@ -11,7 +11,7 @@ from tests.support.store.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents,
 
 
 def is_gone(store: DelayStore) -> bool:
-    return store.leases.oversee([]).is_gone
+    return store.leases.watch_heads([]).is_gone
 
 
 def test_without_a_leader_it_is_gone(store: DelayStore) -> None:
@@ -65,7 +65,7 @@ def test_heads_tell_messages_of_one_due_time_apart(store: DelayStore) -> None:
     store.delivery.offer("q", *(waiting(f"i{n}", PAST_MS) for n in range(3)))
     store.delivery.offer("r", waiting("i", FUTURE_MS + 0.125))
     before, before_ms, entries = contents(store.client), clock_ms(store.client), set()
-    seen = store.leases.oversee(forms)
+    seen = store.leases.watch_heads(forms)
     assert before_ms <= seen.now_ms <= clock_ms(store.client)
     assert {form.queue: head.due_ms for form, head in seen.heads.items()} == {
         "q": PAST_MS,
@@ -73,7 +73,7 @@ def test_heads_tell_messages_of_one_due_time_apart(store: DelayStore) -> None:
     }
     assert contents(store.client) == before
     for _ in range(3):
-        entries.add(store.leases.oversee(forms).heads[forms[0]])
+        entries.add(store.leases.watch_heads(forms).heads[forms[0]])
         store.lookup.cancel(["q"], [f"i{len(entries) - 1}"])
     assert len(entries) == 3
     assert {head.due_ms for head in entries} == {PAST_MS}
@@ -84,6 +84,6 @@ def test_a_key_of_the_wrong_type_counts_as_due(store: DelayStore) -> None:
     store.client.rpush(in_form(store, "delayq:{broken}:due"), "somebody else's")
     store.delivery.offer("q", waiting("i"))
     broken, sound = QueueForm("broken", store.layout), QueueForm("q", store.layout)
-    heads = store.leases.oversee([broken, sound]).heads
+    heads = store.leases.watch_heads([broken, sound]).heads
     assert heads[broken] == Head(0.0, b"")
     assert heads[sound].due_ms == FUTURE_MS

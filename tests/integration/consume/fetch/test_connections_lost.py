@@ -146,7 +146,7 @@ class Frozen:
     def thaw(self) -> None:
         """Cuts all connections, and forwards again."""
         self._is_frozen = False
-        self._proxy.cut()
+        self._proxy.split()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Deputies, which deliver what a dead or silent leader leaves, and ask Redis for little."""
+"""Standbys, which deliver what a dead or silent leader leaves, and ask Redis for little."""
 
 import json
 import signal
@@ -39,7 +39,7 @@ def store(client: redis.Redis, layout: str) -> DelayStore:
 
 @pytest.fixture
 def workers(redis_server: PrivateRedis, store: DelayStore, layout: str, standalone: Standalone) -> "list[Popen[bytes]]":
-    """A leader and its two deputies, all of which listen."""
+    """A leader and its two standbys, all of which listen."""
     processes = []
     for rank in (1, 2, 3):
         processes.append(standalone(redis_server, layout=layout, transfer_batch=10, **RARE_POLLS))
@@ -59,13 +59,13 @@ def kill(processes: "Iterable[Popen[bytes]]") -> None:
 def test_a_killed_leader_is_stood_in_for(
     redis_server: PrivateRedis, store: DelayStore, workers: "list[Popen[bytes]]", killed: int
 ) -> None:
-    """A deputy delivers what waited and what comes later, each once, while the dead still hold their leases."""
+    """A standby delivers what waited and what comes later, each once, while the dead still hold their leases."""
     for n in range(10):
         offer(store, str(n), 0.5 + n / 20)
     kill(workers[:killed])
     for n in range(10, 30):
         offer(store, str(n), (n - 10) / 20)
-        if n % 5 == 0:  # the deputy knows nothing further
+        if n % 5 == 0:  # the standby knows nothing further
             until(lambda: arrived(store.client)[str(n)] == 1, LATE_S)  # noqa: B023
     until(lambda: len(arrived(store.client)) == 30, LATE_S)
     assert set(arrived(store.client).values()) == {1}
@@ -73,7 +73,7 @@ def test_a_killed_leader_is_stood_in_for(
 
 
 def test_a_leader_that_hangs_is_stood_in_for(store: DelayStore, workers: "list[Popen[bytes]]") -> None:
-    """A deputy delivers for a leader whose process stands still with its connections open, and leaves it the rest."""
+    """A standby delivers for a leader whose process stands still with its connections open, and leaves it the rest."""
     workers[0].send_signal(signal.SIGSTOP)
     try:
         for n in range(10):
@@ -101,12 +101,12 @@ def test_a_burst_that_a_dead_leader_leaves_is_delivered(store: DelayStore, worke
 def test_commands_are_few_however_many_heads_are_announced(
     redis_server: PrivateRedis, store: DelayStore, workers: "list[Popen[bytes]]", layout: str
 ) -> None:
-    """Of heads in hundreds of queues that leave in time, a deputy learns with at most 25 looks a second."""
-    deputies = [str(process.pid) for process in workers[1:]]
+    """Of heads in hundreds of queues that leave in time, a standby learns with at most 25 looks a second."""
+    standbys = [str(process.pid) for process in workers[1:]]
     kill(workers[:1])  # nothing is there to be transferred
     keys, queues = KEYS, QUEUES if layout == "redisson" else [f"queue{n}" for n in range(300)]
     with Monitor(redis_server) as monitor:
-        before, begun = [monitor.commands(name).total() for name in deputies], time.monotonic()
+        before, begun = [monitor.commands(name).total() for name in standbys], time.monotonic()
         while time.monotonic() < begun + 3:
             with store.client.pipeline(transaction=False) as pipe:
                 for queue in queues:
@@ -116,24 +116,24 @@ def test_commands_are_few_however_many_heads_are_announced(
                     )
                     pipe.publish(channel, text)
                 pipe.execute()
-        until(lambda: all(monitor.commands(name).total() for name in deputies))
+        until(lambda: all(monitor.commands(name).total() for name in standbys))
         took_s = time.monotonic() - begun
-        sent = [monitor.commands(name).total() - count for name, count in zip(deputies, before, strict=True)]
+        sent = [monitor.commands(name).total() - count for name, count in zip(standbys, before, strict=True)]
     assert all(0 < count <= 25 * commands_of_look(len(queues)) * took_s for count in sent)
 
 
-def test_an_idle_deputy_asks_for_nothing_between_polls(
+def test_an_idle_standby_asks_for_nothing_between_polls(
     redis_server: PrivateRedis, store: DelayStore, workers: "list[Popen[bytes]]"
 ) -> None:
-    """While messages are announced that are due far away, a deputy sends no command."""
+    """While messages are announced that are due far away, a standby sends no command."""
     with Monitor(redis_server) as monitor:
         for n in range(50):
             offer(store, str(n), 3000 - n)
         stays(lambda: all(not monitor.commands(str(worker.pid)) for worker in workers[1:]), 1.0)
 
 
-def test_a_deputy_that_may_not_listen_polls(own_server: PrivateRedis, standalone: Standalone, layout: str) -> None:
-    """Where an ACL forbids the channels, deputies deliver for a dead leader by their polls."""
+def test_a_standby_that_may_not_listen_polls(own_server: PrivateRedis, standalone: Standalone, layout: str) -> None:
+    """Where an ACL forbids the channels, standbys deliver for a dead leader by their polls."""
     own_server.client().execute_command("ACL", "SETUSER", "default", "resetchannels")
     store = DelayStore(own_server.client(), KEYS, options=Options(layout=layout))
     store.queues.know(QUEUE)

@@ -1,4 +1,4 @@
-"""``take.lua``: takes messages from queues for a consumer, and notes them as unacked."""
+"""``fetch.lua``: takes messages from queues for a consumer, and notes them as unacked."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Landing, LeaseEnded, Request
-from tests.support.store.consuming import CONSUMERS, INDEX, ME, UNACKED, end_lease, land, lives, message, take
+from tests.support.store.consuming import CONSUMERS, INDEX, ME, UNACKED, end_lease, fetch, land, lives, message
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import KEYS, clock_ms, contents, popped, refuses_a_key_of_the_wrong_type
 
@@ -34,9 +34,9 @@ def test_messages_leave_in_the_order_of_the_queue(store: DelayStore) -> None:
     """The messages that stock kombu would get next are taken, up to the number asked for."""
     lives(store)
     store.client.lpush("q", *(json.dumps(number) for number in range(5)))
-    assert bodies(take(store, 3)) == [b"0", b"1", b"2"]
-    assert bodies(take(store, 3, first=4)) == [b"3", b"4"]
-    assert take(store, first=6) == []
+    assert bodies(fetch(store, 3)) == [b"0", b"1", b"2"]
+    assert bodies(fetch(store, 3, first=4)) == [b"3", b"4"]
+    assert fetch(store, first=6) == []
     assert not store.client.exists("q")
 
 
@@ -45,7 +45,7 @@ def test_each_is_noted_as_unacked_as_stock_does(store: DelayStore) -> None:
     lives(store)
     store.client.lpush("q", json.dumps(message(1)), json.dumps(message(2)))
     before_s = clock_ms(store.client) / 1000
-    assert [(each.tag, each.queue) for each in take(store, first=7)] == [(f"{ME}.7", "q"), (f"{ME}.8", "q")]
+    assert [(each.tag, each.queue) for each in fetch(store, first=7)] == [(f"{ME}.7", "q"), (f"{ME}.8", "q")]
     after = contents(store.client)
     notes = {tag.decode(): json.loads(note) for tag, note in after[b"unacked:{q}"].items()}
     assert notes == {f"{ME}.7": [message(1), "", "q"], f"{ME}.8": [message(2), "", "q"]}
@@ -62,7 +62,7 @@ def test_any_queue_name_is_noted_as_stock_reads_it(store: DelayStore, queue: str
     """The routing key of a note is the queue's name, whatever that is made of."""
     lives(store, queues=(queue,))
     store.client.lpush(store.keys.ready(queue, (0,))[0].encode(errors="surrogateescape"), "{}")
-    [taken] = take(store, 8, queue)
+    [taken] = fetch(store, 8, queue)
     assert taken.queue == queue
     [note] = store.client.hvals(store.keys.unacked(store.keys.share(queue)).encode(errors="surrogateescape"))
     assert json.loads(note) == [{}, "", queue]
@@ -73,7 +73,7 @@ def test_any_message_is_taken_as_it_is(store: DelayStore, body: bytes) -> None:
     """A message that nobody can read is taken and noted, byte for byte, like any other."""
     lives(store)
     store.client.lpush("q", body)
-    assert bodies(take(store)) == [body]
+    assert bodies(fetch(store)) == [body]
     assert contents(store.client)[b"unacked:{q}"] == {f"{ME}.1".encode(): b"[" + body + b',"","q"]'}
 
 
@@ -83,7 +83,7 @@ def test_queues_take_turns(store: DelayStore) -> None:
     lives(store)
     for queue, count in (("a", 3), ("b", 1), ("c", 2)):
         store.client.lpush(queue, *(f'"{queue}{number}"' for number in range(count)))
-    assert bodies(take(store, 8, "a", "b", "c")) == [b'"a0"', b'"b0"', b'"c0"', b'"a1"', b'"c1"', b'"a2"']
+    assert bodies(fetch(store, 8, "a", "b", "c")) == [b'"a0"', b'"b0"', b'"c0"', b'"a1"', b'"c1"', b'"a2"']
 
 
 @SEVERAL
@@ -92,7 +92,7 @@ def test_queues_in_turns_end_with_the_number_asked_for(store: DelayStore) -> Non
     lives(store)
     for queue in "abc":
         store.client.lpush(queue, f'"{queue}0"', f'"{queue}1"')
-    assert bodies(take(store, 4, "b", "c", "a")) == [b'"b0"', b'"c0"', b'"a0"', b'"b1"']
+    assert bodies(fetch(store, 4, "b", "c", "a")) == [b'"b0"', b'"c0"', b'"a0"', b'"b1"']
     assert [store.client.llen(queue) for queue in "abc"] == [1, 0, 1]
 
 
@@ -102,7 +102,7 @@ def test_queues_in_order_are_emptied_one_after_the_other(store: DelayStore) -> N
     lives(store)
     for queue in "abc":
         store.client.lpush(queue, f'"{queue}0"', f'"{queue}1"')
-    assert bodies(take(store, 5, "b", "a", "c", in_turns=False)) == [b'"b0"', b'"b1"', b'"a0"', b'"a1"', b'"c0"']
+    assert bodies(fetch(store, 5, "b", "a", "c", in_turns=False)) == [b'"b0"', b'"b1"', b'"a0"', b'"a1"', b'"c0"']
 
 
 @SEVERAL
@@ -115,7 +115,7 @@ def test_a_higher_priority_of_any_queue_comes_first(store: DelayStore, in_turns:
             key = f"{queue}{STEP}{step}" if step else queue
             store.client.lpush(key, f'"{queue}{step}"')
     expected = [f'"{queue}{step}"'.encode() for step in (0, 3, 6, 9) for queue in "ba"]
-    assert bodies(take(store, 8, "b", "a", in_turns=in_turns)) == expected
+    assert bodies(fetch(store, 8, "b", "a", in_turns=in_turns)) == expected
 
 
 @pytest.mark.parametrize(("sizes", "calls"), [((700_000,) * 3, [2, 1]), ((10, 3_000_000, 2_000_000, 10), [2, 1, 1])])
@@ -126,9 +126,9 @@ def test_large_messages_leave_in_several_calls(store: DelayStore, sizes: tuple[i
         store.client.lpush("q", json.dumps("x" * size))
     found = []
     while len(found) < len(calls):
-        taken = take(store, first=1 + sum(map(len, found)))
+        taken = fetch(store, first=1 + sum(map(len, found)))
         found.append(taken)
-        assert len(found) == len(calls) or store.taking.may_have_more(taken, 8)
+        assert len(found) == len(calls) or store.fetching.may_have_more(taken, 8)
     assert list(map(len, found)) == calls
     assert not store.client.exists("q")
 
@@ -140,7 +140,7 @@ def test_more_queues_than_lua_unpacks_are_served(store: DelayStore) -> None:
     queues = [f"q{number}" for number in range(2100)]
     store.client.lpush(queues[-1], "1", "2")
     store.client.lpush(queues[0] + f"{STEP}9", "3")
-    assert bodies(take(store, 8, *queues)) == [b"1", b"2", b"3"]
+    assert bodies(fetch(store, 8, *queues)) == [b"1", b"2", b"3"]
 
 
 #: Names that follow kombu's options: list, landing list, what is held, its times, leases and their queues.
@@ -159,7 +159,7 @@ def test_prefix_separator_and_keys_of_kombu_are_those_of_the_options(make_store:
     landing = Landing("q", 1, ME)
     assert land(store, landing)
     assert store.client.exists(f"{landed}{ME}")
-    assert bodies(take(store, landings=[landing])) == [b"{}"]
+    assert bodies(fetch(store, landings=[landing])) == [b"{}"]
     assert set(map(bytes.decode, store.client.keys())) == {*names, "p:{delayq}:consumed_queues"}
 
 
@@ -170,7 +170,7 @@ def test_what_has_landed_comes_first(store: DelayStore) -> None:
     landing = Landing("q", 3, ME)
     assert land(store, landing)
     store.client.lpush("q", '"next"')
-    taken = take(store, landings=[landing])
+    taken = fetch(store, landings=[landing])
     assert bodies(taken) == [b'"landed"', b'"next"']
     assert [(each.tag, each.queue) for each in taken] == [(f"{ME}.1", "q"), (f"{ME}.2", "q")]
     assert len(contents(store.client)[b"unacked:{q}"]) == 2
@@ -184,7 +184,7 @@ def test_what_stays_in_landing_lists_is_next_in_its_queue(store: DelayStore, mos
     landing = Landing("q", 0, ME)
     for _ in range(3):
         assert land(store, landing)
-    assert bodies(take(store, most, landings=[landing])) == [b"0"][:most]
+    assert bodies(fetch(store, most, landings=[landing])) == [b"0"][:most]
     assert not store.client.exists(store.keys.landing(*landing))
     assert popped(store.client, "q") == [b"0", b"1", b"2", b"3", b"4", b"5"][most:]
 
@@ -195,7 +195,7 @@ def test_nothing_is_noted_for_a_consumer_that_does_not_acknowledge(store: DelayS
     store.client.lpush("free", "1", "2")
     landing = Landing("free", 0, ME)
     assert land(store, landing)
-    taken = take(store, 8, "free", unnoted={"free"}, landings=[landing])
+    taken = fetch(store, 8, "free", unnoted={"free"}, landings=[landing])
     assert [(each.tag, each.body) for each in taken] == [("", b"1"), ("", b"2")]
     share = store.keys.share("free")
     assert not store.client.exists(store.keys.unacked(share), store.keys.unacked_index(share))
@@ -209,7 +209,7 @@ def test_other_queues_of_a_request_are_noted(store: DelayStore) -> None:
     store.client.lpush("q", "3")
     landing = Landing("free", 0, ME)
     assert land(store, landing)
-    taken = take(store, 8, "q", "free", unnoted={"free"}, landings=[landing])
+    taken = fetch(store, 8, "q", "free", unnoted={"free"}, landings=[landing])
     assert [(each.tag, each.body) for each in taken] == [("", b"1"), (f"{ME}.2", b"3"), ("", b"2")]
     assert contents(store.client)[b"unacked"] == {f"{ME}.2".encode(): b'[3,"","q"]'}
 
@@ -217,7 +217,7 @@ def test_other_queues_of_a_request_are_noted(store: DelayStore) -> None:
 def test_without_any_note_no_lease_is_needed(store: DelayStore) -> None:
     """Who acknowledges nothing holds nothing, and takes without a lease."""
     store.client.lpush("q", "1")
-    assert bodies(take(store, unnoted={"q"})) == [b"1"]
+    assert bodies(fetch(store, unnoted={"q"})) == [b"1"]
     assert not store.client.keys()
 
 
@@ -230,7 +230,7 @@ def test_without_a_lease_nothing_is_taken(store: DelayStore, left: str) -> None:
     assert land(store, landing)
     end_lease(store) if left == "ended" else store.consumers.leave(ME, "q")
     with pytest.raises(LeaseEnded):
-        take(store, landings=[landing])
+        fetch(store, landings=[landing])
     assert not store.client.exists(INDEX, UNACKED, store.keys.landing(*landing))
     assert popped(store.client, "q") == [b"0", b"1", b"2"]
 
@@ -242,7 +242,7 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
     store.client.lpush("q", "1", "2")
     landing = Landing("q", 0, ME)
     assert land(store, landing)
-    refuses_a_key_of_the_wrong_type(store, key, lambda: take(store, landings=[landing]))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: fetch(store, landings=[landing]))
 
 
 @pytest.mark.parametrize(
@@ -255,9 +255,9 @@ def test_a_list_of_the_wrong_type_holds_up_no_other(
     lives(store)
     store.client.sadd(wrong, "somebody else's")
     store.client.lpush(whole, "1")
-    assert bodies(take(store, 8, *queues)) == [b"1"]
+    assert bodies(fetch(store, 8, *queues)) == [b"1"]
     with pytest.raises(ResponseError, match=f"WRONGTYPE key {wrong} holds a set"):
-        take(store, 8, *queues, first=2)
+        fetch(store, 8, *queues, first=2)
 
 
 def test_a_request_for_queues_in_several_slots_is_refused(store: DelayStore) -> None:
@@ -266,7 +266,7 @@ def test_a_request_for_queues_in_several_slots_is_refused(store: DelayStore) -> 
     for queue in "ab":
         store.client.lpush(queue, "1")
     with pytest.raises(ValueError, match="one request cannot take from 2 queues"):
-        store.taking.take(Request(ME, 1, 8, ("a", "b")))
+        store.fetching.fetch(Request(ME, 1, 8, ("a", "b")))
     assert [store.client.llen(queue) for queue in "ab"] == [1, 1]
 
 
@@ -276,7 +276,7 @@ def test_a_landing_list_of_the_wrong_type_loses_nothing(store: DelayStore) -> No
     landing = Landing("q", 0, ME)
     store.client.sadd(store.keys.landing(*landing), "somebody else's")
     store.client.lpush("q", "1")
-    assert bodies(take(store, landings=[landing])) == [b"1"]
+    assert bodies(fetch(store, landings=[landing])) == [b"1"]
     assert store.client.hlen(UNACKED) == 1
     assert store.client.scard(store.keys.landing(*landing)) == 1
 
@@ -289,7 +289,7 @@ def test_a_message_that_cannot_go_back_stays_where_it_landed(store: DelayStore) 
     for _ in range(2):
         assert land(store, landing)
     store.client.sadd("q", "somebody else's")
-    assert bodies(take(store, 1, landings=[landing])) == [b"1"]
+    assert bodies(fetch(store, 1, landings=[landing])) == [b"1"]
     assert store.client.lrange(store.keys.landing(*landing), 0, -1) == [b"2"]
 
 
@@ -306,7 +306,7 @@ def test_a_full_redis_gives_out_messages(most: int) -> None:
         client.config_set("maxmemory", 1)
         with pytest.raises(ResponseError, match="maxmemory"):
             client.lpush("q", "one more")
-        assert len(take(store, most, landings=[landing])) == min(most, 5) == client.hlen(UNACKED)
+        assert len(fetch(store, most, landings=[landing])) == min(most, 5) == client.hlen(UNACKED)
         assert client.llen("q") == 5 - min(most, 5)
 
 
@@ -314,18 +314,18 @@ def test_what_a_message_says_stays_out_of_reprs(store: DelayStore) -> None:
     """The repr of a taken message shows its tag and its length, and nothing of a task's arguments."""
     lives(store)
     store.client.lpush("q", "secret")
-    assert repr(take(store)) == f"[Taken(tag='{ME}.1', queue='q', body=<6 bytes>)]"
+    assert repr(fetch(store)) == f"[Fetched(tag='{ME}.1', queue='q', body=<6 bytes>)]"
 
 
 def test_its_command_can_be_read_later(store: DelayStore) -> None:
-    """The command by SHA and the one with the script's text do what ``take`` does, and their reply is read apart."""
+    """The command by SHA and the one with the script's text do what ``fetch`` does, and their reply is read apart."""
     lives(store)
     store.client.lpush("q", "1", "2")
     for number, by_text in ((1, True), (2, False)):
         request = Request(ME, number, 1, ["q"])
-        reply = store.client.execute_command(*store.taking.take_command(request, by_text=by_text))
-        assert store.taking.taken(request, reply) == [(f"{ME}.{number}", "q", str(number).encode())]
+        reply = store.client.execute_command(*store.fetching.fetch_command(request, by_text=by_text))
+        assert store.fetching.fetched(request, reply) == [(f"{ME}.{number}", "q", str(number).encode())]
     end_lease(store)
     request = Request(ME, 3, 1, ["q"])
     with pytest.raises(LeaseEnded):
-        store.taking.taken(request, store.client.execute_command(*store.taking.take_command(request)))
+        store.fetching.fetched(request, store.client.execute_command(*store.fetching.fetch_command(request)))

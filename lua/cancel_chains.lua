@@ -7,7 +7,7 @@
 -- ARGV[4...] one a chain: id
 -- Returns the positions, counted from 1, of the ids whose chains have a step that was due within the last `ttl` or is
 -- due later
--- Atomic: a step offered after this is refused.
+-- Atomic: `check_chain` stops a step offered after this.
 -- Cost: O(log N) an id
 -- @include all_from clock wrong_type
 

@@ -1,4 +1,4 @@
-"""``vacate.lua``: makes queues without messages unknown, and clears away what is left of them."""
+"""``forget_empty.lua``: makes queues without messages unknown, and clears away what is left of them."""
 
 from threading import Thread
 
@@ -21,7 +21,7 @@ def test_a_queue_with_a_message_stays_known(make_store: MakeStore) -> None:
     store = make_store(layout="redisson")
     store.delivery.offer("r", waiting("i"))
     before = contents(store.client)
-    assert store.queues.vacate(["q", "r"]) == []
+    assert store.queues.forget_empty(["q", "r"]) == []
     assert contents(store.client) == before
 
 
@@ -30,7 +30,7 @@ def test_of_an_empty_queue_the_counters_are_left_for_a_while(make_store: MakeSto
     store = make_store(layout="hash")
     emptied(store)
     assert store.client.pttl(KEYS.counts("q")) == -1
-    assert store.queues.vacate(["q", "never used"]) == ["q", "never used"]
+    assert store.queues.forget_empty(["q", "never used"]) == ["q", "never used"]
     assert store.queues.names() == []
     assert contents(store.client).keys() == {b"{q}\x06\x163"}
     assert store.client.pttl(KEYS.counts("q")) > 0
@@ -40,7 +40,7 @@ def test_of_an_empty_queue_the_counters_are_left_for_a_while(make_store: MakeSto
     assert store.client.pttl(KEYS.counts("q")) == -1
 
 
-@pytest.mark.parametrize("step", ["SREM", "vacate"])
+@pytest.mark.parametrize("step", ["SREM", "forget_empty"])
 def test_a_message_that_comes_meanwhile_brings_the_name_back(
     store: DelayStore, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -60,7 +60,7 @@ def test_a_message_that_comes_meanwhile_brings_the_name_back(
         monkeypatch.setattr(store.queues._client, act, late)
 
     publish_before("ask" if step == "SREM" else "run_each")
-    assert store.queues.vacate(["q"]) == []
+    assert store.queues.forget_empty(["q"]) == []
     assert store.queues.names() == ["q", "warm"]
 
 
@@ -71,7 +71,7 @@ def test_a_queue_with_messages_is_known_whoever_looks(make_store: MakeStore) -> 
 
     def look() -> None:
         while not stopped:
-            looker.queues.vacate(["q"])
+            looker.queues.forget_empty(["q"])
 
     thread = Thread(target=look)
     thread.start()

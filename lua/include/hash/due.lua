@@ -19,7 +19,7 @@ end
 -- Reads `count` messages that are due, oldest first, after `skip` of them. Returns members, bodies (false: missing),
 -- priorities (nil where no body is missing and all are '0'), bytes of all, and with `dated` the first due time.
 -- Cost O(log N + skip + count).
-local function take(keys, now, skip, count, dated)
+local function read_due(keys, now, skip, count, dated)
   local members = redis.call('ZRANGEBYSCORE', keys.due, '-inf', now, 'LIMIT', skip, count)
   if #members == 0 then
     return members
@@ -41,7 +41,7 @@ local function take(keys, now, skip, count, dated)
   return members, bodies, priorities, size, dated and next_due(keys)
 end
 
--- Removes the messages that `take` has just returned, by their members: the first ones by due time.
+-- Removes the messages that `read_due` has just returned, by their members: the first ones by due time.
 -- Cost O(log N) a message.
 local function drop(keys, members)
   local ids, twins = ids_of(members), {}

@@ -5,7 +5,7 @@
 -- ARGV[2] most  how many past due times `chains` keeps, the latest ones
 -- ARGV[3] id
 -- ARGV[4] due   ms since the epoch, or '+' and ms from now
--- Returns 'admitted', or 'cancelled' with no step noted
+-- Returns 'ready', or 'cancelled' with no step noted
 -- Atomic: a chain that is cancelled later is known by then. Whoever stores a step asks before and again after.
 -- Cost: O(log N)
 -- @include chain clock wrong_type
@@ -23,4 +23,4 @@ if is_cancelled(cancelled, chains, id, now) then
   return 'cancelled'
 end
 note_step(chains, id, at(due, now), now, ttl, most)
-return 'admitted'
+return 'ready'

@@ -15,7 +15,7 @@ end
 -- Reads `count` messages that are due, oldest first, after `skip` of them. Returns entries, messages (false: the entry
 -- has none), priorities, bytes of all, the first due time, the last. For Redisson due times begin at 0; a message to
 -- which another program gave a negative one is taken last. Cost O(log N + skip + count).
-local function take(keys, now, skip, count)
+local function read_due(keys, now, skip, count)
   local found = redis.call('ZRANGEBYSCORE', keys.due, 0, now, 'WITHSCORES', 'LIMIT', skip, count)
   if #found == 0 and skip == 0 and redis.call('ZCOUNT', keys.due, '-inf', '(0') > 0 then
     found = redis.call('ZRANGEBYSCORE', keys.due, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, count)
@@ -40,7 +40,7 @@ local function next_due(keys, now, is_large)
   return redis.call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')[2]
 end
 
--- Removes the messages that `take` has just returned. Cost O(log N) a message.
+-- Removes the messages that `read_due` has just returned. Cost O(log N) a message.
 local function drop(keys, entries, bodies)
   remove_entries(keys, entries, names(keys, entries, bodies))
 end

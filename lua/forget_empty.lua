@@ -5,7 +5,7 @@
 -- KEYS[4] notes   STRING  count of messages marked, and more
 -- KEYS[5] ids     ZSET    ids of twins
 -- ARGV[1] counts  key of the queue's counters, which are kept for a while
--- Returns 'used' when the queue has messages or 'vacant'
+-- Returns 'used' when the queue has messages or 'empty'
 -- Atomic: nothing is cleared away of a queue with a message.
 -- Cost: O(1)
 -- @include tally wrong_type
@@ -20,4 +20,4 @@ if not wrong_type({ [notes] = 'string', [ids] = 'zset' }) then
   redis.call('UNLINK', notes, ids)
 end
 keep_counts(counts, COUNTS_KEPT)
-return 'vacant'
+return 'empty'
