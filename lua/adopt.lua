@@ -2,7 +2,7 @@
 -- KEYS[1] due            ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies         HASH|LIST    bodies of the messages
 -- KEYS[3] notes          STRING|HASH  count of messages marked, and more
--- KEYS[4] ids            ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[4] ids            ZSET|HASH    ids of duplicates, or index of messages by id
 -- KEYS[5] unacked_index  ZSET         delivery tag -> time of delivery; kombu's
 -- KEYS[6] unacked        HASH         delivery tag -> message; kombu's
 -- ARGV[1] wake      channel on which a new head is announced

@@ -2,7 +2,7 @@
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
 -- ARGV[1] counts  key of the counters of the messages' queue
 -- ARGV[2...] four a message, as `transfer_limited` returned it: key; due time; SHA-1 of the body; the message as a dead
 -- letter, '' if it has no body and only leaves
@@ -10,7 +10,7 @@
 -- have changed, from 0}}
 -- Atomic: removes no message that has changed.
 -- Cost: O(log N) a message
--- @include clock pick tally wrong_type
+-- @include clock counters pick wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local counts, now = ARGV[1], now_ms()
@@ -34,5 +34,5 @@ for i = 2, #ARGV, 4 do
     untouched[#untouched + 1] = (i - 2) / 4
   end
 end
-tally(counts, { overdue_dead_lettered = buried, lost = lost })
+count_up(counts, { overdue_dead_lettered = buried, lost = lost })
 return { buried, lost, untouched }

@@ -2,8 +2,8 @@
 -- KEYS[1] due        ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies     HASH|LIST    bodies of the messages
 -- KEYS[3] notes      STRING|HASH  count of messages marked, and more
--- KEYS[4] ids        ZSET|HASH    ids of twins, or index of messages by id
--- ARGV[1] count  how many twins of an id to remove at most
+-- KEYS[4] ids        ZSET|HASH    ids of duplicates, or index of messages by id
+-- ARGV[1] count  how many duplicates of an id to remove at most
 -- ARGV[2] bytes  about how many bytes to remove at most; further ids are not searched
 -- ARGV[3] counts  key of the queue's counters
 -- ARGV[4...] one a task: id
@@ -11,7 +11,7 @@
 -- stored, due time, priority, body
 -- Atomic: a message that is returned will not be delivered; one that is not returned did not wait.
 -- Cost: O(log N) an id
--- @include all_from find search tally wrong_type
+-- @include all_from counters find search wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local count, bytes, counts = ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -26,5 +26,5 @@ local reply, removed = search(keys, ids, count, bytes, remove), 0
 for _, found in ipairs(reply) do
   removed = removed + #found / 4
 end
-tally_operation(counts, 'cancel', removed, keys.due, left)
+count_operation(counts, 'cancel', removed, keys.due, left)
 return reply

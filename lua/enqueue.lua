@@ -5,7 +5,7 @@
 -- KEYS[4]    due     ZSET         message -> due time, ms since the epoch
 -- KEYS[5]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[6]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[7]    ids     ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[7]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
 -- KEYS[8]    other   ZSET         `due` of the other layout; `due` again where that is not counted
 -- KEYS[9...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] wake       channel on which a new head is announced

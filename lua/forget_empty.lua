@@ -3,12 +3,12 @@
 -- KEYS[2] due     ZSET    message -> due time, ms since the epoch
 -- KEYS[3] bodies  HASH    bodies of the messages
 -- KEYS[4] notes   STRING  count of messages marked, and more
--- KEYS[5] ids     ZSET    ids of twins
+-- KEYS[5] ids     ZSET    ids of duplicates
 -- ARGV[1] counts  key of the queue's counters, which are kept for a while
 -- Returns 'used' when the queue has messages or 'empty'
 -- Atomic: nothing is cleared away of a queue with a message.
 -- Cost: O(1)
--- @include tally wrong_type
+-- @include counters wrong_type
 
 local timeout, due, bodies, notes, ids = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local counts = ARGV[1]

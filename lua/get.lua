@@ -2,8 +2,8 @@
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
--- ARGV[1] count  how many twins of an id to return at most
+-- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- ARGV[1] count  how many duplicates of an id to return at most
 -- ARGV[2] bytes  about how many bytes to return at most; further ids are not searched
 -- ARGV[3...] one a task: id
 -- Returns for each id searched, in order, a list with four items a message found: id under which the message is stored,

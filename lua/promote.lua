@@ -5,7 +5,7 @@
 -- KEYS[3] due            ZSET         message -> due time, ms since the epoch
 -- KEYS[4] bodies         HASH|LIST    bodies of the messages
 -- KEYS[5] notes          STRING|HASH  count of messages marked, and more
--- KEYS[6] ids            ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[6] ids            ZSET|HASH    ids of duplicates, or index of messages by id
 -- ARGV[1] wake     channel on which a new head is announced
 -- ARGV[2] queue    name, as announced
 -- ARGV[3] expire   ms after which an unused queue expires, 0 for never
@@ -18,7 +18,7 @@
 -- {'lost' | 'other' | 'superseded' | 'behind'}, when the promoter does not lead
 -- Atomic: a row is in the guard as pushed if and only if its message has been put into the store.
 -- Cost: O(log N) a row
--- @include announce clock lifetime fencing put wrong_type
+-- @include announce clock fencing lifetime put wrong_type
 
 local journal, journal_guard = KEYS[1], KEYS[2]
 local keys = { due = KEYS[3], bodies = KEYS[4], notes = KEYS[5], ids = KEYS[6] }

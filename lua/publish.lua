@@ -4,7 +4,7 @@
 -- KEYS[3]    due     ZSET         message -> due time, ms since the epoch
 -- KEYS[4]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[5]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[6]    ids     ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[6]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
 -- KEYS[7]    other   ZSET         `due` of the other layout; `due` again where that is not counted
 -- KEYS[8...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] wake   channel on which a new head is announced

@@ -3,7 +3,7 @@
 -- KEYS[2]    due     ZSET         message -> due time, ms since the epoch
 -- KEYS[3]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[4]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[5]    ids     ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[5]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
 -- KEYS[6...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] wake    channel on which a new head is announced
 -- ARGV[2] queue   name, as announced

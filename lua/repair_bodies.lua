@@ -2,16 +2,16 @@
 -- KEYS[1] due     ZSET    message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH    id -> body
 -- KEYS[3] notes   STRING  count of messages marked, and more
--- KEYS[4] ids     ZSET    ids of the twins
+-- KEYS[4] ids     ZSET    ids of the duplicates
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] queue  name, as announced
 -- ARGV[3] mend   1, or 0 to change nothing
 -- ARGV[4...] two a body: id; due time in ms since the epoch that a body without one gets, or '' to only look
 -- Returns for each body the first word that is true of it: 'gone' (there is no such body), 'unindexed' (it has no index
--- entry), 'unnamed' (a twin that a search for the shared id does not find), 'sound'
+-- entry), 'unnamed' (a duplicate that a search for the shared id does not find), 'sound'
 -- Atomic: a body that is indexed already keeps its due time. A body that lacks an index entry and a name gets both.
 -- Cost: O(log N) a body
--- @include announce lifetime marks twins wrong_type
+-- @include announce duplicates lifetime marks wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, mend = ARGV[1], ARGV[2], ARGV[3] == '1'
@@ -21,8 +21,8 @@ if wrong then
   return wrong
 end
 
-local function is_twin(id, value)
-  return may_be_twin(id) and twin_of(string.sub(id, 1, -TWIN_SUFFIX - 1), opened(value)) == id
+local function is_duplicate(id, value)
+  return may_be_duplicate(id) and duplicate_of(string.sub(id, 1, -DUPLICATE_SUFFIX - 1), opened(value)) == id
 end
 
 local function check(id, due_ms)
@@ -31,7 +31,7 @@ local function check(id, due_ms)
     return 'gone'
   end
   local state = 'sound'
-  if is_twin(id, value) and not redis.call('ZSCORE', keys.ids, id) then
+  if is_duplicate(id, value) and not redis.call('ZSCORE', keys.ids, id) then
     state = 'unnamed'
     if mend then
       redis.call('ZADD', keys.ids, 0, id)

@@ -2,7 +2,7 @@
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
 -- ARGV[1] mend  1, or 0 to change nothing
 -- ARGV[2...] one an entry: index member
 -- Returns for each entry: 'sound', 'gone' (there is no such entry), 'lost' (the entry has no message) or 'unnamed' (the

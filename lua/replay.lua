@@ -6,7 +6,7 @@
 -- Returns number of dead letters taken; fewer than given when other letters are at the end of the list
 -- Atomic: takes no other letter.
 -- Cost: O(1) a dead letter
--- @include tally wrong_type
+-- @include counters wrong_type
 
 local dead = KEYS[1]
 local counts = ARGV[1]
@@ -31,6 +31,6 @@ for i = 2, #ARGV, 2 do
   taken = taken + 1
 end
 if by.replay + by.drop > 0 then
-  tally_for(counts, by)
+  count_for_a_while(counts, by)
 end
 return taken

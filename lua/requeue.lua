@@ -7,7 +7,7 @@
 -- Returns {tag, tag, ...} of those that were held no more, and that stay where they are
 -- Atomic: a message is unacked or in its queue, never in both.
 -- Cost: O(rows log N)
--- @include tally wrong_type
+-- @include counters wrong_type
 
 local unacked_index, unacked = KEYS[1], KEYS[2]
 local place = ARGV[1]
@@ -31,7 +31,7 @@ for i = 2, #ARGV, 4 do
 end
 for counts, number in pairs(redelivered) do
   if counts ~= '' then
-    tally_for(counts, { redelivered = number })
+    count_for_a_while(counts, { redelivered = number })
   end
 end
 return missing

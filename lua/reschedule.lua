@@ -2,7 +2,7 @@
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] queue  name, as announced
 -- ARGV[3] counts  key of the queue's counters
@@ -11,7 +11,7 @@
 -- another due time waits under the id) or 'due' (the new due time is past)
 -- Atomic: a message that was not transferred before waits until its new due time.
 -- Cost: O(log N) a message
--- @include announce as_read clock find lifetime tally wrong_type
+-- @include announce as_read clock counters find lifetime wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, counts = ARGV[1], ARGV[2], ARGV[3]
@@ -44,5 +44,5 @@ announce(keys, wake, queue, function()
   end
 end)
 live_on(keys, life, now)
-tally_operation(counts, 'reschedule', changed, keys.due, life.left)
+count_operation(counts, 'reschedule', changed, keys.due, life.left)
 return reply

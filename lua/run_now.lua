@@ -2,7 +2,7 @@
 -- KEYS[1]    due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[4]    ids     ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[4]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
 -- KEYS[5...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] counts  key of the queue's counters
 -- ARGV[2...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 12th on four a message:
@@ -11,7 +11,7 @@
 -- another due time waits under the id)
 -- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
--- @include as_read clock find lifetime push tally wrong_type
+-- @include as_read clock counters find lifetime push wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local counts = ARGV[1]
@@ -38,5 +38,5 @@ for i = 12, #ARGV, 4 do
   reply[#reply + 1] = run_now(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
   moved = moved + (reply[#reply] == 'transferred' and 1 or 0)
 end
-tally_operation(counts, 'run_now', moved, keys.due, life.left)
+count_operation(counts, 'run_now', moved, keys.due, life.left)
 return reply

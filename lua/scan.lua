@@ -2,7 +2,7 @@
 -- KEYS[1] due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
 -- ARGV[1] from         least due time, ms since the epoch, or -inf
 -- ARGV[2] to           due time before which messages are wanted, ms since the epoch, or +inf
 -- ARGV[3] last         end of the page or part before: an index member, or its cursor; '' at the queue's beginning

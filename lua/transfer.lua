@@ -2,7 +2,7 @@
 -- KEYS[1]    due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[4]    ids     ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[4]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
 -- KEYS[5...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] count  how many messages to move at most
 -- ARGV[2] bytes  about how many bytes to move at most

@@ -2,7 +2,7 @@
 -- KEYS[1]    due     ZSET         message -> due time, ms since the epoch
 -- KEYS[2]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[4]    ids     ZSET|HASH    ids of twins, or index of messages by id
+-- KEYS[4]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
 -- KEYS[5]    bucket  HASH         the queue's tokens, see bucket.lua
 -- KEYS[6...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] count  how many messages to move at most
@@ -18,7 +18,7 @@
 -- priority, body; the last two are '' where the body is missing}}. While messages are too late, no other moves.
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
--- @include all_from bucket clock large lifetime move due tally too_late wrong_type
+-- @include all_from bucket clock counters due large lifetime move too_late wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local bucket = KEYS[5]
@@ -41,7 +41,7 @@ local limit_ms = overdue ~= 'run' and now - tonumber(lateness)
 if limit_ms and redis.call('ZCOUNT', keys.due, '-inf', string.format('(%.17g', limit_ms)) > 0 then
   if overdue == 'drop' then
     done.dropped, done.lost = drop_late(keys, limit_ms, count, bytes, to.is_large)
-    tally(counts, { overdue_dropped = done.dropped, lost = done.lost })
+    count_up(counts, { overdue_dropped = done.dropped, lost = done.lost })
   else
     add_late(late, keys, limit_ms, count)
   end

@@ -1,4 +1,4 @@
-"""The twin of the store's operations that find, change and read waiting messages."""
+"""The counterpart of the store's operations that find, change and read waiting messages."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Sequence
@@ -22,7 +22,7 @@ LAYOUT = "hash"
 
 
 class MemoryLookup:
-    """The twin of ``kombu_delayq.store.lookup.Lookup``.
+    """The counterpart of ``kombu_delayq.store.lookup.Lookup``.
 
     Args:
         shelf: The messages.
@@ -118,9 +118,9 @@ class MemoryLookup:
 
 
 class MemoryScan:
-    """The twin of those operations of ``kombu_delayq.store.scan.Scan`` that show messages.
+    """The counterpart of those operations of ``kombu_delayq.store.scan.Scan`` that show messages.
 
-    Those that share a queue among the readers of a Spark job have no twin.
+    Those that share a queue among the readers of a Spark job have none here.
 
     Args:
         shelf: The messages.

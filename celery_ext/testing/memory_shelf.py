@@ -39,7 +39,7 @@ class Kept:
         return self.due_ms, self.order
 
     @property
-    def is_twin(self) -> bool:
+    def is_duplicate(self) -> bool:
         """Whether it is stored beside another message of its id."""
         return self.own_id != self.message.id
 
@@ -74,15 +74,15 @@ class Shelf:
         """Adds a message, unless it is there already."""
         own_id, body = as_text(offer.id), as_bytes(offer.body)
         content = f"{offer.priority}".encode() + unsigned(body)
-        twin_id = f"{own_id}~{sha1(content, usedforsecurity=False).hexdigest()[:16]}"
+        duplicate_id = f"{own_id}~{sha1(content, usedforsecurity=False).hexdigest()[:16]}"
         with self.lock:
             self.queues.add(queue)
             stored = {kept.message.id: kept.message for kept in self._kept[queue]}
             first = stored.get(own_id)
             is_first = first and f"{first.priority}".encode() + unsigned(as_bytes(first.body or b"")) == content
-            if twin_id in stored or is_first:
+            if duplicate_id in stored or is_first:
                 return "repeated"
-            stored_id = own_id if first is None else twin_id
+            stored_id = own_id if first is None else duplicate_id
             self.changes += 1
             message = Waiting(queue, stored_id, due_ms, offer.priority, body)
             insort(self._kept[queue], Kept(due_ms, next(self._orders), own_id, message), key=lambda kept: kept.place)

@@ -15,7 +15,7 @@ from kombu_delayq.store.types import Offer, Offered, PageId, Placed, Transferred
 
 
 class MemoryDelivery:
-    """The twin of ``kombu_delayq.store.delivery.Delivery``: takes messages in, and transfers those that are due.
+    """The counterpart of ``kombu_delayq.store.delivery.Delivery``: takes messages in, and transfers those that are due.
 
     Args:
         shelf: The messages.
@@ -78,7 +78,7 @@ class MemoryDelivery:
 
 
 class MemoryQueues:
-    """The twin of those operations of ``kombu_delayq.store.queues.Queues`` that need no server.
+    """The counterpart of those operations of ``kombu_delayq.store.queues.Queues`` that need no server.
 
     Args:
         shelf: The messages.
@@ -119,7 +119,7 @@ class MemoryQueues:
 
 
 class MemoryChains:
-    """The twin of ``kombu_delayq.store.chains.DelayChains``. Notes of cancelled chains stay for as long as the store.
+    """The counterpart of ``kombu_delayq.store.chains.DelayChains``. Notes of cancelled chains stay for as long as the store.
 
     Args:
         shelf: The messages.

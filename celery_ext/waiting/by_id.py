@@ -15,7 +15,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from kombu_delayq.errors import AnswerLost, UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.store import WaitingStore
-from kombu_delayq.store.lookup import MAX_TWINS, Change, is_step
+from kombu_delayq.store.lookup import MAX_DUPLICATES, Change, is_step
 from kombu_delayq.store.types import Waiting
 
 #: What became of a task: ``cancelled`` (it will never run), ``chain_ended`` (no step of its delay chain waits, and none
@@ -138,7 +138,7 @@ def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: d
         finally:
             for task_id, messages in more.items():
                 found[task_id] = [*found.get(task_id, ()), *messages]
-        full = [task_id for task_id, messages in more.items() if len(messages) >= MAX_TWINS]
+        full = [task_id for task_id, messages in more.items() if len(messages) >= MAX_DUPLICATES]
         # Redis takes the refusal of an id back if one call finds messages, but no step. These ids have steps, too.
         mixed = [task_id for task_id in more if {True, False} == set(map(is_step, found[task_id]))]
         if mixed:

@@ -6,7 +6,7 @@ Source: ``lua/include/hash/marks.lua``.
 _MARK = b"\x7f"
 #: Length of a mark with the order in it; in a body, the digit of the priority follows.
 _ORDER_END = 9
-_TWIN_SUFFIX = 17
+_DUPLICATE_SUFFIX = 17
 
 
 def id_of(member: bytes) -> bytes:
@@ -40,16 +40,16 @@ def length_of(member: bytes, stored: int) -> int:
     return stored - _ORDER_END - 1 if member.startswith(_MARK) else stored
 
 
-def may_be_twin(stored: bytes) -> bool:
+def may_be_duplicate(stored: bytes) -> bool:
     """Whether a message with this id may be stored beside another of the same id."""
-    return stored[-_TWIN_SUFFIX:][:1] == b"~" and len(stored) >= _TWIN_SUFFIX
+    return stored[-_DUPLICATE_SUFFIX:][:1] == b"~" and len(stored) >= _DUPLICATE_SUFFIX
 
 
 def without_suffix(stored: bytes) -> bytes:
-    """Returns the id of a message that ``may_be_twin``, without its suffix."""
-    return stored[:-_TWIN_SUFFIX]
+    """Returns the id of a message that ``may_be_duplicate``, without its suffix."""
+    return stored[:-_DUPLICATE_SUFFIX]
 
 
 def shared_id(stored: str) -> str | None:
     """Returns the id without suffix of a message that is stored beside another of the same id; None for others."""
-    return stored[:-_TWIN_SUFFIX] if stored[-_TWIN_SUFFIX:][:1] == "~" else None
+    return stored[:-_DUPLICATE_SUFFIX] if stored[-_DUPLICATE_SUFFIX:][:1] == "~" else None

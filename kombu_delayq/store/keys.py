@@ -127,9 +127,9 @@ class Keys(Naming):
         """STRING: count of marked messages. The count orders messages that are due in the same instant."""
         return self._of_queue(queue, "order")
 
-    def twins(self, queue: str) -> str:
-        """ZSET: ids of twins. A twin is a message beside another one of the same id; its own id has a suffix."""
-        return self._of_queue(queue, "twins")
+    def duplicates(self, queue: str) -> str:
+        """ZSET: ids of duplicates. A duplicate is a message beside another one of the same id; its own id has a suffix."""
+        return self._of_queue(queue, "duplicates")
 
     def timeout(self, queue: str) -> str:
         """ZSET of Redisson's layout: entry of each delayed message, with its due time in ms since the epoch."""
@@ -166,7 +166,7 @@ class Keys(Naming):
             Four, in the order in which scripts take them. Scripts call them due, bodies, notes and ids.
         """
         kinds = {
-            "hash": (self.due, self.bodies, self.order, self.twins),
+            "hash": (self.due, self.bodies, self.order, self.duplicates),
             "redisson": (self.timeout, self.listed, self.notes, self.ids),
         }
         return [key(queue) for key in kinds[layout]]

@@ -140,7 +140,7 @@ class Searching(StorePart):
 T = TypeVar("T")
 
 #: Largest number of further messages of one id that one call finds.
-MAX_TWINS = 100
+MAX_DUPLICATES = 100
 #: Largest number of messages that one call changes, by layout: in list layout each costs Redis a few times more.
 CHANGES_A_CALL = {"hash": 100, "redisson": 30, JOURNAL: 100}
 
@@ -184,7 +184,7 @@ class Lookup(Searching):
         """
 
         def call(form: QueueForm, part: Sequence[str]) -> ScriptCall:
-            return self._client.stored(*form), [MAX_TWINS, MAX_BYTES, *map(as_bytes, part)], form.layout
+            return self._client.stored(*form), [MAX_DUPLICATES, MAX_BYTES, *map(as_bytes, part)], form.layout
 
         return self._of_ids(SearchScript("get", call), queues, ids, {})
 
@@ -206,7 +206,7 @@ class Lookup(Searching):
         """
 
         def call(form: QueueForm, part: Sequence[str]) -> ScriptCall:
-            args: list[Any] = [MAX_TWINS, MAX_BYTES, self._keys.counts(form.queue)]
+            args: list[Any] = [MAX_DUPLICATES, MAX_BYTES, self._keys.counts(form.queue)]
             return self._client.stored(*form), [*args, *map(as_bytes, part)], form.layout
 
         found = {} if found is None else found

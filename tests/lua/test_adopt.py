@@ -9,10 +9,10 @@ from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ORDER,
     PAST_MS,
-    TWINS,
     Ear,
     announced,
     clock_ms,
@@ -99,7 +99,7 @@ def test_another_message_under_its_id_is_kept_beside_it(store: DelayStore) -> No
     assert popped(store.client, "q") == [b"one", b"two"]
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, TWINS, INDEX, UNACKED])
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES, INDEX, UNACKED])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, and the message stays where it is."""
     deliver(store, "tag")

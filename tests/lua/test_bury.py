@@ -25,13 +25,13 @@ def bury(store: DelayStore, messages: tuple[TooLate, ...]) -> tuple[int, int]:
 
 
 def test_a_message_becomes_a_dead_letter(store: DelayStore) -> None:
-    """Each message leaves the store, its twins too, and its letter is in the list of its priority."""
+    """Each message leaves the store, its duplicates too, and its letter is in the list of its priority."""
     store.delivery.offer(
-        "q", waiting("a", PAST_MS), waiting("b", PAST_MS, priority=9), waiting("a", PAST_MS + 5, "twin")
+        "q", waiting("a", PAST_MS), waiting("b", PAST_MS, priority=9), waiting("a", PAST_MS + 5, "duplicate")
     )
     store.delivery.offer("q", waiting("later"))
     assert bury(store, too_late(store)) == (3, 0)
-    assert popped(store.client, "dead") == [b"letter of body of a", b"letter of twin"]
+    assert popped(store.client, "dead") == [b"letter of body of a", b"letter of duplicate"]
     assert store.client.lrange(store.keys.ready("dead", (0, 3, 6, 9))[3], 0, -1) == [b"letter of body of b"]
     assert [message.id for message in store.scan.browse("q").messages] == ["later"]
     assert store.client.hget(store.keys.counts("q"), "overdue_dead_lettered") == b"3"

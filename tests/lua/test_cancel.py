@@ -7,19 +7,20 @@ import pytest
 
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.lookup import MAX_TWINS
+from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.types import Waiting
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ODD_IDS,
     ORDER,
     PAST_MS,
-    TWINS,
     Contents,
     Ear,
     contents,
+    duplicate_id,
     in_form,
     look,
     lose_body,
@@ -27,7 +28,6 @@ from tests.support.store.keyspace import (
     odd,
     popped,
     refuses_a_key_of_the_wrong_type,
-    twin_id,
     waiting,
 )
 
@@ -73,13 +73,13 @@ def test_a_marked_message_is_removed_with_its_mark(store: DelayStore) -> None:
 
 def test_all_messages_of_an_id_are_cancelled(store: DelayStore) -> None:
     """By a task id all messages that have it are removed; by the id that the store gave it, one alone."""
-    for cancelled, left in (("i", 0), (twin_id("i", "two"), 2)):
+    for cancelled, left in (("i", 0), (duplicate_id("i", "two"), 2)):
         store.delivery.offer("q", *(waiting("i", body=body) for body in ("one", "two", "three")))
         assert len(store.lookup.cancel(["q"], [cancelled])[cancelled]) == 3 - left
         assert len(store.lookup.get(["q"], ["i"]).get("i", [])) == store.queues.size("q") == left
         assert len(contents(store.client).get(in_form(store, BODIES).encode(), [])) == left
     store.lookup.cancel(["q"], ["i"])
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, DUPLICATES)))
 
 
 def test_a_cancelled_id_is_free_again(store: DelayStore) -> None:
@@ -90,11 +90,15 @@ def test_a_cancelled_id_is_free_again(store: DelayStore) -> None:
 
 
 def test_more_than_a_call_removes_takes_several(store: DelayStore) -> None:
-    """Of an id with more twins than a call removes, the rest is removed by the next calls."""
-    store.delivery.offer("q", *(waiting("i", body=str(number)) for number in range(2 * MAX_TWINS + 20)))
+    """Of an id with more duplicates than a call removes, the rest is removed by the next calls."""
+    store.delivery.offer("q", *(waiting("i", body=str(number)) for number in range(2 * MAX_DUPLICATES + 20)))
     counts = [len(store.lookup.cancel(["q"], ["i"]).get("i", [])) for _ in range(4)]
     # In Redisson's layout the next one takes the place of the first that has left.
-    assert counts == [MAX_TWINS + 1, *((MAX_TWINS, 19) if store.layout == "hash" else (MAX_TWINS + 1, 18)), 0]
+    assert counts == [
+        MAX_DUPLICATES + 1,
+        *((MAX_DUPLICATES, 19) if store.layout == "hash" else (MAX_DUPLICATES + 1, 18)),
+        0,
+    ]
     assert store.queues.size("q") == 0
 
 
@@ -108,8 +112,8 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     assert counts_apart(store, contents(store.client)) == counts_apart(store, before)
 
 
-def test_an_id_that_looks_like_that_of_a_twin_is_none(store: DelayStore) -> None:
-    """A task whose id ends like that of a twin is not cancelled with the task of which it would be one."""
+def test_an_id_that_looks_like_that_of_a_duplicate_is_none(store: DelayStore) -> None:
+    """A task whose id ends like that of a duplicate is not cancelled with the task of which it would be one."""
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("i~0123456789abcdef", PAST_MS))
     store.lookup.cancel(["q"], ["i"])
     store.delivery.transfer("q")
@@ -137,7 +141,7 @@ def test_a_refusal_is_taken_back_for_what_is_no_step(store: DelayStore) -> None:
     assert store.client.zrange("{delayq}:chains", 0, -1) == [b""]
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, DUPLICATES])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is removed."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"))

@@ -86,10 +86,10 @@ def test_all_that_waits_is_moved_in_its_order_and_nothing_stays_behind(store: De
 
 
 def test_there_and_back_a_queue_is_as_it_was(store: DelayStore, source: DelayStore) -> None:
-    """Messages of whole ms come back with every byte, odd ids and twins among them, each found by its id."""
+    """Messages of whole ms come back with every byte, odd ids and duplicates among them, each found by its id."""
     source.delivery.offer("q", *(odd(each, f"{n}", FUTURE_MS + n % 3, n % 10) for n, each in enumerate(ODD_IDS)))
-    source.delivery.offer("q", *(Offer("t", repr(FUTURE_MS - n), n % 2, f"twin {n}") for n in range(20)))
-    source.delivery.offer("q", Offer("t~0123456789abcdef", repr(FUTURE_MS), 0, "no twin"))
+    source.delivery.offer("q", *(Offer("t", repr(FUTURE_MS - n), n % 2, f"duplicate {n}") for n in range(20)))
+    source.delivery.offer("q", Offer("t~0123456789abcdef", repr(FUTURE_MS), 0, "no duplicate"))
     before = told(browsed(source))
     converted(store)
     assert told(browsed(store)) == before
@@ -97,9 +97,9 @@ def test_there_and_back_a_queue_is_as_it_was(store: DelayStore, source: DelaySto
     assert told(browsed(source)) == before
     for n, each in enumerate(ODD_IDS):
         assert only(source, each).body == str(n).encode()
-    assert only(source, "t~0123456789abcdef").body == b"no twin"
-    twins = source.lookup.cancel(["q"], ["t"])["t"]
-    assert [each.body for each in twins] == [f"twin {n}".encode() for n in reversed(range(20))]
+    assert only(source, "t~0123456789abcdef").body == b"no duplicate"
+    duplicates = source.lookup.cancel(["q"], ["t"])["t"]
+    assert [each.body for each in duplicates] == [f"duplicate {n}".encode() for n in reversed(range(20))]
     assert source.queues.size("q") == len(ODD_IDS) + 1
 
 
@@ -153,7 +153,7 @@ def test_a_queue_expires_no_sooner_than_in_either_form(
 ) -> None:
     """Of x-expires the longer one holds, for all keys; none is the longest, and that of no queue does not count."""
     if own_ms is not None:
-        store.delivery.offer("q", waiting("own", PAST_MS), waiting("own", PAST_MS, "twin"), expire_ms=own_ms)
+        store.delivery.offer("q", waiting("own", PAST_MS), waiting("own", PAST_MS, "duplicate"), expire_ms=own_ms)
     offers = (waiting(f"i{n}", PAST_MS, priority=5) for n in range(150))
     source.delivery.offer("q", *offers, waiting("i1", PAST_MS, "x"), expire_ms=other_ms)
     for _ in range(2):

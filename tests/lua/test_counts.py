@@ -130,7 +130,7 @@ def _change(store: DelayStore, identity: str, due_ms: float = FUTURE_MS + 1) -> 
 
 def test_operations_count_messages(store: DelayStore) -> None:
     """Each operation counts the messages to which it was done, not its calls, and not what it could not do."""
-    store.delivery.offer("q", *(waiting(str(at)) for at in range(12)), waiting("1", body="twin"))
+    store.delivery.offer("q", *(waiting(str(at)) for at in range(12)), waiting("1", body="duplicate"))
     store.lookup.cancel(["q"], ["1", "2", "unknown"])
     store.lookup.reschedule("q", [*_change(store, "3"), *_change(store, "4"), *_change(store, "5", PAST_MS)])
     store.lookup.run_now("q", [*_change(store, "6"), *_change(store, "7"), *_change(store, "8")])
@@ -208,7 +208,7 @@ def test_a_key_of_the_wrong_type_disturbs_nothing(store: DelayStore) -> None:
 #: The keys of a queue, and what all queues share, without the counters; on a plain server, and in hash slots.
 OTHER_KEYS = [
     *(f"~{{delayq}}:{what}" for what in ("queues", "consumed_queues", "cancelled", "chains")),
-    *(f"~delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "twins", "notes", "ids", "landing*")),
+    *(f"~delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "duplicates", "notes", "ids", "landing*")),
     *(f"~delayq:{{q}}:{what}" for what in ("consumers", "consumed")),
     *("~q*", "~{q}*", "~dead", "~unacked*", "~redisson*"),
 ]

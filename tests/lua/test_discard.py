@@ -12,11 +12,12 @@ from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ODD_IDS,
-    TWINS,
     clock_ms,
     contents,
+    duplicate_id,
     in_form,
     look,
     lose_body,
@@ -24,7 +25,6 @@ from tests.support.store.keyspace import (
     odd,
     only,
     refuses_a_key_of_the_wrong_type,
-    twin_id,
     waiting,
 )
 
@@ -57,11 +57,11 @@ def test_of_several_messages_with_an_id_each_may_be_discarded_alone(store: Delay
     """Of messages that share an id one goes, and the others wait and are found."""
     store.delivery.offer("q", *(waiting("i", body=body) for body in ("one", "two", "three")))
     messages = {message.id: message for message in store.lookup.get(["q"], ["i"])["i"]}
-    assert discard(store, messages[twin_id("i", "two")]) == ["cancelled"]
+    assert discard(store, messages[duplicate_id("i", "two")]) == ["cancelled"]
     assert {message.body for message in store.lookup.get(["q"], ["i"])["i"]} == {b"one", b"three"}
     assert discard(store, messages["i"]) == ["cancelled"]
     assert discard(store, only(store, "i")) == ["cancelled"]
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, DUPLICATES)))
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
@@ -111,7 +111,7 @@ def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
     assert contents(store.client) == before
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, DUPLICATES])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is removed."""
     store.delivery.offer("q", waiting("i"))

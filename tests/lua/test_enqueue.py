@@ -12,11 +12,11 @@ from tests.support.store.jobs import GUARD, JOB, KEPT_MS, STAGED, TTL_MS, begun,
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ODD_IDS,
     ORDER,
     PAST_MS,
-    TWINS,
     Ear,
     announced,
     contents,
@@ -253,7 +253,7 @@ def test_seven_thousand_nine_hundred_and_ninety_nine_messages_fit_in_one_call(st
     assert store.client.llen("q") == 7999
 
 
-@pytest.mark.parametrize("key", [JOB, STAGED, DUE, BODIES, ORDER, TWINS, "q", "{q}\x06\x169"])
+@pytest.mark.parametrize("key", [JOB, STAGED, DUE, BODIES, ORDER, DUPLICATES, "q", "{q}\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, nothing is sent and no id is guarded."""
     job = joined(store, begun(store))

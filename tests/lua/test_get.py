@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.lookup import MAX_TWINS
+from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.types import Waiting
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ODD_IDS,
     PAST_MS,
-    TWINS,
     contents,
+    duplicate_id,
     in_form,
     kept_ms,
     lose_body,
     lose_index,
     odd,
     refuses_a_key_of_the_wrong_type,
-    twin_id,
     waiting,
 )
 
@@ -52,9 +52,9 @@ def test_all_messages_of_an_id_are_found_the_next_due_first(store: DelayStore) -
     store.delivery.offer("q", one, two, waiting("i", body="three"))
     assert store.lookup.get(["q"], ["i"]) == {
         "i": [
-            Waiting("q", twin_id("i", "three"), FUTURE_MS, 0, b"three", store.layout),
+            Waiting("q", duplicate_id("i", "three"), FUTURE_MS, 0, b"three", store.layout),
             Waiting("q", "i", FUTURE_MS + 1, 0, b"one", store.layout),
-            Waiting("q", twin_id("i", "two", 9), FUTURE_MS + 2, 9, b"two", store.layout),
+            Waiting("q", duplicate_id("i", "two", 9), FUTURE_MS + 2, 9, b"two", store.layout),
         ]
     }
 
@@ -64,17 +64,21 @@ def test_messages_of_an_id_are_found_when_the_first_has_left(store: DelayStore) 
     store.delivery.offer("q", waiting("i", PAST_MS, "one"), waiting("i", body="two"), waiting("i", PAST_MS, "three"))
     store.delivery.transfer("q")
     left = ids(store.lookup.get(["q"], ["i"]))
-    assert left == {"i": [twin_id("i", "two") if store.layout == "hash" else "i"]}  # which takes the first one's place
-    assert ids(store.lookup.get(["q"], [twin_id("i", "two")])) == {twin_id("i", "two"): [twin_id("i", "two")]}
+    assert left == {
+        "i": [duplicate_id("i", "two") if store.layout == "hash" else "i"]
+    }  # which takes the first one's place
+    assert ids(store.lookup.get(["q"], [duplicate_id("i", "two")])) == {
+        duplicate_id("i", "two"): [duplicate_id("i", "two")]
+    }
     store.lookup.cancel(["q"], ["i"])
     assert store.lookup.get(["q"], ["i"]) == {}
-    assert not store.client.exists(in_form(store, TWINS))
+    assert not store.client.exists(in_form(store, DUPLICATES))
 
 
 def test_a_message_is_found_by_the_id_under_which_it_is_stored(store: DelayStore) -> None:
     """One of several messages with one id is found alone by the id that the store gave it."""
     store.delivery.offer("q", waiting("i", body="one"), waiting("i", body="two"))
-    stored = twin_id("i", "two")
+    stored = duplicate_id("i", "two")
     assert store.lookup.get(["q"], [stored]) == {stored: [Waiting("q", stored, FUTURE_MS, 0, b"two", store.layout)]}
 
 
@@ -85,7 +89,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     assert ids(store.lookup.get(["q"], [identity])) == {identity: [identity]}
     store.delivery.offer("q", odd(identity, "two"))
     assert ids(store.lookup.get(["q"], [identity, "other"])) == {
-        identity: [identity, twin_id(identity, "two")],
+        identity: [identity, duplicate_id(identity, "two")],
         "other": ["other"],
     }
     for near in (identity + "~", identity + "~0123456789abcdef", identity[:-17], identity[1:], identity + "\0", "\x7f"):
@@ -93,21 +97,21 @@ def test_any_id(store: DelayStore, identity: str) -> None:
             assert store.lookup.get(["q"], [near]) == {}, near
 
 
-def test_an_id_that_looks_like_that_of_a_twin_is_none(store: DelayStore) -> None:
-    """A task id that ends like the id of a twin, and the twins of that task, are not found by its beginning."""
+def test_an_id_that_looks_like_that_of_a_duplicate_is_none(store: DelayStore) -> None:
+    """A task id that ends like the id of a duplicate, and the duplicates of that task, are not found by its beginning."""
     alike = "i~0123456789abcdef"
     store.delivery.offer("q", waiting(alike, body="one"), waiting(alike, body="two"))
     assert store.lookup.get(["q"], ["i"]) == {}
     store.delivery.offer("q", waiting("i"))
     assert ids(store.lookup.get(["q"], ["i"])) == {"i": ["i"]}
-    assert ids(store.lookup.get(["q"], [alike])) == {alike: [alike, twin_id(alike, "two")]}
+    assert ids(store.lookup.get(["q"], [alike])) == {alike: [alike, duplicate_id(alike, "two")]}
 
 
 def test_the_number_found_for_an_id_is_bounded(store: DelayStore) -> None:
-    """Of an id with more twins than a call finds, the bound of them is found, and the first."""
-    store.delivery.offer("q", *(waiting("i", body=str(number)) for number in range(MAX_TWINS + 20)))
+    """Of an id with more duplicates than a call finds, the bound of them is found, and the first."""
+    store.delivery.offer("q", *(waiting("i", body=str(number)) for number in range(MAX_DUPLICATES + 20)))
     found = store.lookup.get(["q"], ["i"])["i"]
-    assert len(set(found)) == len(found) == MAX_TWINS + 1
+    assert len(set(found)) == len(found) == MAX_DUPLICATES + 1
     assert "i" in {message.id for message in found}
 
 
@@ -132,7 +136,7 @@ def test_an_id_may_be_asked_for_twice(store: DelayStore) -> None:
     assert ids(store.lookup.get(["q"], ["1", "1"])) == {"1": ["1", "1"]}
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, DUPLICATES])
 def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"))

@@ -15,14 +15,15 @@ from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ORDER,
     PAST_MS,
-    TWINS,
     Ear,
     announced,
     clock_ms,
     contents,
+    duplicate_id,
     in_form,
     kept_ms,
     look,
@@ -30,7 +31,6 @@ from tests.support.store.keyspace import (
     popped,
     refuses_a_key_of_the_wrong_type,
     spoil_the_count,
-    twin_id,
     waiting,
 )
 from tests.support.store.layouts import hash_only
@@ -150,12 +150,12 @@ def test_other_bytes_under_a_waiting_id_keep_both(store: DelayStore) -> None:
     assert [store.delivery.offer("q", offer)[1:] for offer in offers] == [(1, 0, 0), (0, 0, 1), (0, 0, 1)]
     assert [store.delivery.offer("q", offer)[1:] for offer in offers] == [(0, 1, 0)] * 3
     assert store.queues.size("q") == len(contents(store.client)[in_form(store, BODIES).encode()]) == 3
-    stored = ["i", *(twin_id("i", body) for body in ("two", "three"))]
+    stored = ["i", *(duplicate_id("i", body) for body in ("two", "three"))]
     assert {each.id for each in store.lookup.get(["q"], ["i"])["i"]} == set(stored)
     if store.layout == "hash":
-        assert sorted(stored[1:]) == [each.decode() for each in store.client.zrange(TWINS, 0, -1)]
+        assert sorted(stored[1:]) == [each.decode() for each in store.client.zrange(DUPLICATES, 0, -1)]
     store.delivery.transfer("q")
-    assert not store.client.exists(in_form(store, TWINS))
+    assert not store.client.exists(in_form(store, DUPLICATES))
     assert popped(store.client, "q") == [b"one", b"two", b"three"]
 
 
@@ -242,7 +242,7 @@ def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore, delay_ms
 def test_an_expiring_queue_takes_its_delayed_messages_with_it(store: DelayStore, expire_ms: int) -> None:
     """With ``x-expires`` all of the queue's keys end together, some time after what is in them is due; else none."""
     store.delivery.offer("q", waiting("i", PAST_MS, priority=3), waiting("i", PAST_MS), expire_ms=expire_ms)
-    for key in (DUE, BODIES, ORDER, TWINS):
+    for key in (DUE, BODIES, ORDER, DUPLICATES):
         left_ms = store.client.pttl(in_form(store, key))
         assert 0 < left_ms <= expire_ms if expire_ms else left_ms == -1
 
@@ -254,7 +254,7 @@ def test_an_offer_puts_off_the_expiry(store: DelayStore) -> None:
     assert all(store.client.pttl(in_form(store, key)) > 10_000 for key in (DUE, BODIES, ORDER))
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is stored."""
     store.client.sadd("{delayq}:queues", "q")

@@ -10,10 +10,10 @@ from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ORDER,
     PAST_MS,
-    TWINS,
     Ear,
     announced,
     contents,
@@ -85,7 +85,7 @@ def test_a_row_that_left_the_guard_may_come_again(store: DelayStore) -> None:
     assert len(look(store)[b"waiting in q"]) == 1
 
 
-def test_twins_are_kept_apart(store: DelayStore) -> None:
+def test_duplicates_are_kept_apart(store: DelayStore) -> None:
     """Rows of one id with other bytes, and one beside a message of the store, all wait."""
     token = elected(store)
     store.delivery.offer("q", waiting("i1", body="in Redis"))
@@ -161,7 +161,7 @@ def test_a_full_redis_takes_no_part_of_a_call(make_store: MakeStore, own_server:
     assert store.queues.size("q") == 5
 
 
-@pytest.mark.parametrize("key", [OWN_MARKER, GUARD, DUE, BODIES, ORDER, TWINS])
+@pytest.mark.parametrize("key", [OWN_MARKER, GUARD, DUE, BODIES, ORDER, DUPLICATES])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, and nothing is promoted."""
     token = elected(store)

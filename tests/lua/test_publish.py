@@ -23,10 +23,10 @@ from tests.support.store.jobs import (
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ORDER,
     PAST_MS,
-    TWINS,
     Ear,
     announced,
     contents,
@@ -189,7 +189,7 @@ def test_any_message(store: DelayStore) -> None:
     assert popped(store.client, queue) == [body]
 
 
-@pytest.mark.parametrize("key", [JOB, DUE, BODIES, ORDER, TWINS, "q", "{q}\x06\x169"])
+@pytest.mark.parametrize("key", [JOB, DUE, BODIES, ORDER, DUPLICATES, "q", "{q}\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, nothing is sent and nothing is lost."""
     job = staged_job(store, ("q", now("i")), ("q", waiting("j")))

@@ -6,9 +6,9 @@ from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     ORDER,
     PAST_MS,
-    TWINS,
     contents,
     refuses_a_key_of_the_wrong_type,
     waiting,
@@ -43,7 +43,7 @@ def test_a_purged_queue_takes_messages_again(store: DelayStore) -> None:
     assert store.queues.names() == ["q"]
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES])
 def test_purge_leaves_a_key_of_the_wrong_type_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no key is removed."""
     store.delivery.offer("q", waiting("i"))

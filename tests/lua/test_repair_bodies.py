@@ -1,4 +1,4 @@
-"""``repair_bodies.lua``: gives bodies what they lack: an index entry, a place among the twins."""
+"""``repair_bodies.lua``: gives bodies what they lack: an index entry, a place among the duplicates."""
 
 import pytest
 
@@ -7,24 +7,24 @@ from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ODD_IDS,
     ORDER,
     PAST_MS,
-    TWINS,
     Ear,
     contents,
+    duplicate_id,
     odd,
     popped,
     refuses_a_key_of_the_wrong_type,
-    twin_id,
     waiting,
 )
 from tests.support.store.layouts import hash_only
 
 pytestmark = hash_only  # it looks at what only that layout keeps
 
-TWO = twin_id("i", "two").encode()
+TWO = duplicate_id("i", "two").encode()
 
 
 def repair(store: DelayStore, due_ms: float | None = FUTURE_MS, *, mend: bool = True) -> dict[bytes, str]:
@@ -90,18 +90,18 @@ def test_a_body_beside_another_of_its_id_is_found_by_it_again(store: DelayStore,
     """A message that cannot be found by its id is named, and mended it is found."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"), waiting("i~0123456789abcdef"))
     mended = contents(store.client)
-    store.client.delete(TWINS)
+    store.client.delete(DUPLICATES)
     before = contents(store.client)
     assert repair(store, mend=mend) == {b"i": "sound", TWO: "unnamed", b"i~0123456789abcdef": "sound"}
     assert contents(store.client) == (mended if mend else before)
 
 
 def test_all_that_a_body_lacks_is_mended_at_once(store: DelayStore) -> None:
-    """With index and twins lost, one repair leaves all messages found by their ids and delivered in order."""
+    """With index and duplicates lost, one repair leaves all messages found by their ids and delivered in order."""
     offers = [waiting(name, PAST_MS, f"{name}{n}", n % 2) for n in range(4) for name in "abc"]
     store.delivery.offer("q", *offers)
     whole = contents(store.client)
-    store.client.delete(DUE, TWINS)
+    store.client.delete(DUE, DUPLICATES)
     assert set(repair(store, PAST_MS).values()) == {"unindexed"}
     assert contents(store.client) == whole
     assert set(repair(store).values()) == {"sound"}
@@ -117,9 +117,9 @@ def test_all_that_a_body_lacks_is_mended_at_once(store: DelayStore) -> None:
 def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
     """The keys that a repair makes expire with the queue's bodies."""
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("i", PAST_MS, "two"), expire_ms=60_000)
-    store.client.delete(DUE, TWINS)
+    store.client.delete(DUE, DUPLICATES)
     repair(store)
-    for key in (DUE, BODIES, TWINS):
+    for key in (DUE, BODIES, DUPLICATES):
         assert 0 < store.client.pttl(key) <= 60_000
 
 
@@ -128,11 +128,11 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     """Messages of any id, and others of that id, are put right."""
     store.delivery.offer("q", odd(identity, "one"), odd(identity, "two"))
     whole = contents(store.client)
-    store.client.delete(DUE, TWINS)
+    store.client.delete(DUE, DUPLICATES)
     assert set(repair(store).values()) == {"unindexed"}
     assert contents(store.client) == whole
     assert set(repair(store).values()) == {"sound"}
-    assert store.client.zrange(TWINS, 0, -1) == [as_bytes(twin_id(identity, "two"))]
+    assert store.client.zrange(DUPLICATES, 0, -1) == [as_bytes(duplicate_id(identity, "two"))]
 
 
 @pytest.mark.parametrize("value", ["\x7f", "\x7fnot hex", ""])
@@ -144,7 +144,7 @@ def test_a_damaged_body_hides_no_other(store: DelayStore, value: str) -> None:
     assert set(repair(store).values()) == {"sound"}
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is mended."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"))

@@ -7,17 +7,17 @@ from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ODD_IDS,
     PAST_MS,
-    TWINS,
     Ear,
     contents,
+    duplicate_id,
     odd,
     only,
     popped,
     refuses_a_key_of_the_wrong_type,
-    twin_id,
     waiting,
 )
 from tests.support.store.layouts import hash_only
@@ -46,7 +46,7 @@ def test_an_entry_without_a_body_is_lost(store: DelayStore, mend: bool) -> None:
     store.delivery.offer("q", waiting("sound", FUTURE_MS + 1))
     sound = contents(store.client)
     store.delivery.offer("q", waiting("bare"), waiting("marked"), waiting("sound", FUTURE_MS + 2, "two"))
-    store.client.hdel(BODIES, "bare", "marked", twin_id("sound", "two"))
+    store.client.hdel(BODIES, "bare", "marked", duplicate_id("sound", "two"))
     before = contents(store.client)
     assert store.repair.repair_index("q", members(store), mend=mend) == ["lost", "lost", "sound", "lost"]
     after = contents(store.client)
@@ -108,7 +108,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     assert not store.client.exists(DUE)
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, DUPLICATES])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is removed."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"))

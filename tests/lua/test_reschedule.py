@@ -9,15 +9,16 @@ from tests.support.conditions import until
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ODD_IDS,
     ORDER,
     PAST_MS,
-    TWINS,
     Ear,
     announced,
     clock_ms,
     contents,
+    duplicate_id,
     in_form,
     kept_ms,
     look,
@@ -25,7 +26,6 @@ from tests.support.store.keyspace import (
     only,
     popped,
     refuses_a_key_of_the_wrong_type,
-    twin_id,
     waiting,
 )
 from tests.support.store.layouts import hash_only
@@ -121,14 +121,14 @@ def test_a_message_that_needs_its_mark_no_more_goes_without(store: DelayStore) -
 
 def test_one_of_several_messages_with_an_id_stays_beside_the_others(store: DelayStore) -> None:
     """A message that is stored beside another of its id stays so, and both are still found by it."""
-    two = twin_id("i", "two")
+    two = duplicate_id("i", "two")
     store.delivery.offer("q", waiting("i", FUTURE_MS + 1, "one"), waiting("i", FUTURE_MS + 2, "two"))
     for identity, due_ms in ((two, FUTURE_MS), ("i", FUTURE_MS + 3)):
         message = next(each for each in store.lookup.get(["q"], ["i"])["i"] if each.id == identity)
         assert store.lookup.reschedule("q", [Change(message, due_ms, b"new")]) == ["rescheduled"]
     found = store.lookup.get(["q"], ["i"])["i"]
     # In Redisson's layout the id of the second tells of its body, which is another now.
-    beside = two if store.layout == "hash" else twin_id("i", "new")
+    beside = two if store.layout == "hash" else duplicate_id("i", "new")
     assert [(each.id, each.due_ms) for each in found] == [(beside, FUTURE_MS), ("i", FUTURE_MS + 3)]
     assert only(store, beside) == found[0]
 
@@ -141,7 +141,7 @@ def test_equal_messages_stay_two(store: DelayStore) -> None:
     assert [each.body for each in store.lookup.get(["q"], ["i"])["i"]] == [b"new"] * 2
 
 
-def test_a_message_that_becomes_its_twin_s_equal_is_kept(store: DelayStore) -> None:
+def test_a_message_that_becomes_its_duplicate_s_equal_is_kept(store: DelayStore) -> None:
     """A message that gets the very bytes of another of its id is still there."""
     store.delivery.offer("q", waiting("i", body="one"), waiting("i", body="two"))
     first = next(each for each in store.lookup.get(["q"], ["i"])["i"] if each.body == b"one")
@@ -158,7 +158,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     assert only(store, identity) == Waiting("q", identity, kept_ms(store, soon_ms), 0, b"\xff\x00", store.layout)
     until(lambda: store.delivery.transfer("q").moved)
     assert popped(store.client, "q") == [b"\xff\x00"]
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, DUPLICATES)))
 
 
 def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
@@ -173,7 +173,7 @@ def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:
     assert store.client.pttl(in_form(store, "delayq:{other}:due")) == -1
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, TWINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is rescheduled."""
     store.delivery.offer("q", waiting("i"), waiting("i", body="two"))

@@ -9,11 +9,12 @@ from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ODD_IDS,
-    TWINS,
     Ear,
     contents,
+    duplicate_id,
     in_form,
     look,
     lose_body,
@@ -22,7 +23,6 @@ from tests.support.store.keyspace import (
     only,
     popped,
     refuses_a_key_of_the_wrong_type,
-    twin_id,
     waiting,
 )
 from tests.support.store.priorities import SOME_STEPS, Kombu
@@ -82,12 +82,12 @@ def test_of_several_messages_with_an_id_each_may_run_alone(store: DelayStore) ->
     """Of messages that share an id, one or all can be transferred, and the others wait and are found."""
     store.delivery.offer("q", *(waiting("i", body=body) for body in ("one", "two", "three")))
     messages = {message.id: message for message in store.lookup.get(["q"], ["i"])["i"]}
-    assert run_now(store, messages[twin_id("i", "two")], body=b"2") == ["transferred"]
+    assert run_now(store, messages[duplicate_id("i", "two")], body=b"2") == ["transferred"]
     assert run_now(store, messages["i"], body=b"1") == ["transferred"]
     assert only(store, "i").body == b"three"
     assert run_now(store, only(store, "i"), body=b"3") == ["transferred"]
     assert popped(store.client, "q") == [b"2", b"1", b"3"]
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, DUPLICATES)))
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)
@@ -117,7 +117,7 @@ def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
     assert not store.client.exists("q")
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, TWINS, "q", "{q}\x06\x163", "{q}\x06\x169"])
+@pytest.mark.parametrize("key", [DUE, BODIES, DUPLICATES, "q", "{q}\x06\x163", "{q}\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, also in the place of a list, the error names it and nothing moves."""
     store.delivery.offer("q", waiting("i", priority=3), waiting("i", body="two"))

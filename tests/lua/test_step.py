@@ -14,11 +14,11 @@ from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     ODD_IDS,
     ORDER,
     PAST_MS,
-    TWINS,
     Ear,
     announced,
     clock_ms,
@@ -173,7 +173,7 @@ def test_an_expiring_queue_takes_its_steps_with_it(store: DelayStore, expire_ms:
     store.delivery.offer("q", waiting("i", priority=3))
     store.chains.cancel_chains(["k"])
     store.chains.step("q", CHAIN, step(), expire_ms)
-    for key in (DUE, BODIES, ORDER, TWINS):
+    for key in (DUE, BODIES, ORDER, DUPLICATES):
         left_ms = store.client.pttl(in_form(store, key))
         assert left_ms > expire_ms if expire_ms else left_ms == -1
     assert store.client.pttl(CANCELLED) > 60_000
@@ -203,7 +203,7 @@ def test_of_many_at_once_one_step_is_stored(redis_server: PrivateRedis, store: D
         assert sorted(of_a_chain)[1:] == ["waits"] * 7
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, TWINS, CANCELLED, CHAINS])
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES, CANCELLED, CHAINS])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and nothing is stored."""
     store.delivery.offer("q", waiting("i", priority=3), waiting("i", body="two"))

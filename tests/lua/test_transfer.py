@@ -9,9 +9,9 @@ from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     PAST_MS,
-    TWINS,
     clock_ms,
     contents,
     kept_ms,
@@ -117,7 +117,7 @@ def test_a_body_without_an_index_entry_stays(store: DelayStore) -> None:
     assert contents(store.client) == before
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, TWINS, "q", "{q}\x06\x163", "{q}\x06\x169"])
+@pytest.mark.parametrize("key", [DUE, BODIES, DUPLICATES, "q", "{q}\x06\x163", "{q}\x06\x169"])
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no message moves, whatever its priority."""
     store.delivery.offer("q", *(waiting(str(priority), PAST_MS, priority=priority) for priority in range(10)))

@@ -116,11 +116,11 @@ def test_too_late_messages_are_dropped(store: DelayStore) -> None:
 
 
 def test_dropping_has_a_bound(make_store: MakeStore) -> None:
-    """A call drops at most a batch, and a dropped twin leaves nothing behind."""
+    """A call drops at most a batch, and a dropped duplicate leaves nothing behind."""
     share = 2 if make_store().layout == "redisson" else 1
     store = make_store(transfer_batch=10 * share)
     store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(24)))
-    store.delivery.offer("q", waiting("0", PAST_MS + 50, "a twin"))
+    store.delivery.offer("q", waiting("0", PAST_MS + 50, "a duplicate"))
     assert [store.delivery.transfer_limited("q", DROP).dropped for _ in range(3)] == [10, 10, 5]
     assert all(not store.client.exists(key) for key in store.keys.stored("q", store.layout)[:2])
 

@@ -6,9 +6,9 @@ from tests.support.store.keyspace import FUTURE_MS, contents, waiting
 
 def test_the_message_alone_is_gone(store: DelayStore) -> None:
     """A message is taken out once; another one of its id stays, and of the last nothing is left."""
-    store.delivery.offer("q", waiting("i"), waiting("i", FUTURE_MS, "twin"))
-    assert store.chains.undo_step("q", waiting("i", body="twin"))
-    assert not store.chains.undo_step("q", waiting("i", body="twin"))
+    store.delivery.offer("q", waiting("i"), waiting("i", FUTURE_MS, "duplicate"))
+    assert store.chains.undo_step("q", waiting("i", body="duplicate"))
+    assert not store.chains.undo_step("q", waiting("i", body="duplicate"))
     assert [one.body for one in store.scan.browse("q").messages] == [b"body of i"]
     assert store.chains.undo_step("q", waiting("i"))
     store.queues.purge("q")

@@ -10,7 +10,7 @@ from celery_ext.waiting.by_id import Cancelled
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, CancelledChains
-from kombu_delayq.store.lookup import MAX_TWINS
+from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.types import Offer
 from tests.support.store.cost import round_trips
 from tests.support.store.fixtures import MakeStore
@@ -35,12 +35,12 @@ def noted(store: DelayStore) -> list[bytes]:
 def test_all_messages_of_an_id_are_cancelled_however_many(store: DelayStore) -> None:
     """Of an id with more messages than a call removes none is left, also when the first one has left already."""
     store.delivery.offer(
-        "q", waiting("i", PAST_MS, "first"), *(waiting("i", body=str(n)) for n in range(2 * MAX_TWINS + 10))
+        "q", waiting("i", PAST_MS, "first"), *(waiting("i", body=str(n)) for n in range(2 * MAX_DUPLICATES + 10))
     )
     store.delivery.offer("other", *(waiting("i", FUTURE_MS + n, str(n)) for n in range(3)))
     store.delivery.transfer("q")
     [cancelled] = by_id.cancel(store, ["i"])
-    assert (cancelled.id, len(set(cancelled.messages))) == ("i", 2 * MAX_TWINS + 13)
+    assert (cancelled.id, len(set(cancelled.messages))) == ("i", 2 * MAX_DUPLICATES + 13)
     assert store.queues.size("q") == store.queues.size("other") == 0
     assert list(by_id.cancel(store, ["i"])) == [Cancelled("i", [])]
 

@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change
 from tests.support.store.cost import round_trips
-from tests.support.store.keyspace import FUTURE_MS, contents, in_form, twin_id, waiting
+from tests.support.store.keyspace import FUTURE_MS, contents, duplicate_id, in_form, waiting
 
 OPERATIONS = ["get", "cancel"]
 
@@ -54,7 +54,7 @@ def test_other_queues_are_left_out(three: DelayStore, operation: str) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("key", ["due", "bodies", "twins"])
+@pytest.mark.parametrize("key", ["due", "bodies", "duplicates"])
 def test_a_queue_that_cannot_be_read_hides_no_other(
     three: DelayStore, caplog: pytest.LogCaptureFixture, operation: str, key: str
 ) -> None:
@@ -125,7 +125,7 @@ def test_hundreds_of_queues_are_searched(store: DelayStore) -> None:
     for queue in queues:
         store.delivery.offer(queue, waiting("i"), waiting("i", body="two"))
     assert len(store.lookup.get(queues, ["i"])["i"]) == 600
-    assert len(store.lookup.cancel(queues, [twin_id("i", "two")])[twin_id("i", "two")]) == 300
+    assert len(store.lookup.cancel(queues, [duplicate_id("i", "two")])[duplicate_id("i", "two")]) == 300
     assert [message.id for message in store.lookup.cancel(queues, ["i"])["i"]] == ["i"] * 300
     assert all(store.queues.size(queue) == 0 for queue in queues)
 

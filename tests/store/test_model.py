@@ -25,14 +25,14 @@ from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     PAST_MS,
-    TWINS,
     Ear,
     announced,
+    duplicate_id,
     in_form,
     opened,
-    twin_id,
 )
 from tests.support.store.model import Head, ListModel, Message, Model
 from tests.support.store.redisson_layout import is_sound
@@ -199,15 +199,15 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.scan.count("q", from_ms, to_ms) == len(found)
 
     @precondition(lambda self: self.store.layout == "hash")
-    @rule(lost=st.sampled_from([[DUE], [TWINS], [DUE, TWINS]]))
+    @rule(lost=st.sampled_from([[DUE], [DUPLICATES], [DUE, DUPLICATES]]))
     def repair(self, lost: list[str]) -> None:
         """The loss of keys, and a repair that knows when each message is due.
 
         A lost count is not among them: until the messages that wait have left, it costs the order within an instant.
         """
         # A body that was changed does not tell any more that it is beside another.
-        if TWINS in lost and any(
-            each.stored not in (each.identity, twin_id(each.identity, each.body, each.priority))
+        if DUPLICATES in lost and any(
+            each.stored not in (each.identity, duplicate_id(each.identity, each.body, each.priority))
             for each in self.model.waiting
         ):
             return
@@ -240,11 +240,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.ear.heard() == []
 
     def check_bodies(self, waiting: list[Message]) -> None:
-        """Compares the bodies that are kept, and which of them are twins."""
+        """Compares the bodies that are kept, and which of them are duplicates."""
         values = {identity.decode(): opened(value).decode() for identity, value in self.client.hgetall(BODIES).items()}
         assert values == {each.stored: f"{each.priority}{each.body}" for each in waiting}
-        twins = [twin.decode() for twin in self.client.zrange(TWINS, 0, -1)]
-        assert sorted(twins) == sorted(each.stored for each in waiting if each.stored != each.identity)
+        duplicates = [duplicate.decode() for duplicate in self.client.zrange(DUPLICATES, 0, -1)]
+        assert sorted(duplicates) == sorted(each.stored for each in waiting if each.stored != each.identity)
 
     def picked(self, picks: list[tuple[int, bool]]) -> list[str]:
         """Returns the ids of messages by their places."""

@@ -12,10 +12,10 @@ from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
+    DUPLICATES,
     FUTURE_MS,
     PAST_MS,
     QUEUE_NAMES,
-    TWINS,
     Ear,
     announced,
     by_queue,
@@ -68,7 +68,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     assert store.delivery.offer("q", one, two, one, two)[1:] == (1, 2, 1)
     assert store.delivery.transfer("q").moved == 2
     assert popped(store.client, "q") == [b"one", b"two"]
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, DUPLICATES)))
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\xff\r\n", bytes(range(256)), "ünïcödé ✓", b"9" * 10, "x" * 5_000_000])

@@ -10,10 +10,10 @@ from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Waiting
-from tests.support.store.keyspace import BODIES, DUE, FUTURE_MS, TWINS, clock_ms, in_form, popped, waiting
+from tests.support.store.keyspace import BODIES, DUE, DUPLICATES, FUTURE_MS, clock_ms, in_form, popped, waiting
 from tests.support.store.together import together
 
-#: Of each id two messages wait, so that twins are among them.
+#: Of each id two messages wait, so that duplicates are among them.
 IDS = [f"id{n}" for n in range(300)]
 CANCELLERS = 8
 
@@ -64,7 +64,7 @@ def race(store: DelayStore) -> tuple[int, int]:
     ready = [body.decode() for body in popped(store.client, "q")]
     assert len(ready) == moved + hurried
     assert Counter(ended + ready) == Counter(bodies)
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, TWINS)))
+    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, DUPLICATES)))
     return len(ended), len(ready)
 
 

@@ -71,7 +71,7 @@ class Chain(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskView:
-    """What the page shows of a task. ``twins`` counts the waiting tasks of its id."""
+    """What the page shows of a task. ``duplicates`` counts the waiting tasks of its id."""
 
     id: str
     name: str | None
@@ -79,7 +79,7 @@ class TaskView:
     due: Moment
     priority: int
     retries: int
-    twins: int
+    duplicates: int
     hidden: bool
     facts: list[tuple[str, str]]
     folds: list[Fold]

@@ -13,7 +13,7 @@ from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.message.bodies import TEXT
 from kombu_delayq.redis.replies import as_text
 from kombu_delayq.store import redisson_layout as list_form
-from kombu_delayq.store.hash_layout import body_of, id_of, is_marked, length_of, may_be_twin, priority_of
+from kombu_delayq.store.hash_layout import body_of, id_of, is_marked, length_of, may_be_duplicate, priority_of
 from kombu_delayq.store.types import Waiting
 
 _JSON = "application/json"
@@ -64,7 +64,7 @@ class Rows:
     def _task_id_column(self) -> pa.Array:
         ids = list(map(id_of, self._members)) if self._any_marked else list(self._members)
         for row, stored_id in enumerate(ids):
-            if may_be_twin(stored_id):
+            if may_be_duplicate(stored_id):
                 ids[row] = self._delayed_task(row).id.encode(errors="surrogateescape")
         return texts(ids)
 

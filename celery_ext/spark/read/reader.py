@@ -17,7 +17,7 @@ from celery_ext.spark.read.seen import Seen
 from celery_ext.spark.read.selection import WaitingSelection
 from celery_ext.spark.read.windows import WindowPartition, store_weights, windows
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.hash_layout import id_of, may_be_twin
+from kombu_delayq.store.hash_layout import id_of, may_be_duplicate
 from kombu_delayq.store.redisson_layout import mark_of
 from kombu_delayq.store.types import Part, Scanned
 
@@ -116,8 +116,8 @@ class WaitingReader(DataSourceReader):
         if not OF_BODY.isdisjoint(self._wanted):
             return True
         # Two messages can have the same task id. The second is stored under another id; only its body has the task id.
-        is_twin = part.layout != "redisson" and any(may_be_twin(id_of(member)) for member in page.members)
-        return "task_id" in self._wanted and is_twin
+        is_duplicate = part.layout != "redisson" and any(may_be_duplicate(id_of(member)) for member in page.members)
+        return "task_id" in self._wanted and is_duplicate
 
     def _needs_ids(self, part: Part) -> bool:
         return part.layout == "redisson" and "task_id" in self._wanted

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import compress
 
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.hash_layout import may_be_twin, without_suffix
+from kombu_delayq.store.hash_layout import may_be_duplicate, without_suffix
 from kombu_delayq.store.types import Part, Scanned
 
 
@@ -47,4 +47,4 @@ class Seen:
 
 def _shared(stored_id: bytes) -> bytes:
     """Returns the id without the suffix that a message may get when it moves to where another has its id."""
-    return without_suffix(stored_id) if may_be_twin(stored_id) else stored_id
+    return without_suffix(stored_id) if may_be_duplicate(stored_id) else stored_id

@@ -1,5 +1,5 @@
 -- Reads the messages that are due, and removes them after the push.
--- @include marks twins
+-- @include duplicates marks
 
 -- Returns how many messages a transfer reads first, while it does not know their size.
 local function at_first()
@@ -44,15 +44,15 @@ end
 -- Removes the messages that `read_due` has just returned, by their members: the first ones by due time.
 -- Cost O(log N) a message.
 local function drop(keys, members)
-  local ids, twins = ids_of(members), {}
+  local ids, duplicates = ids_of(members), {}
   for i = 1, #ids do
-    if may_be_twin(ids[i]) then
-      twins[#twins + 1] = ids[i]
+    if may_be_duplicate(ids[i]) then
+      duplicates[#duplicates + 1] = ids[i]
     end
   end
   redis.call('ZREMRANGEBYRANK', keys.due, 0, #members - 1)
   redis.call('HDEL', keys.bodies, unpack(ids))
-  if #twins > 0 then
-    redis.call('ZREM', keys.ids, unpack(twins))
+  if #duplicates > 0 then
+    redis.call('ZREM', keys.ids, unpack(duplicates))
   end
 end

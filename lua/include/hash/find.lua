@@ -1,5 +1,5 @@
 -- Finds messages by their ids, and changes those found.
--- @include marks put twins
+-- @include duplicates marks put
 
 -- Returns the waiting message that is stored under exactly this id: id, member, due, priority, body; or nil.
 -- Cost O(log N).
@@ -17,14 +17,14 @@ local function stored(keys, id)
   return { id = id, member = member, due = due_ms, priority = priority, body = body }
 end
 
--- Returns the waiting messages of an id: the one stored under it, and up to `count` of its twins.
+-- Returns the waiting messages of an id: the one stored under it, and up to `count` of its duplicates.
 -- Cost O(log N) a message found.
 local function find(keys, id, count)
   local found = { stored(keys, id) }
-  local first, beyond = '[' .. id .. '~', '(' .. id .. '~g' -- a twin's suffix is hexadecimal
-  for _, twin in ipairs(redis.call('ZRANGEBYLEX', keys.ids, first, beyond, 'LIMIT', 0, count)) do
-    if #twin == #id + TWIN_SUFFIX then
-      found[#found + 1] = stored(keys, twin)
+  local first, beyond = '[' .. id .. '~', '(' .. id .. '~g' -- a duplicate's suffix is hexadecimal
+  for _, duplicate in ipairs(redis.call('ZRANGEBYLEX', keys.ids, first, beyond, 'LIMIT', 0, count)) do
+    if #duplicate == #id + DUPLICATE_SUFFIX then
+      found[#found + 1] = stored(keys, duplicate)
     end
   end
   return found
@@ -39,10 +39,10 @@ end
 
 -- Gives a message that was found another due time and another body. Cost O(log N).
 local function replace(keys, message, due_ms, body)
-  local is_twin = redis.call('ZSCORE', keys.ids, message.id)
+  local is_duplicate = redis.call('ZSCORE', keys.ids, message.id)
   remove(keys, message)
-  put(keys, message.id, due_ms, message.priority, body, true) -- again = true: its new bytes may equal those of a twin
-  if is_twin then
+  put(keys, message.id, due_ms, message.priority, body, true) -- again = true: its new bytes may equal a duplicate's
+  if is_duplicate then
     redis.call('ZADD', keys.ids, 0, message.id)
   end
 end

@@ -1,13 +1,13 @@
 -- How messages leave for the other layout in a conversion.
--- @include marks due twins
+-- @include due duplicates marks
 
--- Returns the ids under which messages were offered; for a twin, the id that it shares. Cost O(log N) a message.
+-- Returns the ids under which messages were offered; for a duplicate, the id that it shares. Cost O(log N) a message.
 local function offered_as(keys, members)
   local ids = {}
   for i, member in ipairs(members) do
     local id = id_of(member)
-    local is_twin = may_be_twin(id) and redis.call('ZSCORE', keys.ids, id)
-    ids[i] = is_twin and string.sub(id, 1, -TWIN_SUFFIX - 1) or id
+    local is_duplicate = may_be_duplicate(id) and redis.call('ZSCORE', keys.ids, id)
+    ids[i] = is_duplicate and string.sub(id, 1, -DUPLICATE_SUFFIX - 1) or id
   end
   return ids
 end

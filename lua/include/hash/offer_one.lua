@@ -1,8 +1,8 @@
 -- @include large marks
 
 -- Does what the script `offer` does, where it is given one message and nothing is out of the ordinary: the queue holds
--- others and has no twins and no end, the id is free, and the message needs no mark. Most calls are like that. The rest
--- of the script takes Redis longer, even to define its functions. Returns the reply, or nil with nothing changed.
+-- others and has no duplicates and no end, the id is free, and the message needs no mark. Most calls are like that. The
+-- rest of the script takes Redis longer, even to define its functions. Returns the reply, or nil with nothing changed.
 -- Cost O(log N).
 local function offer_one()
   local call, pcall = redis.call, redis.pcall

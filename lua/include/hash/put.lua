@@ -1,22 +1,22 @@
--- @include large marks twins
+-- @include duplicates large marks
 
--- Whether the queue has twins; nil until the call has read it.
-local has_twins
+-- Whether the queue has duplicates; nil until the call has read it.
+local has_duplicates
 
--- Whether this message waits as a twin. It may do so although nothing is stored under its id: the first message of that
--- id has left. Cost O(1), and in a queue with twins one SHA-1 of the message.
-local function waits_as_twin(keys, id, priority, body)
-  if has_twins == nil then
-    has_twins = redis.call('ZCARD', keys.ids) > 0
+-- Whether this message waits as a duplicate. It may do so although nothing is stored under its id: the first message of
+-- that id has left. Cost O(1), and in a queue with duplicates one SHA-1 of the message.
+local function waits_as_duplicate(keys, id, priority, body)
+  if has_duplicates == nil then
+    has_duplicates = redis.call('ZCARD', keys.ids) > 0
   end
-  return has_twins and redis.call('HGET', keys.bodies, twin_of(id, priority, body))
+  return has_duplicates and redis.call('HGET', keys.bodies, duplicate_of(id, priority, body))
 end
 
--- Stores a message under its id. The same message is stored once; another one under a taken id gets the id of a twin.
+-- Stores a message under its id. The same message is stored once; another one under a taken id becomes a duplicate.
 -- again: true to store the same message as one more. Returns 'offered', 'repeated' or 'renamed'. Cost O(log N).
 local function put(keys, id, due_ms, priority, body, again)
   local mark, value, state = '', body, 'offered'
-  if not again and waits_as_twin(keys, id, priority, body) then
+  if not again and waits_as_duplicate(keys, id, priority, body) then
     return 'repeated'
   end
   if needs_mark(id, priority, body) or redis.call('ZCOUNT', keys.due, due_ms, due_ms) > 0 then
@@ -25,17 +25,17 @@ local function put(keys, id, due_ms, priority, body, again)
   end
   if redis.call('HSETNX', keys.bodies, id, value) == 0 then
     local kept_priority, kept = opened(redis.call('HGET', keys.bodies, id))
-    local twin = twin_of(id, priority, body)
-    if unsigned(kept) == unsigned(body) and kept_priority == priority or redis.call('HGET', keys.bodies, twin) then
+    local duplicate = duplicate_of(id, priority, body)
+    if unsigned(kept) == unsigned(body) and kept_priority == priority or redis.call('HGET', keys.bodies, duplicate) then
       if not again then
         return 'repeated'
       end
-      twin = twin_of(id, priority, body .. new_mark(keys.notes))
+      duplicate = duplicate_of(id, priority, body .. new_mark(keys.notes))
     end
-    id = twin
+    id = duplicate
     redis.call('HSETNX', keys.bodies, id, value)
     redis.call('ZADD', keys.ids, 0, id)
-    has_twins = true
+    has_duplicates = true
     state = 'renamed'
   end
   redis.call('ZADD', keys.due, due_ms, mark .. id)

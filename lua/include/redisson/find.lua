@@ -1,19 +1,19 @@
 -- Finds messages by their ids, and changes those found.
--- @include put records remove twins
+-- @include duplicates put records remove
 
 -- Returns the waiting messages of an id, 1 + `count` at most. Fields of a message: id, own (the id that the messages
--- share), record, member, due, priority, body. All but the first have the id of a twin. Cost O(log N) a message found.
+-- share), record, member, due, priority, body. All but the first are duplicates. Cost O(log N) a message found.
 local function find(keys, id, count)
   local found = {}
   for i, message in ipairs(waiting_of(keys, id, redis.call('HGET', keys.ids, field_of(id)), count + 1)) do
-    message.id = i == 1 and id or twin_of(id, message.priority, message.body)
+    message.id = i == 1 and id or duplicate_of(id, message.priority, message.body)
     found[i] = message
   end
-  if #found == 0 and may_be_twin(id) then
-    local shared = string.sub(id, 1, -TWIN_SUFFIX - 1)
+  if #found == 0 and may_be_duplicate(id) then
+    local shared = string.sub(id, 1, -DUPLICATE_SUFFIX - 1)
     local messages = waiting_of(keys, shared, redis.call('HGET', keys.ids, field_of(shared)))
-    for i = #messages, 1, -1 do -- backwards: the first message matches only if it was a twin and is now the first
-      if twin_of(shared, messages[i].priority, messages[i].body) == id then
+    for i = #messages, 1, -1 do -- backwards: the first message matches only if it was a duplicate and is now the first
+      if duplicate_of(shared, messages[i].priority, messages[i].body) == id then
         messages[i].id = id
         return { messages[i] }
       end

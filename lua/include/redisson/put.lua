@@ -1,4 +1,4 @@
--- @include entry index_watermark large records twins zset
+-- @include duplicates entry index_watermark large records zset
 
 -- With how many messages of its id a new one is compared.
 local COMPARED = 100

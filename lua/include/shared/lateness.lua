@@ -1,6 +1,6 @@
 -- How late messages are when they are transferred. Bucket 0 has those late by at most PUNCTUAL ms. Bucket i has
 -- those beyond bound i that are not beyond the next one.
--- @include tally
+-- @include counters
 local PUNCTUAL = 5
 
 -- Returns the bounds, ms. Those who read the counters have them in s. A script makes this table only where it needs it.
@@ -39,5 +39,5 @@ local function count_late(counts, late, moved)
   by['late:0'] = moved - later
   -- Readers count PUNCTUAL / 2 for each message of bucket 0.
   by.late_us = math.floor(500 * (moved * (late.first_ms + late.last_ms) - (moved - later) * PUNCTUAL))
-  tally(counts, by)
+  count_up(counts, by)
 end

@@ -41,7 +41,7 @@ def store(raw_client: redis.Redis) -> DelayStore:
 
 @pytest.mark.journey
 def test_a_backlog_moves_to_another_server_and_is_delivered_there_in_order(make_proj: MakeProj) -> None:
-    """Tasks of two queues, with priorities, twins and an equal eta, go to another server and run there once each."""
+    """Tasks of two queues, with priorities, duplicates and an equal eta, go to another server and run there once each."""
     proj = make_proj(broker_transport_options={"queue_order_strategy": "priority"})
     for n in range(200):
         proj.send("record", n, eta=f"2100-01-01T00:00:{n // 40:02d}+00:00", queue="celery", priority=(n % 2) * 5)
@@ -108,7 +108,7 @@ def test_an_export_may_be_of_some_queues_and_due_times(broker: PrivateRedis, sto
 
 
 def test_every_byte_comes_back(broker: PrivateRedis, store: DelayStore, raw_client: redis.Redis) -> None:
-    """Ids, queue names, due times and bodies of any bytes, twins and marked messages are stored as they were."""
+    """Ids, queue names, due times and bodies of any bytes, duplicates and marked messages are stored as they were."""
     odd = ["", "~", "i~0123456789abcdef", "\x7f", "ü\U0001f600", b"\xff\xc3", "\0\r\n", "n" * 5000]
     for n, each in enumerate(odd):
         text = each if isinstance(each, str) else each.decode(errors="surrogateescape")
@@ -117,19 +117,19 @@ def test_every_byte_comes_back(broker: PrivateRedis, store: DelayStore, raw_clie
         )
         store.delivery.offer("ü {q}", Offer(each, repr(FUTURE_MS + n / 7), n, body.encode(errors="surrogateescape")))
     for n in range(3):
-        store.delivery.offer("twins", Offer("t", repr(FUTURE_MS - n), 0, message(f"n{n}", "t")))
+        store.delivery.offer("duplicates", Offer("t", repr(FUTURE_MS - n), 0, message(f"n{n}", "t")))
     before = keys(raw_client)
-    assert before[b"delayq:{twins}:twins"]
+    assert before[b"delayq:{duplicates}:duplicates"]
     text = "\n".join(exported(broker)) + "\n"
     raw_client.flushall()
     run(broker, "import", stdin=text)
     assert _by_message(keys(raw_client)) == _by_message(before)
     run(broker, "cancel", "--yes", "t")
-    assert store.queues.size("twins") == 0, "a twin was not found by its id"
+    assert store.queues.size("duplicates") == 0, "a duplicate was not found by its id"
 
 
 def _by_message(found: dict[bytes, Any]) -> dict[bytes, list[Any]]:
-    """Keys with what is in them, without the marks and without which of several twins has the bare id."""
+    """Keys with what is in them, without the marks and without which of several duplicates has the bare id."""
     plain: dict[bytes, list[Any]] = {}
     for key, value in found.items():
         if key.endswith(b":due"):
@@ -140,7 +140,7 @@ def _by_message(found: dict[bytes, Any]) -> dict[bytes, list[Any]]:
 
 
 def test_an_import_can_be_repeated(broker: PrivateRedis, store: DelayStore) -> None:
-    """The second import finds each message there already, twins and marked ones among them, and adds none."""
+    """The second import finds each message there already, duplicates and marked ones among them, and adds none."""
     store.delivery.offer("q", *(offer(f"t{n}") for n in range(700)))
     store.delivery.offer("q", *(Offer("t1", repr(FUTURE_MS - n), 3, message(f"n{n}", "t1")) for n in range(3)))
     text = "\n".join(exported(broker)) + "\n"

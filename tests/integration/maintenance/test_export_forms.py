@@ -29,7 +29,7 @@ def fill(store: DelayStore) -> None:
     """Lets messages of all kinds wait: with priorities, of one due time, of one id, of ids that they do not tell."""
     store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 40 * 0.3, n % 10) for n in range(150)))
     store.delivery.offer(
-        "twins", *(Offer("t", repr(FUTURE_MS + n % 2), n % 3, message(f"n{n}", "t")) for n in range(7))
+        "duplicates", *(Offer("t", repr(FUTURE_MS + n % 2), n % 3, message(f"n{n}", "t")) for n in range(7))
     )
     odd = ["", "~", "i~0123456789abcdef", "\x7f", "ü\U0001f600", b"\xff\xc3", "\0\r\n", "n" * 5000]
     store.delivery.offer("odd", *(Offer(each, repr(FUTURE_MS), n, message(f"odd {n}")) for n, each in enumerate(odd)))
@@ -95,7 +95,7 @@ def test_messages_of_other_clients_and_of_both_forms_are_exported(
 
 
 def test_an_import_into_the_list_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """The second import finds each message there already, twins and those of one due time among them, and adds none."""
+    """The second import finds each message there already, duplicates and those of one due time among them, and adds none."""
     store = store_of(raw_client, "hash")
     store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n / 7) for n in range(700)))
     store.delivery.offer("q", *(Offer("t1", repr(FUTURE_MS - n), 3, message(f"n{n}", "t1")) for n in range(3)))

@@ -23,7 +23,7 @@ from tests.support.store.keyspace import contents
 from tests.support.workers.harness import MakeProj
 from tests.support.workers.held import KEYS
 
-DUE, BODIES, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "twins"))
+DUE, BODIES, ORDER, DUPLICATES = (f"delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "duplicates"))
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def all_at_once(raw_client: redis.Redis) -> None:
     raw_client.zrem(DUE, *(member for n, member in members(raw_client).items() if n % 7 and n % 2))
     add_ghosts(raw_client)
     forget_queue(raw_client)
-    raw_client.delete(ORDER, TWINS)
+    raw_client.delete(ORDER, DUPLICATES)
 
 
 DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any], Callable[[int], bool]]] = {
@@ -80,7 +80,7 @@ DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any], Callable[[
     "due": (lambda raw_client: raw_client.delete(DUE), {"unindexed": COUNT}, lambda n: False),
     "layout": (lambda raw_client: raw_client.delete(BODIES), {"lost": COUNT}, lambda n: True),
     "order": (lambda raw_client: raw_client.delete(ORDER), {}, lambda n: False),
-    "twins": (lambda raw_client: raw_client.delete(TWINS), {}, lambda n: False),
+    "duplicates": (lambda raw_client: raw_client.delete(DUPLICATES), {}, lambda n: False),
     "members": (drop_members, {"unindexed": 43}, lambda n: False),
     "bodies": (drop_bodies, {"lost": 43}, lambda n: n % 7 == 0),
     "ghosts": (add_ghosts, {"lost": 603}, lambda n: False),
@@ -120,16 +120,16 @@ def test_after_a_repair_all_that_has_a_body_is_delivered_once_and_in_order(
     assert store.queues.size("q") == raw_client.hlen(BODIES) == 0
 
 
-def test_twins_are_found_by_their_id_again(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """When the index of twins is lost, a repair makes it again, and all messages of an id are cancelled by it."""
+def test_duplicates_are_found_by_their_id_again(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """When the index of duplicates is lost, a repair makes it again, and all messages of an id are cancelled by it."""
     store = DelayStore(raw_client, KEYS)
     store.delivery.offer("q", *(offer(n, "shared") for n in range(10)))
-    twins = raw_client.zrange(TWINS, 0, -1)
-    raw_client.delete(TWINS)
+    duplicates = raw_client.zrange(DUPLICATES, 0, -1)
+    raw_client.delete(DUPLICATES)
     assert len(store.lookup.get(["q"], ["shared"])["shared"]) == 1
     [found] = lines(broker, "repair", "--yes")
-    assert found["unnamed"] == len(twins) == 9
-    assert raw_client.zrange(TWINS, 0, -1) == twins
+    assert found["unnamed"] == len(duplicates) == 9
+    assert raw_client.zrange(DUPLICATES, 0, -1) == duplicates
     assert len(store.lookup.cancel(["q"], ["shared"])["shared"]) == 10
 
 
@@ -164,7 +164,7 @@ def test_keys_of_another_type_are_named_and_left_and_hide_nothing(broker: Privat
     """Whichever key of a queue has another type is named, the other queues are mended, and the exit code is 1."""
     raw_client = store.client
     keys = KEYS
-    for what in ("due", "bodies", "order", "twins"):
+    for what in ("due", "bodies", "order", "duplicates"):
         store.delivery.offer(what, offer(0))
         key = getattr(keys, what)(what)
         raw_client.delete(key)
@@ -174,11 +174,11 @@ def test_keys_of_another_type_are_named_and_left_and_hide_nothing(broker: Privat
     raw_client.set(keys.queues, "x")
     result = run(broker, "repair", "--yes", code=1)
     assert f"key {keys.queues}: WRONGTYPE" in result.stderr
-    for what in ("due", "bodies", "order", "twins"):
+    for what in ("due", "bodies", "order", "duplicates"):
         assert f"left: WRONGTYPE key {getattr(keys, what)(what)} holds a list" in result.stdout
     raw_client.restore(keys.queues, 0, known, replace=True)
     found = {each["queue"]: each["error"] is None for each in lines(broker, "repair", code=1)}
-    assert found == {"bodies": False, "due": False, "order": False, "q": True, "twins": False}
+    assert found == {"bodies": False, "due": False, "order": False, "q": True, "duplicates": False}
     assert delivered(store) == expected()
 
 

@@ -231,10 +231,10 @@ def test_an_id_that_no_publisher_can_write_does_not_stop_the_others(proj: Proj) 
 
 
 @pytest.mark.both_layouts
-def test_twins_that_another_reschedules_meanwhile_are_changed_once(proj: Proj) -> None:
+def test_duplicates_that_another_reschedules_meanwhile_are_changed_once(proj: Proj) -> None:
     """When another call changes two tasks of one id between the reading and the writing, they are read again, once."""
     for number in range(2):
-        proj.send("record", number, countdown=300, task_id="twin")
+        proj.send("record", number, countdown=300, task_id="duplicate")
     real, calls = Lookup.reschedule, 0
 
     def overtaken(store: Lookup, queue: str, changes: Any) -> list[str]:
@@ -243,12 +243,12 @@ def test_twins_that_another_reschedules_meanwhile_are_changed_once(proj: Proj) -
         assert calls < 10, "it goes on and on"
         if calls == 1:
             with patch.object(Lookup, "reschedule", real):
-                assert reschedule(proj.app, "twin", countdown=400) == "rescheduled"
+                assert reschedule(proj.app, "duplicate", countdown=400) == "rescheduled"
         return real(store, queue, changes)
 
     # No other process can be made to come exactly here.
     with patch.object(Lookup, "reschedule", overtaken):
-        assert reschedule(proj.app, "twin", countdown=500) == "rescheduled"
+        assert reschedule(proj.app, "duplicate", countdown=500) == "rescheduled"
     assert calls == 2
     remaining = [task.due - datetime.now(UTC) for task in browse(proj.app, "celery")]
     assert all(timedelta(seconds=450) < each < timedelta(seconds=550) for each in remaining)

@@ -24,9 +24,9 @@ FUTURE_MS = 4_102_444_800_000.0
 
 Contents = dict[bytes, Any]
 
-DUE, BODIES, ORDER, TWINS = (f"delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "twins"))
+DUE, BODIES, ORDER, DUPLICATES = (f"delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "duplicates"))
 
-#: Ids that an operation might take for something else. Some look like the id of a twin; one is not UTF-8.
+#: Ids that an operation might take for something else. Some look like the id of a duplicate; one is not UTF-8.
 ODD_IDS = [
     *("", "~", "i~", "~0123456789abcdef", "i~0123456789abcdef", "i~0123456789abcdeg"),
     *("\x7f", "\x7f00000001i", "ü", "\udcff", "\0", "\r\n$5\r\n", "i j", "*?[", "(i", "[i", "+", "-", "n" * 5000),
@@ -77,10 +77,10 @@ def look(store: DelayStore) -> Contents:
 
 def in_form(store: DelayStore, key: str) -> str:
     """Returns the key of the store's layout that stands for a key of the default layout; any other key as it is."""
-    match = re.fullmatch(r"delayq:\{(.*)\}:(due|bodies|order|twins)", key, re.DOTALL)
+    match = re.fullmatch(r"delayq:\{(.*)\}:(due|bodies|order|duplicates)", key, re.DOTALL)
     if match is None:
         return key
-    return store.keys.stored(match[1], store.layout)[("due", "bodies", "order", "twins").index(match[2])]
+    return store.keys.stored(match[1], store.layout)[("due", "bodies", "order", "duplicates").index(match[2])]
 
 
 def kept_ms(store: DelayStore, due_ms: float) -> float:
@@ -146,7 +146,7 @@ def odd(identity: str, body: str = "", due_ms: float = FUTURE_MS, priority: int 
     return Offer(as_bytes(identity), repr(due_ms), priority, body or "body")  # type: ignore[arg-type]
 
 
-def twin_id(identity: str, body: str, priority: int = 0) -> str:
+def duplicate_id(identity: str, body: str, priority: int = 0) -> str:
     """Returns the id under which a message is stored beside another message of its id."""
     digest = sha1(f"{priority}{body}".encode(), usedforsecurity=False).hexdigest()
     return f"{identity}~{digest[:16]}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
-from tests.support.store.keyspace import FUTURE_MS, twin_id
+from tests.support.store.keyspace import FUTURE_MS, duplicate_id
 
 STEPS = (0, 3, 6, 9)
 
@@ -60,13 +60,13 @@ class Model:
     def put(self, identity: str, due_ms: float, priority: int, body: str) -> str:
         """Takes a message in. Returns ``offered``, ``repeated`` or ``renamed``."""
         state, stored = "offered", identity
-        holder, twin = self.stored(identity), twin_id(identity, body, priority)
-        if self.stored(twin) is not None:
+        holder, duplicate = self.stored(identity), duplicate_id(identity, body, priority)
+        if self.stored(duplicate) is not None:
             return "repeated"
         if holder is not None:
             if (holder.priority, holder.body) == (priority, body):
                 return "repeated"
-            state, stored = "renamed", twin
+            state, stored = "renamed", duplicate
         self.waiting.append(Message(identity, stored, due_ms, priority, body, self._next()))
         return state
 
@@ -191,12 +191,14 @@ class ListModel(Model):
         return next(iter(self.find(stored)), None)
 
     def find(self, identity: str) -> list[Message]:
-        """Returns the messages with this id; else the last message that is stored under it as a twin."""
+        """Returns the messages with this id; else the last message that is stored under it as a duplicate."""
         found = [message for message in self.waiting if message.identity == identity]
-        twins = [
-            message for message in self.waiting if twin_id(message.identity, message.body, message.priority) == identity
+        duplicates = [
+            message
+            for message in self.waiting
+            if duplicate_id(message.identity, message.body, message.priority) == identity
         ]
-        return found or twins[-1:]
+        return found or duplicates[-1:]
 
     def told(self, found: list[Message], identity: str) -> list[tuple[str, float, int, bytes]]:
         """Returns what the store tells of messages that were found by an id."""
@@ -212,5 +214,7 @@ class ListModel(Model):
         taken: set[str] = set()
         for message in self.waiting:
             is_first = message.identity not in taken
-            message.stored = message.identity if is_first else twin_id(message.identity, message.body, message.priority)
+            message.stored = (
+                message.identity if is_first else duplicate_id(message.identity, message.body, message.priority)
+            )
             taken.add(message.identity)

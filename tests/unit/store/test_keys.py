@@ -32,7 +32,7 @@ def test_a_queues_keys_carry_its_name_as_hash_tag(queue: str, tagged: str) -> No
     assert keys.due(queue) == f"delayq:{tagged}:due"
     assert keys.bodies(queue) == f"delayq:{tagged}:bodies"
     assert keys.order(queue) == f"delayq:{tagged}:order"
-    assert keys.twins(queue) == f"delayq:{tagged}:twins"
+    assert keys.duplicates(queue) == f"delayq:{tagged}:duplicates"
 
 
 def test_keys_of_the_fleet() -> None:
@@ -62,7 +62,7 @@ def test_the_prefix_stands_before_every_name() -> None:
         assert getattr(prefixed, name) == "app:" + getattr(plain, name)
     for name in ("replaying", "job", "guard", "staged", "stream"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("q")
-    for name in ("due", "bodies", "order", "twins"):
+    for name in ("due", "bodies", "order", "duplicates"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("app:q")
     assert prefixed.ready("q", (0, 3)) == ["app:" + key for key in plain.ready("q", (0, 3))]
 
@@ -70,7 +70,7 @@ def test_the_prefix_stands_before_every_name() -> None:
 def test_no_two_keys_are_the_same() -> None:
     """All keys of a queue or job, and those of one whose name only adds braces or a part of a key, differ."""
     keys = Keys()
-    makers = (keys.due, keys.bodies, keys.order, keys.twins, keys.replaying)
+    makers = (keys.due, keys.bodies, keys.order, keys.duplicates, keys.replaying)
     makers += (keys.job, keys.guard, keys.staged, keys.stream)
     like_keys = ("}:due", "job:a", "{a}:due", "delayq:{a}:due", "a:due")
     names = [make(name) for name in ("a", "b", "{a}", "tagged:a", "", *like_keys) for make in makers]
@@ -87,7 +87,7 @@ def test_a_queue_is_told_by_its_keys(prefix: str, queue: str) -> None:
     """The keys of index and bodies tell a queue of any name, behind any prefix; other keys do not."""
     keys = Keys(prefix)
     assert keys.queue_of(keys.due(queue)) == keys.queue_of(keys.bodies(queue)) == queue
-    others = [keys.order(queue), keys.twins(queue), keys.due(queue) + ":due", f"x{keys.due(queue)}", keys.wake]
+    others = [keys.order(queue), keys.duplicates(queue), keys.due(queue) + ":due", f"x{keys.due(queue)}", keys.wake]
     of_jobs = [of(name) for of in (keys.job, keys.guard, keys.staged, keys.stream) for name in (queue, f"{queue}:due")]
     for other in others + of_jobs:
         assert keys.queue_of(other) != queue

@@ -66,15 +66,17 @@ def test_due_times_may_be_relative(make_journaled: MakeJournaled) -> None:
     assert in_redis(store) == ["near"]
 
 
-def test_twins_are_kept_in_each_tier(make_journaled: MakeJournaled) -> None:
+def test_duplicates_are_kept_in_each_tier(make_journaled: MakeJournaled) -> None:
     """Two tasks with one custom id wait both, in the journal, in Redis, and across."""
     store = make_journaled()
     for due_ms in (time() * 1000 + HOUR_MS, time() * 1000 + 40 * DAY_MS):
         for body in (b'{"a": 1}', b'{"a": 2}'):
-            store.delivery.offer("q", Offer("twin", repr(due_ms), 0, body + b" " * (due_ms > time() * 1000 + DAY_MS)))
-    assert len(rows(store, "twin")) == 2
+            store.delivery.offer(
+                "q", Offer("duplicate", repr(due_ms), 0, body + b" " * (due_ms > time() * 1000 + DAY_MS))
+            )
+    assert len(rows(store, "duplicate")) == 2
     assert len(in_redis(store)) == 2
-    assert len(store.lookup.get(["q"], ["twin"])["twin"]) == 4
+    assert len(store.lookup.get(["q"], ["duplicate"])["duplicate"]) == 4
 
 
 @pytest.mark.parametrize("step_s", [7200, -7200])

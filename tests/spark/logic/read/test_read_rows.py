@@ -151,9 +151,9 @@ def test_a_lost_message_has_a_row() -> None:
 
 def test_a_message_beside_another_of_its_id_has_that_id() -> None:
     """Of two tasks of one id both rows have it; an id that only looks so stays as it is."""
-    twin, other = b"t~0123456789abcdef", b"u~0123456789abcdef"
-    rows = rows_of([task(), task(headers={"id": other.decode()}), b""], ids=[twin, other, twin])
-    assert [row["task_id"] for row in rows] == ["t", other.decode(), twin.decode()]
+    duplicate, other = b"t~0123456789abcdef", b"u~0123456789abcdef"
+    rows = rows_of([task(), task(headers={"id": other.decode()}), b""], ids=[duplicate, other, duplicate])
+    assert [row["task_id"] for row in rows] == ["t", other.decode(), duplicate.decode()]
 
 
 @pytest.mark.parametrize("identity", [b"", b"\xff", b"\xed\xb3\xbf", "ü".encode(), b"~" * 17, b"\0"])

@@ -6,7 +6,7 @@
 local COUNTS_KEPT = 604800000
 
 -- Adds to counters. by: field -> number. Cost O(fields).
-local function tally(counts, by)
+local function count_up(counts, by)
   for field, number in pairs(by) do
     if number ~= 0 then
       redis.pcall('HINCRBY', counts, field, number)
@@ -28,11 +28,11 @@ end
 
 -- Adds to the counter of an operation on a queue that may expire: the counters end no sooner than its keys.
 -- before: the reply of PTTL for the key `due` before the operation, which may have removed the key. Cost O(1).
-local function tally_operation(counts, name, number, due, before)
+local function count_operation(counts, name, number, due, before)
   if number == 0 then
     return
   end
-  tally(counts, { [name] = number })
+  count_up(counts, { [name] = number })
   local ends = redis.pcall('PTTL', due)
   ends = ends == -2 and before or ends
   if type(ends) == 'number' and ends > 0 then
@@ -42,9 +42,9 @@ end
 
 -- Adds to the counters of a queue that nobody may know: counters that are new, or have a TTL, are kept for a while.
 -- Cost O(fields).
-local function tally_for(counts, by)
+local function count_for_a_while(counts, by)
   local left = redis.pcall('PTTL', counts)
-  tally(counts, by)
+  count_up(counts, by)
   if type(left) == 'number' and left ~= -1 then
     keep_counts(counts, COUNTS_KEPT)
   end

@@ -40,28 +40,28 @@ QUEUE = st.sampled_from(QUEUES)
 PLACE = st.integers(0, 1000)
 
 
-def new_twin(pushed: list[Waiting]) -> MemoryStore:
+def new_memory_store(pushed: list[Waiting]) -> MemoryStore:
     """Makes a store in memory, which pushes to a list."""
     return MemoryStore(tuned(transfer_batch=3), lambda: time.time() * 1000, pushed.append)
 
 
-class TwinMachine(RuleBasedStateMachine):
+class CounterpartMachine(RuleBasedStateMachine):
     """Any operations on both stores: each gives the same answer, and the same messages wait."""
 
     redis: DelayStore
 
     @initialize()
     def begin(self) -> None:
-        """Empties the server, and makes a new twin."""
+        """Empties the server, and makes a new store in memory."""
         self.redis.client.flushall()
         self.pushed: list[Waiting] = []
-        self.twin = new_twin(self.pushed)
+        self.memory = new_memory_store(self.pushed)
         self.page = 0
 
     def both(self, call: Callable[[Any], Any]) -> Any:
         """Does the same with both stores, and compares the answers."""
-        real, twin = call(self.redis), call(self.twin)
-        assert twin == real
+        real, memory = call(self.redis), call(self.memory)
+        assert memory == real
         return real
 
     @rule(queue=QUEUE, offers=st.lists(OFFERS, min_size=1, max_size=5))
@@ -94,7 +94,7 @@ class TwinMachine(RuleBasedStateMachine):
     @rule(queue=QUEUE, at=PLACE, due_ms=DUES_MS, old=st.booleans(), operation=st.sampled_from(["move", "push", "drop"]))
     def change(self, queue: str, at: int, due_ms: float, old: bool, operation: str) -> None:
         """A message is rescheduled, pushed or discarded as it was read, or as it was before."""
-        waiting = [*self.twin.scan.browse(queue).messages, Waiting(queue, "unknown", FUTURE_MS, 0, b"x")]
+        waiting = [*self.memory.scan.browse(queue).messages, Waiting(queue, "unknown", FUTURE_MS, 0, b"x")]
         message = waiting[at % len(waiting)]
         message = message._replace(body=b"older") if old else message
         change = Change(message, due_ms, b"new" + (message.body or b""))
@@ -125,8 +125,8 @@ class TwinMachine(RuleBasedStateMachine):
     @invariant()
     def the_same_waits(self) -> None:
         """The same messages wait in the same order, and the same ones were pushed."""
-        waiting = [queue for queue in QUEUES if self.twin.queues.size(queue)]
-        for store in (self.redis, self.twin):  # a queue that is empty may be known for a while
+        waiting = [queue for queue in QUEUES if self.memory.queues.size(queue)]
+        for store in (self.redis, self.memory):  # a queue that is empty may be known for a while
             assert set(waiting) <= set(store.queues.names())
         for queue in QUEUES:
             self.both(lambda store, queue=queue: store.scan.browse(queue).messages)
@@ -149,20 +149,20 @@ def _by_place(found: dict[str, list[Waiting]]) -> dict[str, list[Waiting]]:
 @pytest.mark.parametrize("layout", ["hash"])
 def test_both_stores_give_the_same_answers(make_store: MakeStore) -> None:
     """After any sequence of operations both stores have given the same answers, and keep the same messages."""
-    TwinMachine.redis = make_store(transfer_batch=3)
+    CounterpartMachine.redis = make_store(transfer_batch=3)
     run_state_machine_as_test(
-        TwinMachine,
+        CounterpartMachine,
         settings=settings(
             max_examples=30, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
         ),
     )
 
 
-def test_the_twin_takes_the_same_arguments(make_store: MakeStore) -> None:
+def test_the_counterpart_takes_the_same_arguments(make_store: MakeStore) -> None:
     """Each operation of the store in memory has the arguments of the operation on Redis."""
-    real, twin = make_store(), new_twin([])
+    real, memory = make_store(), new_memory_store([])
     compared = 0
-    parts = [(name, part) for name, part in vars(twin).items() if not name.startswith("_")]
+    parts = [(name, part) for name, part in vars(memory).items() if not name.startswith("_")]
     for part, own in parts:
         for name, method in inspect.getmembers(own, inspect.ismethod):
             if not name.startswith("_"):
@@ -183,7 +183,7 @@ class TestSearch:
     @pytest.fixture
     def store(self) -> MemoryStore:
         """A store in memory."""
-        return new_twin([])
+        return new_memory_store([])
 
     test_ids = staticmethod(test_search.test_a_page_may_end_at_any_id)
     test_filters = staticmethod(test_search.test_a_page_has_what_the_filter_selects)

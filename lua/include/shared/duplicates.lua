@@ -1,7 +1,7 @@
--- Twins. A twin is a further message of an id that another message has. Its own id is the shared id .. '~' .. 16 hex
+-- A duplicate is a further message of an id that another message has. Its own id is the shared id .. '~' .. 16 hex
 -- digits made from its content.
 local TILDE = 126
-local TWIN_SUFFIX = 17
+local DUPLICATE_SUFFIX = 17
 
 -- What differs where a call is made again in another thread or process. Its delivery tag is made without it.
 local SENDER = { '"origin": "', '"reply_to": "' }
@@ -24,11 +24,11 @@ local function unsigned(body)
   return body
 end
 
-local function twin_of(id, priority, body)
+local function duplicate_of(id, priority, body)
   return id .. '~' .. string.sub(redis.sha1hex(priority .. unsigned(body)), 1, 16)
 end
 
--- Whether an id looks like that of a twin; some ids of other messages do.
-local function may_be_twin(id)
-  return string.byte(id, -TWIN_SUFFIX) == TILDE
+-- Whether an id looks like that of a duplicate; some ids of other messages do.
+local function may_be_duplicate(id)
+  return string.byte(id, -DUPLICATE_SUFFIX) == TILDE
 end
