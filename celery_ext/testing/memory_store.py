@@ -119,7 +119,7 @@ class MemoryQueues:
 
 
 class MemoryChains:
-    """The counterpart of ``kombu_delayq.store.chains.DelayChains``. Notes of cancelled chains stay for as long as the store.
+    """The counterpart of ``kombu_delayq.store.chains.DelayChains``. Notes of cancelled chains stay as long as it does.
 
     Args:
         shelf: The messages.

@@ -98,7 +98,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
 
 
 def test_an_id_that_looks_like_that_of_a_duplicate_is_none(store: DelayStore) -> None:
-    """A task id that ends like the id of a duplicate, and the duplicates of that task, are not found by its beginning."""
+    """A task id that ends like the id of a duplicate, and that task.s duplicates, are not found by its beginning."""
     alike = "i~0123456789abcdef"
     store.delivery.offer("q", waiting(alike, body="one"), waiting(alike, body="two"))
     assert store.lookup.get(["q"], ["i"]) == {}

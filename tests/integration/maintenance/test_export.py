@@ -41,7 +41,7 @@ def store(raw_client: redis.Redis) -> DelayStore:
 
 @pytest.mark.journey
 def test_a_backlog_moves_to_another_server_and_is_delivered_there_in_order(make_proj: MakeProj) -> None:
-    """Tasks of two queues, with priorities, duplicates and an equal eta, go to another server and run there once each."""
+    """Tasks of two queues, with priorities, duplicates and an equal eta, run once each on another server."""
     proj = make_proj(broker_transport_options={"queue_order_strategy": "priority"})
     for n in range(200):
         proj.send("record", n, eta=f"2100-01-01T00:00:{n // 40:02d}+00:00", queue="celery", priority=(n % 2) * 5)

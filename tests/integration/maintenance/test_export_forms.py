@@ -95,7 +95,7 @@ def test_messages_of_other_clients_and_of_both_forms_are_exported(
 
 
 def test_an_import_into_the_list_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """The second import finds each message there already, duplicates and those of one due time among them, and adds none."""
+    """The second import finds each message there already, duplicates and those of one due time too, and adds none."""
     store = store_of(raw_client, "hash")
     store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n / 7) for n in range(700)))
     store.delivery.offer("q", *(Offer("t1", repr(FUTURE_MS - n), 3, message(f"n{n}", "t1")) for n in range(3)))

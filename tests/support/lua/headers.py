@@ -17,7 +17,7 @@ _OF_TYPE = {
     "STRING": "GET INCR SET",
     "": "DEL EXISTS INFO PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",
 }
-#: Keys that are arguments, see ``lua/include/shared/counters.lua``: their users may lack the right for them, or have none.
+#: Keys that are arguments, see ``lua/include/shared/counters.lua``: users may lack the right for them.
 _AS_ARGUMENTS = {"counts": "HASH", "counting": "HASH"}
 _TYPE_OF = {command: type_ for type_, commands in _OF_TYPE.items() for command in commands.split()}
 
