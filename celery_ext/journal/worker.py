@@ -1,12 +1,8 @@
 """The thread that promotes: one process at a time, beside its transfer worker."""
 
-import os
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from threading import Event, Thread
 from time import monotonic
-from uuid import uuid4
 
 from kombu.log import get_logger
 from redis.exceptions import LockError, RedisError
@@ -17,47 +13,8 @@ from celery_ext.journal.leadership import Leadership, NotLeading
 from celery_ext.journal.promotion import PromotedRows, RowPromoter
 from celery_ext.journal.recovery import Compared, find_missing, restore, trim
 from celery_ext.journal.store import JournaledStore
-from kombu_delayq.errors import DelayqError
-from kombu_delayq.transfer.worker import REFUSED_S, is_pool_child
-
-logger = get_logger(__name__)
-
-#: Pauses in s between attempts: the first, and the longest.
-PAUSES_S = (0.1, 2.0)
-#: Errors of what is away: the database, or Redis.
-OUTAGE_ERRORS = (SQLAlchemyError, RedisError, OSError)
-
-
-class Outage:
-    """The pauses between attempts, and the log lines at the start and the end of an outage."""
-
-    def __init__(self) -> None:
-        self._down_since: float | None = None
-        self._pause_s = PAUSES_S[0]
-
-    @property
-    def down_since(self) -> float | None:
-        """``monotonic()`` at the start of the outage, None if there is none."""
-        return self._down_since
-
-    def failed(self, error: Exception) -> float:
-        """Notes a failed attempt. Returns the pause before the next one, in s."""
-        if self._down_since is None:
-            self._down_since = monotonic()
-            what = "the journal's database" if isinstance(error, SQLAlchemyError) else "Redis"
-            text = str(error).partition("\n")[0]  # what follows are the statement and advice of SQLAlchemy
-            logger.error("the journal waits, because %s cannot be used: %s: %s", what, type(error).__name__, text)
-        pause_s = self._pause_s
-        self._pause_s = min(pause_s * 2, PAUSES_S[1])
-        return pause_s
-
-    def succeeded(self) -> None:
-        """Notes that all has answered, which ends an outage."""
-        if self._down_since is not None:
-            logger.info("the journal goes on after %.1f s", monotonic() - self._down_since)
-            self._down_since = None
-            self._pause_s = PAUSES_S[0]
-
+from kombu_delayq.redis.backoff import Outage
+from kombu_delayq.transfer.background import BackgroundWorker
 
 logger = get_logger(__name__)
 
@@ -75,7 +32,7 @@ STANDS_BY = ("other", "stopped")
 OnPromoted = Callable[[PromotedRows], None]
 
 
-class JournalWorker:
+class JournalWorker(BackgroundWorker):
     """Promotes rows of a journal, in a thread of a consumer or as a process of its own.
 
     Any number of workers may run. The one that holds the lease promotes, notes the watermarks, trims, and restores if
@@ -87,79 +44,31 @@ class JournalWorker:
         on_promoted: Called each time that it has promoted rows.
     """
 
+    _logger = logger
+    _thread_name = "delayq-journal"
+    _away = (SQLAlchemyError, RedisError, OSError)
+    _refused_line = "no journal is promoted by this process: %s"
+    _fault_line = "the promoter failed and starts again"
+
     def __init__(self, connect: Callable[[], JournaledStore], *, on_promoted: OnPromoted | None = None) -> None:
-        self._pid = os.getpid()
-        self.name = f"{socket.gethostname()}:{self._pid}:{uuid4().hex[:8]}"
+        super().__init__(Outage(logger, "the journal goes on after %.1f s"))
         self._connect = connect
         self._on_promoted = on_promoted
-        self._stopping = Event()
-        self._thread: Thread | None = None
-        self._outage = Outage()
         self._leading = False
-        self._refused = self._last_refusal = ""
-
-    @property
-    def is_own(self) -> bool:
-        """Whether this worker was made in this process. A fork does not copy the thread of a worker."""
-        return self._pid == os.getpid()
+        self._refused = ""
 
     @property
     def leading(self) -> bool:
         """Whether this worker promotes."""
         return self._leading
 
-    @property
-    def down_since(self) -> float | None:
-        """Start of an outage of Redis or of the database that is not over, in s of ``monotonic``; None if none is."""
-        return self._outage.down_since
+    def _outage_line(self, error: Exception) -> str:
+        what = "the journal's database" if isinstance(error, SQLAlchemyError) else "Redis"
+        text = str(error).partition("\n")[0]  # what follows are the statement and advice of SQLAlchemy
+        return f"the journal waits, because {what} cannot be used: {type(error).__name__}: {text}"
 
-    def start(self) -> None:
-        """Runs the worker in a daemon thread, which no error ends.
-
-        Does nothing in a child of Celery's prefork pool: the parent does the work.
-        """
-        if is_pool_child():
-            return
-        self._thread = Thread(target=self._run_in_thread, name="delayq-journal", daemon=True)
-        self._thread.start()
-
-    def stop(self, timeout_s: float = 2.0) -> None:
-        """Stops after the page in hand, gives the lease back, and waits for the thread at most ``timeout_s``.
-
-        A signal handler must not call this: it may interrupt code that holds the lock that this method takes.
-        """
-        if not self.is_own:
-            return
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-
-    def run(self) -> None:
-        """Runs until stopped. Errors of Redis and of the database are logged once an outage, and attempts go on.
-
-        Raises:
-            DelayqError: The database, or the server, cannot be used at all.
-        """
-        while not self._stopping.is_set():
-            try:
-                self._serve(self._connect())
-            except OUTAGE_ERRORS as error:
-                self._stopping.wait(self._outage.failed(error))
-
-    def _run_in_thread(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self.run()
-            except DelayqError as error:
-                if str(error) != self._last_refusal:
-                    self._last_refusal = str(error)
-                    logger.critical("no journal is promoted by this process: %s", error)
-                self._stopping.wait(REFUSED_S)
-            except Exception as error:  # a fault of ours must not stop promotion for good
-                logger.exception("the promoter failed and starts again")
-                self._stopping.wait(self._outage.failed(error))
-
-    def _serve(self, store: JournaledStore) -> None:
+    def _connect_and_work(self) -> None:
+        store = self._connect()
         with ExitStack() as cleanup:
             cleanup.callback(store.close)
             store.journal.allow_long_calls()

@@ -11,6 +11,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.spark.errors import BrokerUnavailable
 from kombu_delayq.errors import AnswerLost
+from kombu_delayq.redis.backoff import Backoff
 from kombu_delayq.redis.errors import NotPrimary
 
 T = TypeVar("T")
@@ -40,12 +41,12 @@ class Retry:
         self.also = also
         self._timeout_s = timeout_s
         self._since: float | None = None
-        self._pause_s = FIRST_PAUSE_S
+        self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
 
     def progress(self) -> None:
         """Starts the time anew, because something succeeded."""
         self._since = None
-        self._pause_s = FIRST_PAUSE_S
+        self._backoff.succeeded()
 
     def wait(self, reason: object) -> None:
         """Pauses before another try.
@@ -62,8 +63,7 @@ class Retry:
             raise BrokerUnavailable(
                 f"no message could be sent for {self._timeout_s:g} s, the option write_timeout: {reason}"
             )
-        sleep(self._pause_s * random.uniform(0.5, 1))
-        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+        sleep(self._backoff.failed() * random.uniform(0.5, 1))
 
     def until_done(self, call: Callable[[], T], is_progress: Callable[[T], bool] = lambda _: True) -> T:
         """Repeats a call while it fails with a temporary error, and returns its result.

@@ -12,6 +12,7 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseErr
 from kombu_delayq.cluster.commands import OF_ANY, counters_of, keys_of, slot_of, with_one_key
 from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
 from kombu_delayq.cluster.topology import Node, NoNode
+from kombu_delayq.redis.backoff import Backoff
 from kombu_delayq.redis.errors import NotPrimary
 from kombu_delayq.redis.pools import OF_USE
 
@@ -38,7 +39,7 @@ class RetryDeadline:
     def __init__(self, pool: NodePools, commands: int = 1) -> None:
         self._pool = pool
         self._most_redirects = REDIRECTS_AT_ONCE * commands
-        self._pause_s = SHORTEST_PAUSE_S
+        self._backoff = Backoff(SHORTEST_PAUSE_S, LONGEST_PAUSE_S)
         self._until: float | None = None
         self._error: Exception | None = None
         self._redirects = 0
@@ -72,11 +73,10 @@ class RetryDeadline:
         if self._until is None:
             self._until = monotonic() + self._pool.retry_s
         has_changed = self._pool.topology.refresh()
-        if not has_changed and monotonic() + self._pause_s > self._until:
+        if not has_changed and monotonic() + self._backoff.next_s > self._until:
             error = self._error
             raise NoNode(f"the cluster has not run a command within {self._pool.retry_s:g} s: {error}") from error
-        sleep(self._pause_s)
-        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+        sleep(self._backoff.failed())
 
 
 @dataclass

@@ -16,13 +16,14 @@ from kombu_delayq.consume.idle import MOST_WAITS, NO_CONNECTION_LEFT, WaitBudget
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.message.fields import Message
 from kombu_delayq.redis import pools
+from kombu_delayq.redis.backoff import Backoff
 from kombu_delayq.redis.slots import is_of_node
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import Landing
 
 logger = get_logger(__name__)
 
-#: Pause after an error of a node, in s: the first, and the longest. Each is twice as long as the one before.
+#: Pause after an error of a node, in s: the first, and the longest.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 #: How often a queue fetcher looks whether its queue is on another node, in s.
 LOOK_S = 0.25
@@ -47,7 +48,8 @@ class QueueFetcher:
         self._queue = queue
         self._key = channel.store.fetching.landing(Landing(queue, 0, ""))[0]
         self._retry_at = self._look_at = self._apart_until = 0.0
-        self._pause_s = 0.0
+        self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self._has_failed = False
         shared = SharedByFetchers(
             queue, self._node, self._watch, of_channel.credit, of_channel.pause, of_channel.budget
         )
@@ -99,9 +101,10 @@ class QueueFetcher:
         """Reads what has come over a connection."""
         with self.guarded():
             connection.read()
-            if self._pause_s:
+            if self._has_failed:
                 logger.info("messages of queue %r are taken again", self._queue)
-                self._pause_s = 0.0
+                self._has_failed = False
+                self._backoff.succeeded()
 
     def _follow(self) -> None:
         """Goes to the node that has the queue now, if it is another one."""
@@ -128,15 +131,15 @@ class QueueFetcher:
             self._poller.wake_in(0.0)
             return
         self._apart_until = 0.0
-        if not self._pause_s:
+        if not self._has_failed:
             logger.warning(
                 "messages of queue %r cannot be taken now, and are tried again: %s: %s",
                 *(self._queue, type(error).__name__, error),
             )
-        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S) or FIRST_PAUSE_S
-        self._retry_at = monotonic() + self._pause_s
+        self._has_failed, pause_s = True, self._backoff.failed()
+        self._retry_at = monotonic() + pause_s
         self.fetcher.drop()
-        self._poller.wake_in(self._pause_s)
+        self._poller.wake_in(pause_s)
         try:
             pools.look_again(self._pool)
         except (RedisError, OSError) as lost:

@@ -13,6 +13,8 @@ from kombu.log import get_logger
 from redis.exceptions import RedisError
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
+from kombu_delayq.redis.backoff import Backoff
+
 logger = get_logger(__name__)
 
 #: A process asks the Sentinels every ``ASK_S``. While none answers, the pause doubles up to ``LONGEST_PAUSE_S``. In s.
@@ -39,7 +41,7 @@ class NamedPrimary:
         self._service = service
         self._address: Address | None = None
         self._asking = Lock()
-        self._pause_s = ASK_S
+        self._backoff = Backoff(2 * ASK_S, LONGEST_PAUSE_S)
         self._ask_at = monotonic() + ASK_S
 
     def address(self) -> Address | None:
@@ -54,10 +56,12 @@ class NamedPrimary:
     def _ask(self) -> None:
         try:
             host, port = self._sentinels.discover_master(self._service)
-            self._address, self._pause_s = (host, port), ASK_S
         except (RedisError, OSError):
-            self._address, self._pause_s = None, min(self._pause_s * 2, LONGEST_PAUSE_S)
-        self._ask_at = monotonic() + self._pause_s
+            self._address, pause_s = None, self._backoff.failed()
+        else:
+            self._address, pause_s = (host, port), ASK_S
+            self._backoff.succeeded()
+        self._ask_at = monotonic() + pause_s
 
 
 class FollowingPool(SentinelConnectionPool):

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.replies import readable
 from kombu_delayq.store import TransportStore
-from kombu_delayq.transfer.announcements import LISTEN_S, Announcements
+from kombu_delayq.store.wake import LISTEN_S, Announcements
 from kombu_delayq.transfer.due_messages import DueMessages
 
 logger = get_logger(__name__)

@@ -1,23 +1,17 @@
 """The transfer worker: pushes each delayed message to its queue the moment it is due."""
 
-import os
-import socket
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
-from threading import Event, Thread
 from time import monotonic
-from uuid import uuid4
 
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
-from kombu_delayq.errors import DelayqError
+from kombu_delayq.redis.backoff import Outage
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.wake import WakeRefused
-from kombu_delayq.transfer.announcements import Announcements
-from kombu_delayq.transfer.backoff import Backoff
+from kombu_delayq.store.wake import Announcements, WakeRefused
+from kombu_delayq.transfer.background import BackgroundWorker
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
 from kombu_delayq.transfer.leader import Leader, Tidying
 from kombu_delayq.transfer.leadership import Leadership
@@ -26,11 +20,8 @@ from kombu_delayq.transfer.standby import Standby
 
 logger = get_logger(__name__)
 
-#: Pause before the next attempt with a server that cannot be used at all, in s: another one may take its place.
-REFUSED_S = 10.0
 
-
-class TransferWorker:
+class TransferWorker(BackgroundWorker):
     """Moves due messages, in a thread of a consumer or as a process of its own.
 
     Any number of workers may run. The worker that holds the lease sleeps until the exact due time. Two others are its
@@ -45,6 +36,11 @@ class TransferWorker:
         down_since: ``down_since`` of the worker before this one, if that was stopped during an outage.
     """
 
+    _logger = logger
+    _thread_name = "delayq-transfer"
+    _refused_line = "no transfer worker runs in this process: %s"
+    _fault_line = "the transfer worker failed and starts again"
+
     def __init__(
         self,
         connect: Callable[[], TransportStore],
@@ -53,12 +49,8 @@ class TransferWorker:
         on_transfer: OnTransfer | None = None,
         down_since: float | None = None,
     ) -> None:
-        self._pid = os.getpid()
-        self.name = f"{socket.gethostname()}:{self._pid}:{uuid4().hex[:8]}"
+        super().__init__(Outage(logger, "Redis can be used again after %.1f s", down_since))
         self._connect = connect
-        self._stopping = Event()
-        self._thread: Thread | None = None
-        self._backoff = Backoff(logger, down_since)
         self._leadership = Leadership(self.name, queues)
         self._announcements = Announcements()
         self._messages = DueMessages(on_transfer)
@@ -66,71 +58,18 @@ class TransferWorker:
         self._standby = Standby(self._messages, self._announcements, self._stopping)
         self._tidying = Tidying()
         self._reclaiming = Reclaiming()
-        self._last_warning = self._last_refusal = ""
-
-    @property
-    def is_own(self) -> bool:
-        """Whether this worker was made in this process. A fork does not copy the thread of a worker."""
-        return self._pid == os.getpid()
+        self._last_warning = ""
 
     @property
     def leading(self) -> bool:
         """Whether this worker holds the leader's lease."""
         return self._leadership.leads
 
-    @property
-    def down_since(self) -> float | None:
-        """Start of an outage that is not over, in s of ``monotonic``; None if there is none."""
-        return self._backoff.down_since
+    def _outage_line(self, error: Exception) -> str:
+        return f"Redis cannot be used, delayed messages wait: {type(error).__name__}: {error}"
 
-    def start(self) -> None:
-        """Runs the worker in a daemon thread, which no error ends.
-
-        Does nothing in a child of Celery's prefork pool, where a task may consume for a moment: the parent does the
-        work. Any other process that consumes runs a worker, whatever it was forked from.
-        """
-        if is_pool_child():
-            return
-        self._thread = Thread(target=self._run_in_thread, name="delayq-transfer", daemon=True)
-        self._thread.start()
-
-    def stop(self, timeout_s: float = 2.0) -> None:
-        """Stops, gives the lease back, and waits for the thread at most ``timeout_s``.
-
-        A signal handler must not call this: it may interrupt code that holds the lock that this method takes.
-        """
-        if not self.is_own:
-            return  # the thread is the parent's, and the fork may have copied its locks in any state
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-
-    def run(self) -> None:
-        """Runs until stopped. Errors of Redis are logged once an outage, and attempts go on.
-
-        Raises:
-            DelayqError: The server cannot be used at all.
-        """
-        while not self._stopping.is_set():
-            try:
-                self._serve(self._connect())
-            except (RedisError, OSError) as error:
-                self._stopping.wait(self._backoff.failed(error))
-
-    def _run_in_thread(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self.run()
-            except DelayqError as error:
-                if str(error) != self._last_refusal:
-                    self._last_refusal = str(error)
-                    logger.critical("no transfer worker runs in this process: %s", error)
-                self._stopping.wait(REFUSED_S)
-            except Exception as error:  # a fault of ours must not stop the delivery for good
-                logger.exception("the transfer worker failed and starts again")
-                self._stopping.wait(self._backoff.failed(error))
-
-    def _serve(self, store: TransportStore) -> None:
+    def _connect_and_work(self) -> None:
+        store = self._connect()
         with ExitStack() as cleanup:
             cleanup.callback(store.close)
             self._check(store)
@@ -156,7 +95,7 @@ class TransferWorker:
         queues = self._leadership.renew(store)
         self._messages.due_times.look_after(queues, goes_on=led and self.leading)
         until = begun + self._leadership.look_s(store)
-        self._announcements.open(store, wanted=self._leadership.holds_lease)
+        self._announcements.open(store.delivery.listen, wanted=self._leadership.holds_lease)
         meanwhile = partial(self._messages.transfer, store) if self.leading else bool
         self._messages.look(store, self._leadership.registered, meanwhile)
         self._announcements.follow(self._messages.in_list_form(store))
@@ -167,7 +106,7 @@ class TransferWorker:
                 if not store.is_of_one_node(error):
                     raise
                 logger.debug("a node is away, and some work waits for it: %s", error)
-        self._backoff.succeeded()
+        self._outage.succeeded()
         try:
             self._deliver(store, until)
         except WakeRefused as error:
@@ -193,9 +132,3 @@ class TransferWorker:
             while self._messages.due_times.next_s() <= 0 and not self._stopping.is_set() and monotonic() < until:
                 self._messages.transfer(store)
             self._stopping.wait(until - monotonic())
-
-
-def is_pool_child() -> bool:
-    """Whether this process belongs to Celery's prefork pool: billiard makes the processes of a pool daemons."""
-    billiard = sys.modules.get("billiard.process")
-    return billiard is not None and bool(billiard.current_process().daemon)

@@ -1,8 +1,8 @@
 import pytest
 
 from kombu_delayq.store.types import Head, QueueForm, WatchedHeads
-from kombu_delayq.transfer.abandoned import SILENCE_MS, AbandonedHeads
 from kombu_delayq.transfer.due_times import KnownHead
+from kombu_delayq.transfer.standby import SILENCE_MS, AbandonedHeads
 
 NOW_MS = 1_800_000_000_000.0
 LATE_MS, UNREACHED_MS = 20.0, 1000.0

@@ -7,14 +7,14 @@ import redis
 
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.store import TransportStore
-from kombu_delayq.transfer import worker
+from kombu_delayq.transfer import background
 from kombu_delayq.transfer.worker import TransferWorker
 
 
 @pytest.mark.parametrize("error", [UnsupportedRedis("too old"), RuntimeError("a fault"), redis.ConnectionError("away")])
 def test_no_error_ends_it(error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever fails, the thread tries again, because another server may take the place of the one that fails."""
-    monkeypatch.setattr(worker, "REFUSED_S", 0.01)
+    monkeypatch.setattr(background, "REFUSED_S", 0.01)
     tries, goes_on = [], Event()
 
     def connect() -> TransportStore:
