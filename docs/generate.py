@@ -16,7 +16,7 @@ from types import ModuleType
 import click
 
 from celery_ext.cli import delayq
-from celery_ext.doctor.examine import CHECKS
+from celery_ext.doctor import CHECKS
 from celery_ext.spark import errors as spark_errors
 from celery_ext.spark import options as spark_options
 from kombu_delayq import errors

@@ -32,9 +32,8 @@ from celery_ext.cli.commands.show import show
 from celery_ext.cli.commands.status import status
 from celery_ext.cli.commands.tokens import tokens
 from celery_ext.cli.commands.transfer import transfer
-from celery_ext.cli.examples import add_examples
-from celery_ext.cli.output import choice
-from celery_ext.cli.stderr import QuietGroup, audit_file
+from celery_ext.cli.group import QuietGroup, add_examples
+from celery_ext.cli.output import audit_file, choice
 from celery_ext.worker import bootstrap
 from kombu_delayq import __version__
 

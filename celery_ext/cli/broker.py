@@ -13,8 +13,7 @@ from click.core import ParameterSource
 from kombu.connection import Connection
 from redis.exceptions import RedisError
 
-from celery_ext.cli.output import escaped
-from celery_ext.cli.stderr import logs_on_stderr
+from celery_ext.cli.output import escaped, logs_on_stderr
 from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store, patient_options
 from kombu_delayq import urls
 from kombu_delayq.errors import DelayqError

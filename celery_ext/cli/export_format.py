@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.due import iso_of, ms_of
 from kombu_delayq.message.fields import fault_of

@@ -10,11 +10,10 @@ from click.shell_completion import CompletionItem
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import read_ids
-from celery_ext.cli.queues import offer
-from celery_ext.cli.stderr import print_stderr
-from celery_ext.dead_letters import replay as letters_of
-from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.cli.options import offer, read_ids
+from celery_ext.cli.output import print_stderr
+from celery_ext.dead_letters import DeadLetter
+from celery_ext.dead_letters import letters as letters_of
 from kombu_delayq.options import Options
 from kombu_delayq.store import OperatorStore
 

@@ -1,10 +1,13 @@
-"""Prints what commands found: text that is safe for a terminal, tables, colours, JSON lines."""
+"""Prints what commands found, as text that is safe for a terminal, and on stderr what went wrong meanwhile."""
 
 import json
+import logging
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +15,8 @@ import click
 
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
-from celery_ext.waiting.delayed_task import DelayedTask
-from kombu_delayq.errors import InvalidDelayChain
+from celery_ext.waiting import DelayedTask
+from kombu_delayq import audit
 from kombu_delayq.message.due import iso_of
 
 
@@ -202,50 +205,25 @@ def json_line(value: Any) -> str:
         return json.dumps(repr(value))
 
 
-def chain_of(task: DelayedTask) -> DelayChain | None:
-    """Returns the retry schedule in a message. If it has none that can be read, returns None; its task may have one."""
-    try:
-        return None if task.delay_chain is None else DelayChain.parse(task.delay_chain)
-    except InvalidDelayChain:
-        return None
-
-
-def summary(task: DelayedTask, now_ms: float) -> dict[str, Any]:
-    """Returns the JSON fields of a message in a listing."""
-    due_ms = task.message.due_ms
-    return {
-        "id": task.id,
-        "task": task.name,
-        "queue": task.queue,
-        "tier": task.tier,
-        "due": iso_of(due_ms),
-        "due_in_s": round((due_ms - now_ms) / 1000, 3),
-        "priority": task.priority,
-        "retries": task.retries,
-        "delay_chain": task.delay_chain,
-        "argsrepr": task.argsrepr,
-        "kwargsrepr": task.kwargsrepr,
-    }
-
-
 def listing(tasks: Sequence[DelayedTask], now_ms: float) -> list[str]:
     """Returns the lines of a listing. Where one of the tasks waits in the journal, a column says who has each."""
-    head, rows = [*LISTING_HEAD], [row(task, chain_of(task), now_ms) for task in tasks]
+    head, rows = [*LISTING_HEAD], [row(task, now_ms) for task in tasks]
     if any(task.tier == "journal" for task in tasks):
         head.insert(-1, TIER_HEAD)
         rows = [[*cells[:-1], task.tier, cells[-1]] for cells, task in zip(rows, tasks, strict=True)]
     return fit_table(head, rows, right={4}, title=2)
 
 
-def row(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[str]:
+def row(task: DelayedTask, now_ms: float) -> list[str]:
     """Returns the cells of a listing, one for each of ``LISTING_HEAD``."""
+    chain = DelayChain.read(task.delay_chain)
     return [
         when_due(task, now_ms),
         cell(task_name(task)),
         cell(task.id),
         cell(task.queue),
         str(task.retries) if chain is None else f"{task.retries}/{len(chain)}",
-        cell(arguments(task), ARGUMENTS_WIDTH),
+        cell(task.arguments, ARGUMENTS_WIDTH),
     ]
 
 
@@ -256,11 +234,79 @@ def task_name(task: DelayedTask) -> str:
     return "(lost)" if task.message.body is None else "(no task)"
 
 
-def arguments(task: DelayedTask) -> str:
-    """Returns the arguments by the task's own ``argsrepr`` and ``kwargsrepr``."""
-    return " ".join(text for text in (task.argsrepr, task.kwargsrepr) if text not in ("", "()", "[]", "{}"))
-
-
 def cell(text: str, length: int = CELL_WIDTH) -> str:
     """Returns a text for a cell of a table: escaped, and cut to a length."""
     return shortened(escaped(text[: length + 1]), length)
+
+
+#: Loggers whose warnings and errors a command shows.
+LOGGERS = ("kombu_delayq", "celery_ext")
+#: Most different lines of one kind that are shown: half a million tasks may fail one by one.
+LINES = 10
+
+
+def print_stderr(text: str) -> None:
+    """Writes a line to stderr."""
+    click.echo(escaped(text), err=True)
+
+
+@contextmanager
+def logs_on_stderr() -> Iterator[None]:
+    """Writes warnings and errors of our loggers to stderr; after an error the exit code is 1."""
+    handler = _StderrHandler(logging.WARNING)
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+        handler.sum_up()
+    if handler.failed:
+        raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def audit_file(path: str) -> Iterator[None]:
+    """Appends the lines of the audit to a file, with their times."""
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"the audit cannot be written: {error}") from error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    level = audit.logger.level
+    audit.logger.addHandler(handler)
+    audit.logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        audit.logger.removeHandler(handler)
+        audit.logger.setLevel(level)
+        handler.close()
+
+
+class _StderrHandler(logging.Handler):
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.failed = False
+        self._shown: dict[str, set[str]] = {}
+        self._more: Counter[str] = Counter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.failed = self.failed or record.levelno >= logging.ERROR
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1]:
+            text += f": {record.exc_info[1]}"
+        shown = self._shown.setdefault(str(record.msg), set())
+        if text in shown:
+            return
+        if len(shown) < LINES:
+            shown.add(text)
+            print_stderr(text)
+        else:
+            self._more[str(record.msg)] += 1
+
+    def sum_up(self) -> None:
+        for kind, count in self._more.items():
+            print_stderr(f"… and {count:,} more such as {kind!r}")

@@ -10,9 +10,8 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from celery_ext.cli.options import STDIN, count_of_ids
-from celery_ext.cli.output import escaped, json_line
-from celery_ext.cli.stderr import print_stderr
-from celery_ext.waiting.by_id import Outcome
+from celery_ext.cli.output import escaped, json_line, print_stderr
+from celery_ext.waiting import Outcome
 from kombu_delayq.audit import NOT_DONE
 
 T = TypeVar("T")

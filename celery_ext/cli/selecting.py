@@ -15,15 +15,20 @@ import click
 from celery import Celery
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.options import MOMENT, Moment, confirm, ids_argument
-from celery_ext.cli.output import escaped, json_line, local_time, number_of
+from celery_ext.cli.options import MOMENT, Moment, complete_queue, confirm, ids_argument, known_queues
+from celery_ext.cli.output import escaped, json_line, local_time, number_of, print_stderr
 from celery_ext.cli.progress import Bar
-from celery_ext.cli.queues import complete_queue, known_queues
-from celery_ext.cli.stderr import print_stderr
-from celery_ext.waiting import revoke
-from celery_ext.waiting.bulk import Action, Bulk, Outcome, Snapshot, take_snapshot
-from celery_ext.waiting.select import noted
-from celery_ext.waiting.selection import Argument, Selection
+from celery_ext.waiting import (
+    Argument,
+    Bulk,
+    BulkAction,
+    BulkOutcome,
+    Selection,
+    Snapshot,
+    audited_bulk,
+    revoke,
+    take_snapshot,
+)
 from kombu_delayq.store import OperatorStore
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -115,7 +120,7 @@ def _parse_arguments(
 
 
 #: Each outcome in words, of one task or of many.
-WORDS: Mapping[Outcome, str] = {
+WORDS: Mapping[BulkOutcome, str] = {
     "cancelled": "cancelled",
     "rescheduled": "rescheduled",
     "transferred": "sent to be run",
@@ -123,7 +128,7 @@ WORDS: Mapping[Outcome, str] = {
     "too_long": "not changed, because max_delay forbids the new time",
     "gone": "no longer there: come due, or changed meanwhile",
 }
-_NOT_DONE: tuple[Outcome, ...] = ("unreadable", "too_long")
+_NOT_DONE: tuple[BulkOutcome, ...] = ("unreadable", "too_long")
 
 
 def ids_or_criteria(command: F) -> F:
@@ -156,13 +161,13 @@ def change(
     broker: CliBroker,
     queues: tuple[str, ...],
     criteria: Criteria,
-    action: Callable[[float], Action],
+    action: Callable[[float], BulkAction],
     *,
     question: str,
     label: str,
     yes: bool,
     as_json: bool,
-    words: Mapping[Outcome, str] = WORDS,
+    words: Mapping[BulkOutcome, str] = WORDS,
 ) -> None:
     """Acts on all selected messages, prints what became of them, and ends the command.
 
@@ -196,7 +201,7 @@ def change(
     raise SystemExit(int(failed or not ended or any(bulk.outcomes[outcome] for outcome in _NOT_DONE)))
 
 
-def _report(bulk: Bulk, words: Mapping[Outcome, str], *, ended: bool, as_json: bool, knows_results: bool) -> None:
+def _report(bulk: Bulk, words: Mapping[BulkOutcome, str], *, ended: bool, as_json: bool, knows_results: bool) -> None:
     counts = bulk.outcomes
     if as_json:
         click.echo(json_line({"selected": bulk.of, "ended": ended, "outcomes": dict(counts)}))
@@ -241,10 +246,10 @@ def _counted(store: OperatorStore, selection: Selection) -> Snapshot:
 
 def _run(store: OperatorStore, bulk: Bulk, label: str, app: Celery | None) -> bool:
     try:
-        with stoppable() as stop, Bar(label, bulk.of) as bar, noted(bulk):
+        with stoppable() as stop, Bar(label, bulk.of) as bar, audited_bulk(bulk):
             return bulk.run(store, progress=bar, stop=stop, announce=partial(revoke.announce_cancelled, app))
     except Exception:
-        done: Counter[Outcome] = bulk.outcomes
+        done: Counter[BulkOutcome] = bulk.outcomes
         print_stderr(
             f"{done.total():,} of {number_of(bulk.of, 'task')} done when it failed: call it again for the rest"
         )

@@ -62,6 +62,14 @@ class DelayChain:
             raise InvalidDelayChain(f"a delay chain is a text such as '4m,10m,1h', not {quoted(text)}")
         return _chain(text)
 
+    @classmethod
+    def read(cls, text: str | None) -> "DelayChain | None":
+        """Reads the chain of a message: None if it has none, or one that ``parse`` refuses."""
+        try:
+            return None if text is None else cls.parse(text)
+        except InvalidDelayChain:
+            return None
+
     @property
     def total(self) -> timedelta:
         """Sum of all delays, without jitter."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from celery.app.task import Context, Task
 from celery.exceptions import Ignore, Reject, WorkerLostError
 
-from celery_ext.dead_letters.bury import SETTING, bury, check_occasion, reason_of
+from celery_ext.dead_letters import SETTING, bury, check_occasion, reason_of
 from celery_ext.delays import outside_failures
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level

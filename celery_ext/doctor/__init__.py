@@ -1,1 +1,20 @@
 """What `delayq doctor` looks for: settings, servers and processes that keep delayed tasks from running well."""
+
+from celery_ext.doctor.checks import ANSWERS_S, CHECKS, Check, examine, examine_start
+from celery_ext.doctor.finding import Finding, Level, NoSuchText, explain, id_of
+from celery_ext.doctor.workers import FIELD, facts_of
+
+__all__ = [
+    "ANSWERS_S",
+    "CHECKS",
+    "FIELD",
+    "Check",
+    "Finding",
+    "Level",
+    "NoSuchText",
+    "examine",
+    "examine_start",
+    "explain",
+    "facts_of",
+    "id_of",
+]

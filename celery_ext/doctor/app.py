@@ -11,7 +11,7 @@ from kombu.connection import Connection
 from kombu.utils.url import maybe_sanitize_url
 
 from celery_ext.connection import TRANSPORT, bypasses, stock_transport
-from celery_ext.dead_letters import bury
+from celery_ext.dead_letters import burying
 from celery_ext.delays.declarations import idle_chains, own_tasks, unread
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
@@ -39,7 +39,7 @@ _READ_THE_URL = {
     "apache-airflow-providers-celery": "set broker_transport in Airflow's extra_celery_config, and leave its URL",
 }
 #: Settings of an app that kombu-delayq has added.
-SETTINGS = ("delayq_levels", bury.SETTING)
+SETTINGS = ("delayq_levels", burying.SETTING)
 _TRAPS = "how-to/broker-urls.md#traps"
 
 

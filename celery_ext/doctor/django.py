@@ -13,7 +13,7 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
 
-from celery_ext.doctor.examine import CHECKS, Check, Needs, examine_app
+from celery_ext.doctor.checks import CHECKS, Check, Needs, examine_app
 from celery_ext.doctor.finding import Finding, Level, id_of
 
 TAG = "delayq"

@@ -18,11 +18,7 @@ from starlette.requests import Request
 from celery_ext.connection import database_errors
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import ServeBroker, serve_of
-from celery_ext.waiting import revoke
-from celery_ext.waiting.bulk import Action, Bulk, Snapshot, take_snapshot
-from celery_ext.waiting.search import Progress
-from celery_ext.waiting.select import noted
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting import Bulk, BulkAction, Progress, Selection, Snapshot, audited_bulk, revoke, take_snapshot
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import OperatorStore
 
@@ -61,7 +57,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     who: str
-    action: Action
+    action: BulkAction
     queues: tuple[str, ...] | None
     from_ms: float
     to_ms: float
@@ -173,7 +169,7 @@ class BulkRun:
     """
 
     selection: Selection
-    action: Action
+    action: BulkAction
     who: str
     id: str = field(default_factory=partial(token_urlsafe, 12))
     state: str = "counting"
@@ -234,7 +230,7 @@ class BulkRuns:
         if listener := self._listener:
             listener.join()
 
-    def count(self, who: str, selection: Selection, action: Action) -> RunView:
+    def count(self, who: str, selection: Selection, action: BulkAction) -> RunView:
         """Begins a run: counts the tasks, and notes which they are.
 
         Raises:
@@ -402,6 +398,6 @@ def _count(broker: ServeBroker, run: BulkRun) -> None:
 def _run(broker: ServeBroker, run: BulkRun) -> None:
     assert run.work is not None  # noqa: S101  # `start` has made it
     store = broker.store
-    with noted(run.work, run.who):
+    with audited_bulk(run.work, run.who):
         ended = run.work.run(store, stop=run._stop.is_set, announce=partial(revoke.announce_cancelled, broker.app))
     run.state = "done" if ended else "stopped"

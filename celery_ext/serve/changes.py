@@ -6,13 +6,12 @@ from contextlib import nullcontext
 from datetime import datetime
 from typing import Any
 
-from celery_ext.dead_letters import replay as letters_of
-from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.dead_letters import DeadLetter
+from celery_ext.dead_letters import letters as letters_of
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, ServeBroker
-from celery_ext.waiting import by_id, revoke
-from celery_ext.waiting.by_id import Outcome
+from celery_ext.waiting import Outcome, by_id, revoke
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.dead_letters import Letter

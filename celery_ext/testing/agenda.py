@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from celery_ext.testing.brokers import Broker
 from celery_ext.testing.sending import Sending, Sent
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.store.types import Waiting
 
 

@@ -17,8 +17,8 @@ from celery_ext.testing.clock import Clock
 from celery_ext.testing.memory_store import MemoryStore
 from celery_ext.testing.memory_transport import MemoryBroker
 from celery_ext.testing.sending import Sending
-from celery_ext.waiting import by_id
-from celery_ext.waiting.delayed_task import READABLE, DelayedTask
+from celery_ext.waiting import DelayedTask, by_id
+from celery_ext.waiting.delayed_task import READABLE
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Waiting
 

@@ -10,7 +10,7 @@ from celery_ext.testing.matching import Duration, Found, Wanted, checked_moment,
 from celery_ext.testing.runners import Runner
 from celery_ext.testing.running import Ran, Runs
 from celery_ext.testing.sending import Sending
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.message.due import ms_of
 
 #: By how much sums of times may differ, in s.

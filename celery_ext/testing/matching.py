@@ -7,7 +7,7 @@ from typing import Any
 
 from celery_ext.delays import durations
 from celery_ext.testing.sending import Sending
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.message.due import in_utc
 
 #: How far a due time may be from the one that a test names, in s: Celery takes the time a moment before the task is

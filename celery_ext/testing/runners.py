@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from celery_ext.testing.brokers import Broker
 from celery_ext.testing.running import EXPIRED, Runs, run
 from celery_ext.testing.sending import Sending
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.store.lookup import Change

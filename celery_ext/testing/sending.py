@@ -12,7 +12,7 @@ from celery.utils import uuid
 from dateutil.parser import isoparse
 
 from celery_ext.testing.clock import Clock
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.message.due import in_utc
 
 #: If tasks send more calls than these while the test runs what is due, it is taken for one that would never end.

@@ -1,1 +1,42 @@
-"""Reads waiting tasks by id or due time; cancels, reschedules or runs them by id."""
+"""Tasks that wait: found by id, by due time or by a filter; cancelled, rescheduled or run, one by one or many at once.
+
+All here works on a store, and needs no app. The modules ``revoke``, which also knows the results of tasks, ``control``
+and ``select`` need one: they are imported by their names, so that a process without an app loads nothing of them.
+"""
+
+from celery_ext.waiting import by_id
+from celery_ext.waiting.bulk import (
+    Bulk,
+    BulkAction,
+    BulkOutcome,
+    Snapshot,
+    audited_bulk,
+    forms_of,
+    take_snapshot,
+)
+from celery_ext.waiting.by_id import Cancelled, Outcome
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.search import Done, Progress, Skipped, TaskPage, search_page, search_tasks
+from celery_ext.waiting.selection import Argument, Selection
+
+__all__ = [
+    "Argument",
+    "Bulk",
+    "BulkAction",
+    "BulkOutcome",
+    "Cancelled",
+    "DelayedTask",
+    "Done",
+    "Outcome",
+    "Progress",
+    "Selection",
+    "Skipped",
+    "Snapshot",
+    "TaskPage",
+    "audited_bulk",
+    "by_id",
+    "forms_of",
+    "search_page",
+    "search_tasks",
+    "take_snapshot",
+]

@@ -4,6 +4,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil, inf, isfinite
@@ -14,8 +15,9 @@ from redis.exceptions import ResponseError
 
 from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.search import Done, Progress, Skipped, search
+from celery_ext.waiting.search import Done, Progress, Skipped, search_tasks
 from celery_ext.waiting.selection import Selection
+from kombu_delayq.audit import audited
 from kombu_delayq.errors import DelayTooLong, UnreadableMessage, quoted
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.message.rewrite import with_eta
@@ -140,7 +142,7 @@ def take_snapshot(
 def _add_matches(
     store: WaitingStore, snapshot: Snapshot, progress: Callable[[Progress], object], stop: Callable[[], bool]
 ) -> bool:
-    for event in search(store, snapshot.selection, stop=stop):
+    for event in search_tasks(store, snapshot.selection, stop=stop):
         match event:
             case DelayedTask(message=message):
                 snapshot.add(message.queue, message.id, message.due_ms)
@@ -204,7 +206,7 @@ ActionName = Literal["cancel", "reschedule", "run_now"]
 #: What became of a message: ``cancelled``, ``rescheduled``, ``transferred`` (it is in its queue now), ``unreadable``
 #: (it cannot be rewritten), ``too_long`` (its new time is farther away than ``max_delay`` allows),
 #: ``gone`` (it no longer waited, or no longer matched: somebody else has changed it, it came due, or it lost its body).
-Outcome = Literal["cancelled", "rescheduled", "transferred", "unreadable", "too_long", "gone"]
+BulkOutcome = Literal["cancelled", "rescheduled", "transferred", "unreadable", "too_long", "gone"]
 
 #: How often it looks for messages that another client has changed while they were read.
 TRIES = 3
@@ -213,7 +215,7 @@ PASSES = 2
 
 
 @dataclass(frozen=True)
-class Action:
+class BulkAction:
     """What to do with each message.
 
     Attributes:
@@ -273,15 +275,15 @@ class Bulk:
             custom id, in the journal or in Redisson's layout. It acts on all of these that match.
     """
 
-    def __init__(self, snapshot: Snapshot, action: Action) -> None:
-        self.outcomes: Counter[Outcome] = Counter()
+    def __init__(self, snapshot: Snapshot, action: BulkAction) -> None:
+        self.outcomes: Counter[BulkOutcome] = Counter()
         self.of = len(snapshot)
         self._snapshot, self._action = snapshot, action
         self._intended: dict[Slot, set[float]] = {}
         self._unread: dict[str, str] = {}
 
     @property
-    def action(self) -> Action:
+    def action(self) -> BulkAction:
         """What it does."""
         return self._action
 
@@ -461,7 +463,18 @@ class Bulk:
             words[at] = word
         return words
 
-    def _finish(self, slot: Slot, outcome: Outcome) -> None:
+    def _finish(self, slot: Slot, outcome: BulkOutcome) -> None:
         self.of += not self._snapshot.finish(slot)
         self._intended.pop(slot, None)
         self.outcomes[outcome] += 1
+
+
+@contextmanager
+def audited_bulk(bulk: Bulk, who: str | None = None) -> Iterator[None]:
+    """Logs in the audit what a bulk action has changed, also if it fails half way; see ``audited``."""
+    what = {"filter": bulk.selection.as_json(), "of": bulk.of, **bulk.action.times()}
+    with audited(f"bulk {bulk.action.name}", what, who=who, of=bulk.of) as counts:
+        try:
+            yield
+        finally:
+            counts.update(bulk.outcomes)

@@ -10,7 +10,7 @@ from kombu import serialization
 from kombu.utils.json import loads as kombu_json
 
 from kombu_delayq.message import bodies, fields
-from kombu_delayq.message.due import moment_of
+from kombu_delayq.message.due import iso_of, moment_of
 from kombu_delayq.store.types import Waiting
 
 #: Content types that are decoded for display. Others are not: to decode a pickle, or a type that somebody registered,
@@ -98,6 +98,35 @@ class DelayedTask:
     def kwargsrepr(self) -> str:
         """Keyword arguments as text."""
         return str(self.headers.get("kwargsrepr") or ("" if self.kwargs is None else repr(self.kwargs)))
+
+    @property
+    def arguments(self) -> str:
+        """All arguments as text for a line of a listing; empty without any."""
+        return " ".join(text for text in (self.argsrepr, self.kwargsrepr) if text not in ("", "()", "[]", "{}"))
+
+    def as_json(self, now_ms: float) -> dict[str, Any]:
+        """Returns the task as JSON shows it in a listing.
+
+        Args:
+            now_ms: Redis's clock, ms since the epoch.
+
+        Returns:
+            JSON values. ``due`` is in ISO 8601 and UTC, None beyond the year 9999; ``due_in_s`` is negative if the task
+            is overdue.
+        """
+        return {
+            "id": self.id,
+            "task": self.name,
+            "queue": self.queue,
+            "tier": self.tier,
+            "due": iso_of(self.message.due_ms),
+            "due_in_s": round((self.message.due_ms - now_ms) / 1000, 3),
+            "priority": self.priority,
+            "retries": self.retries,
+            "delay_chain": self.delay_chain,
+            "argsrepr": self.argsrepr,
+            "kwargsrepr": self.kwargsrepr,
+        }
 
     @property
     def delay_chain(self) -> str | None:

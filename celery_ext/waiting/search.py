@@ -175,7 +175,7 @@ class TaskPage(NamedTuple):
     skipped: list[Skipped]
 
 
-def search(
+def search_tasks(
     store: WaitingStore,
     selection: Selection,
     cursor: str | None = None,
@@ -201,7 +201,7 @@ def search(
     return _search(store, selection, position, limit, for_s, stop)
 
 
-def page(
+def search_page(
     store: WaitingStore, selection: Selection, cursor: str | None = None, limit: int = 50, for_s: float = PAGE_S
 ) -> TaskPage:
     """Returns the next messages that match.
@@ -217,7 +217,7 @@ def page(
         ValueError: The cursor is damaged, or belongs to another filter.
     """
     tasks, skipped, progress, end = [], [], Progress(0, 0), Done(None)
-    for event in search(store, selection, cursor, limit=limit, for_s=for_s):
+    for event in search_tasks(store, selection, cursor, limit=limit, for_s=for_s):
         match event:
             case DelayedTask():
                 tasks.append(event)

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from kombu.log import get_logger
 
 from celery_ext.connection import as_operational_errors, open_store
-from celery_ext.waiting import revoke, search
-from celery_ext.waiting.bulk import Action, Bulk, Outcome, take_snapshot
+from celery_ext.waiting import revoke
+from celery_ext.waiting.bulk import Bulk, BulkAction, BulkOutcome, audited_bulk, take_snapshot
 from celery_ext.waiting.control import bounds_ms, due_ms_of, store_of_app
 from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.search import Progress, Skipped
+from celery_ext.waiting.search import Done, Progress, Skipped, search_page, search_tasks
 from celery_ext.waiting.selection import Argument, Selection
-from kombu_delayq.audit import audited
 from kombu_delayq.errors import quoted
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ class Selected:
         cursor: str | None = None
         while True:
             with store_of_app(self._app) as store:  # open for one page only: the caller may need the pool's connections
-                page = search.page(store, self._selection, cursor, PAGE, PAGE_S)
+                page = search_page(store, self._selection, cursor, PAGE, PAGE_S)
             _log_skipped(page.skipped if cursor is None else ())
             yield from page.tasks
             cursor = page.cursor
@@ -128,7 +127,7 @@ class Selected:
         *,
         progress: Callable[[int, int], object] = lambda done, of: None,
         stop: Callable[[], bool] = lambda: False,
-    ) -> Counter[Outcome]:
+    ) -> Counter[BulkOutcome]:
         """Cancels the tasks. Their results become ``REVOKED``.
 
         Args:
@@ -142,7 +141,7 @@ class Selected:
         Raises:
             AnswerLost: The connection was lost before Redis answered. Some of the tasks may be cancelled.
         """
-        return self._act(lambda store: Action("cancel"), progress, stop)
+        return self._act(lambda store: BulkAction("cancel"), progress, stop)
 
     def reschedule(
         self,
@@ -151,7 +150,7 @@ class Selected:
         countdown: float | None = None,
         progress: Callable[[int, int], object] = lambda done, of: None,
         stop: Callable[[], bool] = lambda: False,
-    ) -> Counter[Outcome]:
+    ) -> Counter[BulkOutcome]:
         """Makes the tasks due at another time, all at the same.
 
         Args:
@@ -169,14 +168,14 @@ class Selected:
             DelayTooLong: The time is farther away than the transport option ``max_delay`` allows.
             AnswerLost: The connection was lost before Redis answered.
         """
-        return self._act(lambda store: Action("reschedule", due_ms_of(store, eta, countdown)), progress, stop)
+        return self._act(lambda store: BulkAction("reschedule", due_ms_of(store, eta, countdown)), progress, stop)
 
     def run_now(
         self,
         *,
         progress: Callable[[int, int], object] = lambda done, of: None,
         stop: Callable[[], bool] = lambda: False,
-    ) -> Counter[Outcome]:
+    ) -> Counter[BulkOutcome]:
         """Sends the tasks to their queues before they are due.
 
         Args:
@@ -190,14 +189,14 @@ class Selected:
         Raises:
             AnswerLost: The connection was lost before Redis answered. Some of the tasks may have been sent.
         """
-        return self._act(lambda store: Action("run_now"), progress, stop)
+        return self._act(lambda store: BulkAction("run_now"), progress, stop)
 
     def _act(
         self,
-        action_at: "Callable[[WaitingStore], Action]",
+        action_at: "Callable[[WaitingStore], BulkAction]",
         progress: Callable[[int, int], object],
         stop: Callable[[], bool],
-    ) -> Counter[Outcome]:
+    ) -> Counter[BulkOutcome]:
         with _own_store(self._app) as store:
             action = action_at(store)
             matched = take_snapshot(store, self._selection, stop=stop)
@@ -205,20 +204,9 @@ class Selected:
                 return Counter()
             _log_skipped(matched.skipped)
             bulk = Bulk(matched, action)
-            with noted(bulk):
+            with audited_bulk(bulk):
                 bulk.run(store, progress=progress, stop=stop, announce=partial(revoke.announce_cancelled, self._app))
             return bulk.outcomes
-
-
-@contextmanager
-def noted(bulk: Bulk, who: str | None = None) -> Iterator[None]:
-    """Logs in the audit what a bulk action has changed, also if it fails half way; see ``audited``."""
-    what = {"filter": bulk.selection.as_json(), "of": bulk.of, **bulk.action.times()}
-    with audited(f"bulk {bulk.action.name}", what, who=who, of=bulk.of) as counts:
-        try:
-            yield
-        finally:
-            counts.update(bulk.outcomes)
 
 
 @contextmanager
@@ -228,8 +216,8 @@ def _own_store(app: "Celery") -> Iterator["WaitingStore"]:
         yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})
 
 
-def _searched(store: "WaitingStore", selection: Selection) -> Iterator[DelayedTask | Progress | Skipped | search.Done]:
-    for event in search.search(store, selection):
+def _searched(store: "WaitingStore", selection: Selection) -> Iterator[DelayedTask | Progress | Skipped | Done]:
+    for event in search_tasks(store, selection):
         if isinstance(event, Skipped):
             _log_skipped([event])
         yield event

@@ -103,7 +103,7 @@ def note_chains(sender: Any, **kwargs: Any) -> None:
 
 def look_at_start(sender: Any, **kwargs: Any) -> None:
     """Logs one line if the quick checks of ``delayq doctor`` find something bad."""
-    from celery_ext.doctor.examine import examine_start
+    from celery_ext.doctor import examine_start
 
     channel = channel_of_consumer(sender)
     if channel is not None and (found := examine_start(sender.app, channel)):

@@ -10,9 +10,8 @@ from kombu.log import get_logger
 from redis.exceptions import RedisError
 
 from celery_ext.connection import channel_of_consumer, store_of_consumer
-from celery_ext.doctor.workers import FIELD, facts_of
-from celery_ext.waiting import by_id
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.doctor import FIELD, facts_of
+from celery_ext.waiting import DelayedTask, by_id
 
 if TYPE_CHECKING:
     from kombu_delayq.store import WaitingStore

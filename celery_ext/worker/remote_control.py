@@ -18,8 +18,7 @@ from kombu.log import get_logger
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.connection import store_of_consumer
-from celery_ext.waiting import revoke
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask, revoke
 from celery_ext.worker import inspect
 from celery_ext.worker.inspect import valid_ids
 from kombu_delayq.store import WaitingStore

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from celery_ext.waiting import by_id
-from celery_ext.waiting.by_id import Cancelled
+from celery_ext.waiting import Cancelled, by_id
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, CancelledChains

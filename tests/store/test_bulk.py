@@ -8,9 +8,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from celery_ext.waiting.bulk import Action, Bulk, Snapshot, take_snapshot
-from celery_ext.waiting.search import Progress
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting import Bulk, BulkAction, Progress, Selection, Snapshot, take_snapshot
 from kombu_delayq.errors import AnswerLost, DelayTooLong
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
@@ -34,9 +32,9 @@ from tests.support.store.keyspace import (
 from tests.support.store.layouts import hash_only, other_form
 
 HOUR_MS = 3_600_000
-CANCEL, RUN = Action("cancel"), Action("run_now")
-LATER = Action("reschedule", shift_s=3600)
-TO = Action("reschedule", due_ms=FUTURE_MS + 500)
+CANCEL, RUN = BulkAction("cancel"), BulkAction("run_now")
+LATER = BulkAction("reschedule", shift_s=3600)
+TO = BulkAction("reschedule", due_ms=FUTURE_MS + 500)
 
 
 def task(identity: str, due_ms: float = FUTURE_MS, name: str = "shop.pay", **kwargs: Any) -> Offer:
@@ -81,7 +79,7 @@ def once(act: Callable[[], object]) -> Callable[[], bool]:
     ],
 )
 def test_every_message_of_the_snapshot_gets_it(
-    store: DelayStore, action: Action, outcome: str, left: dict[str, float]
+    store: DelayStore, action: BulkAction, outcome: str, left: dict[str, float]
 ) -> None:
     """Each message of the filter is acted on once, in all queues; others stay, and each outcome is counted."""
     for queue in ("q", "p"):
@@ -101,7 +99,7 @@ def test_every_message_of_the_snapshot_gets_it(
 
 @pytest.mark.parametrize("selection", [Selection(), Selection(task="shop.*")], ids=["all", "by task"])
 @pytest.mark.parametrize("action", [CANCEL, RUN, LATER])
-def test_what_changes_meanwhile_is_left_alone(store: DelayStore, selection: Selection, action: Action) -> None:
+def test_what_changes_meanwhile_is_left_alone(store: DelayStore, selection: Selection, action: BulkAction) -> None:
     """Messages that come, leave, or move out of the filter after the snapshot stay as they are; the rest is counted."""
     store.delivery.offer("q", *(task(str(n), FUTURE_MS + n) for n in range(10)), task("0x", PAST_MS))
     selection = Selection(to_ms=FUTURE_MS + 10, task=selection.task)
@@ -126,7 +124,7 @@ def test_what_changes_meanwhile_is_left_alone(store: DelayStore, selection: Sele
 
 
 @pytest.mark.parametrize("action", [CANCEL, RUN, LATER])
-def test_a_message_that_moves_within_the_range_is_still_meant(store: DelayStore, action: Action) -> None:
+def test_a_message_that_moves_within_the_range_is_still_meant(store: DelayStore, action: BulkAction) -> None:
     """A message of the snapshot that is rescheduled within the range meanwhile is acted on, once, wherever it goes."""
     store.delivery.offer("q", *(task(f"{n:03}", FUTURE_MS + n) for n in range(700)))
     bulk = Bulk(taken(store, Selection(to_ms=FUTURE_MS + 2 * HOUR_MS)), action)
@@ -146,7 +144,7 @@ def test_a_message_that_moves_within_the_range_is_still_meant(store: DelayStore,
 
 
 @pytest.mark.parametrize("action", [CANCEL, RUN, LATER, TO])
-def test_it_stops_and_goes_on(store: DelayStore, action: Action) -> None:
+def test_it_stops_and_goes_on(store: DelayStore, action: BulkAction) -> None:
     """Stopped midway, it says so and has counted what it did; run again, it does the rest, and nothing twice."""
     store.delivery.offer("q", *(task(f"{n:03}", FUTURE_MS + n / 10) for n in range(450)))
     bulk = Bulk(taken(store), action)
@@ -169,7 +167,7 @@ def store_kept(store: DelayStore, ms: float) -> float:
 
 @pytest.mark.parametrize("action", [CANCEL, RUN, LATER, TO])
 def test_an_answer_that_is_lost_makes_nothing_happen_twice(
-    store: DelayStore, action: Action, monkeypatch: pytest.MonkeyPatch
+    store: DelayStore, action: BulkAction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a call whose answer was lost, the rest is done; no message runs or moves twice, and the sum is right."""
     store.delivery.offer("q", *(task(f"{n:03}", FUTURE_MS + n) for n in range(150)))
@@ -258,7 +256,7 @@ def test_of_messages_that_share_an_id_each_stands_for_itself(store: DelayStore) 
 
 
 @pytest.mark.parametrize("action", [CANCEL, LATER, TO])
-def test_an_action_reaches_all_messages_of_one_id(store: DelayStore, action: Action) -> None:
+def test_an_action_reaches_all_messages_of_one_id(store: DelayStore, action: BulkAction) -> None:
     """Of tasks with one custom id, all that match have an outcome, and those that do not match stay."""
     offers = [task("i", FUTURE_MS + 1, n=1), task("i", FUTURE_MS + 2, n=2), task("i", FUTURE_MS + 3, "mail.send")]
     store.delivery.offer("q", *offers)
@@ -289,10 +287,10 @@ def test_what_cannot_be_changed_is_counted(make_store: MakeStore) -> None:
     lose_body(store, "lost")
     before = contents(store.client)
     with pytest.raises(DelayTooLong):
-        Bulk(taken(store), Action("reschedule", shift_s=10 * 365 * 86400 * 10)).run(store)
+        Bulk(taken(store), BulkAction("reschedule", shift_s=10 * 365 * 86400 * 10)).run(store)
     assert contents(store.client) == before
     snapshot = taken(store)
-    bulk = Bulk(snapshot, Action("reschedule", shift_s=1))
+    bulk = Bulk(snapshot, BulkAction("reschedule", shift_s=1))
     assert bulk.run(store)
     assert bulk.outcomes == {"rescheduled": 1, "unreadable": 1, "gone": 1}
 
@@ -300,7 +298,7 @@ def test_what_cannot_be_changed_is_counted(make_store: MakeStore) -> None:
 def test_a_past_time_runs_messages(store: DelayStore) -> None:
     """Messages that are shifted to a past time go to their queue."""
     store.delivery.offer("q", task("a"), task("b", FUTURE_MS + 1000))
-    bulk = Bulk(taken(store), Action("reschedule", shift_s=(PAST_MS - FUTURE_MS) / 1000))
+    bulk = Bulk(taken(store), BulkAction("reschedule", shift_s=(PAST_MS - FUTURE_MS) / 1000))
     assert bulk.run(store)
     assert bulk.outcomes == {"transferred": 2}
     assert [json.loads(body)["headers"]["id"] for body in popped(store.client, "q")] == ["a", "b"]
@@ -361,4 +359,4 @@ def test_a_snapshot_changes_nothing_and_can_be_given_up(store: DelayStore, selec
 def test_a_wrong_action_is_named(given: tuple[Any, ...], complaint: str) -> None:
     """An action without its time, with one that it does not take, or of another name raises a ValueError."""
     with pytest.raises(ValueError, match=complaint):
-        Action(*given)
+        BulkAction(*given)

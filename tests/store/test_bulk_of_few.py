@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from celery_ext.waiting.bulk import IDS_A_CALL, Action, Bulk, take_snapshot
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting import Bulk, BulkAction, Selection, take_snapshot
+from celery_ext.waiting.bulk import IDS_A_CALL
 from kombu_delayq.store import DelayStore
 from tests.store.test_bulk import task
 from tests.support.store.keyspace import FUTURE_MS
@@ -28,7 +28,7 @@ def test_few_of_many_are_changed_in_few_calls(store: DelayStore, monkeypatch: py
         return discard(queue, messages)
 
     monkeypatch.setattr(store.lookup, "discard", counted)
-    bulk = Bulk(snapshot, Action("cancel"))
+    bulk = Bulk(snapshot, BulkAction("cancel"))
     assert bulk.run(store)
     assert bulk.outcomes == {"cancelled": count // 100 + (count % 100 > 0)}
     assert calls == [bulk.done]

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.search import Done, Progress, Skipped, page, search
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting import DelayedTask, Done, Progress, Selection, Skipped, search_page, search_tasks
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
@@ -37,7 +35,7 @@ def paged(
     """Returns queue and id of the messages on all pages, each with a cursor that came as text."""
     found, cursor = [], None
     for _ in count():
-        part = page(store, selection, cursor, limit)
+        part = search_page(store, selection, cursor, limit)
         assert len(part.tasks) <= limit
         found += [f"{task.queue} {task.message.id}" for task in part.tasks]
         between(part.tasks)
@@ -64,7 +62,7 @@ def both(store: DelayStore, make_store: MakeStore) -> DelayStore:
 def test_pages_of_any_size_hold_each_message_once(both: DelayStore, limit: int) -> None:
     """Pages of any size have each message of all queues and both layouts once, in one order, and end with no cursor."""
     found = paged(both, Selection(), limit)
-    dues = [event.message.due_ms for event in search(both, Selection()) if isinstance(event, DelayedTask)]
+    dues = [event.message.due_ms for event in search_tasks(both, Selection()) if isinstance(event, DelayedTask)]
     assert dues == sorted(dues)
     assert found == paged(both, Selection(), 1000)
     assert len(set(found)) == len(found) == 120
@@ -98,10 +96,12 @@ def test_a_page_has_what_the_filter_selects(store: DelayStore) -> None:
     selection = Selection(queues=("q0", "q1"), from_ms=FUTURE_MS + 30, task="shop.*")
     expected = [f"q{n % 3} {n:03}" for n in range(30, 300) if n % 3 != 2 and n % 2]
     assert paged(store, selection, 10) == expected
-    found = page(store, Selection(q="kwargs.order.id=217", to_ms=FUTURE_MS + 299))
+    found = search_page(store, Selection(q="kwargs.order.id=217", to_ms=FUTURE_MS + 299))
     assert [task.id for task in found.tasks] == ["217"]
     assert (found.cursor, found.progress, found.skipped) == (None, Progress(299, 299), [])
-    assert page(store, Selection(queues=())).tasks == page(store, Selection(queues=("unknown",))).tasks == []
+    assert (
+        search_page(store, Selection(queues=())).tasks == search_page(store, Selection(queues=("unknown",))).tasks == []
+    )
 
 
 def test_a_search_that_is_stopped_goes_on_where_it_ended(store: DelayStore) -> None:
@@ -114,7 +114,7 @@ def test_a_search_that_is_stopped_goes_on_where_it_ended(store: DelayStore) -> N
         def stop(most: int = begun + 333) -> bool:
             return len(found) >= most
 
-        for event in search(store, Selection(task="shop.pay"), cursor, stop=stop):
+        for event in search_tasks(store, Selection(task="shop.pay"), cursor, stop=stop):
             if isinstance(event, DelayedTask):
                 found.append(event.id)
             last = event
@@ -129,10 +129,10 @@ def test_a_search_that_is_stopped_goes_on_where_it_ended(store: DelayStore) -> N
 def test_a_search_that_stops_at_once_has_a_cursor(store: DelayStore) -> None:
     """A search that looks at nothing says so, and its cursor begins at the beginning."""
     store.delivery.offer("q", task("i"))
-    *_, progress, end = search(store, Selection(), stop=lambda: True)
+    *_, progress, end = search_tasks(store, Selection(), stop=lambda: True)
     assert progress == Progress(0, 1)
     assert isinstance(end, Done)
-    assert ids_of(search(store, Selection(), end.cursor)) == ["i"]
+    assert ids_of(search_tasks(store, Selection(), end.cursor)) == ["i"]
 
 
 def test_a_search_is_bounded_in_time(store: DelayStore) -> None:
@@ -140,7 +140,7 @@ def test_a_search_is_bounded_in_time(store: DelayStore) -> None:
     store.delivery.offer("q", *(task(f"{n:04}") for n in range(3)))
     cursor: str | None = None
     for looked in (1, 1, 1):
-        found = page(store, Selection(task="other"), cursor, for_s=0.0)
+        found = search_page(store, Selection(task="other"), cursor, for_s=0.0)
         assert found.progress.looked == looked
         cursor = found.cursor
     assert cursor is None
@@ -152,7 +152,7 @@ def test_a_search_reads_little_at_a_time(store: DelayStore) -> None:
     store.delivery.offer("p", *(task(f"{n:04}") for n in range(1000)))
     for queue, found in (("q", 40), ("p", 0)):
         store.client.config_resetstat()
-        assert len(ids_of(search(store, Selection(queues=(queue,), q="x")))) == found
+        assert len(ids_of(search_tasks(store, Selection(queues=(queue,), q="x")))) == found
         assert calls(store)["evalsha"] >= 10
 
 
@@ -162,7 +162,7 @@ def test_a_queue_that_cannot_be_read_is_named(store: DelayStore) -> None:
         store.delivery.offer(queue, waiting(f"in {queue}"))
     store.client.delete(in_form(store, BODIES))
     store.client.sadd(in_form(store, BODIES), "somebody else's")
-    found = page(store, Selection())
+    found = search_page(store, Selection())
     assert [task.message.id for task in found.tasks] == ["in a", "in z"]
     [skipped] = found.skipped
     assert isinstance(skipped, Skipped)

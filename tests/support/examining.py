@@ -4,8 +4,7 @@ from typing import Any
 
 from celery import Celery
 
-from celery_ext.doctor.examine import CHECKS
-from celery_ext.doctor.finding import Finding
+from celery_ext.doctor import CHECKS, Finding
 from celery_ext.doctor.subject import Subject
 from kombu_delayq.store import OperatorStore
 

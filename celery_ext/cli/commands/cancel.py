@@ -8,13 +8,10 @@ import click
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.letter_options import LatestLetters
 from celery_ext.cli.options import STDIN, confirm, ids_in_line, json_option, read_ids, yes_option
-from celery_ext.cli.output import escaped, number_of
+from celery_ext.cli.output import escaped, number_of, print_stderr
 from celery_ext.cli.progress import exit_code, report
 from celery_ext.cli.selecting import Criteria, are_selected, change, ids_or_criteria
-from celery_ext.cli.stderr import print_stderr
-from celery_ext.waiting import revoke
-from celery_ext.waiting.bulk import Action
-from celery_ext.waiting.by_id import Cancelled, Outcome
+from celery_ext.waiting import BulkAction, Cancelled, Outcome, revoke
 from kombu_delayq.audit import audited
 
 
@@ -36,7 +33,7 @@ def cancel(
     called again.
     """
     if are_selected(ids, queues, criteria):
-        action, label = lambda now_ms: Action("cancel"), "cancelling"
+        action, label = lambda now_ms: BulkAction("cancel"), "cancelling"
         change(broker, queues, criteria, action, question="Cancel", label=label, yes=yes, as_json=as_json)
     named = f"task {escaped(ids[0])}" if len(ids) == 1 else number_of(len(ids), "task")
     in_stdin = STDIN in ids

@@ -8,11 +8,9 @@ import click
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import json_option
-from celery_ext.cli.output import escaped, json_line, number_of
+from celery_ext.cli.options import json_option, known_queues, queues_argument
+from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import with_progress
-from celery_ext.cli.queues import known_queues, queues_argument
-from celery_ext.cli.stderr import print_stderr
 from kombu_delayq.audit import audited
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import WaitingStore

@@ -5,16 +5,11 @@ from collections import Counter
 import click
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import json_option
-from celery_ext.cli.output import escaped, json_line, table
+from celery_ext.cli.options import json_option, known_or_all, queues_argument
+from celery_ext.cli.output import escaped, json_line, print_stderr, table
 from celery_ext.cli.progress import Bar
-from celery_ext.cli.queues import known_or_all, queues_argument
 from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadable
-from celery_ext.cli.stderr import print_stderr
-from celery_ext.waiting.bulk import forms_of
-from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.search import Progress, Skipped, search
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting import DelayedTask, Progress, Selection, Skipped, forms_of, search_tasks
 from kombu_delayq.store import WaitingStore
 
 
@@ -59,7 +54,7 @@ def _read(store: WaitingStore, selection: Selection) -> tuple[Counter[str], bool
     found: Counter[str] = Counter()
     failed, unreadable = False, 0
     with Bar("counting") as bar:
-        for event in search(store, selection):
+        for event in search_tasks(store, selection):
             match event:
                 case DelayedTask():
                     found[event.queue] += 1

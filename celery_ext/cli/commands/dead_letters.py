@@ -10,6 +10,7 @@ from celery.utils.functional import chunks
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
+from celery_ext.cli.group import QuietGroup
 from celery_ext.cli.letter_options import (
     LetterFilter,
     dead_letter_queues,
@@ -23,19 +24,19 @@ from celery_ext.cli.letter_options import (
 from celery_ext.cli.options import STDIN, confirm, json_option, yes_option
 from celery_ext.cli.output import (
     ARGUMENTS_WIDTH,
-    arguments,
+    LINES,
     cell,
     escaped,
     fit_table,
     json_line,
     number_of,
+    print_stderr,
     task_name,
     when,
 )
 from celery_ext.cli.progress import with_progress
-from celery_ext.cli.stderr import LINES, QuietGroup, print_stderr
-from celery_ext.dead_letters import replay as letters_of
-from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.dead_letters import DeadLetter
+from celery_ext.dead_letters import letters as letters_of
 from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.dead_letters import Letter
@@ -132,7 +133,7 @@ def _row(letter: DeadLetter, now_ms: float) -> list[str]:
         cell(letter.routing_key or "-"),
         str(letter.retries) if letter.reason is not None else "-",
         cell(letter.error or letter.reason or "-", 60),
-        cell(arguments(letter.task), ARGUMENTS_WIDTH),
+        cell(letter.task.arguments, ARGUMENTS_WIDTH),
     ]
 
 

@@ -9,8 +9,7 @@ import click
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import DURATION, json_option
 from celery_ext.cli.output import bad, escaped, good, table, warning
-from celery_ext.doctor.examine import ANSWERS_S, CHECKS, Check, examine
-from celery_ext.doctor.finding import Finding, Level, NoSuchText, explain, id_of
+from celery_ext.doctor import ANSWERS_S, CHECKS, Check, Finding, Level, NoSuchText, examine, explain, id_of
 
 _COLOURS: dict[Level, Callable[[str], str]] = {
     Level.OK: good,

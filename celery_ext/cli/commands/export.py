@@ -16,15 +16,11 @@ from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.export_format import closing_line, header_line, message_line
-from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import escaped, json_line, number_of
+from celery_ext.cli.options import confirm, json_option, known_or_all, queues_argument, yes_option
+from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import with_progress
-from celery_ext.cli.queues import known_or_all, queues_argument
 from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadable
-from celery_ext.cli.stderr import print_stderr
-from celery_ext.waiting import by_id
-from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting import DelayedTask, Selection, by_id
 from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.types import Waiting
 

@@ -2,19 +2,153 @@
 
 import json
 import os
-from dataclasses import asdict
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from typing import BinaryIO
 
 import click
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.importing import Import
+from celery_ext.cli.export_format import BadLine, Closing, Exported, Header, parse
 from celery_ext.cli.options import json_option
-from celery_ext.cli.output import escaped, json_line
+from celery_ext.cli.output import LINES, escaped, json_line, print_stderr
 from celery_ext.cli.progress import with_progress
-from celery_ext.cli.stderr import LINES, print_stderr
 from kombu_delayq.audit import audited
+from kombu_delayq.message.fields import properties_of, read
+from kombu_delayq.message.pages import Page
+from kombu_delayq.message.rewrite import with_properties
+from kombu_delayq.redis.replies import as_bytes
 from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.types import Offer
+
+
+def readdressed(raw: bytes, old: str, new: str) -> bytes:
+    """Returns a message that names the queue ``new`` as its own, if it named ``old``.
+
+    A task sends its own retries to the queue that its message names. A message that came through another exchange than
+    the default one stays as it is, because its routing key names no queue.
+    """
+    info = properties_of(read(raw)).get("delivery_info")
+    if not isinstance(info, dict) or info.get("exchange") or info.get("routing_key") != old:
+        return raw
+    return with_properties(raw, {}, delivery_info={"routing_key": new})
+
+
+#: Most messages in one call, and about the most bytes.
+CHUNK, CHUNK_BYTES = 300, 500_000
+
+
+@dataclass
+class Counts:
+    """What became of the messages of one queue. The fields are those of ``Offered``."""
+
+    offered: int = 0
+    repeated: int = 0
+    renamed: int = 0
+
+
+class Import:
+    """One import. Memory does not grow with the number of messages.
+
+    Args:
+        store: Where the messages go.
+        to: The queue into which all messages go; None for that which each has left.
+        skip_bad: Whether to go on after a line that cannot be imported.
+
+    Attributes:
+        counts: What became of the messages, by queue.
+        bad: Number of bad lines.
+        incomplete: Whether messages seem to be missing in the export.
+        line: Number of the last line that was read.
+        stored: Number of the last line up to which all messages are in the store.
+    """
+
+    def __init__(self, store: OperatorStore, to: str | None, *, skip_bad: bool) -> None:
+        self.counts: defaultdict[str, Counts] = defaultdict(Counts)
+        self.bad = self.line = self.stored = 0
+        self.incomplete = False
+        self._store = store
+        self._to = to
+        self._skip_bad = skip_bad
+        self._page = Page[Exported](CHUNK, CHUNK_BYTES)
+        #: Number of messages since a header; None outside of an export.
+        self._since_header: int | None = None
+
+    def run(self, lines: Iterable[bytes]) -> Iterator[str | None]:
+        """Imports lines.
+
+        Yields:
+            For each line, and then for the end of the input: the problem, or None.
+        """
+        for self.line, text in enumerate(lines, 1):
+            try:
+                yield self._read(text)
+            except BadLine as error:
+                self.bad += 1
+                yield f"line {self.line}: {error}"
+                if not self._skip_bad:
+                    break
+        else:
+            yield self._unclosed()
+        self._offer()
+
+    def _read(self, text: bytes) -> str | None:
+        if not text.strip():
+            return None
+        inside = self._since_header is not None
+        try:
+            parsed = parse(text)
+        except BadLine:
+            self._since_header = (self._since_header or 0) + 1 if inside else None
+            raise
+        if isinstance(parsed, Exported):
+            self._since_header = (self._since_header or 0) + 1
+            self._take(parsed)
+            return None if inside else self._missing("messages without a header; what was before them may be missing")
+        if isinstance(parsed, Header):
+            problem = self._unclosed()
+            self._since_header = 0
+            return problem
+        return self._close(parsed)
+
+    def _take(self, message: Exported) -> None:
+        queue, offer = message.queue, message.offer
+        to = self._to or queue
+        if to != queue:
+            offer = offer._replace(body=readdressed(as_bytes(offer.body), queue, to))
+        if self._page.add(Exported(to, offer), offer.size):
+            self._offer()
+
+    def _offer(self) -> None:
+        by_queue: defaultdict[str, list[Offer]] = defaultdict(list)
+        for message in self._page.take():
+            by_queue[message.queue].append(message.offer)
+        for queue, offers in by_queue.items():
+            offered = self._store.delivery.offer(queue, *offers)
+            counts = self.counts[queue]
+            counts.offered += offered.offered
+            counts.repeated += offered.repeated
+            counts.renamed += offered.renamed
+        self.stored = self.line
+
+    def _close(self, closing: Closing) -> str | None:
+        found, self._since_header = self._since_header, None
+        if found is None:
+            return self._missing("the end of an export without its beginning")
+        if found != closing.messages:
+            return self._missing(f"the export had {closing.messages:,} messages, and {found:,} are here")
+        return None
+
+    def _unclosed(self) -> str | None:
+        if self._since_header is None and self.line:
+            return None
+        return self._missing("the export is cut off; messages may be missing" if self.line else "the export is empty")
+
+    def _missing(self, what: str) -> str:
+        self.incomplete = True
+        return f"line {self.line}: {what}"
+
 
 #: How many bytes at the end of a file are searched for its last line.
 _TAIL = 200

@@ -10,13 +10,11 @@ import click
 from kombu.connection import Connection
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.options import MOMENT, Moment, confirm, json_option, yes_option
-from celery_ext.cli.output import escaped, json_line, number_of
+from celery_ext.cli.commands.status import journal_values
+from celery_ext.cli.options import MOMENT, Moment, confirm, json_option, queues_argument, yes_option
+from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import by_row, with_progress
-from celery_ext.cli.queues import queues_argument
-from celery_ext.cli.status_report import journal_values
 from celery_ext.cli.status_text import losses
-from celery_ext.cli.stderr import print_stderr
 from celery_ext.connection import look_at_journal
 from kombu_delayq.audit import audited
 

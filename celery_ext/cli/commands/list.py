@@ -6,16 +6,11 @@ import click
 from celery.utils.functional import chunks
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import json_option
-from celery_ext.cli.output import json_line, listing, summary
+from celery_ext.cli.options import json_option, known_or_all, queues_argument
+from celery_ext.cli.output import json_line, listing, print_stderr
 from celery_ext.cli.progress import Bar
-from celery_ext.cli.queues import known_or_all, queues_argument
 from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadable
-from celery_ext.cli.stderr import print_stderr
-from celery_ext.waiting.bulk import forms_of
-from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.search import Done, Progress, Skipped, search
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting import DelayedTask, Done, Progress, Selection, Skipped, forms_of, search_tasks
 from kombu_delayq.store import WaitingStore
 
 #: Rows that are set in columns together; a long listing has its head again after so many.
@@ -65,7 +60,7 @@ class _Listing:
 
     def tasks(self) -> Iterator[DelayedTask]:
         with Bar("listing", printing=True) as bar:
-            for event in search(self._store, self._selection, limit=self._limit):
+            for event in search_tasks(self._store, self._selection, limit=self._limit):
                 match event:
                     case DelayedTask():
                         yield event
@@ -84,4 +79,4 @@ class _Listing:
 
 
 def _json(tasks: list[DelayedTask], now_ms: float) -> Iterator[str]:
-    return (json_line(summary(task, now_ms)) for task in tasks)
+    return (json_line(task.as_json(now_ms)) for task in tasks)

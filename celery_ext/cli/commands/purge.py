@@ -4,10 +4,8 @@ import click
 from redis.exceptions import NoPermissionError
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import escaped, json_line, number_of
-from celery_ext.cli.queues import known_queues, queues_argument
-from celery_ext.cli.stderr import print_stderr
+from celery_ext.cli.options import confirm, json_option, known_queues, queues_argument, yes_option
+from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 

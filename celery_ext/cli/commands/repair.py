@@ -1,20 +1,280 @@
 """``delayq repair``."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import repeat
 
 import click
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.options import confirm, json_option, yes_option
-from celery_ext.cli.output import escaped, json_line, number_of
+from celery_ext.cli.options import confirm, json_option, queues_argument, yes_option
+from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import with_progress
-from celery_ext.cli.queues import queues_argument
-from celery_ext.cli.repairing import Findings, Search, Strays, all_queues, check, find_strays, forget_strays
-from celery_ext.cli.stderr import print_stderr
 from kombu_delayq.audit import audited
+from kombu_delayq.message.due import eta_of
+from kombu_delayq.message.fields import fault_of, read
+from kombu_delayq.message.pages import pages
+from kombu_delayq.message.unacked import read_note
+from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.fetching import PAGE
+from kombu_delayq.store.hash_layout import body_of, id_of
+from kombu_delayq.store.redisson_layout import mark_of, own_id
+from kombu_delayq.store.types import Landing, Request, Requeued
+
+
+@dataclass
+class Strays:
+    """What consumers that are gone have of one queue.
+
+    Attributes:
+        landings: Landing lists, with the number of messages that each has.
+        tags: Delivery tags of messages in hand, those first that a consumer took first.
+    """
+
+    landings: dict[Landing, int] = field(default_factory=dict)
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Search:
+    """What a search has found.
+
+    Attributes:
+        strays: By queue.
+        unread: Delivery tags whose notes do not tell the queue.
+        ended: By share, names of consumers whose lease has ended, where no transfer worker leads who would give back
+            what they held.
+    """
+
+    strays: dict[str, Strays]
+    unread: list[str] = field(default_factory=list)
+    ended: dict[str, list[str]] = field(default_factory=dict)
+
+
+def find_strays(store: OperatorStore) -> Search:
+    """Searches the whole database for what consumers have that nobody knows, or whose lease has ended for good."""
+    found: defaultdict[str, Strays] = defaultdict(Strays)
+    search = Search(found)
+    # A consumer is known before it takes messages: left out are those known now, and those known at first.
+    landings = {landing: count for page in store.repair.landing_pages() for landing, count in page}
+    is_led = store.leases.leader() is not None
+    for share in sorted({*store.consumers.shares(), *(store.keys.share(landing.queue) for landing in landings)}):
+        holders = set(store.consumers.counts(share)) - {""}
+        leases = store.consumers.in_share(share)
+        ended = [] if is_led else [lease.name for lease in leases if lease.left_ms <= 0]
+        if ended:
+            search.ended[share] = ended
+        known = {lease.name for lease in leases}.difference(ended)
+        for landing, count in landings.items():
+            if store.keys.share(landing.queue) == share and landing.consumer not in known:
+                found[landing.queue].landings[landing] = count
+        for tags in store.consumers.tags_of(holders - known, share).values():
+            for page in pages(tags, PAGE):
+                for held in store.consumers.notes(page, share):
+                    note = read_note(as_bytes(held.note))
+                    if note is None or note.exchange:
+                        search.unread.append(held.tag)
+                    else:
+                        found[note.routing_key].tags.append(held.tag)
+    return search
+
+
+def forget_strays(store: OperatorStore, ended: Mapping[str, Iterable[str]]) -> None:
+    """Forgets those consumers whose lease has ended, by share, and that hold nothing any more."""
+    for share, names in ended.items():
+        fenced = store.consumers.fence([*names], share)
+        counts = store.consumers.counts(share)
+        for name in fenced:
+            if not counts[name]:
+                store.consumers.leave(name, share)
+
+
+def put_back(store: OperatorStore, queue: str, strays: Strays) -> Iterator[None]:
+    """Puts the strays of a queue back to where they are consumed next. Yields once for each message."""
+    for page in pages(reversed(strays.tags), PAGE):
+        notes = ((held.tag, read_note(as_bytes(held.note))) for held in store.consumers.notes(page, queue))
+        rows = [Requeued(tag, note.routing_key, note.priority, note.given_back()) for tag, note in notes if note]
+        store.fetching.requeue(rows, "next", redelivers=True)
+        yield from (None for _ in page)
+    for landing, count in strays.landings.items():
+        if landing.step >= store.fetching.steps(landing.queue):
+            key = store.keys.landing(*landing)
+            raise ResponseError(f"key {key} belongs to a list that the option priority_steps does not have here")
+        store.fetching.fetch(Request("", 0, 0, (), landings=[landing]))
+        yield from (None for _ in range(count))
+
+
+#: How many ids of each kind of damage are kept as examples.
+EXAMPLES = 10
+#: How many ids of messages with a wrong index entry are remembered, so that their bodies are not counted, too.
+UNNAMED_KNOWN = 100_000
+
+
+@dataclass
+class Findings:
+    """What is wrong with one queue.
+
+    Attributes:
+        queue: Name of the queue.
+        delayed: Number of index entries.
+        unknown: Whether the transfer workers do not know the queue, so that none of its messages is delivered.
+        lost: Number of index entries without a body: the messages are lost.
+        unindexed: Number of bodies without an index entry, which would never be delivered.
+        undated: Number of unindexed bodies without a due time, which become due now.
+        unnamed: Number of messages that cannot be found by their ids.
+        landed: Number of messages on their way to consumers that are gone.
+        held: Number of messages in the hands of consumers that are gone.
+        unreadable: Number of bodies without an index entry that no consumer could take; they are left alone.
+        error: Why the queue could not be searched, in the words of Redis.
+        examples: For ``lost``, ``undated`` and ``unreadable``, the first ``EXAMPLES`` ids of the kind.
+    """
+
+    queue: str
+    delayed: int = 0
+    unknown: bool = False
+    lost: int = 0
+    unindexed: int = 0
+    undated: int = 0
+    unnamed: int = 0
+    landed: int = 0
+    held: int = 0
+    unreadable: int = 0
+    error: str | None = None
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def mendable(self) -> bool:
+        """Whether there is damage that can be mended."""
+        counts = self.lost, self.unindexed, self.unnamed, self.landed, self.held
+        return self.unknown or any(counts)
+
+    @property
+    def beyond_repair(self) -> bool:
+        """Whether there is damage that cannot be mended."""
+        return self.error is not None or bool(self.unreadable)
+
+    def note(self, kind: str, identity: bytes | None = None) -> None:
+        """Adds one to the count of a kind. Keeps the id, if there is one, among the first ``EXAMPLES``."""
+        setattr(self, kind, getattr(self, kind) + 1)
+        if identity is None:
+            return
+        ids = self.examples.setdefault(kind, [])
+        if len(ids) < EXAMPLES:
+            ids.append(as_text(identity))
+
+
+def all_queues(store: OperatorStore, known: Iterable[str]) -> list[str]:
+    """Returns the names of all queues that have keys of ours, also of queues that no transfer worker knows.
+
+    It searches the whole database, in short calls.
+    """
+    return sorted(set(known).union(*store.repair.queue_pages()))
+
+
+def check(
+    store: OperatorStore, findings: Findings, known: Container[str], *, mend: bool, strays: Strays | None = None
+) -> Iterator[None]:
+    """Searches a queue, and with ``mend`` mends what it finds. May run while the queue is in use.
+
+    Args:
+        store: The broker's store.
+        findings: Names the queue, and receives the counts.
+        known: Names of the queues that the transfer workers know.
+        mend: Whether to mend the damage.
+        strays: What consumers that are gone have of the queue.
+
+    Yields:
+        Once for each index entry, each body and each message to put back, when it is checked.
+    """
+    try:
+        for layout in store.repair.kept_forms(findings.queue):
+            # Without entries, this call only checks the types of all keys of the queue. Its error names the key.
+            store.repair.repair_index(findings.queue, [], mend=False, layout=layout)
+            yield from (_check_list if layout == "redisson" else _check_hash)(store, findings, mend=mend)
+        if findings.queue not in known and (findings.delayed or findings.unindexed):
+            findings.unknown = findings.queue not in store.queues.registered()  # it may have become known meanwhile
+        if findings.unknown and mend:
+            store.queues.know(findings.queue)
+        if strays is not None:
+            findings.landed, findings.held = sum(strays.landings.values()), len(strays.tags)
+            yield from put_back(store, findings.queue, strays) if mend else ()
+    except (ResponseError, UnicodeEncodeError) as error:
+        findings.error = str(error)
+
+
+def _check_hash(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[None]:
+    unnamed: set[bytes] = set()
+    yield from _check_index(store, findings, unnamed, mend=mend)
+    yield from _check_bodies(store, findings, unnamed, mend=mend)
+
+
+def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[None]:
+    for members in store.repair.index_pages(findings.queue, "redisson"):
+        for member, state in zip(members, _states(store, findings, members, "redisson", mend=mend), strict=True):
+            if state == "lost":
+                findings.note("lost", own_id(mark_of(member), b""))
+            findings.unnamed += state == "unnamed"
+            findings.delayed += state not in ("lost", "gone")
+            yield
+    found = True
+    while found:  # once more, because others may have moved entries past the search meanwhile
+        before = findings.unindexed
+        for page in store.repair.list_pages(findings.queue, mend=mend):
+            findings.unindexed += len(page.unindexed)
+            yield from repeat(None, page.entries)
+        found = mend and findings.unindexed > before
+
+
+def _check_index(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
+    for members in store.repair.index_pages(findings.queue, "hash"):
+        for member, state in zip(members, _states(store, findings, members, "hash", mend=mend), strict=True):
+            identity = id_of(member)
+            if state == "lost":
+                findings.note("lost", identity)
+            elif state == "unnamed":
+                findings.unnamed += 1
+                if len(unnamed) < UNNAMED_KNOWN:
+                    unnamed.add(identity)
+            findings.delayed += state in ("sound", "unnamed")
+            yield
+
+
+def _states(store: OperatorStore, findings: Findings, members: list[bytes], layout: str, *, mend: bool) -> list[str]:
+    return store.repair.repair_index(findings.queue, members, mend=mend, layout=layout) if members else []
+
+
+def _check_bodies(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
+    for bodies in store.repair.body_pages(findings.queue):
+        ids = list(bodies)
+        without_due = [(identity, None) for identity in ids]
+        states = store.repair.repair_bodies(findings.queue, without_due, mend=mend) if ids else []
+        dues: list[tuple[bytes, float | None]] = []
+        now_ms = store.now_ms()
+        for identity, state in zip(ids, states, strict=True):
+            if state == "unindexed" and (mend or identity not in unnamed):
+                dues.append((identity, _due_ms(findings, now_ms, identity, bodies[identity])))
+            findings.unnamed += state == "unnamed" and identity not in unnamed
+            yield
+        if dues and mend:  # a body with None for its due time stays as it is
+            store.repair.repair_bodies(findings.queue, dues, mend=True)
+
+
+def _due_ms(findings: Findings, now_ms: float, identity: bytes, value: bytes) -> float | None:
+    """Returns the due time of a message without an index entry, else the current time; None if it is no message."""
+    body = body_of(value)
+    if fault_of(body) is not None:
+        findings.note("unreadable", identity)
+        return None
+    findings.unindexed += 1
+    due = eta_of(read(body))
+    if due is not None:
+        return due.ms
+    findings.note("undated", identity)
+    return now_ms
+
 
 #: By kind of damage: the words for one, those for many, and what a repair does about it.
 WORDS = {

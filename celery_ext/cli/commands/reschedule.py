@@ -8,8 +8,7 @@ from celery_ext.cli.options import DURATION, MOMENT, Moment, ids_in_line, json_o
 from celery_ext.cli.output import when
 from celery_ext.cli.progress import WORDS, exit_code, report
 from celery_ext.cli.selecting import Criteria, are_selected, change, ids_or_criteria
-from celery_ext.waiting import by_id
-from celery_ext.waiting.bulk import Action
+from celery_ext.waiting import BulkAction, by_id
 from kombu_delayq.audit import audited
 from kombu_delayq.message.due import iso_of
 
@@ -46,7 +45,7 @@ def reschedule(
 
     if are_selected(ids, queues, criteria):
         change(
-            *(broker, queues, criteria, lambda now_ms: Action("reschedule", due_at(now_ms))),
+            *(broker, queues, criteria, lambda now_ms: BulkAction("reschedule", due_at(now_ms))),
             question="Reschedule",
             label="rescheduling",
             yes=yes,

@@ -10,13 +10,11 @@ import click
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.letter_options import LatestLetters
 from celery_ext.cli.options import count_of_ids, ids_argument, json_option, read_ids
-from celery_ext.cli.output import chain_of, escaped, json_line, number_of, summary, task_name, when_due
+from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, task_name, when_due
 from celery_ext.cli.progress import with_progress
-from celery_ext.cli.stderr import print_stderr
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
-from celery_ext.waiting import by_id
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask, by_id
 
 #: How many of the next delays of a chain are printed.
 NEXT_DELAYS = 10
@@ -51,7 +49,7 @@ def show(broker: CliBroker, ids: tuple[str, ...], raw: bool, as_json: bool) -> N
                 if raw:
                     _print_raw(task)
                     continue
-                chain = chain_of(task)
+                chain = DelayChain.read(task.delay_chain)
                 if as_json:
                     click.echo(json_line(_fields(task, chain, now_ms)))
                 else:
@@ -69,7 +67,7 @@ def _fields(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> dict[
     """Returns the JSON fields of a message."""
     body = task.body
     return {
-        **summary(task, now_ms),
+        **task.as_json(now_ms),
         "stored_id": task.message.id,
         "eta": task.eta,
         "delay_chain": None

@@ -7,8 +7,7 @@ import click
 
 from celery_ext.cli.daemon import needs_extra
 from celery_ext.cli.options import MOMENT, Moment, json_option
-from celery_ext.cli.output import escaped, json_line, table
-from celery_ext.cli.stderr import print_stderr
+from celery_ext.cli.output import escaped, json_line, print_stderr, table
 from kombu_delayq.message.due import iso_of
 
 #: What an action lets a token do. The order is that of the help text.

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 
 from starlette.requests import Request
 
-from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.dead_letters import DeadLetter
 from celery_ext.serve.problems import Problem
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.store.types import Waiting
 
 

@@ -28,7 +28,7 @@ from celery_ext.serve.bulk_runs import RunView, runs_of
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
-from celery_ext.waiting.bulk import Action as BulkAction
+from celery_ext.waiting import BulkAction
 from kombu_delayq.message.due import ms_of
 
 

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.dead_letters.letter import DeadLetter as Letter
+from celery_ext.dead_letters import DeadLetter as Letter
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import (

@@ -35,12 +35,7 @@ from celery_ext.serve.api.idempotency import Attempt, once
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
-from celery_ext.waiting import by_id
-from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.search import Done, Progress, Skipped, search
-from celery_ext.waiting.search import page as page_of
-from celery_ext.waiting.selection import Selection
-from kombu_delayq.errors import InvalidDelayChain
+from celery_ext.waiting import DelayedTask, Done, Progress, Selection, Skipped, by_id, search_page, search_tasks
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import OperatorStore
 
@@ -175,8 +170,8 @@ class TaskList(Answer):
     cursor: str | None
 
 
-#: Headers with the arguments of a task.
-_SHOWN_ARGUMENTS = ("argsrepr", "kwargsrepr")
+#: What has arguments of a task: fields of an answer, and the last two also headers of a message.
+_ARGUMENTS = ("args", "kwargs", "argsrepr", "kwargsrepr")
 
 
 def task_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> Task:
@@ -187,39 +182,20 @@ def task_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> Task:
         now_ms: Redis's clock, ms since the epoch.
         hidden: Whether arguments are kept back.
     """
-    due_ms = task.message.due_ms
-    shown = Task(
-        id=task.id,
-        task=task.name,
-        queue=task.queue,
-        due=iso(due_ms),
-        due_in_s=round((due_ms - now_ms) / 1000, 3),
-        priority=task.priority,
-        retries=task.retries,
-        headers=headers_of(task.headers, hidden=hidden),
-        properties=task.properties,
-        delay_chain=task.delay_chain,
-        steps=_steps(task),
-        tier=task.tier,
-    )
-    if not hidden:
-        shown.args, shown.kwargs = task.args, task.kwargs
-        shown.argsrepr, shown.kwargsrepr = task.argsrepr, task.kwargsrepr
-    else:
-        shown.args = shown.kwargs = UNSET
-    return shown
+    fields = {**task.as_json(now_ms), "due": iso(task.message.due_ms), "args": task.args, "kwargs": task.kwargs}
+    if hidden:
+        fields |= dict.fromkeys(_ARGUMENTS, UNSET)
+    headers = headers_of(task.headers, hidden=hidden)
+    return Task(**fields, headers=headers, properties=task.properties, steps=_steps(task))
 
 
 def headers_of(headers: Mapping[str, Any], *, hidden: bool) -> dict[str, Any]:
     """Returns the headers of a message, without the arguments in them if these are hidden."""
-    return {name: value for name, value in headers.items() if not (hidden and name in _SHOWN_ARGUMENTS)}
+    return {name: value for name, value in headers.items() if not (hidden and name in _ARGUMENTS[2:])}
 
 
 def _steps(task: DelayedTask) -> Steps | None:
-    try:
-        chain = DelayChain.parse(task.delay_chain) if task.delay_chain else None
-    except InvalidDelayChain:
-        return None
+    chain = DelayChain.read(task.delay_chain or None)
     if chain is None:
         return None
     delays = [delay.total_seconds() for delay in chain]
@@ -254,9 +230,9 @@ def list_tasks(request: Request) -> Response:
     selection = selection_of(store, caller, wanted, hidden=hidden)
     try:
         if NDJSON in request.headers.get("accept", ""):
-            events = search(store, selection, wanted.cursor, limit=wanted.limit)
+            events = search_tasks(store, selection, wanted.cursor, limit=wanted.limit)
             return StreamingResponse(_chunks(_lines(events, caller, store.now_ms(), hidden=hidden)), media_type=NDJSON)
-        found = page_of(store, selection, wanted.cursor, wanted.limit)
+        found = search_page(store, selection, wanted.cursor, wanted.limit)
     except ValueError as error:
         raise bad_request(str(error), "bad-cursor") from None
     now_ms = store.now_ms()

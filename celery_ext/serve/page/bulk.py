@@ -9,11 +9,11 @@ from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.bulk_runs import BUSY, RunView, runs_of
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.queue import Filter, filter_of
-from celery_ext.serve.page.rendering import BOUND, Note, Page, form_of, render
+from celery_ext.serve.page.rendering import BOUND, Note, View, form_of, render
 from celery_ext.serve.page.task import new_due_ms
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
-from celery_ext.waiting.bulk import Action as BulkAction
+from celery_ext.waiting import BulkAction
 from kombu_delayq.message.due import iso_of
 
 _VERBS = {"run_now": "Run", "cancel": "Cancel", "reschedule": "Reschedule"}
@@ -136,7 +136,7 @@ def _queue_of(run: RunView) -> str:
 
 
 def _page(request: Request, run: RunView, notes: list[Note], status: int = 200) -> Response:
-    page = Page(request, "overview", notes)
+    page = View(request, "overview", notes)
     page.now_ms = now_ms = serve_of(request).store.now_ms()
     verb, queue = _VERBS[run.action.name], _queue_of(run)
     wanted = Filter(queue, run.from_ms, run.to_ms, run.task or "", run.q or "")

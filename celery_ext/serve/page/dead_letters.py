@@ -7,11 +7,11 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.dead_letters import DeadLetter
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.page.figures import Moment, moment, number
-from celery_ext.serve.page.rendering import BOUND, Links, Note, Page, form_of, path_of, render
+from celery_ext.serve.page.rendering import BOUND, Links, Note, View, form_of, path_of, render
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.due import ms_of
@@ -25,16 +25,11 @@ _MOST = 20_000
 class LetterRow(NamedTuple):
     """What the page shows of a dead letter."""
 
-    id: str
-    name: str | None
-    reason: str | None
-    headline: str
-    error: str | None
-    arguments: str
+    letter: DeadLetter
     at: Moment | None
-    came_from: str | None
-    retries: int
-    worker: str | None
+    error: str
+    headline: str
+    arguments: str
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ def queues(request: Request) -> Response:
     """Answers with the queues of dead letters, or with the letters of the queue that the query names."""
     if request.query_params.get("name"):
         return letters(request)
-    serve, page = serve_of(request), Page(request, "dead-letters")
+    serve, page = serve_of(request), View(request, "dead-letters")
     page.now_ms = serve.store.now_ms()
     found = changes.letter_queues(serve.store, serve.settings.dead_letters)
     rows = [_Queue(name, found[name]) for name in caller_of(request).queues_of(found)]
@@ -70,7 +65,7 @@ def drop(request: Request) -> Response:
 
 
 def _page(request: Request, queue: str, notes: list[Note], status: int = 200) -> Response:
-    serve, caller, page = serve_of(request), caller_of(request), Page(request, "dead-letters", notes)
+    serve, caller, page = serve_of(request), caller_of(request), View(request, "dead-letters", notes)
     caller.check(Action.READ, queue=queue)
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     page.now_ms, count = serve.store.now_ms(), changes.count_letters(serve.store, queue)
@@ -83,22 +78,12 @@ def _page(request: Request, queue: str, notes: list[Note], status: int = 200) ->
 
 
 def _row(letter: DeadLetter, now_ms: float, *, hidden: bool) -> LetterRow:
-    task = letter.task
-    shown = [text for text in (task.argsrepr, task.kwargsrepr) if text and text not in ("()", "[]", "{}")]
-    # The text of an error may quote an argument.
-    error = None if hidden else letter.error
-    return LetterRow(
-        letter.id,
-        letter.name,
-        letter.reason,
-        (error or "").strip().partition("\n")[0][:200],
-        error,
-        "" if hidden else " ".join(shown)[:_MOST],
-        moment(ms_of(letter.at), now_ms) if letter.at else None,
-        letter.routing_key,
-        letter.retries,
-        letter.worker,
-    )
+    at = moment(ms_of(letter.at), now_ms) if letter.at else None
+    if hidden:  # the text of an error may quote an argument
+        return LetterRow(letter, at, "", "", "")
+    error = letter.error or ""
+    headline = error.strip().partition("\n")[0][:200]
+    return LetterRow(letter, at, error, headline, letter.task.arguments[:_MOST])
 
 
 def _change(request: Request, action: Action) -> Response:

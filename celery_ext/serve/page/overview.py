@@ -13,7 +13,7 @@ from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import QueueRow, health, nodes_of
 from celery_ext.serve.page.gather import Disk, gather, letters_of
-from celery_ext.serve.page.rendering import Page, render
+from celery_ext.serve.page.rendering import View, render
 from celery_ext.serve.service import serve_of
 
 
@@ -50,7 +50,7 @@ class _Head(NamedTuple):
 
 def overview(request: Request) -> Response:
     """Answers with the overview."""
-    serve, page = serve_of(request), Page(request, "overview")
+    serve, page = serve_of(request), View(request, "overview")
     store, journal = look_at_journal(serve.store)
     span = span_of(request)
     names = set(store.queues.names())
@@ -104,7 +104,7 @@ def _sorted(rows: Sequence[QueueRow], order: str) -> list[QueueRow]:
     return list(rows)
 
 
-def _heads(page: Page, span: str, order: str) -> list[_Head]:
+def _heads(page: View, span: str, order: str) -> list[_Head]:
     by, _, turned = (order or "queue").partition(".")
     heads = []
     for column in _COLUMNS:

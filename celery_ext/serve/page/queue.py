@@ -15,13 +15,10 @@ from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.gather import gather
 from celery_ext.serve.page.overview import span_of
-from celery_ext.serve.page.rendering import Links, Note, Page, render
+from celery_ext.serve.page.rendering import Links, Note, View, render
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
-from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.search import TaskPage
-from celery_ext.waiting.search import page as page_of
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting import DelayedTask, Selection, TaskPage, search_page
 from kombu_delayq.message.due import iso_of, ms_of
 
 #: Rows of a page, and for how long the server looks for them, in s. A script searches as a stream instead.
@@ -106,13 +103,9 @@ class Filter:
 class TaskRow(NamedTuple):
     """A row of the table of tasks."""
 
-    id: str
-    name: str | None
+    task: DelayedTask
     due: Moment | None
     arguments: str
-    retries: int
-    priority: int
-    tier: str
 
 
 class Search(NamedTuple):
@@ -139,7 +132,7 @@ def queue(request: Request) -> Response:
     """Answers with the page of a queue."""
     name = request.path_params.get("queue") or request.query_params.get("name", "")
     caller_of(request).check(Action.READ, queue=name)
-    page, span = Page(request, "overview"), span_of(request)
+    page, span = View(request, "overview"), span_of(request)
     store = serve_of(request).store
     found = gather(store, [name], span)
     [row] = found.rows
@@ -186,10 +179,7 @@ def filter_of(given: Mapping[str, str], name: str) -> Filter:
 
 def row_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> TaskRow:
     """Returns what a table shows of a task."""
-    shown = [text for text in (task.argsrepr, task.kwargsrepr) if text and text not in ("()", "[]", "{}")]
-    arguments = "hidden" if hidden else " ".join(shown)[:300]
-    due = moment(task.message.due_ms, now_ms)
-    return TaskRow(task.id, task.name, due, arguments, task.retries, task.priority, task.tier)
+    return TaskRow(task, moment(task.message.due_ms, now_ms), "hidden" if hidden else task.arguments[:300])
 
 
 def _tasks(request: Request, links: Links, wanted: Filter, span: str, now_ms: float) -> tuple[list[TaskRow], Search]:
@@ -204,7 +194,7 @@ def _tasks(request: Request, links: Links, wanted: Filter, span: str, now_ms: fl
         link = {"queue": wanted.queue, **wanted.query, "limit": str(ROWS)} | ({"cursor": cursor} if cursor else {})
         more = links.queue(wanted.queue, span=span, **wanted.query)
         return [], Search(True, f"v1/tasks?{urlencode(link)}", first, more, "Search on")
-    found = page_of(serve.store, selection, cursor, ROWS, LOOK_S)
+    found = search_page(serve.store, selection, cursor, ROWS, LOOK_S)
     may = [task for task in found.tasks if caller.may(Action.READ, queue=task.queue, task=task.name or "")]
     more = links.queue(wanted.queue, span=span, **wanted.query, cursor=found.cursor) if found.cursor else ""
     text = "Search on" if selection.reads_bodies else "Next page"

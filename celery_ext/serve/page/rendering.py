@@ -109,7 +109,7 @@ class Note(NamedTuple):
 
 
 @dataclass
-class Page:
+class View:
     """What a template knows of the request that it answers.
 
     Attributes:
@@ -191,7 +191,7 @@ def path_of(request: Request) -> str:
     return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
 
 
-def render(template: str, page: Page, status: int = 200, **context: Any) -> HTMLResponse:
+def render(template: str, page: View, status: int = 200, **context: Any) -> HTMLResponse:
     """Returns a page.
 
     Args:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from celery_ext.serve.access.gate import gate_of, log_out
-from celery_ext.serve.page.rendering import Note, Page, form_of, path_of, render
+from celery_ext.serve.page.rendering import Note, View, form_of, path_of, render
 from celery_ext.serve.problems import Problem
 
 _TYPES = {
@@ -80,7 +80,7 @@ def leave(request: Request) -> Response:
 
 
 def _ask(request: Request, to: str, notes: list[Note] | None = None, status: int = 200) -> Response:
-    page = Page(request, "login", notes or [])
+    page = View(request, "login", notes or [])
     if not page.serve.settings.tokens:
         raise Problem(404, "nobody logs in here: this server has no tokens")
     return render("login.html", page, status, next=to[:2000])
@@ -113,7 +113,7 @@ def is_wanted(request: Request) -> bool:
 
 def explain(request: Request, problem: Problem) -> Response:
     """Answers with a page that says what is wrong. A caller who is not logged in goes to the login."""
-    page = Page(request)
+    page = View(request)
     if problem.status == 401 and page.serve.settings.tokens and request.method == "GET":
         query = request.url.query
         to = path_of(request).removeprefix("/") + (f"?{query}" if query else "")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,12 +14,11 @@ from celery_ext.delays.durations import in_words
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.page.figures import Moment, moment
-from celery_ext.serve.page.rendering import Links, Note, Page, form_of, path_of, render
+from celery_ext.serve.page.rendering import Links, Note, View, form_of, path_of, render
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
-from celery_ext.waiting import by_id
-from celery_ext.waiting.delayed_task import DelayedTask
-from kombu_delayq.errors import DelayTooLong, InvalidDelayChain
+from celery_ext.waiting import DelayedTask, by_id
+from kombu_delayq.errors import DelayTooLong
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import OperatorStore, WaitingStore
 
@@ -69,23 +67,6 @@ class Chain(NamedTuple):
     steps: list[ChainStep]
 
 
-@dataclass(frozen=True)
-class TaskView:
-    """What the page shows of a task. ``duplicates`` counts the waiting tasks of its id."""
-
-    id: str
-    name: str | None
-    queue: str
-    due: Moment
-    priority: int
-    retries: int
-    duplicates: int
-    hidden: bool
-    facts: list[tuple[str, str]]
-    folds: list[Fold]
-    chain: Chain | None
-
-
 def task(request: Request) -> Response:
     """Answers with the page of a task."""
     task_id = request.path_params.get("id") or request.query_params.get("id", "")
@@ -102,7 +83,7 @@ def task_page(request: Request, task_id: str, notes: list[Note], status: int = 2
         notes: Sentences at the head of the page.
         status: HTTP status of the page; 404 for a task that does not wait, if there is nothing else to say.
     """
-    serve, page = serve_of(request), Page(request, "overview", notes)
+    serve, page = serve_of(request), View(request, "overview", notes)
     page.now_ms = serve.store.now_ms()
     found = find(serve.store, caller_of(request), task_id)
     if not found:
@@ -110,8 +91,19 @@ def task_page(request: Request, task_id: str, notes: list[Note], status: int = 2
         letter = changes.find_letter(serve.store, may_see, task_id, more) if task_id else None
         queue = letter.buried_in if letter else ""
         return render("gone.html", page, status if notes else 404, id=task_id, letters=queue)
-    view = _view(found, page.now_ms, hidden=serve.settings.hide_arguments)
-    return render("task.html", page, status, task=view)
+    first, hidden = found[0], serve.settings.hide_arguments
+    return render(
+        "task.html",
+        page,
+        status,
+        task=first,
+        due=moment(first.message.due_ms, page.now_ms),
+        duplicates=len(found),
+        hidden=hidden,
+        facts=list(_facts(first)),
+        folds=[] if hidden else list(_folds(first)),
+        chain=_chain(first, page.now_ms),
+    )
 
 
 def find(store: WaitingStore, caller: Caller, task_id: str) -> list[DelayedTask]:
@@ -121,25 +113,6 @@ def find(store: WaitingStore, caller: Caller, task_id: str) -> list[DelayedTask]
     [(_, messages)] = by_id.get(store, [task_id])
     found = [DelayedTask(message) for message in sorted(messages, key=lambda message: message.due_ms)]
     return [one for one in found if caller.may(Action.READ, queue=one.queue, task=one.name or "")]
-
-
-def _view(found: list[DelayedTask], now_ms: float, *, hidden: bool) -> TaskView:
-    first = found[0]
-    due = moment(first.message.due_ms, now_ms)
-    assert due is not None  # noqa: S101  # it has a due time
-    return TaskView(
-        first.id,
-        first.name,
-        first.queue,
-        due,
-        first.priority,
-        first.retries,
-        len(found),
-        hidden,
-        list(_facts(first)),
-        [] if hidden else list(_folds(first)),
-        _chain(first, now_ms),
-    )
 
 
 def _facts(task: DelayedTask) -> Iterator[tuple[str, str]]:
@@ -186,11 +159,9 @@ def _chain(task: DelayedTask, now_ms: float) -> Chain | None:
     text = task.delay_chain
     if text is None:
         return None
-    try:
-        chain = DelayChain.parse(text)
-    except InvalidDelayChain:
-        return Chain(text[:200], [])
-    return Chain(text[:200], _around(list(_steps(chain, task, now_ms)), task.retries))
+    chain = DelayChain.read(text)
+    steps = [] if chain is None else _around(list(_steps(chain, task, now_ms)), task.retries)
+    return Chain(text[:200], steps)
 
 
 def _steps(chain: DelayChain, task: DelayedTask, now_ms: float) -> Iterator[ChainStep]:

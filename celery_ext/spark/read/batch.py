@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from celery_ext.spark.read.arguments import Texts, as_json, cut_arguments
 from celery_ext.spark.read.parse import parse_fields, texts, timestamps, valid
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.message.bodies import TEXT
 from kombu_delayq.redis.replies import as_text
 from kombu_delayq.store import redisson_layout as list_form

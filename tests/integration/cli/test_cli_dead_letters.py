@@ -15,7 +15,7 @@ import redis
 from kombu import Exchange, Queue
 
 from celery_ext import run_now
-from celery_ext.dead_letters import replay as letters_of
+from celery_ext.dead_letters import letters as letters_of
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import BIN, Audit, lines, run

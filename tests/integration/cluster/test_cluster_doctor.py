@@ -2,7 +2,7 @@
 
 from kombu import Connection
 
-from celery_ext.doctor.examine import CHECKS, examine
+from celery_ext.doctor import CHECKS, examine
 from tests.support.servers.cluster import PrivateCluster
 
 

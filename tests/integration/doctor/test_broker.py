@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from celery_ext.doctor.finding import Finding
+from celery_ext.doctor import Finding
 from tests.support.conditions import until
 from tests.support.examining import levels
 from tests.support.examining import look as look_at

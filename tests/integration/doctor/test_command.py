@@ -12,7 +12,7 @@ from redis.exceptions import NoPermissionError
 
 from celery_ext.cli.commands import doctor
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.doctor.examine import CHECKS
+from celery_ext.doctor import CHECKS
 from celery_ext.doctor.finding import Findings
 from celery_ext.doctor.subject import Subject
 from tests.support.commands.shell import run

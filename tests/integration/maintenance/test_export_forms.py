@@ -12,7 +12,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
-from tests.support.commands.exports import FUTURE_MS, exported, keys, message, offer
+from tests.support.commands.exports import FUTURE_MS, exported, message, offer
 from tests.support.commands.shell import lines, run
 from tests.support.messages import plain_message, task_message
 from tests.support.store import redisson_layout
@@ -29,7 +29,7 @@ def fill(store: DelayStore) -> None:
     """Lets messages of all kinds wait: with priorities, of one due time, of one id, of ids that they do not tell."""
     store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 40 * 0.3, n % 10) for n in range(150)))
     store.delivery.offer(
-        "duplicates", *(Offer("t", repr(FUTURE_MS + n % 2), n % 3, message(f"n{n}", "t")) for n in range(7))
+        "twins", *(Offer("t", repr(FUTURE_MS + n % 2), n % 3, message(f"n{n}", "t")) for n in range(7))
     )
     odd = ["", "~", "i~0123456789abcdef", "\x7f", "ü\U0001f600", b"\xff\xc3", "\0\r\n", "n" * 5000]
     store.delivery.offer("odd", *(Offer(each, repr(FUTURE_MS), n, message(f"odd {n}")) for n, each in enumerate(odd)))
@@ -92,17 +92,3 @@ def test_messages_of_other_clients_and_of_both_forms_are_exported(
         run(broker, "-o", f"layout={layout}", "import", stdin="\n".join(found))
         assert _sorted(told(exported(broker))) == _sorted(told(found))
         assert stores[layout].lookup.get(["q"], ["theirs"])["theirs"][0].layout == layout
-
-
-def test_an_import_into_the_list_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """The second import finds each message there already, duplicates and those of one due time too, and adds none."""
-    store = store_of(raw_client, "hash")
-    store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n / 7) for n in range(700)))
-    store.delivery.offer("q", *(Offer("t1", repr(FUTURE_MS - n), 3, message(f"n{n}", "t1")) for n in range(3)))
-    text = "\n".join(exported(broker)) + "\n"
-    raw_client.flushall()
-    command = ("-o", "layout=redisson", "import")
-    assert lines(broker, *command, stdin=text) == [{"queue": "q", "offered": 700, "repeated": 0, "renamed": 3}]
-    before = keys(raw_client)
-    assert lines(broker, *command, stdin=text + text) == [{"queue": "q", "offered": 0, "repeated": 1406, "renamed": 0}]
-    assert keys(raw_client) == before

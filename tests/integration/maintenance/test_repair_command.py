@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.cli.repairing import Findings, all_queues, check
+from celery_ext.cli.commands.repair import Findings, all_queues, check
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore

@@ -103,17 +103,6 @@ def test_both_forms_of_a_queue_are_mended(broker: PrivateRedis, raw_client: redi
     assert sorted(delivered(stores[0])) == list(range(40))
 
 
-@pytest.mark.parametrize("key", [TIMEOUT, LISTED, NOTES, IDS])
-def test_a_key_of_another_type_is_named_and_left(broker: PrivateRedis, store: DelayStore, key: str) -> None:
-    """Whichever key has another type is named, and nothing of the queue is changed."""
-    raw_client = store.client
-    raw_client.delete(key)
-    raw_client.sadd(key, "x")
-    before = contents(raw_client)
-    assert f"left: WRONGTYPE key {key} holds a set" in run(broker, "repair", "--yes", code=1).stdout
-    assert contents(raw_client) == before
-
-
 def test_queues_of_redisson_alone_are_left_alone(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """A queue that only other clients ever used is not searched for, and not made known."""
     raw_client.zadd(TIMEOUT, {b"\x07" * 17: 1})

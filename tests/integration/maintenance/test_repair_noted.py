@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from celery_ext.cli.commands import repair
-from celery_ext.cli.repairing import check
+from celery_ext.cli.commands.repair import check
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.commands.repairs import message, offer

@@ -8,7 +8,7 @@ import pytest
 import celery_ext
 from celery_ext.testing.brokers import Broker
 from celery_ext.testing.delayed_tasks import DelayedTasks
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from tests.integration.testing.conftest import Shop
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.dead_letters.replay import browse
+from celery_ext.dead_letters.letters import browse
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore

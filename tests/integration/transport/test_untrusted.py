@@ -12,7 +12,7 @@ from kombu import Consumer, Queue, compression, serialization
 from kombu.exceptions import ContentDisallowed
 
 from celery_ext import get, reschedule, run_now
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj

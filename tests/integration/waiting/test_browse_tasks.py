@@ -1,12 +1,11 @@
 """``celery_ext.browse``, ``get`` and ``count``: what waits, in order, in parts, while it comes and goes."""
 
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from typing import Any
 
 import pytest
 
-from celery_ext import browse, cancel, count, get, reschedule
+from celery_ext import browse, cancel, count, get
 from tests.support.workers.backlogs import fill
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -63,31 +62,6 @@ def test_times_without_a_zone_are_in_utc(make_proj: MakeProj) -> None:
     assert count(proj.app, due_after=without_zone) == 1
     assert count(proj.app, due_before=without_zone) == 0
     assert count(proj.app, due_before=without_zone + timedelta(seconds=1)) == 1
-
-
-@pytest.mark.parametrize("equal", [False, True], ids=["different times", "one time"])
-def test_what_waits_all_the_time_is_told_once(proj: Proj, equal: bool) -> None:
-    """While tasks are cancelled, added and moved behind and before the reader, those left alone are told once each."""
-    app = proj.app
-    fill(proj, "q", ((f"task {n}", _at(n)) for n in range(MANY)))
-    if equal:
-        assert set(reschedule(app, [f"task {n}" for n in range(MANY)], eta=BASE).values()) == {"rescheduled"}
-    touched = {f"task {n}" for n in range(0, MANY, 5)}
-    told: list[str] = []
-    reader = browse(app, "q")
-    for turn in range(MANY // 100):
-        told += [task.id for task in islice(reader, 80)]
-        mine = sorted(touched, key=lambda each: int(each[5:]))[turn * 20 : turn * 20 + 20]
-        cancel(app, mine[:10])
-        reschedule(app, mine[10:15], eta=BASE - timedelta(days=1))
-        reschedule(app, mine[15:], eta=BASE + timedelta(days=1))
-        proj.send("record", queue="q", eta=BASE + timedelta(seconds=turn * 100))
-        # The last one that was told may go too: where the next page begins.
-        if told[-1] in touched:
-            cancel(app, told[-1])
-    told += [task.id for task in reader]
-    left_alone = [f"task {n}" for n in range(MANY) if f"task {n}" not in touched]
-    assert [each for each in told if each in set(left_alone)] == left_alone
 
 
 def test_get_tells_the_next_of_an_id(proj: Proj) -> None:

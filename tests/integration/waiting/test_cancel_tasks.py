@@ -2,7 +2,6 @@
 
 import logging
 import time
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -128,19 +127,6 @@ def test_a_task_is_named_by_what_apply_async_returned(proj: Proj) -> None:
     assert cancel(app, sent) == {first: "not_delayed", second: "not_delayed", third: "cancelled"}
 
 
-def test_browse_goes_through_all_queues_in_the_order_of_due_times(proj: Proj) -> None:
-    """Without a queue all tasks are there once, the next due first, within the limit and the due times asked for."""
-    sent = {n: proj.send("record", n, countdown=60 * n, queue=f"q{n % 3}").id for n in (7, 3, 9, 1, 8, 2, 6, 4, 5)}
-    in_order = [sent[n] for n in sorted(sent)]
-    assert [task.id for task in browse(proj.app)] == in_order
-    assert [task.id for task in browse(proj.app, limit=4)] == in_order[:4]
-    assert [task.id for task in browse(proj.app, limit=0)] == []
-    after = datetime.now(UTC) + timedelta(seconds=150)
-    assert [task.id for task in browse(proj.app, due_after=after, limit=2)] == in_order[2:4]
-    assert [task.id for task in browse(proj.app, due_before=after)] == in_order[:2]
-    assert [task.id for task in browse(proj.app, "q1")] == [sent[n] for n in (1, 4, 7)]
-
-
 def _failure_of(result: Any) -> str:
     """Returns what a chord failed with, without what differs between two chords."""
     with pytest.raises(ChordError) as error:
@@ -251,33 +237,3 @@ def test_messages_of_every_form_are_cancelled(make_proj: MakeProj) -> None:
     assert cancel(proj.app, ids) == dict.fromkeys(ids, "cancelled")
     assert all(_is_revoked(result) for result in results)
     assert proj.delayed() == 0
-
-
-@pytest.mark.parametrize("queues", [1, 3])
-def test_queues_priorities_prefixes_and_databases(make_proj: MakeProj, queues: int) -> None:
-    """A task is found in whatever queue and with whatever priority it waits, and only in its app's part of Redis."""
-    mine = make_proj(broker_transport_options={"global_keyprefix": "mine:"})
-    others = [
-        make_proj(broker_transport_options={"global_keyprefix": "others:"}),
-        make_proj(broker_url=mine.server.url_of(3)),
-    ]
-    for proj in (mine, *others):
-        for number in range(10):
-            queue = f"q{number % queues}"
-            proj.send("record", countdown=300, task_id="same", queue=queue, priority=number)
-            proj.send("record", countdown=300, task_id=f"task {number}", queue=queue, priority=number)
-    assert cancel(mine.app, "same") == "cancelled"
-    assert cancel(mine.app, "same") == "not_delayed"
-    assert run_now(mine.app, [f"task {number}" for number in range(9)]) == {
-        f"task {number}": "transferred" for number in range(9)
-    }
-    assert reschedule(mine.app, "task 9", countdown=600) == "rescheduled"
-    client = mine.server.client()
-    lists = {key: client.llen(key) for key in client.keys("mine:*q*") if client.type(key) == "list"}
-    assert sum(lists.values()) == 9
-    assert {key.rpartition("\x16")[2][-1:] for key in lists} >= {"3", "6"}
-    assert [task.priority for queue in range(queues) for task in browse(mine.app, f"q{queue}")] == [9]
-    for proj in others:
-        assert sum(proj.delayed(f"q{queue}") for queue in range(queues)) == 20
-        assert cancel(proj.app, "same") == "cancelled"
-        assert sum(proj.delayed(f"q{queue}") for queue in range(queues)) == 10

@@ -1,8 +1,6 @@
 """What goes wrong when an app looks at its waiting tasks, cancels or moves them: said, and borne."""
 
-import logging
 import os
-import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -113,38 +111,6 @@ def test_redis_restarted_between_two_calls(make_proj: MakeProj, durable_server: 
     assert proj.server.client().llen("celery") == 1
 
 
-@pytest.mark.both_layouts
-@pytest.mark.parametrize("which", [0, 1], ids=["due", "bodies"])
-def test_a_harmed_queue_does_not_hide_the_others(proj: Proj, caplog: pytest.LogCaptureFixture, which: int) -> None:
-    """With a key of the wrong type in one queue, other queues are searched, and the key is named."""
-    harmed = proj.send("record", countdown=300, queue="harmed")
-    sound = [proj.send("record", countdown=300, queue="sound").id for _ in range(3)]
-    client, key = proj.server.client(), proj.keys("harmed")[which]
-    client.rename(key, f"{key}:aside")
-    client.set(key, "in the way")
-    with caplog.at_level(logging.ERROR):
-        assert cancel(proj.app, [harmed.id, sound[0]]) == {harmed.id: "not_delayed", sound[0]: "cancelled"}
-        assert key in caplog.text
-        assert "'harmed'" in caplog.text
-        assert reschedule(proj.app, sound[1], countdown=600) == "rescheduled"
-        assert run_now(proj.app, sound[2]) == "transferred"
-        assert get(proj.app, sound[1]) is not None
-    client.delete(key)
-    client.rename(f"{key}:aside", key)
-    assert get(proj.app, harmed.id) is not None
-    assert cancel(proj.app, harmed.id) == "cancelled"
-
-
-@pytest.mark.both_layouts
-def test_the_only_queue_being_harmed_is_an_error(proj: Proj) -> None:
-    """When no queue at all can be searched, the caller gets Redis's error, which names the key."""
-    task = proj.send("record", countdown=300, queue="harmed")
-    key = proj.keys("harmed")[1]
-    proj.server.client().set(key, "in the way")
-    with pytest.raises(redis.ResponseError, match=re.escape(f"WRONGTYPE key {key}")):
-        cancel(proj.app, task.id)
-
-
 @pytest.mark.parametrize("ids", [5, None, b"abc", [UUID(int=7)], ["a", None], [b"a"], [["a"]]], ids=repr)
 def test_ids_that_are_no_texts_are_refused(proj: Proj, ids: Any) -> None:
     """What cannot be task ids is an error before anything is changed."""
@@ -220,14 +186,6 @@ def test_an_id_that_is_given_twice_has_one_word(proj: Proj) -> None:
         outcomes = act(proj.app, [task.id, *unknown, task.id])
         assert outcomes == {task.id: word, **dict.fromkeys(unknown, "not_delayed")}
     assert cancel(proj.app, []) == {}
-
-
-def test_an_id_that_no_publisher_can_write_does_not_stop_the_others(proj: Proj) -> None:
-    """A lone surrogate, which is no UTF-8, is an id that nobody has."""
-    task = proj.send("record", countdown=300)
-    assert cancel(proj.app, ["\ud800", "\udc80", "\ud800\udc80x", task.id])[task.id] == "cancelled"
-    assert cancel(proj.app, "\ud800") == run_now(proj.app, "\ud800") == "not_delayed"
-    assert get(proj.app, "\ud800") is None
 
 
 @pytest.mark.both_layouts

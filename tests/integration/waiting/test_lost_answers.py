@@ -12,7 +12,6 @@ from kombu_delayq.errors import AnswerLost
 from kombu_delayq.redis import scripts
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.types import Waiting
-from tests.support.commands.shell import run
 from tests.support.servers.proxies import LosesReply
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -45,19 +44,6 @@ def test_a_cancel_that_was_not_answered_is_an_error_and_no_wrong_answer(make_pro
         assert proxy.lost == 1
         assert proj.delayed() == 1
         assert cancel(proj.app, ids) == {ids[0]: "not_delayed", ids[1]: "not_delayed", ids[2]: "cancelled"}
-
-
-def test_the_command_says_what_is_not_known(make_proj: MakeProj) -> None:
-    """`delayq cancel` ends with an error that names the task."""
-    with loses(make_proj(), "cancel") as proxy:
-        proj = through(make_proj, proxy)
-        sent = proj.send("record", countdown=600)
-        run(proj.server, "cancel", "--yes", "unknown", code=1)
-        proxy.arm()
-        options = [f"--transport-option={name}={value}".lower() for name, value in REPEATING.items()]
-        result = run(proxy, *options, "cancel", "--yes", sent.id, code=1)  # type: ignore[arg-type]  # it has a URL too
-        assert f"1 task may have been cancelled, or still wait: '{sent.id}'" in result.stderr
-        assert "not waiting" not in result.stderr
 
 
 def test_what_was_removed_before_the_connection_was_lost_is_told(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from celery_ext import browse, cancel, count, reschedule, run_now
+from celery_ext import cancel, count
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS
 from tests.support.workers.backlogs import fill
@@ -66,19 +66,3 @@ def test_two_hundred_thousand_ids_are_cancelled_in_one_call(make_proj: MakeProj,
     )  # less those that waited
     assert client.info("memory")["used_memory"] - before < 200 * NOTES_WITHOUT_CHAINS + 1_000_000
     assert DAY_MS * 0.9 < client.pttl("{delayq}:cancelled") <= DAY_MS
-
-
-@pytest.mark.nightly
-def test_many_ids_are_moved_in_one_call(make_proj: MakeProj, idle_server: PrivateRedis) -> None:
-    """Some tenthousands of ids, most of them unknown, are rescheduled and run, by calls that never stop Redis."""
-    proj = make_proj(idle_server)
-    ids = _fill_queues(proj, IDS // 10)
-    waiting = ids[:: len(ids) // WAITING]
-    rescheduled = reschedule(proj.app, ids, countdown=7200)
-    assert [each for each in ids if rescheduled[each] == "rescheduled"] == waiting
-    assert [task.id for task in browse(proj.app, "q0")] == waiting[::QUEUES]
-    transferred = run_now(proj.app, ids)
-    assert [each for each in ids if transferred[each] == "transferred"] == waiting
-    assert list(transferred) == list(rescheduled) == ids
-    assert count(proj.app) == 0
-    _check_calls(idle_server)

@@ -14,7 +14,6 @@ from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Waiting
 from tests.support.commands.shell import lines, run
-from tests.support.conditions import until
 from tests.support.store.keyspace import FUTURE_MS
 from tests.support.workers.backlogs import fill
 from tests.support.workers.harness import MakeProj, Proj
@@ -39,31 +38,6 @@ def forms(proj: Proj, queue: str = "celery") -> dict[str, int]:
     with proj.connection() as connection:
         store = connection.default_channel.store
         return {form: store.client.zcard(store.keys.stored(queue, form)[0]) for form in LAYOUTS}
-
-
-def test_an_app_sees_and_changes_both(proj: Proj) -> None:
-    """Functions of the app find tasks by id and by due time, in one order, and change them where they are."""
-    assert [each.id for each in celery_ext.browse(proj.app, "celery")] == IDS
-    assert [each.id for each in celery_ext.browse(proj.app, "celery", limit=3)] == IDS[:3]
-    bounds = {"due_after": DUE + timedelta(seconds=2), "due_before": DUE + timedelta(seconds=5)}
-    assert [each.id for each in celery_ext.browse(proj.app, "celery", **bounds)] == IDS[2:5]
-    assert celery_ext.count(proj.app) == celery_ext.count(proj.app, "celery") == 8
-    assert celery_ext.count(proj.app, **bounds) == 3
-    for each in IDS[:2]:
-        task = celery_ext.get(proj.app, each)
-        assert task is not None
-        assert task.args == [each]
-    assert celery_ext.reschedule(proj.app, IDS[:2], eta=DUE + timedelta(hours=1)) == dict.fromkeys(
-        IDS[:2], "rescheduled"
-    )
-    assert [each.id for each in celery_ext.browse(proj.app, "celery")] == [*IDS[2:], *IDS[:2]]
-    assert celery_ext.cancel(proj.app, [*IDS[2:4], "nope"]) == {
-        **dict.fromkeys(IDS[2:4], "cancelled"),
-        "nope": "not_delayed",
-    }
-    assert celery_ext.run_now(proj.app, IDS[4:6]) == dict.fromkeys(IDS[4:6], "transferred")
-    assert forms(proj) == {"hash": 2, "redisson": 2}
-    assert proj.server.client().llen("celery") == 2
 
 
 def test_the_commands_see_and_change_both(proj: Proj) -> None:
@@ -105,18 +79,6 @@ def test_kombu_counts_both(proj: Proj) -> None:
     proj.send("record", task_id="ready")
     assert "5 messages" in proj.celery("purge", "-f")
     assert forms(proj) == {"hash": 0, "redisson": 0}
-
-
-def test_a_worker_tells_and_revokes_both(proj: Proj) -> None:
-    """Remote control names what waits in either layout, and a revoke removes it."""
-    worker = proj.worker(pool="solo")
-    proj.await_answers()
-    inspect = proj.app.control.inspect([worker.node], timeout=30)
-    assert [each["request"]["id"] for each in inspect.scheduled()[worker.node]] == IDS
-    assert {*inspect.query_task(*IDS[:2])[worker.node]} == {*IDS[:2]}
-    proj.app.control.revoke(IDS[:4])
-    until(lambda: forms(proj) == {"hash": 2, "redisson": 2}, what="the revoked ones are removed")
-    assert [each["request"]["id"] for each in inspect.scheduled()[worker.node]] == IDS[4:]
 
 
 def move_after_the_first_search(store: DelayStore) -> list[str]:

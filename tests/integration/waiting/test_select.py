@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from celery_ext import browse, cancel, count, reschedule, run_now, select
-from celery_ext.waiting.bulk import Bulk
+from celery_ext.waiting import Bulk
 from kombu_delayq.errors import AnswerLost
 from kombu_delayq.store.lookup import Lookup
 from tests.support.commands.shell import Audit

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.store import DelayStore
 from tests.support.spark import session
 from tests.support.workers.held import KEYS

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from celery_ext.cli.queues import offer, within
+from celery_ext.cli.options import offer, within
 
 
 def test_what_fits_is_offered_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from celery_ext.cli import delayq
-from celery_ext.cli.examples import EXAMPLES
+from celery_ext.cli.group import EXAMPLES
 
 COLUMNS = 80
 

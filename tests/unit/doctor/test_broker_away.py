@@ -8,8 +8,7 @@ from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from celery_ext.doctor import examine
-from celery_ext.doctor.examine import CHECKS
+from celery_ext.doctor import CHECKS, checks
 from kombu_delayq.errors import InvalidBrokerURL
 
 
@@ -33,7 +32,7 @@ def test_each_reason_has_its_remedy(monkeypatch: pytest.MonkeyPatch, error: Exce
     def refuse(connection: Any) -> None:
         raise error
 
-    monkeypatch.setattr(examine, "open_store", refuse)
-    checks = [check for check in CHECKS if check.name == "clock"]
-    found, _ = examine.examine(checks, None, lambda: Connection("memory://"))
+    monkeypatch.setattr(checks, "open_store", refuse)
+    clock = [check for check in CHECKS if check.name == "clock"]
+    found, _ = checks.examine(clock, None, lambda: Connection("memory://"))
     assert (found.check, str(found.level), do in found.do) == ("broker", "error", True), found

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from celery_ext.doctor.examine import CHECKS
-from celery_ext.doctor.finding import Finding, Level, NoSuchText, explain, id_of, named
+from celery_ext.doctor import CHECKS, Finding, Level, NoSuchText, explain, id_of
+from celery_ext.doctor.finding import named
 from tests.support import ROOT
 
 SOURCES = sorted((ROOT / "celery_ext/doctor").rglob("*.py"))

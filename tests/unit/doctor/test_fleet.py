@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from celery_ext.doctor import fleet
-from celery_ext.doctor.finding import Finding
+from celery_ext.doctor import Finding, fleet
 from celery_ext.doctor.fleet import faults_of
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import Worker, options_of_stock

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from celery_ext.delays import durations
-from celery_ext.doctor.finding import explain
+from celery_ext.doctor import explain
 from celery_ext.serve.metrics import ScaleQuery, Work, routes
 from tests.support import ROOT
 from tests.support.serve.prometheus import promtool

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from celery_ext.waiting.delayed_task import READABLE, DelayedTask
+from celery_ext.waiting import DelayedTask
+from celery_ext.waiting.delayed_task import READABLE
 from kombu_delayq.store.types import Waiting
 from tests.support.messages import ETA, ETA_AT, ETA_MS, plain_message, task_message
 from tests.support.messages import changed_message as damaged

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from celery_ext.cli.export_format import BadLine, Exported, message_line, parse
-from celery_ext.dead_letters.letter import DeadLetter
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.dead_letters import DeadLetter
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.store.dead_letters import Letter

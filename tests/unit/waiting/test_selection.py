@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import Argument, DelayedTask, Selection
 from celery_ext.waiting.search import Position, cursor_of, read_cursor
-from celery_ext.waiting.selection import DEEPEST, LONGEST, Argument, Selection
+from celery_ext.waiting.selection import DEEPEST, LONGEST
 from kombu_delayq.store.types import Waiting
 from tests.support.messages import changed_message, plain_message, task_message
 

@@ -2,8 +2,7 @@
 
 import tracemalloc
 
-from celery_ext.waiting.bulk import Snapshot
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting import Selection, Snapshot
 
 
 def test_a_snapshot_needs_few_bytes_a_message() -> None:

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from celery_ext.journal import JournaledStore
-from celery_ext.waiting import by_id
-from celery_ext.waiting.bulk import Action, Bulk, Snapshot, take_snapshot
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting import Bulk, BulkAction, Selection, Snapshot, by_id, take_snapshot
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, in_redis, offer
 from tests.support.store.keyspace import clock_ms
 
@@ -62,7 +60,7 @@ def read(store: JournaledStore) -> Snapshot:
     return found
 
 
-def change(store: JournaledStore, snapshot: Snapshot, action: Action) -> dict[str, int]:
+def change(store: JournaledStore, snapshot: Snapshot, action: BulkAction) -> dict[str, int]:
     """Does a bulk change. Returns its outcomes."""
     bulk = Bulk(snapshot, action)
     assert bulk.run(store)
@@ -107,9 +105,9 @@ def test_of_two_callers_one_has_the_message(
     ours, theirs = read(first), read(second)
     owner: Any = first.lookup if step == "rows_of" else first.journal
     owner = first.lookup._promotion if step == "claim_rows" else owner
-    act = Action(other)  # type: ignore[arg-type]  # one of its names
+    act = BulkAction(other)  # type: ignore[arg-type]  # one of its names
     during(owner, step, lambda: outcomes.append(change(second, theirs, act)), monkeypatch)
-    outcomes.append(change(first, ours, Action("cancel")))
+    outcomes.append(change(first, ours, BulkAction("cancel")))
     done = {"cancel": "cancelled", "run_now": "transferred"}[other]
     assert sum((Counter(one) for one in outcomes), Counter()) in (
         Counter({"gone": 1, done: 1}),
@@ -127,7 +125,7 @@ def test_of_a_message_that_is_promoted_while_it_is_cancelled_no_row_is_left(
     store, _ = far(make_journaled, journal)
     promoter, snapshot = promoter_of_all(make_journaled, journal), read(store)
     during(store.lookup, "get", promoter.promote, monkeypatch)
-    assert change(store, snapshot, Action("cancel")) == {"cancelled": 1}
+    assert change(store, snapshot, BulkAction("cancel")) == {"cancelled": 1}
     assert store.journal.get(["i"], None) == everything(make_journaled, journal) == []
 
 
@@ -189,7 +187,7 @@ def test_of_a_message_that_is_put_off_while_it_is_cancelled_no_row_is_left(
     store, due_ms = near(make_journaled)
     other, outcomes = make_journaled(journal="all"), list[dict[str, int]]()
     snapshot = read(other)
-    during(store.journal, "follow", lambda: outcomes.append(change(other, snapshot, Action("cancel"))), monkeypatch)
+    during(store.journal, "follow", lambda: outcomes.append(change(other, snapshot, BulkAction("cancel"))), monkeypatch)
     assert [*by_id.reschedule(store, ["i"], due_ms + HOUR_MS)] == [("i", "not_delayed")]
     assert outcomes == [{"cancelled": 1}]
     assert store.journal.get(["i"], None) == everything(make_journaled, "all") == []
@@ -204,6 +202,6 @@ def test_a_message_that_a_cancel_leaves_keeps_its_row(
     snapshot = take_snapshot(store, Selection(queues=("q",), from_ms=due_ms))
     assert snapshot is not None
     during(store.lookup, "rows_of", lambda: [*by_id.reschedule(other, ["i"], due_ms - HOUR_MS)], monkeypatch)
-    assert change(store, snapshot, Action("cancel")) == {"gone": 1}
+    assert change(store, snapshot, BulkAction("cancel")) == {"gone": 1}
     assert in_redis(store) == ["i"]
     assert [row.due_ms for row in store.journal.get(["i"], None)] == [due_ms - HOUR_MS]

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from celery_ext.journal import JournaledStore
-from celery_ext.waiting import bulk, search
-from celery_ext.waiting.selection import Selection
+from celery_ext.waiting import Selection, bulk, search
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Page, Part, QueueForm, Waiting
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, addition, offer
@@ -70,7 +69,7 @@ def test_a_cursor_goes_on_in_the_other_tier(make_journaled: MakeJournaled) -> No
     store, cursor, found = make_journaled(), None, list[str]()
     names = spread(store)
     for _ in range(len(names) + 1):
-        page = search.page(store, Selection(), cursor, limit=1)
+        page = search.search_page(store, Selection(), cursor, limit=1)
         found += [task.message.id for task in page.tasks]
         cursor = page.cursor
         if cursor is None:

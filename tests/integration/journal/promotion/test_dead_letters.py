@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from celery_ext.dead_letters import replay
-from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.dead_letters import DeadLetter, letters
 from celery_ext.journal import JournaledStore
 from kombu_delayq.message.dead_letters import Reason, record
 from kombu_delayq.store.dead_letters import Letter
@@ -32,10 +31,10 @@ def replayed(store: JournaledStore) -> list[str]:
     """Sends all dead letters to the queue from which they came. Returns their ids."""
 
     def decide(letter: DeadLetter) -> Letter:
-        return replay.to_queue(letter, "q", as_before=True)
+        return letters.to_queue(letter, "q", as_before=True)
 
-    newest = max(letter.at for letter in replay.count(store, LETTERS) if letter.at)
-    return [letter.id for letter, _ in replay.replay(store, LETTERS, decide, newest)]
+    newest = max(letter.at for letter in letters.count(store, LETTERS) if letter.at)
+    return [letter.id for letter, _ in letters.replay(store, LETTERS, decide, newest)]
 
 
 def after_a_loss(store: JournaledStore, overdue: str = "run") -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_ext.cli.status_report import journal_values
+from celery_ext.cli.commands.status import journal_values
 from celery_ext.cli.status_text import losses
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.leadership import NotLeading

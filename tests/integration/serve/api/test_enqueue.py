@@ -10,8 +10,7 @@ from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action, Caller
-from celery_ext.waiting import control
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask, control
 from tests.integration.serve.api.conftest import MakeApi, shop
 
 REMIND = {"task": "shop.remind", "args": [1]}

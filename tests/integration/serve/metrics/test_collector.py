@@ -20,7 +20,6 @@ from tests.support.serve.metrics import Series, scraped
 from tests.support.serve.prometheus import promtool
 from tests.support.servers.acl import denials, url_of
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, lives
-from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
 from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import offer
@@ -53,14 +52,6 @@ def test_gauges_say_what_each_queue_holds(store: DelayStore) -> None:
     assert [within["orders", bound] for bound in BOUNDS] == [2, 3, 4, 5, 5, 6, 6, 7]
     assert [within["mails", bound] for bound in BOUNDS] == [0] * 8
     assert (found["redis_up",], found["leader_present",], found["build_info", __version__]) == (1, 0, 1)
-
-
-def test_a_queue_that_holds_messages_in_both_forms_counts_them_together(make_store: MakeStore) -> None:
-    """Messages in one layout and in the other are of one queue."""
-    for layout in ("hash", "redisson"):
-        make_store(layout=layout).delivery.offer("q", waiting(layout, FUTURE_MS))
-    found = scraped(DelayqCollector(make_store()))
-    assert of("delayed_messages", found) == {"q": 2}
 
 
 def test_consumers_and_what_they_hold_count_by_queue(store: DelayStore) -> None:

@@ -13,7 +13,7 @@ from celery_ext.spark.read import parse
 from celery_ext.spark.read.arguments import cut_arguments
 from celery_ext.spark.read.batch import Rows
 from celery_ext.spark.read.schema import COLUMNS, arrow_schema, schema_of
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.store.types import Waiting
 from tests.support.messages import ETA, ETA_AT, task_message
 from tests.support.messages import changed_message as task

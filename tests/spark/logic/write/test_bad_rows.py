@@ -10,8 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from celery_ext.dead_letters import replay
-from celery_ext.dead_letters.letter import DeadLetter
+from celery_ext.dead_letters import DeadLetter, letters
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from celery_ext.spark.options import WriteOptions
@@ -275,13 +274,13 @@ def test_a_dead_letter_can_be_replayed(redis_server: PrivateRedis) -> None:
     server.flushall()
     with open_store(redis_server) as store:
         send(store, {"dead": [offer]}, WriteOptions.parse(options))
-        [letter] = replay.browse(store, "dead")
+        [letter] = letters.browse(store, "dead")
 
         def decide(letter: DeadLetter) -> Any:
             assert letter.routing_key is not None
-            return replay.to_queue(letter, letter.routing_key, as_before=True)
+            return letters.to_queue(letter, letter.routing_key, as_before=True)
 
-        list(replay.replay(store, "dead", decide, letter.at))
+        list(letters.replay(store, "dead", decide, letter.at))
     assert server.llen("dead") == 0
     replayed = json.loads(str(server.lindex("orders", 0)))
     good = json.loads(str(offers_of(made_of(batch_of(id=[1]), queue="orders"))[0][1].body))

@@ -1,4 +1,11 @@
-"""Examples for the help text of each command."""
+"""The group of all commands: how it ends, and its help, with examples for each command."""
+
+import os
+import sys
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any
 
 import click
 
@@ -131,3 +138,60 @@ def add_examples(command: click.Command, name: str = "delayq") -> None:
         command.epilog = "\n".join(["\b", "Examples:", *lines, "", command.epilog or ""])
     for sub in command.commands.values() if isinstance(command, click.Group) else ():
         add_examples(sub, str(sub.name) if name == "delayq" else f"{name} {sub.name}")
+
+
+#: Longest summary of a command, in characters: click cuts those that are longer.
+_WHOLE = 1000
+
+
+class QuietGroup(click.Group):
+    """The group of all commands.
+
+    It ends a command quietly when nobody reads its output any more, as in ``… | head``. Its help lists the commands by
+    what they do, each with its whole summary.
+
+    Args:
+        readers: Commands that only read. Without a reader of their output they are done: they end with 0, not 1.
+        sections: Titles, and the names of the commands below each.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        readers: Collection[str] = (),
+        sections: Mapping[str, Collection[str]] = MappingProxyType({}),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._readers = readers
+        self._sections = sections
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the commands, section by section."""
+        for title, names in self._sections.items():
+            with formatter.section(title):
+                rows = [(name, self.commands[name].get_short_help_str(_WHOLE)) for name in names]
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            names = [name for parameter in self.params for name in parameter.opts]
+            if error.option_name not in names:
+                raise
+            where = f"{ctx.command_path} {error.option_name} … {ctx.invoked_subcommand}"
+            raise click.UsageError(f"{error.option_name} comes before the command: {where}", error.ctx) from error
+        except BrokenPipeError:
+            if ctx.invoked_subcommand not in self._readers:
+                raise  # click ends it quietly with 1
+            # Python flushes the streams when it ends, and would report the broken pipe. Source: the note on SIGPIPE in
+            # the documentation of Python's module signal.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(BrokenPipeError):
+                    stream.flush()
+                    continue
+                os.dup2(nowhere, stream.fileno())
+            raise SystemExit(0) from None

@@ -1,0 +1,75 @@
+"""What queues hold, as the API and the page count it: in a few round trips, however many queues there are."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from starlette.requests import Request
+
+from celery_ext.serve.access.identity import caller_of
+from celery_ext.serve.service import serve_of
+from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.counts import QueueCounts
+from kombu_delayq.store.nodes import Cluster
+from kombu_delayq.store.queues import QueueStats
+
+T = TypeVar("T")
+
+
+class QueueState(NamedTuple):
+    """What a queue holds.
+
+    Attributes:
+        stats: Its messages; with an error, why Redis refuses to count them.
+        counts: What has happened to its messages.
+        unacked: How many messages consumers have; None if the server's Redis user may not know it.
+        consumers: How many consumers live; None if the server's Redis user may not know it.
+        slot: Its hash slot; None on a server without slots.
+        node: Address of the node that serves the slot; None if nobody does, or it is not known.
+    """
+
+    stats: QueueStats
+    counts: QueueCounts
+    unacked: int | None
+    consumers: int | None
+    slot: int | None
+    node: str | None
+
+
+def count_queues(store: OperatorStore, queues: Sequence[str], cluster: Cluster | None) -> list[QueueState]:
+    """Counts what queues hold.
+
+    Args:
+        store: The broker's store.
+        queues: Their names.
+        cluster: The nodes; None on a server without hash slots.
+    """
+    if not queues:
+        return []
+    stats = {found.queue: found for found in store.figures.overview(queues)}
+    counts = store.figures.counts(queues)
+    held, consumers = allowed(store, store.figures.held), allowed(store, store.consumers.by_queue)
+    return [
+        QueueState(
+            stats[queue],
+            counts[queue],
+            None if held is None else held.get(queue, 0),
+            None if consumers is None else consumers[queue],
+            *store.nodes.place_of(queue, cluster),
+        )
+        for queue in queues
+    ]
+
+
+def visible_queues(request: Request) -> list[str]:
+    """Returns the names of the queues that the caller may see: those that Redis knows, and those of the app."""
+    serve = serve_of(request)
+    names = {*serve.store.queues.names(), *serve.broker.app.amqp.queues}
+    return caller_of(request).queues_of(sorted(names))
+
+
+def allowed(store: OperatorStore, look: Callable[[], T]) -> T | None:
+    """Returns what a function finds; None if Redis refuses it, such as for a missing right."""
+    try:
+        return look()
+    except store.nodes.errors:
+        return None
