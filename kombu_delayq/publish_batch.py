@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.ahead import SendAhead
+from kombu_delayq.redis.commands import SendAhead
 from kombu_delayq.store.types import Offer, PageId, Placed
 
 #: Largest number of messages, and about the largest number of bytes, that one call of the offer script stores. More

@@ -3,18 +3,20 @@
 import re
 from collections.abc import Iterable
 from functools import cached_property
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import redis
 from kombu.log import get_logger
 from kombu.transport import virtual
+from redis.exceptions import RedisError
 
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.early import EarlyMessages
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.qos import FetchedMessage, FetchedQoS
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
-from kombu_delayq.consume.usage import Usage
 from kombu_delayq.errors import InvalidOptions
 
 logger = get_logger(__name__)
@@ -22,6 +24,12 @@ logger = get_logger(__name__)
 #: kombu's name for a process that waits for replies: a UUID made by a hash, so of version 3 or 5.
 #: Source: kombu.common.generate_oid
 _OID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[35][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+#: A consumer puts off the expiry of its queue again and again, each time after a third of the queue's x-expires.
+KEEP_ALIVE_SHARE = 1 / 3
+#: A consumer keeps its queues alive at least so often, in s.
+KEEP_ALIVE_S = 60.0
+#: Pause in s after a failed attempt.
+RETRY_S = 1.0
 
 # A base only for the type checker: the class is mixed into kombu's channels.
 _Channel: Any = virtual.Channel if TYPE_CHECKING else object
@@ -203,3 +211,41 @@ def _is_mailbox(queue: str, exchanges: Iterable[str]) -> bool:
 def _has_results(queue: str, *, auto_delete: bool) -> bool:
     """Whether a queue is for the results of one process. Source: celery.backends.rpc.RPCBackend.binding."""
     return auto_delete and _OID.fullmatch(queue) is not None
+
+
+class Usage:
+    """Keeps the queues alive that a channel consumes.
+
+    The consumer does so itself, because it may run no transfer worker, and the transfer worker of another process does
+    not know the x-expires of its queues.
+
+    Args:
+        channel: A channel of one of our transports.
+    """
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._next_at: dict[str, float] = {}
+
+    def of(self, queues: Iterable[str]) -> None:
+        """Notes that queues are consumed. A caller may call it for every message, because it rarely asks Redis."""
+        now = monotonic()
+        for queue in [queue for queue in queues if self._next_at.get(queue, -inf) <= now]:
+            self._next_at[queue] = now + self._keep_alive(queue)
+
+    def anew(self, queue: str) -> None:
+        """Keeps a queue alive with the next ``of``, such as after it was declared with another x-expires."""
+        self._next_at.pop(queue, None)
+
+    def _keep_alive(self, queue: str) -> float:
+        """Keeps a queue alive. Returns after how many s to do so again."""
+        expire_ms = self._channel.expire_ms(queue)
+        if not self._channel.is_durable(queue):
+            return inf
+        next_s = min(expire_ms / 1000 * KEEP_ALIVE_SHARE if expire_ms else inf, KEEP_ALIVE_S)
+        try:
+            self._channel.store.queues.keep_alive(queue, expire_ms)
+        except (RedisError, OSError) as error:  # if Redis is gone, the consumer notices it at once
+            logger.debug("queue %r is not kept alive: %s", queue, error)
+            return float(min(RETRY_S, next_s))
+        return float(next_s)

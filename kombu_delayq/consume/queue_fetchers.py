@@ -10,8 +10,7 @@ import redis
 from kombu.log import get_logger
 from redis.exceptions import AskError, MovedError, RedisError
 
-from kombu_delayq.consume.credit import Credit, SharedByFetchers
-from kombu_delayq.consume.fetcher import OTHER_CONNECTIONS, Fetcher
+from kombu_delayq.consume.fetcher import OTHER_CONNECTIONS, Credit, Fetcher, SharedByFetchers
 from kombu_delayq.consume.idle import MOST_WAITS, NO_CONNECTION_LEFT, WaitBudget
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.message.fields import Message

@@ -5,7 +5,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from kombu_delayq.options.checks import QueueLimits
+from kombu_delayq.options import QueueLimits
 from kombu_delayq.redis.replies import Command, as_bytes, as_text, digest
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.queues import QueueRegistry

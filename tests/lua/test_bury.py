@@ -1,6 +1,6 @@
 """``bury.lua``: moves messages that are too late to a queue of dead letters."""
 
-from kombu_delayq.options.checks import QueueLimits
+from kombu_delayq.options import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import QueueForm, TooLate
 from tests.support.store.keyspace import (

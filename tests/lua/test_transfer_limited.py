@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kombu_delayq.options.checks import QueueLimits
+from kombu_delayq.options import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Transferred
 from tests.support.store.fixtures import MakeStore

@@ -11,7 +11,7 @@ from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.options.checks import QueueLimits
+from kombu_delayq.options import QueueLimits
 from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import Letter

@@ -12,7 +12,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.retry import Retry
 from celery_ext.waiting import by_id
 from kombu_delayq.message.pages import Page, pages
-from kombu_delayq.redis.ahead import SendAhead
+from kombu_delayq.redis.commands import SendAhead
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.job_types import Enqueued, JobRun

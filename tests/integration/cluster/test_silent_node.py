@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 from kombu import Connection
 
-from kombu_delayq.connected import connect_store
+from kombu_delayq.channel import connect_store
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer, PageId
 from kombu_delayq.transfer.worker import TransferWorker

@@ -6,8 +6,7 @@ import pytest
 from kombu.transport import redis as stock
 
 from kombu_delayq import InvalidOptions
-from kombu_delayq.options import Options, parse
-from kombu_delayq.options.checks import QueueLimits
+from kombu_delayq.options import Options, QueueLimits, parse
 
 OF_KOMBU = stock.SentinelChannel.from_transport_options
 
