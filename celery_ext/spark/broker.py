@@ -1,25 +1,37 @@
-"""How driver and executors reach the broker, without a password in what Spark keeps or shows."""
+"""How driver and executors reach the broker, without a password in what Spark keeps or shows, and try again."""
 
 import os
+import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from time import monotonic, sleep
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from kombu.connection import Connection
 from kombu.exceptions import KombuError
 from kombu.utils.url import parse_url
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.connection import TRANSPORT, open_store
 from celery_ext.spark.errors import BrokerUnavailable, InvalidSparkOption
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.errors import DelayqError
+from kombu_delayq.errors import AnswerLost, DelayqError
+from kombu_delayq.redis.backoff import Backoff
+from kombu_delayq.redis.errors import NotPrimary, is_full, passes
 from kombu_delayq.store import SparkStore
 
+T = TypeVar("T")
+#: Shortest and longest pause before another try, in s.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
+#: Errors that go away by themselves, beside those that ``redis.errors`` knows by their texts.
+_TEMPORARY = (BrokerUnavailable, AnswerLost, NotPrimary, RedisConnectionError, RedisTimeoutError)
 _PASSWORD_IN_JOURNAL = re.compile(r"://[^/@]*:[^/]*@|[?&][^=&]*password[^=&]*=", re.IGNORECASE)
 _PASSWORD_IN_QUERY = re.compile(r"[?&][^=&]*password[^=&]*=", re.IGNORECASE)
 #: What kombu raises for a URL that it cannot parse, or whose parameters neither kombu nor redis-py accepts.
@@ -130,6 +142,16 @@ class Broker:
             raise InvalidSparkOption(f"the broker {shown} cannot be used: {error}") from None
         return store
 
+    @contextmanager
+    def connected(self, timeout_s: float) -> Iterator[tuple[SparkStore, "Retry"]]:
+        """Connects to the broker, trying again for so long, in s; yields the store, and what tries its calls again."""
+        retry = Retry(timeout_s)
+        store = retry.until_done(self.connect)
+        try:
+            yield store, retry
+        finally:
+            store.close()
+
     def _url(self) -> str:
         return self.url if self.url is not None else _variable(self.env or "", "broker URL")
 
@@ -208,3 +230,71 @@ def _names_in(options: Any) -> Iterator[str]:
         return
     for option in options:
         yield from _names_in(option)
+
+
+class Retry:
+    """Tries again, with growing pauses, until something succeeds or takes too long.
+
+    Args:
+        timeout_s: Longest time without progress, in s.
+
+    Attributes:
+        also: Further errors that go away by themselves: those of a database beside Redis.
+    """
+
+    def __init__(self, timeout_s: float, also: tuple[type[Exception], ...] = ()) -> None:
+        self.also = also
+        self._timeout_s = timeout_s
+        self._since: float | None = None
+        self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+
+    def progress(self) -> None:
+        """Starts the time anew, because something succeeded."""
+        self._since = None
+        self._backoff.succeeded()
+
+    def wait(self, reason: object) -> None:
+        """Pauses before another try.
+
+        Args:
+            reason: Why another try is needed.
+
+        Raises:
+            BrokerUnavailable: The time is over.
+        """
+        now = monotonic()
+        self._since = now if self._since is None else self._since
+        if now - self._since >= self._timeout_s:
+            raise BrokerUnavailable(
+                f"no message could be sent for {self._timeout_s:g} s, the option write_timeout: {reason}"
+            )
+        sleep(self._backoff.failed() * random.uniform(0.5, 1))
+
+    def until_done(self, call: Callable[[], T], is_progress: Callable[[T], bool] = lambda _: True) -> T:
+        """Repeats a call while it fails with a temporary error, and returns its result.
+
+        Args:
+            call: The call.
+            is_progress: Whether a result is progress. Without progress the time goes on.
+
+        Raises:
+            BrokerUnavailable: The time is over.
+        """
+        while True:
+            try:
+                result = call()
+            except (RedisError, BrokerUnavailable, AnswerLost) as error:
+                if not is_temporary(error):
+                    raise
+                self.wait(error)
+            except self.also as error:
+                self.wait(f"the journal's database fails with {type(error).__name__}")
+            else:
+                if is_progress(result):
+                    self.progress()
+                return result
+
+
+def is_temporary(error: Exception) -> bool:
+    """Whether the next try may succeed: Redis is out of reach, takes no writes, is full, or runs a long script."""
+    return isinstance(error, _TEMPORARY) or passes(error) or is_full(error)

@@ -16,17 +16,15 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.functions import lit
 
+from celery_ext.spark.broker import Retry
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log
-from celery_ext.spark.retry import Retry
 from celery_ext.spark.source import CeleryDataSource
 from celery_ext.spark.tables import HOUR, check_eta, open_table
 from celery_ext.spark.write.app_settings import AppSettings
-from celery_ext.spark.write.commit_message import CommitMessage
-from celery_ext.spark.write.job import JobWriter
-from celery_ext.spark.write.prepare import prepare
-from celery_ext.spark.write.writers import BatchWriter, reports_of
+from celery_ext.spark.write.job import CommitMessage, JobWriter
+from celery_ext.spark.write.writers import BatchWriter, prepare, reports_of
 from kombu_delayq.message.due import us_of
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.job_types import Job, JobRun

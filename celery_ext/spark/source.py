@@ -12,12 +12,11 @@ from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import BrokerOptions, ReadOptions, WriteOptions, check_no_table
 from celery_ext.spark.python_workers import log, missing_packages_warning
+from celery_ext.spark.read.partitions import WaitingSelection
 from celery_ext.spark.read.reader import WaitingReader
 from celery_ext.spark.read.schema import arrow_schema, check_schema, schema_of
-from celery_ext.spark.read.selection import WaitingSelection
 from celery_ext.spark.write.app_settings import AppSettings
-from celery_ext.spark.write.prepare import prepare
-from celery_ext.spark.write.writers import BatchWriter, StreamWriter
+from celery_ext.spark.write.writers import BatchWriter, StreamWriter, prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

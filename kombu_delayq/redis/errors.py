@@ -16,6 +16,7 @@ from redis.exceptions import (
     ClusterDownError,
     MasterDownError,
     NoPermissionError,
+    OutOfMemoryError,
     ReadOnlyError,
     ResponseError,
 )
@@ -126,6 +127,13 @@ def check_writes(broker: str, client: Callable[[], Redis], key: str) -> None:
 def passes(reply: Any) -> bool:
     """Whether a reply is an error that passes without anybody's connecting again. The command was not run."""
     return isinstance(reply, ResponseError) and _PASSING.match(str(reply)) is not None
+
+
+def is_full(reply: Any) -> bool:
+    """Whether a reply says that Redis has no memory for a write. Redis 6.2 has the code inside a script's error."""
+    return isinstance(reply, OutOfMemoryError) or (
+        isinstance(reply, ResponseError) and "used memory > 'maxmemory'" in str(reply)
+    )
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from kombu.exceptions import OperationalError
-from redis.exceptions import AuthenticationError, BusyLoadingError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -24,6 +24,7 @@ from celery_ext.serve.service import ServeBroker
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
+from kombu_delayq.redis.errors import is_full
 from kombu_delayq.store.types import Offer, PageId
 
 logger = logging.getLogger(__name__)
@@ -252,7 +253,7 @@ def _failure(error: Exception, count: int, *, is_sent: bool) -> Problem:
     """
     logger.warning("%s tasks could not be enqueued: %s: %s", count, type(error).__name__, error)
     wait = {"Retry-After": "2"}
-    if isinstance(error, OutOfMemoryError) or "used memory > 'maxmemory'" in str(error):
+    if is_full(error):
         return Problem(507, "Redis is full; nothing was enqueued", "broker-full", headers=wait, outcome="refused")
     if is_sent:
         detail = "the connection to Redis was lost before it answered, so the task may be enqueued or not"

@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from celery_ext.spark.read.arguments import Texts, as_json, cut_arguments
-from celery_ext.spark.read.parse import parse_fields, texts, timestamps, valid
+from celery_ext.spark.read.parse import Texts, as_json, cut_arguments, parse_fields, texts, timestamps, valid
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.message.bodies import TEXT
 from kombu_delayq.redis.replies import as_text

@@ -11,15 +11,60 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.options import ReadOptions
 from celery_ext.spark.read.batch import RedissonRows, Rows
-from celery_ext.spark.read.partitions import PARTITION_MESSAGES, WaitingPartition, parts_of, plan
+from celery_ext.spark.read.partitions import (
+    PARTITION_MESSAGES,
+    WaitingPartition,
+    WaitingSelection,
+    WindowPartition,
+    parts_of,
+    plan,
+    store_weights,
+    windows,
+)
 from celery_ext.spark.read.schema import OF_BODY
-from celery_ext.spark.read.seen import Seen
-from celery_ext.spark.read.selection import WaitingSelection
-from celery_ext.spark.read.windows import WindowPartition, store_weights, windows
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.hash_layout import id_of, may_be_duplicate
+from kombu_delayq.store.hash_layout import id_of, may_be_duplicate, without_suffix
 from kombu_delayq.store.redisson_layout import mark_of
 from kombu_delayq.store.types import Part, Scanned
+
+
+class _Seen:
+    """The messages that were read, by id and due time. A message keeps both when it moves to the next tier."""
+
+    def __init__(self) -> None:
+        # Hashes take a third of the memory of ids, and two of some millions are hardly ever the same.
+        self._keys: set[int] = set()
+
+    def new_of(self, store: SparkStore, part: Part, page: Scanned) -> Scanned:
+        """Returns a page without the messages that were read before. Notes those of the journal.
+
+        Args:
+            store: Store of the broker.
+            part: The part that has the page.
+            page: The page.
+        """
+        if not page.members or not (self._keys or part.layout == "journal"):
+            return page
+        ids = map(_shared, store.scan.ids(part, page.members))
+        keys = list(map(hash, zip(ids, map(float, page.dues), strict=True)))
+        if part.layout == "journal":
+            self._keys.update(keys)
+            return page
+        is_new = [key not in self._keys for key in keys]
+        if all(is_new):
+            return page
+        return Scanned(
+            list(compress(page.members, is_new)),
+            list(compress(page.dues, is_new)),
+            list(compress(page.lengths, is_new)),
+            page.more,
+        )
+
+
+def _shared(stored_id: bytes) -> bytes:
+    """Returns the id without the suffix that a message may get when it moves to where another has its id."""
+    return without_suffix(stored_id) if may_be_duplicate(stored_id) else stored_id
+
 
 #: Messages, and bytes of messages, with which an Arrow batch is full.
 BATCH_ROWS, BATCH_BYTES = 4_000, 4_000_000
@@ -77,7 +122,7 @@ class WaitingReader(DataSourceReader):
     def _read_window(self, store: SparkStore, window: WindowPartition) -> Iterator[pa.RecordBatch]:
         """Yields the messages of a window, tier by tier in the order in which messages move."""
         selection = WaitingSelection(self._selection.queues, window.from_ms, window.to_ms)
-        seen = Seen()
+        seen = _Seen()
         for in_journal in (True, False):
             # A message that moves may come to a queue that was empty before.
             for form, size in store.scan.sizes(self._queues(store), window.from_ms, window.to_ms).items():
@@ -89,7 +134,7 @@ class WaitingReader(DataSourceReader):
         return store.queues.names() if queues is None else list(dict.fromkeys(queues))
 
     def _batches(
-        self, store: SparkStore, part: Part, selection: WaitingSelection, seen: Seen | None = None
+        self, store: SparkStore, part: Part, selection: WaitingSelection, seen: _Seen | None = None
     ) -> Iterator[pa.RecordBatch]:
         collected = _Collected(part)
         for page in self._pages(store, part, selection, seen):
@@ -103,7 +148,7 @@ class WaitingReader(DataSourceReader):
             yield collected.rows().batch(self._schema)
 
     def _pages(
-        self, store: SparkStore, part: Part, selection: WaitingSelection, seen: Seen | None
+        self, store: SparkStore, part: Part, selection: WaitingSelection, seen: _Seen | None
     ) -> Iterator[Scanned]:
         page = None
         while page is None or page.more:

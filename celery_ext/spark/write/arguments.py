@@ -11,8 +11,7 @@ from kombu import compression, serialization
 from kombu.exceptions import EncodeError
 
 from celery_ext.publish.argsrepr import saferepr, texts_of
-from celery_ext.spark.write.row_errors import RowErrors
-from celery_ext.spark.write.values import Values
+from celery_ext.spark.write.values import RowErrors, Values
 from kombu_delayq.message.fields import text_to_json, to_json
 
 #: Third element of a body, after the arguments. Source: celery.app.amqp.AMQP.as_task_v2

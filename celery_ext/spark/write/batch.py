@@ -1,62 +1,153 @@
-"""Makes the messages of one batch, a column at a time."""
+"""Makes the messages of a job, batch by batch, a column at a time."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
 from operator import attrgetter
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from celery_ext.publish.template import Slots, Template
 from celery_ext.spark import task_ids
+from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.arguments import Arguments
-from celery_ext.spark.write.column_types import meant_by
-from celery_ext.spark.write.row_errors import RowErrors
+from celery_ext.spark.write.columns import Columns, meant_by
+from celery_ext.spark.write.dead_letters import DeadLetterBuilder
 from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.task_fields import TaskFields
-from celery_ext.spark.write.types import NOTHING_KNOWN, BatchMessages, Known, MessageSettings
-from celery_ext.spark.write.values import Values, iso_texts
+from celery_ext.spark.write.templates import Templates
+from celery_ext.spark.write.values import RowErrors, Values, iso_texts
 from kombu_delayq.message.due import ms_text
 from kombu_delayq.message.fields import text_to_json
 from kombu_delayq.store.types import Offer
 
+
+class BatchMessages(NamedTuple):
+    """What a batch of rows has become.
+
+    Attributes:
+        offers: Messages, by the queue that they go to.
+        cancelled: Ids of the tasks that are to be cancelled.
+        bad_rows: For each row that makes no task, what is wrong, and its dead letter if the job has a queue for it.
+    """
+
+    offers: dict[str, list[Offer]]
+    cancelled: list[str]
+    bad_rows: list[tuple[str, Offer | None]]
+
+
+class MessageBuilder:
+    """Makes the messages of one job.
+
+    Args:
+        columns: What the columns of the rows mean.
+        options: Options of the job.
+        templates: Templates of the messages.
+        schedule: When the tasks are due.
+        job: Name of the job.
+        repr_levels: Depth to which Celery shows arguments.
+
+    Attributes:
+        salt: 8 hex digits that stand for the job.
+        dead_letters: Makes the dead letters; None when the job has no queue for them.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        options: WriteOptions,
+        templates: Templates,
+        schedule: Schedule,
+        job: str,
+        repr_levels: int,
+    ) -> None:
+        self.columns = columns
+        self.options = options
+        self.templates = templates
+        self.schedule = schedule
+        self.repr_levels = repr_levels
+        self.salt = task_ids.digest(job)[:8]
+        queue = options.dead_letter_queue
+        self.dead_letters = None if queue is None else DeadLetterBuilder(queue, templates, self.salt, repr_levels)
+
+    def build(self, batch: pa.RecordBatch) -> BatchMessages:
+        """Makes the messages of a batch."""
+        return _Batch(self, batch).build() if batch.num_rows else BatchMessages({}, [], [])
+
+    def parts(self, batch: pa.RecordBatch, rows: int) -> Iterator[BatchMessages]:
+        """Makes the messages of a batch in parts, so that those of a part can be sent while the next is made.
+
+        Args:
+            batch: The batch.
+            rows: Most rows in a part. A batch with a column ``op`` is one part: one search for many ids costs less.
+        """
+        if batch.num_rows <= rows or "op" in self.columns.reserved:
+            yield self.build(batch)
+            return
+        batch, known = _Batch(self, batch).by_due_time()
+        for first in range(0, batch.num_rows, rows):
+            part = batch.slice(first, rows)
+            yield _Batch(self, part, known.at(range(first, first + part.num_rows))).build()
+
+
+class _Known(NamedTuple):
+    """What is known of some rows before their messages are made.
+
+    Attributes:
+        digests: Result of ``TaskFields.digests`` for these rows, or None.
+        due_us: Result of ``Schedule.due_us`` for these rows, or None.
+    """
+
+    digests: Sequence[str] | None = None
+    due_us: Sequence[int | None] | None = None
+
+    def at(self, rows: Sequence[int]) -> "_Known":
+        """Returns what is known of the rows with these numbers."""
+        digests, due_us = self
+        return _Known(digests and [digests[row] for row in rows], due_us and [due_us[row] for row in rows])
+
+
+_NOTHING_KNOWN = _Known()
+
+
 _DUE = attrgetter("due")
 
 
-class BatchBuilder:
+class _Batch:
     """Makes the messages of one batch.
 
     Args:
-        settings: Settings of the job.
+        job: What the messages of the job depend on.
         batch: The rows.
         known: What is known of the rows already.
     """
 
-    def __init__(self, settings: MessageSettings, batch: pa.RecordBatch, known: Known = NOTHING_KNOWN) -> None:
-        self._settings = settings
+    def __init__(self, job: MessageBuilder, batch: pa.RecordBatch, known: _Known = _NOTHING_KNOWN) -> None:
+        self._job = job
         self._batch = batch
         self._known = known
         self._count = batch.num_rows
         self._errors = RowErrors()
         self._arrays = dict(zip(map(meant_by, batch.schema.names), batch.columns, strict=True))
         self._values = {
-            name: Values(array, as_uuid=name in settings.columns.uuid_columns, on_error=self._errors.in_column(name))
+            name: Values(array, as_uuid=name in job.columns.uuid_columns, on_error=self._errors.in_column(name))
             for name, array in self._arrays.items()
         }
-        self._fields = TaskFields(self._values, settings.options, self._count, self._errors)
+        self._fields = TaskFields(self._values, job.options, self._count, self._errors)
 
-    def by_due_time(self) -> tuple[pa.RecordBatch, Known]:
+    def by_due_time(self) -> tuple[pa.RecordBatch, _Known]:
         """Returns the rows in the order of their due times, and what is known of them in that order.
 
         Redis stores messages faster in that order. Rows with the same due time keep their order.
         """
         due_us = self._due_us
         if due_us is None:
-            return self._batch, NOTHING_KNOWN
-        digests = self._digests if self._settings.options.spread else None
+            return self._batch, _NOTHING_KNOWN
+        digests = self._digests if self._job.options.spread else None
         # Errors have the row numbers of this batch. Without known due times the parts find their errors again.
-        known = Known(digests, None if self._errors.by_row else due_us)
+        known = _Known(digests, None if self._errors.by_row else due_us)
         order = sorted(range(self._count), key=lambda row: due_us[row] or 0)
         if order == list(range(self._count)):
             return self._batch, known
@@ -64,7 +155,7 @@ class BatchBuilder:
 
     def build(self) -> BatchMessages:
         """Makes the messages."""
-        self._fields.check(self._settings.columns.id_columns)
+        self._fields.check(self._job.columns.id_columns)
         cancels = self._fields.cancels
         offers: dict[str, list[Offer]] = {}
         for queue, (rows, all_offers) in self._offers().items():  # _offers adds errors
@@ -77,7 +168,7 @@ class BatchBuilder:
 
     @cached_property
     def _digests(self) -> Sequence[str]:
-        return self._known.digests or self._fields.digests(self._settings.columns.id_columns)
+        return self._known.digests or self._fields.digests(self._job.columns.id_columns)
 
     @cached_property
     def _task_ids(self) -> list[str]:
@@ -87,8 +178,8 @@ class BatchBuilder:
     def _due_us(self) -> Sequence[int | None] | None:
         if self._known.due_us is not None:
             return self._known.due_us
-        parts = list(map(task_ids.part_of, self._digests)) if self._settings.options.spread else [0.0] * self._count
-        return self._settings.schedule.due_us(self._arrays, parts, self._errors)
+        parts = list(map(task_ids.part_of, self._digests)) if self._job.options.spread else [0.0] * self._count
+        return self._job.schedule.due_us(self._arrays, parts, self._errors)
 
     def _offers(self) -> Mapping[str, tuple[Sequence[int], list[Offer]]]:
         """Returns row numbers and messages, by queue."""
@@ -110,16 +201,16 @@ class BatchBuilder:
         return found
 
     def _expiries_and_templates(self) -> tuple[list[int | None] | None, list[Template | None]]:
-        expiries_us = self._settings.schedule.expiries_us(self._arrays, self._count, self._errors)
+        expiries_us = self._job.schedule.expiries_us(self._arrays, self._count, self._errors)
         expire = [False] * self._count if expiries_us is None else [us is not None for us in expiries_us]
-        return expiries_us, self._settings.templates.of_rows(self._fields, expire, self._errors)
+        return expiries_us, self._job.templates.of_rows(self._fields, expire, self._errors)
 
     def _slots(
         self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]
     ) -> Slots[Iterable[str]]:
         """Returns the slots of all rows, by column. A column can be iterated over more than once."""
         arguments = Arguments(
-            self._values, self._settings.columns.arguments, self._count, self._errors, self._settings.repr_levels
+            self._values, self._job.columns.arguments, self._count, self._errors, self._job.repr_levels
         )
         ids = list(map(text_to_json, self._task_ids))
         roots = ids
@@ -131,14 +222,14 @@ class BatchBuilder:
             task_id=ids,
             eta=_iso_column(self._due_us),
             expires=_iso_column(expiries_us),
-            expiration=_expirations(self._settings.schedule, expiries_us),
+            expiration=_expirations(self._job.schedule, expiries_us),
             group_id=self._fields.json("group_id"),
             root_id=roots,
             parent_id=self._fields.json("parent_id"),
             argsrepr=arguments.args_repr(),
             kwargsrepr=arguments.kwargs_repr(),
             headers=self._fields.headers(),
-            delivery_tag=task_ids.tags_of(self._digests, self._settings.salt),
+            delivery_tag=task_ids.tags_of(self._digests, self._job.salt),
         )
 
     def _bodies(self, arguments: Arguments, templates: Sequence[Template | None]) -> list[str]:
@@ -158,7 +249,7 @@ class BatchBuilder:
         """Returns expiries. Rows without one have the expiry of their task."""
         if all(template is None or template.expires is None for template in set(templates)):
             return expiries_us
-        schedule = self._settings.schedule
+        schedule = self._job.schedule
         return [
             us
             if us is not None or template is None or template.expires is None
@@ -172,10 +263,10 @@ class BatchBuilder:
         for row, error in sorted(self._errors.by_row.items()):
             text = error.describe(self._task_ids[row])
             letter = None
-            if self._settings.dead_letters is not None:
+            if self._job.dead_letters is not None:
                 values = {name: column.python[row] for name, column in self._values.items()}
                 task = self._fields.tasks[row]
-                letter = self._settings.dead_letters.build(values, task, queues[row], self._digests[row], text)
+                letter = self._job.dead_letters.build(values, task, queues[row], self._digests[row], text)
             bad.append((text, letter))
         return bad
 

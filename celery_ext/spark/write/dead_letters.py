@@ -11,9 +11,8 @@ from celery_ext.publish.template import Slots
 from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.arguments import Arguments
-from celery_ext.spark.write.row_errors import RowErrors
 from celery_ext.spark.write.templates import TemplateKey, Templates
-from celery_ext.spark.write.values import Values
+from celery_ext.spark.write.values import RowErrors, Values
 from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.message.rewrite import with_properties

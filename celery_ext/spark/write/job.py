@@ -3,21 +3,20 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyspark.sql.datasource import WriterCommitMessage
 from redis.exceptions import RedisError
 
 from celery_ext.delays.levels import DelayLevels
-from celery_ext.spark.broker import Broker
+from celery_ext.spark.broker import Broker, Retry
 from celery_ext.spark.errors import BadRow, JobCommittedBefore, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log, no_garbage_collection
-from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.app_settings import AppSettings
-from celery_ext.spark.write.builder import MessageBuilder
+from celery_ext.spark.write.batch import MessageBuilder
 from celery_ext.spark.write.columns import Columns
-from celery_ext.spark.write.commit_message import MOST_NAMED, CommitMessage, has_cancelled_nothing, summary
 from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.sender import JobCommitted, Sender, has_room, refused, wait_for
 from celery_ext.spark.write.templates import Templates
@@ -27,6 +26,68 @@ from kombu_delayq.store.types import Offer
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+
+#: Most bad rows that a Spark task logs, and reports to the driver.
+MOST_NAMED = 10
+
+
+@dataclass
+class CommitMessage(WriterCommitMessage):
+    """What one Spark task has done.
+
+    Attributes:
+        job: Name of the job.
+        run: Number of its run.
+        rows: Number of rows.
+        enqueued: Number of messages sent or staged, with the dead letters.
+        repeated: Number of messages that the job had before, from another attempt or from a row with the same id.
+        to_cancel: Number of rows that cancel a task.
+        cancelled: Number of tasks that it has cancelled in Redis.
+        bad: Number of rows that make no task.
+        dead_lettered: Number of bad rows that became dead letters.
+        errors: What is wrong with the first bad rows.
+    """
+
+    job: str
+    run: int
+    rows: int = 0
+    enqueued: int = 0
+    repeated: int = 0
+    to_cancel: int = 0
+    cancelled: int = 0
+    bad: int = 0
+    dead_lettered: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+def has_cancelled_nothing(job: Job, to_cancel: int) -> bool:
+    """Whether a job should have cancelled tasks, and has neither cancelled one nor kept one of its own rows back."""
+    return to_cancel > 0 and not job.cancelled and not job.twice
+
+
+def summary(job: Job, to_cancel: int) -> str:
+    """Returns the line that the driver logs when its run has committed a job.
+
+    Args:
+        job: What Redis remembers of the job.
+        to_cancel: Number of rows that cancel a task.
+    """
+    counts = {
+        "sent before": job.sent_before,
+        "twice in the data": job.twice,
+        "cancelled": job.cancelled,
+        "bad": job.bad,
+        "dead letters": job.dead_lettered,
+    }
+    details = "".join(f", {count:,} {label}" for label, count in counts.items() if count)
+    if has_cancelled_nothing(job, to_cancel):
+        details += (
+            f", nothing cancelled by {to_cancel:,} rows with op=cancel: no task with their ids waits. Are task and "
+            "id_columns those of the job that has sent them?"
+        )
+    return f"job {job.name} is committed: {job.rows or 0:,} rows, {job.enqueued:,} messages in all{details}"
+
 
 #: How long the abort of a job waits for the broker at most, in s. The tasks of the job have waited already.
 ABORT_S = 30.0
@@ -73,10 +134,9 @@ class JobWriter:
             BrokerUnavailable: The broker takes no messages for longer than ``write_timeout``.
         """
         report = CommitMessage(name, self.run)
-        retry = Retry(self.options.write_timeout)
-        store = retry.until_done(self.broker.connect)
-        try:
-            job = self.job_run(name)
+        job = self.job_run(name)
+        # Another attempt of this task may have sent all of its rows.
+        with self.broker.connected(self.options.write_timeout) as (store, retry), suppress(JobCommitted):
             begun = retry.until_done(lambda: store.jobs.begin(job, stream))
             if begun.word == "committed":
                 return report
@@ -84,10 +144,6 @@ class JobWriter:
                 raise refused(name, begun.word)
             with no_garbage_collection():
                 self._send(store, job, begun, batches, report)
-        except JobCommitted:
-            pass  # another attempt of this task has sent all of its rows
-        finally:
-            store.close()
         return report
 
     def commit(self, name: str, run: int, reports: Sequence[CommitMessage]) -> None:
@@ -103,9 +159,7 @@ class JobWriter:
             JobCommittedBefore: Another run has committed it, and ``on_committed`` is ``fail``.
         """
         job = self.job_run(name, run)
-        retry = Retry(self.options.write_timeout)
-        store = retry.until_done(self.broker.connect)
-        try:
+        with self.broker.connected(self.options.write_timeout) as (store, retry):
             state = retry.until_done(lambda: store.jobs.finish(job, "committed", _counts(reports)))
             if state not in ("committed", "publishing"):
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
@@ -113,8 +167,6 @@ class JobWriter:
                 retry.also = store.database_errors
                 publish(store, job, retry)
             found = retry.until_done(lambda: store.jobs.find(name))
-        finally:
-            store.close()
         if found is not None:
             self._tell_end(found, run, state, sum(report.to_cancel for report in reports))
 
@@ -135,35 +187,23 @@ class JobWriter:
         Raises:
             StragglerRefused: A later run has begun.
         """
-        retry = Retry(self.options.write_timeout)
-        store = retry.until_done(self.broker.connect)
-        try:
+        with self.broker.connected(self.options.write_timeout) as (store, retry):
             state = retry.until_done(lambda: store.jobs.finish(self.job_run(name), "aborted", _counts(reports)))
-        finally:
-            store.close()
         if state != "aborted":
             raise refused(name, state)
 
     def abort(self, name: str, run: int) -> None:
         """Aborts a job, so that none of its Spark tasks can write any more."""
-        retry = Retry(min(self.options.write_timeout, ABORT_S))
-        store = retry.until_done(self.broker.connect)
-        try:
+        with self.broker.connected(min(self.options.write_timeout, ABORT_S)) as (store, retry):
             job = self.job_run(name, run)
             state = retry.until_done(lambda: store.jobs.finish(job, "aborted"))
-        finally:
-            store.close()
         then = "a run with the same name sends what is missing" if state == "aborted" else "this run does not end it"
         log(logging.WARNING, f"job {name} is {state}; {then}")
 
     def abort_stream(self, stream: str, batch: int) -> None:
         """Aborts the job of a stream's batch if it has begun. Spark passes neither query nor run on here."""
-        retry = Retry(min(self.options.write_timeout, ABORT_S))
-        store = retry.until_done(self.broker.connect)
-        try:
+        with self.broker.connected(min(self.options.write_timeout, ABORT_S)) as (store, retry):
             name = retry.until_done(lambda: store.jobs.of_stream(stream))
-        finally:
-            store.close()
         if name is not None and name.endswith(f"/{batch}"):
             self.abort(name, 0)
 

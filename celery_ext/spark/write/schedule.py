@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.row_errors import RowErrors
-from celery_ext.spark.write.values import Values, microseconds
+from celery_ext.spark.write.values import RowErrors, Values, microseconds
 from kombu_delayq.message.due import us_of
 
 #: Arrow arrays by name of the column.

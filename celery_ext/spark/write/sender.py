@@ -7,9 +7,9 @@ from time import sleep
 
 from redis.exceptions import RedisError
 
+from celery_ext.spark.broker import Retry
 from celery_ext.spark.errors import StragglerRefused
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.retry import Retry
 from celery_ext.waiting import by_id
 from kombu_delayq.message.pages import Page, pages
 from kombu_delayq.redis.commands import SendAhead

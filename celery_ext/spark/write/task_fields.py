@@ -10,8 +10,7 @@ from typing import Any
 from celery_ext.spark import task_ids
 from celery_ext.spark.option_parsers import check_headers
 from celery_ext.spark.options import PRIORITIES, WriteOptions
-from celery_ext.spark.write.row_errors import RowErrors
-from celery_ext.spark.write.values import Values
+from celery_ext.spark.write.values import RowErrors, Values
 from kombu_delayq.message.fields import to_json
 
 

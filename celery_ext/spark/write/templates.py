@@ -10,8 +10,8 @@ from celery.exceptions import QueueNotFound
 from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.app_settings import AppSettings
-from celery_ext.spark.write.row_errors import RowErrors
 from celery_ext.spark.write.task_fields import TaskFields
+from celery_ext.spark.write.values import RowErrors
 
 
 class TemplateKey(NamedTuple):

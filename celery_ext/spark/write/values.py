@@ -1,21 +1,81 @@
-"""Columns of a record batch as messages need them: Python values, and their JSON and repr as text."""
+"""Columns of a record batch as messages need them: Python values, their JSON and repr as text, and what is wrong."""
 
 # The documentation is built without Spark: annotations are not evaluated.
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from celery_ext.publish.argsrepr import texts_of
+from kombu_delayq.errors import quoted
 from kombu_delayq.message.due import EPOCH, us_of
 from kombu_delayq.message.fields import text_to_json, to_json
+
+
+class RowError(NamedTuple):
+    """Why a row makes no task.
+
+    Attributes:
+        column: Name of the column; empty when the row as a whole is wrong.
+        value: Value of the row in this column.
+        reason: What is wrong with the value.
+    """
+
+    column: str
+    value: Any
+    reason: str
+
+    def describe(self, task_id: str) -> str:
+        """Returns the error in words. task_id: Task id of the row."""
+        where = f"column {self.column}, " if self.column else ""
+        return f"{where}value {quoted(self.value)}: {self.reason} (row {task_id})"
+
+
+class RowErrors:
+    """The errors of one batch, at most one for a row.
+
+    Attributes:
+        by_row: The errors, by number of the row in its batch.
+    """
+
+    def __init__(self) -> None:
+        self.by_row: dict[int, RowError] = {}
+
+    def add(self, row: int, column: str, value: Any, reason: object) -> None:
+        """Adds an error, unless the row has one already."""
+        self.by_row.setdefault(row, RowError(column, value, str(reason)))
+
+    def in_column(self, column: str) -> Callable[[int, Any, object], None]:
+        """Returns ``add`` for one column."""
+        return lambda row, value, reason: self.add(row, column, value, reason)
+
+    def parse(self, column: str, values: Iterable[Any], parse: Callable[[Any], Any]) -> list[Any]:
+        """Parses a column, and adds an error for each value that cannot be parsed.
+
+        Args:
+            column: Name of the column.
+            values: One for each row.
+            parse: Parses a value; raises ValueError for a wrong one.
+
+        Returns:
+            The parsed values; None for NULL and for a wrong value.
+        """
+        parsed = []
+        for row, value in enumerate(values):
+            try:
+                parsed.append(None if value is None else parse(value))
+            except (ValueError, RecursionError) as reason:
+                self.add(row, column, value, reason)
+                parsed.append(None)
+        return parsed
+
 
 #: Raised for values that Python does not have: times before the year 1 or after 9999, maps with a key twice, and texts
 #: that are not UUIDs.

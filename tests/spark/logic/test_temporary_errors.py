@@ -7,8 +7,8 @@ import redis
 from redis.exceptions import RedisError
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.broker import Broker, Retry, is_temporary
 from celery_ext.spark.errors import BrokerUnavailable
-from celery_ext.spark.retry import Retry, is_temporary
 
 #: Commands that bring a server into a state in which it takes no writes, and those that end it.
 STATES = {
@@ -33,7 +33,8 @@ def server() -> Iterator[PrivateRedis]:
 @pytest.mark.parametrize("state", STATES)
 def test_what_takes_no_writes_just_now_is_waited_for(server: PrivateRedis, state: str, write: str) -> None:
     """A job tries again for as long as a server takes no writes, be it by a command or in a script."""
-    client, (begin, end), refusals = server.client(), STATES[state], []
+    store = Broker(server.url, None, {}).connect()
+    client, (begin, end), refusals = store.client, STATES[state], []
     client.execute_command(*begin.split())
 
     def call() -> object:
@@ -47,7 +48,8 @@ def test_what_takes_no_writes_just_now_is_waited_for(server: PrivateRedis, state
 
     Retry(60).until_done(call)
     assert len(refusals) == 2
-    assert client.get("key") == "value"
+    assert client.get("key") == b"value"
+    store.close()
 
 
 def test_a_server_out_of_reach_is_waited_for(server: PrivateRedis) -> None:

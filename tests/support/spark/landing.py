@@ -9,8 +9,8 @@ from kombu import Connection, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.write.batch import BatchMessages
 from celery_ext.spark.write.sender import Sender
-from celery_ext.spark.write.types import BatchMessages
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer

@@ -15,11 +15,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.app_settings import AppSettings
-from celery_ext.spark.write.builder import MessageBuilder
+from celery_ext.spark.write.batch import BatchMessages, MessageBuilder
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.templates import Templates
-from celery_ext.spark.write.types import BatchMessages
 from kombu_delayq.store.types import Offer
 
 #: A name that no app of other tests uses: shared tasks come into every app.

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from celery_ext.spark import CeleryDataSource
-from celery_ext.spark.write.commit_message import CommitMessage
+from celery_ext.spark.write.job import CommitMessage
 
 
 class Journal:

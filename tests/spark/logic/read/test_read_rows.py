@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from celery_ext.spark.read import parse
-from celery_ext.spark.read.arguments import cut_arguments
 from celery_ext.spark.read.batch import Rows
+from celery_ext.spark.read.parse import cut_arguments
 from celery_ext.spark.read.schema import COLUMNS, arrow_schema, schema_of
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.store.types import Waiting
@@ -98,7 +98,7 @@ def test_one_message_says_nothing_of_those_beside_it(seed: int) -> None:
 def test_ordinary_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of tasks in JSON none is looked at one by one, which the speed of reading depends on."""
     monkeypatch.setattr("celery_ext.spark.read.batch.DelayedTask", None)
-    monkeypatch.setattr("celery_ext.spark.read.arguments._cut", None)
+    monkeypatch.setattr("celery_ext.spark.read.parse._cut", None)
     messages = [task_message((), kwargs={"n": at}, task_id=f"t{at}", eta=ETA_AT) for at in range(20)]
     assert [row["kwargs"] for row in rows_of(messages)] == [f'{{"n": {at}}}' for at in range(20)]
 

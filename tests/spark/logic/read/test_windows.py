@@ -5,8 +5,7 @@ from math import inf
 
 import pytest
 
-from celery_ext.spark.read.selection import WaitingSelection
-from celery_ext.spark.read.windows import Weight, WindowPartition, windows
+from celery_ext.spark.read.partitions import WaitingSelection, Weight, WindowPartition, windows
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

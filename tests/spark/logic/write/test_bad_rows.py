@@ -14,8 +14,8 @@ from celery_ext.dead_letters import DeadLetter, letters
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.write.batch import BatchMessages
 from celery_ext.spark.write.dead_letters import NO_TASK
-from celery_ext.spark.write.types import BatchMessages
 from tests.support.spark import apps
 from tests.support.spark.landing import open_store, send
 from tests.support.spark.making import TASK, batch_of, builder_of, errors_of, made_of, offers_of, seen

@@ -27,8 +27,7 @@ from pyspark.sql.types import (
 
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.column_types import RESERVED
-from celery_ext.spark.write.columns import Columns
+from celery_ext.spark.write.columns import RESERVED, Columns
 
 TEXT, TIME, WHOLE, DOUBLE = StringType(), TimestampType(), IntegerType(), DoubleType()
 TEXTS = [TEXT, CharType(3), VarcharType(3)]

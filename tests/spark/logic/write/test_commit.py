@@ -12,9 +12,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import job
 from celery_ext.spark.errors import JobCommittedBefore
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.commit_message import CommitMessage
-from celery_ext.spark.write.job import JobWriter
-from celery_ext.spark.write.prepare import prepare
+from celery_ext.spark.write.job import CommitMessage, JobWriter
+from celery_ext.spark.write.writers import prepare
 from kombu_delayq.store.job_types import Job
 from tests.support.servers.proxies import Proxy
 from tests.support.spark.landing import landed

@@ -7,9 +7,9 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.broker import Retry
 from celery_ext.spark.errors import BrokerUnavailable
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.retry import Retry
 from celery_ext.spark.write.job import publish
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore

@@ -5,8 +5,7 @@ from pyspark.sql import types
 
 from celery_ext.spark.errors import InvalidColumns
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.column_types import check_type
-from celery_ext.spark.write.columns import Columns
+from celery_ext.spark.write.columns import Columns, check_type
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from celery_ext.spark.write.types import BatchMessages
+from celery_ext.spark.write.batch import BatchMessages
 from kombu_delayq.store.types import Offer
 from tests.support.spark.making import batch_of, errors_of, made_of, offers_of, seen
 
