@@ -36,7 +36,7 @@ local taken, count, size, scores, notes, failed = {}, 0, 0, {}, {}, nil
 local function is_full()
   return has_ended or count >= most or size >= bytes
 end
--- Fetches up to `limit` messages of a list, one by one, because any may be large. Returns how many; nil once it is full.
+-- Fetches up to `limit` messages of a list, one by one, because any may be large. Returns how many; nil once full.
 local function fetch(ready, number, limit)
   if is_full() then
     return nil

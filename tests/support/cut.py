@@ -5,9 +5,7 @@ process. The contract is what another version of Celery, kombu or redis-py, or a
 runs once with each.
 """
 
-import dis
 import inspect
-from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +18,7 @@ from tests.support import ROOT
 #: Modules and functions that start a process.
 _STARTERS = ("subprocess", "multiprocessing")
 #: Methods of ``Proj`` that start one.
-_OF_PROJ = {".worker", ".celery"}
+_OF_PROJ = {"worker", "celery"}
 #: Modules whose classes have methods that start processes, and others.
 _KNOWN = ("tests.support.servers", "tests.support.workers.harness")
 #: Folders of rooms that are an extra, or need several servers.
@@ -40,7 +38,7 @@ _NEEDS = {
 }
 #: Files and folders of the contract; so are all journeys, but those of an extra.
 CONTRACT = (
-    "tests/lua",
+    "tests/store/scripts",
     *(f"tests/store/test_{name}.py" for name in ("full_memory", "leases", "races", "store", "wake")),
     *(f"tests/integration/connection/test_{name}.py" for name in ("acl", "script_flush")),
     *(f"tests/integration/consume/stock/plain/test_{name}.py" for name in ("drain_events", "giving_back", "order")),
@@ -92,7 +90,7 @@ def _reached(function: FunctionType) -> list[tuple[str, frozenset[str]]]:
         elif isinstance(one, type):
             seen[one] = one.__module__, frozenset()
         elif isinstance(one, FunctionType) and one.__module__.startswith("tests."):
-            names = frozenset(_names(one.__code__))
+            names = _names(one.__code__)
             seen[one] = one.__module__, names
             left += [one.__globals__[name] for name in names if _is_code(one.__globals__.get(name))]
         elif isinstance(one, FunctionType):
@@ -104,11 +102,8 @@ def _is_code(one: object) -> bool:
     return isinstance(one, FunctionType | ModuleType | type)
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    """Yields the global names that a function uses, and with a dot before them its attributes."""
-    yield from code.co_names
-    attributes = [one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_ATTR", "LOAD_METHOD")]
-    yield from (f".{name}" for name in attributes)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+@cache
+def _names(code: CodeType) -> frozenset[str]:
+    """Returns the names of globals and attributes that a function uses."""
+    inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return frozenset(code.co_names).union(*inner)

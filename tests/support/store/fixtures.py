@@ -1,6 +1,5 @@
 """A store on a real server, in either layout, and a look at its keys."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,10 +8,10 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.store.keyspace import Ear, ear_of
+from tests.support.store.layouts import TESTED
 from tests.support.store.tuned import tuned
 
 #: Makes another store on the test's database; keywords as of DelayStore, and options.
@@ -33,10 +32,10 @@ def own_server() -> Iterator[PrivateRedis]:
         yield server
 
 
-@pytest.fixture(params=os.environ.get("DELAYQ_LAYOUTS", " ".join(LAYOUTS)).split())
+@pytest.fixture
 def layout(request: pytest.FixtureRequest) -> str:
-    """The form in which stores keep messages. A test runs with both, unless it is marked for one."""
-    return str(request.param)
+    """The form in which stores keep messages: the first, where tests do not run in both."""
+    return str(getattr(request, "param", TESTED[0]))
 
 
 @pytest.fixture(scope="session")

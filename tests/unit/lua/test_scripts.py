@@ -37,7 +37,7 @@ def test_every_operation_has_its_method_and_its_tests(operation: str) -> None:
     """An operation is called the same in its Lua file, as a method of a part of the store, and in its test file."""
     [method] = (getattr(part, operation) for part in PARTS if hasattr(part, operation))
     assert len(signature(method).parameters) >= 1
-    assert (ROOT / "tests" / "lua" / f"test_{operation}.py").is_file()
+    assert (ROOT / "tests" / "store" / "scripts" / f"test_{operation}.py").is_file()
 
 
 #: Each Lua file with each layout for which it is read.
