@@ -15,8 +15,7 @@ from celery.signals import before_task_publish
 from kombu.connection import Connection
 
 from celery_ext.delays.install import extend_app, is_installed
-from celery_ext.testing.clock import Clock
-from celery_ext.testing.sending import Sending, is_delay
+from celery_ext.testing.sending import Clock, Sending, is_delay
 from celery_ext.waiting import control
 from kombu_delayq import channel
 from kombu_delayq.store import Store

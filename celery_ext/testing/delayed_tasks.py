@@ -1,17 +1,149 @@
-"""What the fixture ``delayed_tasks`` gives a test: what waits, and a clock that the test moves on."""
+"""What the fixture ``delayed_tasks`` gives a test, and how it is made."""
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from celery_ext.testing.agenda import Agenda
-from celery_ext.testing.brokers import Broker
-from celery_ext.testing.matching import Duration, Found, Wanted, checked_moment, line, seconds_of
-from celery_ext.testing.runners import Runner
-from celery_ext.testing.running import Ran, Runs
-from celery_ext.testing.sending import Sending
+from celery import Celery
+from kombu.connection import Connection
+from kombu.transport import memory as stock
+
+from celery_ext.connection import uses_delayq
+from celery_ext.delays import durations
+from celery_ext.testing import brokers
+from celery_ext.testing.apps import pointed_at, send_task_of_celery
+from celery_ext.testing.brokers import Agenda, Broker
+from celery_ext.testing.running import ByWorker, InThisProcess, Ran, Runner, Runs
+from celery_ext.testing.sending import Clock, Sending
 from celery_ext.waiting import DelayedTask
-from kombu_delayq.message.due import ms_of
+from kombu_delayq.errors import OtherTransport
+from kombu_delayq.message.due import in_utc, ms_of
+
+#: How far a due time may be from the one that a test names, in s: Celery takes the time a moment before the task is
+#: sent.
+TOLERANCE_S = 1.0
+
+#: A time from now: ``"1h30m"``, or s, or a timedelta.
+Duration = str | float | timedelta
+
+
+def seconds_of(duration: Duration) -> float:
+    """Returns a duration in s.
+
+    Raises:
+        ValueError: It is no duration, or is negative, or is more than 100 years.
+        TypeError: It is something else, such as a datetime.
+    """
+    if isinstance(duration, timedelta):
+        seconds = duration.total_seconds()
+    elif isinstance(duration, str):
+        seconds = durations.parse(duration)
+    elif isinstance(duration, int | float):
+        seconds = float(duration)
+    else:
+        raise TypeError(f'{duration!r} is not a duration: give a text such as "1h30m", or s, or a timedelta')
+    if not 0 <= seconds <= durations.MAX_S:
+        raise ValueError(f"{duration!r} is not a duration between 0 and 100 years")
+    return seconds
+
+
+def checked_moment(moment: datetime) -> datetime:
+    """Returns a moment.
+
+    Raises:
+        TypeError: It is something else, such as a duration.
+    """
+    if not isinstance(moment, datetime):
+        raise TypeError(f'{moment!r} is no datetime. For a time from now there are advance("2h") and in_="2h"')
+    return moment
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which waiting tasks are meant; None means any.
+
+    Attributes:
+        task: The task, or its name.
+        in_: In how long it is due.
+        at: When it is due; without a zone it is in UTC.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        queue: Its queue.
+        task_id: Its id.
+    """
+
+    task: Any = None
+    in_: Duration | None = None
+    at: datetime | None = None
+    args: Sequence[Any] | None = None
+    kwargs: Mapping[str, Any] | None = None
+    queue: str | None = None
+    task_id: str | None = None
+
+    def check(self, sending: Sending) -> Callable[[DelayedTask], bool]:
+        """Returns a function that says whether a waiting task is meant."""
+        name = getattr(self.task, "name", self.task)
+        in_s = None if self.in_ is None else seconds_of(self.in_)
+        at = None if self.at is None else in_utc(checked_moment(self.at))
+
+        def is_meant(task: DelayedTask) -> bool:
+            return (
+                name in (None, task.name)
+                and self.queue in (None, task.queue)
+                and self.task_id in (None, task.id)
+                and (self.args is None or _plain(task.args) == _plain(self.args))
+                and (self.kwargs is None or _plain(task.kwargs) == _plain(self.kwargs))
+                and (in_s is None or _is_near(in_s, sending.left_s(task), sending.left_untouched_s(task)))
+                and (at is None or _is_near(0.0, (task.due - at).total_seconds()))
+            )
+
+        return is_meant
+
+
+class Found(list[DelayedTask]):
+    """The waiting tasks that a test means. In an ``assert`` it says what waits instead.
+
+    Args:
+        tasks: Those that are meant.
+        count: How many there should be; None for at least one.
+        waiting: What waits, as text.
+    """
+
+    def __init__(self, tasks: Sequence[DelayedTask], count: int | None, waiting: str) -> None:
+        super().__init__(tasks)
+        self._count, self._waiting = count, waiting
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 if self._count is None else len(self) == self._count
+
+    def __repr__(self) -> str:
+        such = f"{len(self) or 'no'} such {'tasks wait' if len(self) > 1 else 'task waits'}"
+        if self._count not in (None, len(self)):
+            such += f", not {self._count}"
+        return f"<{such}; all that waits: {self._waiting}>"
+
+
+def line(task: DelayedTask, left_s: float) -> str:
+    """Returns a waiting task as a line of text."""
+    if isinstance(task.args, list) and isinstance(task.kwargs, dict):
+        given = ", ".join([*map(repr, task.args), *(f"{name}={value!r}" for name, value in task.kwargs.items())])
+    else:
+        given = f"{task.argsrepr}, {task.kwargsrepr}"
+    return f"{task.name}({given}) {durations.in_words(left_s)}, queue {task.queue}"
+
+
+def _is_near(wanted_s: float, *found_s: float) -> bool:
+    return min(found_s) - TOLERANCE_S <= wanted_s <= max(found_s) + TOLERANCE_S
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value with lists in place of tuples, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
 
 #: By how much sums of times may differ, in s.
 _ROUNDING_S = 0.001
@@ -161,3 +293,58 @@ class DelayedTasks:
 def _shortened(names: Sequence[str]) -> str:
     more = [f"and {len(names) - MOST_SHOWN:,} more"] if len(names) > MOST_SHOWN else []
     return ", ".join([*names[:MOST_SHOWN], *more])
+
+
+#: The broker in memory.
+MEMORY = "memory"
+
+Connect = Callable[[Any], Connection]
+
+
+@contextmanager
+def delayed_tasks(broker: str, worker: Any = None) -> Iterator[DelayedTasks]:
+    """Points all apps of the process at a broker of the test.
+
+    Args:
+        broker: ``memory``, or the URL of a Redis.
+        worker: A worker of the test that runs in this process, or None. It keeps its own broker, which the apps use
+            then.
+
+    Raises:
+        OtherTransport: The worker's broker is neither in memory nor one of ours.
+    """
+    clock, runs = Clock(), Runs()
+    # A worker declares its queues itself.
+    sending = Sending(clock, send_task_of_celery(), brokers.declare if worker is None else lambda app: None)
+    place = _place_of(worker.app, clock) if worker is not None else _place(broker, clock)
+    with place as connect, pointed_at(connect, sending) as patches:
+        connection = worker.app.connection_for_write() if connect is None else connect(None)
+        own = brokers.Broker(connection, sending)
+        runner: Runner
+        if worker is None:
+            runner = InThisProcess(own, sending, runs, patches.extend)
+        else:
+            patches.extend(worker.app)
+            runner = ByWorker(own, sending, runs)
+        runs.listen()
+        try:
+            yield DelayedTasks(own, runner, sending, runs)
+        finally:
+            runs.close()
+            own.close()
+
+
+def _place(broker: str, clock: Clock) -> AbstractContextManager[Connect | None]:
+    return brokers.memory(clock, shared=False) if broker == MEMORY else brokers.redis(broker)
+
+
+def _place_of(app: Celery, clock: Clock) -> AbstractContextManager[Connect | None]:
+    with app.connection_for_read() as connection:
+        if uses_delayq(connection):
+            return nullcontext()
+        if issubclass(connection.get_transport_cls(), stock.Transport):
+            return brokers.memory(clock, shared=True)
+        raise OtherTransport(
+            f"the worker of the test has the broker {connection.as_uri()}. With the fixture delayed_tasks its app "
+            "needs broker_url='memory://', or a Redis with broker_transport='kombu_delayq.transport:Transport'"
+        )

@@ -1,17 +1,301 @@
 """A store in memory, with the operations of ``DelayStore`` that an app, its channels and its tasks use."""
 
-from collections.abc import Callable, Sequence
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha1
+from itertools import count
 from math import inf
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal, TypeVar
 
-from celery_ext.testing.memory_lookup import LAYOUT, MemoryLookup, MemoryScan
-from celery_ext.testing.memory_shelf import Shelf
-from kombu_delayq.message.fields import headers_of, read
+from kombu_delayq.message.canonical import unsigned
+from kombu_delayq.message.fields import CHAIN_ID, headers_of, read
 from kombu_delayq.options import Options
 from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store.chains import CancelledChains
+from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.queues import QueueStats
-from kombu_delayq.store.types import Offer, Offered, PageId, Placed, Transferred, Waiting
+from kombu_delayq.store.types import (
+    Cursor,
+    Offer,
+    Offered,
+    Page,
+    PageId,
+    Part,
+    Placed,
+    QueueForm,
+    Scanned,
+    Transferred,
+    Waiting,
+)
+
+#: What became of an offered message.
+State = Literal["offered", "repeated", "renamed"]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A message that waits.
+
+    Attributes:
+        due_ms: Due time, ms since the epoch.
+        order: Number among all messages, in the order of publishing.
+        own_id: The id with which it was offered.
+        message: The message as the store shows it.
+    """
+
+    due_ms: float
+    order: int
+    own_id: str
+    message: Waiting
+
+    @property
+    def place(self) -> tuple[float, int]:
+        """Its place among the messages of its queue."""
+        return self.due_ms, self.order
+
+
+class Shelf:
+    """Keeps the messages of all queues in the order of their due times.
+
+    Args:
+        now_ms: The clock, ms since the epoch.
+        push: Pushes a message to its queue.
+
+    Attributes:
+        queues: Names of the queues that hold or held messages.
+        refused: Ids whose delay chains take no step.
+        chains: Ids of delay chains that are known.
+        lock: Whoever reads and then changes messages holds it.
+        changes: How often a message was added, moved or removed.
+    """
+
+    def __init__(self, now_ms: Callable[[], float], push: Callable[[Waiting], None]) -> None:
+        self.now_ms, self.push = now_ms, push
+        self.queues: set[str] = set()
+        self.refused: set[str] = set()
+        self.chains: set[str] = set()
+        self.lock = threading.RLock()
+        self.changes = 0
+        self._kept: defaultdict[str, list[Kept]] = defaultdict(list)
+        self._orders = count()
+
+    def of(self, queue: str) -> list[Kept]:
+        """Returns the messages of a queue, the next due first."""
+        with self.lock:
+            return list(self._kept.get(queue, ()))
+
+    def head_ms(self, queue: str) -> float | None:
+        """Returns when the next message of a queue is due, or None."""
+        found = self._kept.get(queue)
+        return found[0].due_ms if found else None
+
+    def put(self, queue: str, offer: Offer, due_ms: float) -> State:
+        """Adds a message, unless it is there already."""
+        own_id, body = as_text(offer.id), as_bytes(offer.body)
+        content = f"{offer.priority}".encode() + unsigned(body)
+        duplicate_id = f"{own_id}~{sha1(content, usedforsecurity=False).hexdigest()[:16]}"
+        with self.lock:
+            self.queues.add(queue)
+            stored = {kept.message.id: kept.message for kept in self._kept[queue]}
+            first = stored.get(own_id)
+            is_first = first and f"{first.priority}".encode() + unsigned(as_bytes(first.body or b"")) == content
+            if duplicate_id in stored or is_first:
+                return "repeated"
+            stored_id = own_id if first is None else duplicate_id
+            self.changes += 1
+            message = Waiting(queue, stored_id, due_ms, offer.priority, body)
+            insort(self._kept[queue], Kept(due_ms, next(self._orders), own_id, message), key=lambda kept: kept.place)
+            return "offered" if first is None else "renamed"
+
+    def move(self, kept: Kept, due_ms: float, body: bytes) -> None:
+        """Gives a message another due time and body; it comes behind those of the same due time."""
+        with self.lock:
+            self.remove(kept)
+            message = kept.message._replace(due_ms=due_ms, body=body)
+            moved = Kept(due_ms, next(self._orders), kept.own_id, message)
+            insort(self._kept[message.queue], moved, key=lambda one: one.place)
+
+    def remove(self, kept: Kept) -> None:
+        """Removes a message that waits."""
+        with self.lock:
+            self._kept[kept.message.queue].remove(kept)
+            self.changes += 1
+
+    def find(self, queues: Iterable[str], identity: str) -> Iterator[Kept]:
+        """Yields the messages of an id, or the one that is stored under it."""
+        for queue in queues:
+            yield from (kept for kept in self.of(queue) if identity in (kept.message.id, kept.own_id))
+
+    def stored(self, queue: str, stored_id: str) -> Kept | None:
+        """Returns the message that is stored under an id, or None."""
+        return next((kept for kept in self.of(queue) if kept.message.id == stored_id), None)
+
+    def clear(self, queue: str) -> int:
+        """Removes all messages of a queue, and forgets it. Returns how many there were."""
+        with self.lock:
+            self.queues.discard(queue)
+            self.changes += 1
+            return len(self._kept.pop(queue, ()))
+
+
+T = TypeVar("T")
+
+#: Digits of a message's number, at the beginning of what a page knows it by.
+_ORDER_DIGITS = 12
+
+#: The layout that this store shows.
+LAYOUT = "hash"
+
+
+class MemoryLookup:
+    """The counterpart of ``kombu_delayq.store.lookup.Lookup``.
+
+    Args:
+        shelf: The messages.
+    """
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
+        """Reads the waiting messages of some ids, as ``Lookup.get``."""
+        found: dict[str, list[Waiting]] = {}
+        for identity in ids:
+            messages = [kept.message for kept in self._shelf.find(queues, identity)]
+            if messages:
+                found.setdefault(identity, []).extend(messages)
+        for messages in found.values():
+            messages.sort(key=lambda message: message.due_ms)
+        return found
+
+    def cancel(
+        self,
+        queues: Sequence[str],
+        ids: Sequence[str],
+        found: dict[str, list[Waiting]] | None = None,
+    ) -> dict[str, list[Waiting]]:
+        """Removes the waiting messages of some ids, as ``Lookup.cancel``."""
+        found = {} if found is None else found
+        with self._shelf.lock:
+            for identity in ids:
+                removed = list(self._shelf.find(queues, identity))
+                for kept in removed:
+                    self._shelf.remove(kept)
+                    found.setdefault(identity, []).append(kept.message)
+                if removed:
+                    has_step = any(CHAIN_ID.encode() in (kept.message.body or b"") for kept in removed)
+                    (self._shelf.chains if has_step else self._shelf.refused).discard(identity)
+        for messages in found.values():
+            messages.sort(key=lambda message: message.due_ms)
+        return found
+
+    def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
+        """Changes when messages of one queue are due, as ``Lookup.reschedule``."""
+
+        def move(kept: Kept, change: Change) -> str:
+            if change.due_ms <= self._shelf.now_ms():
+                return "due"
+            self._shelf.move(kept, change.due_ms, change.body)
+            return "rescheduled"
+
+        return [self._change(queue, change.message, move, change) for change in changes]
+
+    def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
+        """Pushes messages of one queue before they are due, as ``Lookup.run_now``."""
+
+        def push(kept: Kept, change: Change) -> str:
+            self._shelf.remove(kept)
+            self._shelf.push(kept.message._replace(body=change.body))
+            return "transferred"
+
+        return [self._change(queue, change.message, push, change) for change in changes]
+
+    def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
+        """Removes messages of one queue that are still as they were read, as ``Lookup.discard``."""
+
+        def remove(kept: Kept, chain: str) -> str:
+            self._shelf.remove(kept)
+            if chain:
+                self._shelf.refused.add(chain)
+                self._shelf.chains.discard(chain)
+            return "cancelled"
+
+        return [self._change(queue, message, remove, chain) for message, chain in messages]
+
+    def _change(self, queue: str, read: Waiting, change: Callable[[Kept, T], str], wanted: T) -> str:
+        with self._shelf.lock:
+            kept = self._shelf.stored(queue, as_text(read.id))
+            if kept is None:
+                return "not_delayed"
+            if (kept.message.body, kept.due_ms) != (read.body or b"", read.due_ms):
+                return "changed"
+            return change(kept, wanted)
+
+
+class MemoryScan:
+    """The counterpart of those operations of ``kombu_delayq.store.scan.Scan`` that show messages.
+
+    Those that share a queue among the readers of a Spark job have none here.
+
+    Args:
+        shelf: The messages.
+    """
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def browse(
+        self, queue: str, after: Page | None = None, from_ms: float = -inf, to_ms: float = inf, count: int = 100
+    ) -> Page:
+        """Reads a page of the waiting messages of a queue, as ``Scan.browse``."""
+        ends = dict(after.ends) if after is not None else {}
+        left = self._behind(queue, ends.get(LAYOUT), from_ms, to_ms)
+        read = left[:count]
+        places = tuple((LAYOUT, (_member(kept), as_bytes(repr(kept.due_ms)))) for kept in read)
+        return Page([kept.message for kept in read], len(read) < len(left), ends | dict(places), places)
+
+    def scan(
+        self, part: Part, after: Scanned | None = None, from_ms: float = -inf, to_ms: float = inf, count: int = 500
+    ) -> Scanned:
+        """Reads a page of the messages of a queue, without bodies, as ``Scan.scan``. A queue is one part here."""
+        left = self._behind(part.queue, after.last if after is not None else None, from_ms, to_ms)
+        read = left[:count]
+        return Scanned(
+            [_member(kept) for kept in read],
+            [as_bytes(repr(kept.due_ms)) for kept in read],
+            [len(kept.message.body or b"") for kept in read],
+            len(read) < len(left),
+        )
+
+    def ids(self, part: Part, members: Sequence[bytes]) -> list[bytes]:
+        """Returns the ids under which messages are stored, as ``Scan.ids``."""
+        return [member[_ORDER_DIGITS:] for member in members]
+
+    def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
+        """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
+        return len(self._behind(queue, None, from_ms, to_ms))
+
+    def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[QueueForm, int]:
+        """Counts messages as ``count`` does, by queue."""
+        return {QueueForm(queue, LAYOUT): self.count(queue, from_ms, to_ms) for queue in queues}
+
+    def _behind(self, queue: str, end: Cursor | None, from_ms: float, to_ms: float) -> list[Kept]:
+        """Returns the messages that are due from ``from_ms`` on and before ``to_ms``, behind the end of a page."""
+        messages = self._shelf.of(queue)
+        first, last = (bisect_left(messages, bound_ms, key=attrgetter("due_ms")) for bound_ms in (from_ms, to_ms))
+        if end is not None:
+            place = float(end[1]), int(end[0][:_ORDER_DIGITS])
+            first = max(first, bisect_right(messages, place, key=attrgetter("place")))
+        return messages[first:last]
+
+
+def _member(kept: Kept) -> bytes:
+    """Returns by what a page knows a message."""
+    return b"%0*d" % (_ORDER_DIGITS, kept.order) + as_bytes(kept.message.id)
 
 
 class MemoryDelivery:
@@ -20,14 +304,10 @@ class MemoryDelivery:
     Args:
         shelf: The messages.
         options: Returns the transport options.
-        now_ms: The clock, ms since the epoch.
-        push: Pushes a message to its queue.
     """
 
-    def __init__(
-        self, shelf: Shelf, options: Callable[[], Options], now_ms: Callable[[], float], push: Callable[[Waiting], None]
-    ) -> None:
-        self._shelf, self._options, self._now_ms, self._push = shelf, options, now_ms, push
+    def __init__(self, shelf: Shelf, options: Callable[[], Options]) -> None:
+        self._shelf, self._options = shelf, options
         self._pages: dict[str, int] = {}
 
     def offer(self, queue: str, *offers: Offer, expire_ms: int = 0) -> Offered:
@@ -42,7 +322,7 @@ class MemoryDelivery:
 
     def push(self, queue: str, offer: Offer, expire_ms: int = 0) -> None:
         """Pushes a message to its queue; its due time is not looked at."""
-        self._push(Waiting(queue, as_text(offer.id), 0.0, offer.priority, as_bytes(offer.body)))
+        self._shelf.push(Waiting(queue, as_text(offer.id), 0.0, offer.priority, as_bytes(offer.body)))
 
     def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
         """Publishes a page of messages, as ``Delivery.put``."""
@@ -52,7 +332,7 @@ class MemoryDelivery:
             if self._pages.get(page.sender, 0) >= page.number:
                 return "repeated"
             self._pages[page.sender] = page.number
-            delayed = [offer for offer in offers if offer.due and self._due_ms(offer) > self._now_ms()]
+            delayed = [offer for offer in offers if offer.due and self._due_ms(offer) > self._shelf.now_ms()]
             for offer in offers:
                 if offer not in delayed:
                     self.push(queue, offer)
@@ -64,17 +344,17 @@ class MemoryDelivery:
 
     def transfer(self, queue: str, layout: str | None = None) -> Transferred:
         """Moves a batch of messages that are due to their queue, as ``Delivery.transfer``, without limits."""
-        now_ms = self._now_ms()
+        now_ms = self._shelf.now_ms()
         with self._shelf.lock:
             due = [kept for kept in self._shelf.of(queue) if kept.due_ms <= now_ms][: self._options().transfer_batch]
             for kept in due:
                 self._shelf.remove(kept)
-                self._push(kept.message)
+                self._shelf.push(kept.message)
             late_ms = now_ms - due[0].due_ms if due else 0.0
             return Transferred(len(due), 0, late_ms, now_ms, self._shelf.head_ms(queue))
 
     def _due_ms(self, offer: Offer) -> float:
-        return float(offer.due) + (self._now_ms() if offer.due.startswith("+") else 0.0)
+        return float(offer.due) + (self._shelf.now_ms() if offer.due.startswith("+") else 0.0)
 
 
 class MemoryQueues:
@@ -82,15 +362,11 @@ class MemoryQueues:
 
     Args:
         shelf: The messages.
-        options: Returns the transport options.
-        now_ms: The clock, ms since the epoch.
         ready: Counts the messages of a queue that wait for a consumer.
     """
 
-    def __init__(
-        self, shelf: Shelf, options: Callable[[], Options], now_ms: Callable[[], float], ready: Callable[[str], int]
-    ) -> None:
-        self._shelf, self._options, self._now_ms, self._ready = shelf, options, now_ms, ready
+    def __init__(self, shelf: Shelf, ready: Callable[[str], int]) -> None:
+        self._shelf, self._ready = shelf, ready
 
     def names(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages."""
@@ -102,7 +378,7 @@ class MemoryQueues:
 
     def stats(self, queue: str) -> QueueStats:
         """Counts a queue's messages."""
-        kept, now_ms = self._shelf.of(queue), self._now_ms()
+        kept, now_ms = self._shelf.of(queue), self._shelf.now_ms()
         overdue = sum(one.due_ms <= now_ms for one in kept)
         return QueueStats(queue, now_ms, len(kept), self._ready(queue), overdue, kept[0].due_ms if kept else None)
 
@@ -124,12 +400,10 @@ class MemoryChains:
     Args:
         shelf: The messages.
         delivery: Takes in the steps.
-        refused: Ids whose delay chains take no step.
-        chains: Ids of delay chains that are known.
     """
 
-    def __init__(self, shelf: Shelf, delivery: MemoryDelivery, refused: set[str], chains: set[str]) -> None:
-        self._shelf, self._delivery, self._refused, self._chains = shelf, delivery, refused, chains
+    def __init__(self, shelf: Shelf, delivery: MemoryDelivery) -> None:
+        self._shelf, self._delivery = shelf, delivery
 
     def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0, *, stores: bool = True) -> str:
         """Stores the next step of a delay chain, as ``DelayChains.step``; there is no other place to store it."""
@@ -149,24 +423,24 @@ class MemoryChains:
     def check_chain(self, offer: Offer) -> bool:
         """Asks whether a chain may take this step, and notes the chain; False if the chain was cancelled."""
         identity = as_text(offer.id)
-        if identity in self._refused:
-            self._chains.discard(identity)
+        if identity in self._shelf.refused:
+            self._shelf.chains.discard(identity)
             return False
-        self._chains.add(identity)
+        self._shelf.chains.add(identity)
         return True
 
     def cancel_chains(self, ids: Sequence[str], *, in_use: bool = False) -> CancelledChains:
         """Notes ids whose delay chains must take no further step, as ``DelayChains.cancel_chains``."""
         with self._shelf.lock:
-            self._refused.update(ids)
+            self._shelf.refused.update(ids)
             return CancelledChains(
-                sorted(self._shelf.queues), {identity for identity in ids if identity in self._chains}
+                sorted(self._shelf.queues), {identity for identity in ids if identity in self._shelf.chains}
             )
 
     def accept(self, ids: Sequence[str]) -> int:
         """Undoes ``cancel_chains``. Returns how many of the ids were noted."""
-        noted = self._refused.intersection(ids)
-        self._refused.difference_update(noted)
+        noted = self._shelf.refused.intersection(ids)
+        self._shelf.refused.difference_update(noted)
         return len(noted)
 
     def use_chains(self) -> None:
@@ -196,17 +470,16 @@ class MemoryStore:
         push: Callable[[Waiting], None],
         ready: Callable[[str], int] = lambda queue: 0,
     ) -> None:
-        self._shelf = shelf = Shelf()
-        refused, chains = set[str](), set[str]()
+        self._shelf = shelf = Shelf(now_ms, push)
         self.options, self.now_ms = options, now_ms
 
         def given() -> Options:
             return self.options
 
-        self.delivery = MemoryDelivery(shelf, given, now_ms, push)
-        self.queues = MemoryQueues(shelf, given, now_ms, ready)
-        self.chains = MemoryChains(shelf, self.delivery, refused, chains)
-        self.lookup = MemoryLookup(shelf, refused, chains, now_ms, push)
+        self.delivery = MemoryDelivery(shelf, given)
+        self.queues = MemoryQueues(shelf, ready)
+        self.chains = MemoryChains(shelf, self.delivery)
+        self.lookup = MemoryLookup(shelf)
         self.scan = MemoryScan(shelf)
 
     @property

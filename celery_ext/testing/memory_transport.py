@@ -1,4 +1,4 @@
-"""A kombu transport over the broker in memory: kombu's own, except that delayed messages wait on a shelf."""
+"""A kombu transport over the broker in memory: kombu's own, except that delayed messages wait in a store."""
 
 import json
 from queue import Queue
@@ -9,8 +9,8 @@ from kombu.transport import memory as stock
 from kombu.transport import virtual
 from kombu.transport.redis import Channel as RedisChannel
 
-from celery_ext.testing.clock import Clock
 from celery_ext.testing.memory_store import MemoryStore
+from celery_ext.testing.sending import Clock
 from kombu_delayq import hooks, options
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.bodies import keep_text, omit_defaults

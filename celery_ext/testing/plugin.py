@@ -49,7 +49,7 @@ def delayed_tasks(request: pytest.FixtureRequest, _delayed_tasks_url: str) -> "I
 
     ``has`` and ``waiting`` look, ``advance`` and ``run_due`` run what comes due.
     """
-    from celery_ext.testing.fixture import delayed_tasks as make
+    from celery_ext.testing.delayed_tasks import delayed_tasks as make
 
     names = [name for name in _WORKERS if name in request.fixturenames]
     worker: Any = request.getfixturevalue(names[0]) if names else None

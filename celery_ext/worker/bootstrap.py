@@ -80,7 +80,7 @@ def install_in(sender: Any, **kwargs: Any) -> None:
 
 def report(instance: Any, **kwargs: Any) -> None:
     """Warns of tasks of a starting worker whose declaration has no effect."""
-    from celery_ext.delays.declarations import problems
+    from celery_ext.delays.install import problems
 
     for problem in problems(instance.app):
         logger.warning("%s", problem)

@@ -62,8 +62,7 @@ def _serve() -> None:
         from celery_ext.serve.application import make_app
         from celery_ext.serve.service import ServeBroker, ServeSettings
     from celery_ext.demo.feed import QUEUES, Feed  # imports a Celery app
-    from celery_ext.demo.process import DemoWorker
-    from celery_ext.demo.run import ending_on_signals
+    from celery_ext.demo.run import DemoWorker, ending_on_signals
 
     with ending_on_signals(), ExitStack() as stack:
         redis = stack.enter_context(PrivateRedis())

@@ -55,7 +55,7 @@ def test_the_plugin_is_found_by_pytest() -> None:
 
 @pytest.mark.parametrize(
     ("module", "absent"),
-    [(PLUGIN, {"celery", "kombu", "kombu_delayq", "redis"}), ("celery_ext.testing.fixture", set())],
+    [(PLUGIN, {"celery", "kombu", "kombu_delayq", "redis"}), ("celery_ext.testing.delayed_tasks", set())],
 )
 def test_the_start_of_pytest_imports_nothing_heavy(module: str, absent: set[str]) -> None:
     """The plugin's module imports no Celery, and nothing but that module imports pytest."""

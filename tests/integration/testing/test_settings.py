@@ -11,7 +11,7 @@ from kombu import Exchange, Queue
 
 from celery_ext import install
 from celery_ext.testing.delayed_tasks import DelayedTasks
-from celery_ext.testing.fixture import delayed_tasks as make
+from celery_ext.testing.delayed_tasks import delayed_tasks as make
 from tests.integration.testing.conftest import Shop
 
 

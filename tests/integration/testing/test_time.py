@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from celery_ext.testing import sending
-from celery_ext.testing.clock import Clock
-from celery_ext.testing.clock import _monotonic_s as monotonic_s
 from celery_ext.testing.delayed_tasks import DelayedTasks
+from celery_ext.testing.sending import Clock
+from celery_ext.testing.sending import _monotonic_s as monotonic_s
 from tests.integration.testing.conftest import Shop
 
 freezegun: Any = pytest.importorskip("freezegun", reason="the extra `test` brings it")

@@ -14,9 +14,8 @@ from kombu.exceptions import EncodeError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.testing.delayed_tasks import DelayedTasks
-from celery_ext.testing.fixture import delayed_tasks as make
-from celery_ext.testing.runners import WorkerSilent
-from celery_ext.testing.running import UnknownTask
+from celery_ext.testing.delayed_tasks import delayed_tasks as make
+from celery_ext.testing.running import UnknownTask, WorkerSilent
 from kombu_delayq.errors import OtherTransport
 
 Done = list[tuple[Any, bool]]
@@ -152,7 +151,7 @@ def test_a_queue_that_nobody_consumes_is_an_error(
     works: Works, delayed: DelayedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task in a queue that the worker does not consume is named after a while."""
-    monkeypatch.setattr("celery_ext.testing.runners.WORKER_S", 0.5)
+    monkeypatch.setattr("celery_ext.testing.running.WORKER_S", 0.5)
     result = works.remind.apply_async((1,), countdown=60, queue="elsewhere")
     with pytest.raises(WorkerSilent, match=result.id):
         delayed.advance("1m")

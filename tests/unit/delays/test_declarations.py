@@ -8,7 +8,7 @@ import pytest
 from celery import Celery, Task, current_task
 
 from celery_ext import install
-from celery_ext.delays.declarations import may_retry, problems
+from celery_ext.delays.install import may_retry, problems
 from kombu_delayq import InvalidDeadLetter
 
 CHAIN = "4m,1h"

@@ -1,4 +1,4 @@
-"""``argsrepr.saferepr`` shows arguments as Celery's ``saferepr`` does."""
+"""``saferepr`` shows arguments as Celery's ``saferepr`` does."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from celery.utils.saferepr import saferepr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_ext.publish.argsrepr import saferepr as fast_saferepr
+from celery_ext.publish.write import saferepr as fast_saferepr
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.decimals()
 SCALARS |= st.dates() | st.datetimes() | st.datetimes(timezones=st.timezones()) | st.uuids()

@@ -10,7 +10,7 @@ from celery_ext import browse, cancel, count, get, reschedule, run_now
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting.control import store_of_app
-from celery_ext.worker import inspect
+from celery_ext.worker import remote_control
 from kombu_delayq.store import WaitingStore
 
 DAY_S = 86_400
@@ -33,11 +33,11 @@ def test_an_app_sees_one_backlog(own_server: PrivateRedis, tmp_path: Path, monke
         def opened(consumer: object) -> WaitingStore:
             return store
 
-        monkeypatch.setattr(inspect, "store_of_consumer", opened)
+        monkeypatch.setattr(remote_control, "store_of_consumer", opened)
         queues = [SimpleNamespace(name="celery")]
         state = SimpleNamespace(consumer=SimpleNamespace(task_consumer=SimpleNamespace(queues=queues)))
-        assert [row["request"]["id"] for row in inspect.scheduled(state)] == in_order
-        assert inspect.query_task(state, ids).keys() == set(ids)
+        assert [row["request"]["id"] for row in remote_control.scheduled(state)] == in_order
+        assert remote_control.query_task(state, ids).keys() == set(ids)
     assert reschedule(app, ids[0], countdown=50 * DAY_S) == "rescheduled"
     assert reschedule(app, ids[1], countdown=60 * DAY_S) == "rescheduled"
     found = [task for task in get(app, ids).values() if task is not None]
