@@ -20,7 +20,8 @@ from kombu_delayq.consume.heartbeat import Heartbeat
 from kombu_delayq.consume.poller import DelayedPoller
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
-from kombu_delayq.redis import pools, slots
+from kombu_delayq.redis import nodes, pools
+from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.sentinel import FollowingPool
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
@@ -100,8 +101,8 @@ class DelayedTransport(_Transport):
         """
         if self.slots is None:
             keys = Keys(prefix)
-            self.slots = slots.are_used(client, keys.queues, keys.due("unacked"))
-            count = slots.primaries(client) if self.slots and not self.has_nodes else 1
+            self.slots = nodes.have_slots(client, keys.queues, keys.due("unacked"))
+            count = nodes.primaries(client) if self.slots and not self.has_nodes else 1
             if count > 1:
                 self.slots = None
                 raise InvalidBrokerURL(
@@ -147,7 +148,7 @@ class DelayedTransport(_Transport):
         try:
             self.consumer.renew(channel.store, share)
         except (redis.RedisError, OSError) as error:
-            if not (pools.has_nodes(channel.pool) and slots.is_of_node(error)):
+            if not (pools.has_nodes(channel.pool) and is_of_node(error)):
                 raise
             logger.info("consumer %s has no lease in every queue yet: %s", self.consumer.name, error)
         if self._heartbeat is None or not self._heartbeat.is_alive:

@@ -8,10 +8,11 @@ from kombu.transport.redis import GlobalKeyPrefixMixin
 from redis.exceptions import AskError, MovedError, ResponseError, WatchError
 
 from kombu_delayq.cluster.commands import ON_ALL, slot_of
-from kombu_delayq.cluster.dispatch import PASSING, Dispatch, RetryDeadline, follow
-from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
+from kombu_delayq.cluster.dispatch import Dispatch, RetryDeadline, follow
+from kombu_delayq.cluster.pool import LOST, NodePools, is_pool_full, node_of
 from kombu_delayq.cluster.pubsub import ClusterPubSub, PrefixedPubSub
 from kombu_delayq.cluster.topology import Node, NoNode
+from kombu_delayq.redis.errors import NOT_RUN
 from kombu_delayq.redis.pools import OF_USE
 from kombu_delayq.redis.replies import Command
 
@@ -66,7 +67,7 @@ class ClusterClient(_Reading, redis.Redis):
         if slot is not None and node is not None:
             try:
                 return self._run_at(node, slot, args, options)
-            except (*PASSING, AskError) as error:  # it has not run
+            except (*NOT_RUN, AskError) as error:  # it has not run
                 if isinstance(error, MovedError):
                     follow(self.connection_pool, error, node)
             except NoNode:
@@ -108,7 +109,7 @@ class ClusterClient(_Reading, redis.Redis):
         try:
             connection = pool.get_connection(*OF_USE)
         except LOST as error:
-            if is_full(error):
+            if is_pool_full(error):
                 raise
             self.connection_pool.topology.suspect(node, error)
             raise NoNode(str(error)) from error
@@ -185,7 +186,7 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
             connection = self.connection
             try:
                 return super().immediate_execute_command(*args, **options)
-            except (*PASSING, AskError) as error:
+            except (*NOT_RUN, AskError) as error:
                 self._redirected(error, node_of(connection), deadline)
                 if self.watching:
                     self.reset()
@@ -218,7 +219,7 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
                     connection.send_command("ASKING")
                     connection.read_response()
                 return list(self._execute_transaction(connection, commands, raise_on_error))
-            except (*PASSING, AskError) as error:
+            except (*NOT_RUN, AskError) as error:
                 node = self._redirected(error, node_of(connection), deadline)
                 asked = None if node is None else self.connection_pool.of(node)
                 self._release(connection)
@@ -232,7 +233,7 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
         connection: Any = self.connection
         try:
             return list(self._execute_transaction(connection, commands, raise_on_error))
-        except (*PASSING, AskError) as error:
+        except (*NOT_RUN, AskError) as error:
             self._redirected(error, node_of(connection), RetryDeadline(self.connection_pool))
             connection.disconnect()  # and so it watches nothing any more
             self.watching = False

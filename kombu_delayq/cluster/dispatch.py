@@ -7,22 +7,19 @@ from time import monotonic, sleep
 from typing import Any
 
 import redis
-from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
+from redis.exceptions import AskError, MovedError, ResponseError, TryAgainError
 
 from kombu_delayq.cluster.commands import OF_ANY, counters_of, keys_of, slot_of, with_one_key
-from kombu_delayq.cluster.pool import LOST, NodePools, is_full, node_of
+from kombu_delayq.cluster.pool import LOST, NodePools, is_pool_full, node_of
 from kombu_delayq.cluster.topology import Node, NoNode
 from kombu_delayq.redis.backoff import Backoff
-from kombu_delayq.redis.errors import NotPrimary
+from kombu_delayq.redis.errors import NOT_RUN
 from kombu_delayq.redis.pools import OF_USE
 
 #: Pauses between tries, in s.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
 #: So many redirections of a command are followed at once; more mean that nodes disagree, which takes a moment.
 REDIRECTS_AT_ONCE = 3
-#: Errors of a node that has not run a command, but may run it soon: it lacks some of the keys while their slot moves,
-#: the cluster lacks nodes, or a primary lacks replicas.
-PASSING = (TryAgainError, ClusterDownError, NotPrimary)
 
 #: Reads the reply to a command, with the options that redis-py's client got with it, from a connection.
 Read = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -201,7 +198,7 @@ class Dispatch:
             pool = self._pool if node is None else self._pool.of(node)
             connection = pool.get_connection(*OF_USE)
         except LOST as error:
-            if is_full(error):
+            if is_pool_full(error):
                 raise
             if node is not None:
                 topology.suspect(node, error)
@@ -257,7 +254,7 @@ class Dispatch:
                 one.in_parts = in_parts
                 self._pending.append(one)
                 return True
-        if isinstance(error, PASSING):
+        if isinstance(error, NOT_RUN):
             self._hold([one], error)
         elif isinstance(error, AskError):
             one.asked, one.in_parts = follow(self._pool, error, node), None

@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from kombu_delayq.cluster.topology import ASK_S, Node, Topology
 from kombu_delayq.redis.pools import OF_USE
-from kombu_delayq.redis.slots import slot_of_key
+from kombu_delayq.store.keys import slot_of_key
 
 #: How long a command waits for a node that can run it, in s: by default, and where other queues have to be served
 #: meanwhile. The caller may try again.
@@ -134,7 +134,7 @@ class NodePools(redis.ConnectionPool):
             try:
                 connection = self.of(node).get_connection(*OF_USE)
             except LOST as error:
-                if is_full(error):
+                if is_pool_full(error):
                     raise
                 self.topology.suspect(node, error)
                 lost = error
@@ -212,7 +212,7 @@ def node_of(connection: Any) -> Node:
     return Node(connection.host, connection.port)
 
 
-def is_full(error: Exception) -> bool:
+def is_pool_full(error: Exception) -> bool:
     """Whether an error says only that a pool has no connection left."""
     return "Too many connections" in str(error) or type(error).__name__ == "MaxConnectionsError"
 

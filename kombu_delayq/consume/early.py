@@ -13,8 +13,7 @@ from redis.exceptions import RedisError, ResponseError
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import NotPrimary
-from kombu_delayq.redis.slots import is_of_node
+from kombu_delayq.redis.errors import NotPrimary, is_of_node
 
 logger = get_logger(__name__)
 

@@ -16,7 +16,7 @@ from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.message.fields import Message
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.backoff import Backoff
-from kombu_delayq.redis.slots import is_of_node
+from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import Landing
 

@@ -1,7 +1,7 @@
-"""Errors of Redis that pass: those that pass by themselves, and those of a Redis that takes no writes now.
+"""Errors of Redis: those that pass, those of one node or a full Redis, and those of a Redis that takes no writes now.
 
-Both become a lost connection for kombu, Celery and publishers, which then connect again. After a loss of writes they
-reach the primary wherever the address leads to it.
+The last become a lost connection for kombu, Celery and publishers, which then connect again. After a loss of writes
+they reach the primary wherever the address leads to it.
 """
 
 import re
@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from redis import Redis
 from redis.connection import Connection
 from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
     BusyLoadingError,
     ClusterDownError,
     MasterDownError,
@@ -19,6 +22,7 @@ from redis.exceptions import (
     OutOfMemoryError,
     ReadOnlyError,
     ResponseError,
+    TryAgainError,
 )
 from redis.sentinel import SentinelManagedConnection
 
@@ -54,6 +58,11 @@ class NotPrimary(ResponseError, OSError):
     For kombu and Celery it is an ``OSError``, so a lost connection. For the Redis client it is a reply: after a lost
     connection the client's transactions begin again at once, and would do so without end at the same Redis.
     """
+
+
+#: Errors of a node that has not run a command, but may run it soon: it lacks some of the keys while their slot moves,
+#: the cluster lacks nodes, or a primary lacks replicas.
+NOT_RUN = (TryAgainError, ClusterDownError, NotPrimary)
 
 
 class _NoticesDemotion(_Connection):
@@ -127,6 +136,17 @@ def check_writes(broker: str, client: Callable[[], Redis], key: str) -> None:
 def passes(reply: Any) -> bool:
     """Whether a reply is an error that passes without anybody's connecting again. The command was not run."""
     return isinstance(reply, ResponseError) and _PASSING.match(str(reply)) is not None
+
+
+def is_of_node(error: Exception) -> bool:
+    """Whether an error of the Redis client says only that a node is away, or has not the slot, at the moment.
+
+    Otherwise the same command would fail at every node.
+    """
+    if isinstance(error, ResponseError) and not isinstance(error, OSError):
+        # MOVED is an AskError.
+        return passes(error) or isinstance(error, (AskError, TryAgainError, ClusterDownError, ReadOnlyError))
+    return not isinstance(error, (AuthenticationError, AuthorizationError))
 
 
 def is_full(reply: Any) -> bool:

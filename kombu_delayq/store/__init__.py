@@ -10,8 +10,8 @@ from redis.exceptions import ResponseError
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import Options
 from kombu_delayq.redis import pools
+from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.replies import time_ms
-from kombu_delayq.redis.slots import is_of_node
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.consumers import Consumers

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kombu.log import get_logger
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError
 
+from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.replies import Command, as_bytes, as_text, checked, digest
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.queues import QueueRegistry
@@ -97,7 +98,7 @@ class DelayChains(StorePart):
             known, queues = self._client.replies(
                 [self._client.eval_command("cancel_chains", self._of_chains, args), read]
             )
-        if isinstance(known, ResponseError) and "when used memory" in str(known):
+        if is_full(known):
             logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", known)
             known = []
         checked((known, queues))

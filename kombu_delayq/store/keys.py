@@ -5,9 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from kombu.transport.redis import Channel
+from redis.crc import key_slot
 
 from kombu_delayq.errors import InvalidOptions, InvalidQueueName
-from kombu_delayq.redis import slots
+from kombu_delayq.redis.replies import as_bytes
+
+#: How many hash slots every Redis Cluster has.
+SLOTS = 16_384
+
+
+def slot_of_key(key: str | bytes) -> int:
+    """Returns the hash slot of a key."""
+    return int(key_slot(as_bytes(key)))
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class Naming:
         if not self.slots or ((name := self.prefix + queue) and "{" not in name and "}" not in name):
             return True
         ours = self._of_queue(queue, "due"), self._of_redisson("redisson_delay_queue", queue)
-        return all(slots.share_one(name, key) for key in ours)
+        return all(slot_of_key(name) == slot_of_key(key) for key in ours)
 
     def _queue_in(self, tagged: str) -> str:
         """Returns the queue that a key of its own names; of another key, any text."""

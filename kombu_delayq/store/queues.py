@@ -15,6 +15,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import LAYOUTS
+from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.nodes import scan_pages
 from kombu_delayq.redis.replies import as_bytes, as_text, checked
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
@@ -85,7 +86,7 @@ class QueueRegistry:
             if str(error).startswith("WRONGTYPE"):  # Redis does not say which key
                 key = self._client.keys.queues
                 raise ResponseError(f"WRONGTYPE key {key} holds no set, kombu-delayq keeps a set there") from error
-            if not (self._client.is_of_one_node(error) or _is_of_full_redis(error)):
+            if not (self._client.is_of_one_node(error) or is_full(error)):
                 raise
             self._unnoted.add(queue)
             logger.debug("queue %r is not registered yet: %s", queue, error)
@@ -98,10 +99,6 @@ class QueueRegistry:
     def _names(self) -> StoreClient:
         """Sends the commands for the names."""
         return self._client.aside()
-
-
-def _is_of_full_redis(error: Exception) -> bool:
-    return isinstance(error, ResponseError) and "when used memory" in str(error)
 
 
 #: Largest number of messages, and about the largest number of bytes, that one call converts.
