@@ -1,10 +1,10 @@
 -- Renews the lease of a consumer, and the times of the messages that it holds.
 -- KEYS[1] consumers      ZSET  consumer -> end of its lease, ms since the epoch; 0 once it is fenced off
--- KEYS[2] consumed       HASH  consumer -> names of its queues, a JSON list
+-- KEYS[2] consumed       HASH  consumer -> what it says of itself, a JSON object
 -- KEYS[3] unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
 -- ARGV[1]    consumer  name
 -- ARGV[2]    ttl       of the lease, ms
--- ARGV[3]    queues    names of its queues, a JSON list
+-- ARGV[3]    about     what it says of itself, a JSON object
 -- ARGV[4]    is_new    1 for a name that has no lease yet
 -- ARGV[5...] tag       of a message that it holds
 -- Returns 'renewed'; or 'ended', with nothing changed, when the consumer is fenced off or unknown
@@ -13,7 +13,7 @@
 -- @include clock wrong_type
 
 local consumers, consumed, unacked_index = KEYS[1], KEYS[2], KEYS[3]
-local consumer, ttl, queues, is_new = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
+local consumer, ttl, about, is_new = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 local now = now_ms()
 
 -- The types are asked for only after an error, or where they matter, because every consumer calls this all the time.
@@ -31,7 +31,7 @@ local done = redis.pcall('HDEL', consumed, consumer)
 if type(done) == 'table' then
   return wrong_type({ [consumed] = 'hash' }) or done
 end
-redis.call('HSET', consumed, consumer, queues)
+redis.call('HSET', consumed, consumer, about)
 redis.call('ZADD', consumers, now + ttl, consumer)
 for i = 5, #ARGV do
   redis.call('ZADD', unacked_index, 'XX', now / 1000, ARGV[i])

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
@@ -53,10 +53,12 @@ class Consumer:
 
     Attributes:
         held: Delivery tags of the messages in hand, with the names of their queues.
+        subscribed: Its names for which it has a subscription that ends with its process (see ``Presence``).
     """
 
     def __init__(self, queues: Callable[[], Iterable[str]]) -> None:
         self.held: dict[str, str] = {}
+        self.subscribed: Collection[str] = ()
         self._unanswered: list[tuple[Request, float]] = []
         self._next = 1
         self._queues = queues
@@ -77,6 +79,11 @@ class Consumer:
     def has_lease(self) -> bool:
         """Whether it has a lease in any share, which a fork does not have."""
         return self.is_own and any(lease.is_taken for lease in list(self._leases.values()))
+
+    @property
+    def names(self) -> set[str]:
+        """The names under which it has leases."""
+        return {lease.name for lease in list(self._leases.values()) if lease.is_taken}
 
     def name_in(self, share: str) -> str:
         """Returns the name under which it has its lease in a share."""
@@ -200,7 +207,8 @@ class Consumer:
             lease = self._lease_in(share)
             if share in busy or monotonic() - lease.asked_at < store.options.consumer_ttl:
                 tags = held.get(share, [])
-                beats.append(Beat(lease.name, share, queues.get(share, []), tags, not lease.is_taken))
+                subscribed = lease.name in self.subscribed
+                beats.append(Beat(lease.name, share, queues.get(share, []), tags, not lease.is_taken, subscribed))
             else:
                 self._leave(store, share)
         sent_at = monotonic()
@@ -246,7 +254,9 @@ class Consumer:
         if is_new:
             _note(store, share)
         tags = self._tags_in(store, share)
-        has_lease = store.consumers.beat(lease.name, queues, tags, share=share, is_new=is_new)
+        has_lease = store.consumers.beat(
+            *(lease.name, queues, tags), share=share, is_new=is_new, subscribed=lease.name in self.subscribed
+        )
         if has_lease:
             lease.grant(sent_at)
         if is_new:

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf
 from threading import Event, Thread
-from time import monotonic
+from time import monotonic, sleep
 
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.fetcher import Fetcher
+from kombu_delayq.consume.presence import Presence
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.store import TransportStore
 
@@ -44,10 +45,12 @@ class Heartbeat:
         visibility_timeout_s: float = inf,
     ) -> None:
         self._consumer = consumer
+        consumer.subscribed = frozenset()
         self._store = store
+        self._presence = Presence(store)
         self._fetchers = fetchers
         self._pause_s = max(min(store.options.consumer_ttl, visibility_timeout_s) * BEAT_SHARE, BEATS_APART_S)
-        self._stopping = Event()
+        self._stopping, self._has_left = Event(), Event()
         self._thread = Thread(target=self._run, name="delayq-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -60,10 +63,14 @@ class Heartbeat:
         return self._consumer.is_own and self._thread.is_alive()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Stops the thread, which gives the lease back, and waits for it at most ``timeout_s``."""
+        """Lets the thread give the lease back and end, and waits for that at most ``timeout_s``.
+
+        While messages are in hand, such as those of tasks that outlive a lost connection, the thread keeps the
+        subscription for the rest of the lease: the process lives, and may still acknowledge them.
+        """
         self._stopping.set()
         if self.is_alive:
-            self._thread.join(timeout_s)
+            self._has_left.wait(timeout_s)
 
     def _run(self) -> None:
         beat_at = monotonic() + self._pause_s
@@ -74,14 +81,31 @@ class Heartbeat:
             for fetcher in fetchers:
                 self._does(fetcher.help)
             del fetchers
-            if monotonic() >= beat_at:
+            if self._subscribe() or monotonic() >= beat_at:
                 beat_at = monotonic() + self._pause_s
                 if not (self._does(self._consumer.renew) and self._does(self._consumer.recover)):
                     beat_at = monotonic()
-        if self._stopping.is_set() and not self._does(self._consumer.leave):
-            logger.info("consumer %s cannot give its lease back, which ends by itself", self._consumer.name)
+        if self._stopping.is_set():
+            self._leave()
         with suppress(RedisError, OSError):
+            self._presence.close()
             self._store.close()
+
+    def _leave(self) -> None:
+        if not self._does(self._consumer.leave):
+            logger.info("consumer %s cannot give its lease back, which ends by itself", self._consumer.name)
+        self._has_left.set()
+        ends_at = monotonic() + self._store.options.consumer_ttl
+        while self._consumer.held and monotonic() < ends_at:
+            sleep(LOOK_S)
+            if self._subscribe() or not self._consumer.held:
+                self._does(self._consumer.leave)
+
+    def _subscribe(self) -> bool:
+        """Keeps the subscription. Returns whether Redis has to know that there is one now, or none any more."""
+        self._does(lambda _: self._presence.keep(self._consumer.names))
+        before, self._consumer.subscribed = self._consumer.subscribed, self._presence.names
+        return before != self._consumer.subscribed
 
     def _does(self, work: Callable[[TransportStore], object]) -> bool:
         """Does a part of the work. Returns whether it succeeded; an error goes to the log."""

@@ -7,6 +7,7 @@ they reach the primary wherever the address leads to it.
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from redis import Redis
@@ -75,6 +76,10 @@ class _NoticesDemotion(_Connection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         pools.keep_from_children(self)
+
+    def _connect(self) -> Any:
+        self.connected_at = monotonic()
+        return super()._connect()
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
         if self._is_lost:

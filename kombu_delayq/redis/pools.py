@@ -1,6 +1,7 @@
 """Pools of connections of our own; behind Sentinel, also those to the Sentinels."""
 
 import os
+from math import inf
 from typing import Any
 from weakref import WeakSet
 
@@ -147,6 +148,13 @@ def aside(pool: redis.ConnectionPool) -> redis.ConnectionPool:
     make = getattr(pool, "aside", None)
     found: redis.ConnectionPool = pool if make is None else make()
     return found
+
+
+def connected_at(pool: redis.ConnectionPool, key: str) -> float:
+    """Returns when the latest connection of a pool was made, in s of ``monotonic``; in a cluster to a key's node."""
+    node = node_of(pool, key)
+    open_now = [*getattr(node, "_available_connections", ()), *getattr(node, "_in_use_connections", ())]
+    return max((getattr(connection, "connected_at", inf) for connection in open_now), default=inf)
 
 
 def look_again(pool: redis.ConnectionPool) -> None:

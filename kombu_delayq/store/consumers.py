@@ -8,9 +8,11 @@ from math import inf
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from redis import Redis
 from redis.exceptions import RedisError
 
 from kombu_delayq.message.pages import pages
+from kombu_delayq.redis import pools
 from kombu_delayq.redis.replies import as_bytes, as_text, checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.fetching import PAGE
@@ -107,6 +109,7 @@ class Consumers(StorePart):
         *,
         share: str | None = None,
         is_new: bool = False,
+        subscribed: bool = False,
         ttl_s: float | None = None,
     ) -> bool:
         """Renews the lease of a consumer; a round trip for each 200 tags.
@@ -119,6 +122,7 @@ class Consumers(StorePart):
             tags: Delivery tags of the messages that it holds. Stock workers leave these alone as well.
             share: The share; by default that of the queues.
             is_new: Whether the name has no lease yet.
+            subscribed: Whether it has subscribed to ``Keys.presence``.
             ttl_s: Length of the lease from now, in s; None for ``consumer_ttl``.
 
         Returns:
@@ -126,7 +130,7 @@ class Consumers(StorePart):
             A lease that has ended without that is renewed.
         """
         share = self._keys.share(next(iter(queues), "")) if share is None else share
-        calls = self._beats(Beat(consumer, share, queues, tags, is_new), ttl_s)
+        calls = self._beats(Beat(consumer, share, queues, tags, is_new, subscribed), ttl_s)
         return all(as_text(self._client.run("beat", *call[:2])) != "ended" for call in calls)
 
     def beat_each(self, beats: Sequence[Beat]) -> list[bool | Exception]:
@@ -209,6 +213,34 @@ class Consumers(StorePart):
         late = {share: [row for row in found if row[1] <= now_ms] for share, found in known.items()}
         return Ended(now_ms, self._leases(now_ms, late), failed)
 
+    def subscribed(self) -> dict[str, list[str]]:
+        """Returns the consumers that have said that they subscribe to their channels, by share.
+
+        Those whose lease has ended are among them. Shares that cannot be read now are left out.
+        """
+        shares = self._known_shares or self.shares()
+        replies = self._client.replies([("HGETALL", self._keys.consumed(share)) for share in shares])
+        found: dict[str, list[str]] = {}
+        for share, reply in zip(shares, replies, strict=True):
+            if isinstance(reply, Exception) and not self._client.is_of_one_node(reply):
+                raise reply
+            rows = reply.items() if isinstance(reply, dict) else ()
+            found[share] = [as_text(name) for name, noted in rows if _about(noted)[1]]
+        return found
+
+    def without_subscriber(self, consumers: Sequence[str]) -> set[str]:
+        """Returns those of the consumers to whose channels nobody subscribes now; one command."""
+        channels = {self._keys.presence(name): name for name in consumers}
+        pool = pools.node_of(self._client.redis.connection_pool, self._keys.lease)
+        reply = Redis(connection_pool=pool).pubsub_numsub(*channels)
+        return {channels[as_text(channel)] for channel, count in reply if not int(count)}
+
+    def end_leases(self, consumers: Sequence[str], share: str) -> None:
+        """Ends the leases of consumers now, unless they have ended. A consumer that lives may still renew its lease."""
+        now_ms = time_ms(self._client.redis.time())
+        rows = [part for name in consumers for part in (now_ms, name)]
+        self._client.ask("ZADD", self._keys.consumers(share), "XX", "LT", *rows)
+
     def fence(self, consumers: Sequence[str], queue: str) -> list[str]:
         """Keeps consumers whose lease has ended from renewing it and from taking messages, for good.
 
@@ -259,7 +291,8 @@ class Consumers(StorePart):
 
     def _beats(self, beat: Beat, ttl_s: float | None = None) -> list[ScriptCall]:
         ttl_s = self._client.options.consumer_ttl if ttl_s is None else ttl_s
-        args = [beat.consumer, round(ttl_s * 1000), json.dumps(sorted(beat.queues)), int(beat.is_new)]
+        about = json.dumps({"queues": sorted(beat.queues), "subscribed": beat.subscribed})
+        args = [beat.consumer, round(ttl_s * 1000), about, int(beat.is_new)]
         of_share = self._keys.consumers, self._keys.consumed, self._keys.unacked_index
         keys = [key(beat.share) for key in of_share]
         return [(keys, [*args, *page], self._client.layout) for page in [*pages(beat.tags, PAGE)] or [[]]]
@@ -282,14 +315,14 @@ class Consumers(StorePart):
         if not asked:
             return {share: [] for share in rows}
         names = [[as_text(name) for name, _ in rows[share]] for share in asked]
-        noted = self._client.send(
+        replies = self._client.send(
             [("HMGET", self._keys.consumed(share), *of) for share, of in zip(asked, names, strict=True)]
         )
         found = {share: list[ConsumerLease]() for share in rows}
-        for share, of, queues in zip(asked, names, noted, strict=True):
-            for name, (_, ends_ms), in_json in zip(of, rows[share], queues, strict=True):
+        for share, of, queues in zip(asked, names, replies, strict=True):
+            for name, (_, ends_ms), noted in zip(of, rows[share], queues, strict=True):
                 left_ms = ends_ms - now_ms if ends_ms else -inf
-                found[share].append(ConsumerLease(name, left_ms, _names_in(in_json)))
+                found[share].append(ConsumerLease(name, left_ms, _about(noted)[0]))
         return found
 
     def _all_tags(self, pattern: str, queue: str) -> Iterator[list[Any]]:
@@ -309,10 +342,12 @@ def _number_of(tag: str) -> int:
     return int(tag.rpartition(".")[2])
 
 
-def _names_in(noted: bytes | str | None) -> list[str]:
-    """Returns the names of queues in what is noted of a consumer; none where somebody else has written it."""
+def _about(noted: bytes | str | None) -> tuple[list[str], bool]:
+    """Returns the queues of a consumer, and whether it has subscribed; none where somebody else has written it."""
     try:
-        found = json.loads(as_text(noted or "[]"))
+        found = json.loads(as_text(noted or "{}"))
     except ValueError:
-        return []
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+        return [], False
+    if not isinstance(found, dict) or not isinstance(queues := found.get("queues"), list):
+        return [], False
+    return [name for name in queues if isinstance(name, str)], found.get("subscribed") is True

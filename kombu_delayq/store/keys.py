@@ -269,7 +269,10 @@ class Keys(Naming):
         return self._of_queue(share, "consumers") if share else self._of_all("consumers")
 
     def consumed(self, share: str) -> str:
-        """HASH: names of the consumers, with the names of the queues that each consumes, a JSON list."""
+        """HASH: names of the consumers, each with what it says of itself, a JSON object.
+
+        ``queues``: names of the queues that it consumes; ``subscribed``: whether it has subscribed to ``presence``.
+        """
         return self._of_queue(share, "consumed") if share else self._of_all("consumers:queues")
 
     @property
@@ -367,6 +370,10 @@ class Keys(Naming):
     def wake(self) -> str:
         """Channel: ``<due ms> <queue>`` of every new head."""
         return f"{self.prefix}delayq:wake:{self.db}"
+
+    def presence(self, consumer: str) -> str:
+        """Channel to which a consumer subscribes as long as its process lives. Nobody publishes there."""
+        return f"{self.prefix}delayq:consumer:{consumer}"
 
 
 class _KombuLists:

@@ -435,6 +435,7 @@ class Beat(NamedTuple):
         queues: Names of the queues that it consumes there.
         tags: Delivery tags of the messages that it holds there.
         is_new: Whether the name has no lease yet.
+        subscribed: Whether it has subscribed to its channel, so that its death is noticed within seconds.
     """
 
     consumer: str
@@ -442,3 +443,4 @@ class Beat(NamedTuple):
     queues: Sequence[str]
     tags: Sequence[str]
     is_new: bool
+    subscribed: bool = False

@@ -1,6 +1,6 @@
 """What the leader does: it transfers each message at the moment it is due, and drops the names of empty queues."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import inf
 from threading import Event
 from time import monotonic
@@ -36,20 +36,24 @@ class Leader:
         self._announcements = announcements
         self._stopping = stopping
 
-    def deliver(self, store: TransportStore, registered: set[str], until: float) -> None:
+    def deliver(
+        self, store: TransportStore, registered: set[str], until: float, meanwhile: Callable[[TransportStore], float]
+    ) -> None:
         """Transfers messages as they become due until ``until``, an instant of ``monotonic``.
 
         Args:
             store: The store of the broker.
             registered: Names of the registered queues; those that are heard of are added.
             until: When to return.
+            meanwhile: Does what is to be done more often. Returns the time until it is to be called again, in s.
 
         Raises:
             WakeRefused: Redis refuses a channel.
         """
         while not self._stopping.is_set() and (left_s := until - monotonic()) > 0:
             self._messages.transfer(store)
-            wait_s = max(min(self._messages.due_times.next_s(), left_s), 0)
+            again_s = meanwhile(store)
+            wait_s = max(min(self._messages.due_times.next_s(), left_s, again_s), 0)
             if not self._announcements.are_heard or wait_s <= FINE_S:
                 self._stopping.wait(wait_s)
             else:

@@ -16,8 +16,10 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis.replies import as_bytes, readable
 from kombu_delayq.store import TransportStore
+from kombu_delayq.store.consumers import Ended
 from kombu_delayq.store.fetching import PAGE
 from kombu_delayq.store.types import ConsumerLease, Landing, Request, Requeued
+from kombu_delayq.transfer.gone import GoneConsumers
 
 logger = get_logger(__name__)
 
@@ -181,9 +183,19 @@ class Reclaiming:
     def __init__(self) -> None:
         self._next_look = -inf
         self._shares: dict[str, _OfShare] = {}
+        self._gone = GoneConsumers()
+        self._judged: set[str] = set()  # names of consumers that are gone, until what they held has gone back
+
+    def wait_s(self) -> float:
+        """Returns how long a leader may wait before it calls ``go_on`` again, in s."""
+        return max(min(self._next_look - monotonic(), self._gone.wait_s()), 0.0)
 
     def go_on(self, store: TransportStore, *, leads: bool) -> None:
-        """Looks at the leases, if it is time, and gives back what can be given back in about ``SLICE_S``."""
+        """Looks at the consumers, if it is time, and gives back what can be given back in about ``SLICE_S``."""
+        if leads:
+            self._judge(store)
+        else:
+            self._gone.forget()
         if monotonic() < self._next_look:
             return
         self._next_look = monotonic() + store.options.consumer_ttl * LOOK_SHARE
@@ -194,11 +206,7 @@ class Reclaiming:
             return
         for share, failure in found.failed.items():
             self._of(share).note(failure)
-        dead = {
-            share: late
-            for share, leases in found.leases.items()
-            if (late := self._of(share).late(store, found.now_ms, leases, leads=leads))
-        }
+        dead = self._dead(store, found, leads=leads)
         until = monotonic() + SLICE_S
         for share, leases in dead.items():
             try:
@@ -209,6 +217,24 @@ class Reclaiming:
                 if not is_done or monotonic() > until:
                     self._next_look = -inf
                     return
+
+    def _judge(self, store: TransportStore) -> None:
+        """Ends the leases of consumers whose processes have ended."""
+        for share, names in self._gone.look(store).items():
+            store.consumers.end_leases(names, share)
+            self._judged.update(names)
+            self._next_look = -inf
+
+    def _dead(self, store: TransportStore, found: Ended, *, leads: bool) -> dict[str, list[ConsumerLease]]:
+        """Returns the consumers of each share whose messages this worker has to give back now."""
+        self._judged.intersection_update(lease.name for leases in found.leases.values() for lease in leases)
+        dead = {}
+        for share, leases in found.leases.items():
+            late = self._of(share).late(store, found.now_ms, leases, leads=leads)
+            late += [lease for lease in leases if lease.name in self._judged and lease not in late]
+            if late:
+                dead[share] = late
+        return dead
 
     def _of(self, share: str) -> _OfShare:
         return self._shares.setdefault(share, _OfShare(share))

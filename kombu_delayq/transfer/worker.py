@@ -99,13 +99,8 @@ class TransferWorker(BackgroundWorker):
         meanwhile = partial(self._messages.transfer, store) if self.leading else bool
         self._messages.look(store, self._leadership.registered, meanwhile)
         self._announcements.follow(self._messages.in_list_form(store))
-        for chore in (self._tidy, self._reclaim):
-            try:
-                chore(store)
-            except (RedisError, OSError) as error:
-                if not store.is_of_one_node(error):
-                    raise
-                logger.debug("a node is away, and some work waits for it: %s", error)
+        self._try(store, self._tidy)
+        self._reclaim(store)
         self._outage.succeeded()
         try:
             self._deliver(store, until)
@@ -119,13 +114,24 @@ class TransferWorker(BackgroundWorker):
         self._messages.clear(store)
         self._tidying.go_on(store, self._leadership.registered)
 
-    def _reclaim(self, store: TransportStore) -> None:
-        self._reclaiming.go_on(store, leads=self.leading)
+    def _reclaim(self, store: TransportStore) -> float:
+        """Gives back what dead consumers held. Returns the time until the next look at them, in s."""
+        self._try(store, partial(self._reclaiming.go_on, leads=self.leading))
+        return self._reclaiming.wait_s()
+
+    def _try(self, store: TransportStore, chore: Callable[[TransportStore], object]) -> None:
+        """Does what can wait for a node of a cluster that is away."""
+        try:
+            chore(store)
+        except (RedisError, OSError) as error:
+            if not store.is_of_one_node(error):
+                raise
+            logger.debug("a node is away, and some work waits for it: %s", error)
 
     def _deliver(self, store: TransportStore, until: float) -> None:
         registered = self._leadership.registered
         if self.leading:
-            self._leader.deliver(store, registered, until)
+            self._leader.deliver(store, registered, until, self._reclaim)
         elif self._announcements.are_heard:
             self._standby.watch(store, registered, self._leadership.grace_s, until)
         else:

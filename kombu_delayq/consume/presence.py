@@ -1,0 +1,100 @@
+"""A subscription that ends with its process, so that the leader notices within seconds that a consumer has died."""
+
+from collections.abc import Collection
+from time import monotonic
+from typing import Any
+
+import redis
+from kombu.log import get_logger
+from redis.exceptions import NoPermissionError
+
+from kombu_delayq.redis import pools
+from kombu_delayq.store import TransportStore
+
+logger = get_logger(__name__)
+
+#: How often Redis is asked for a sign over the subscription, in s, and how long it may take: a load balancer drops a
+#: connection over which nothing goes for minutes, without a word.
+PING_S, ANSWER_S = 15.0, 5.0
+
+
+class Presence:
+    """A subscription to a channel for each name of a consumer. For one thread.
+
+    Nobody publishes there. Redis counts the subscribers, and the kernel closes the connection with the process. In a
+    cluster it is a connection to the node that knows who leads.
+
+    Args:
+        store: The store of the broker, over connections of the caller's own.
+
+    Attributes:
+        names: The names of the consumer that Redis counts as subscribed.
+    """
+
+    def __init__(self, store: TransportStore) -> None:
+        self.names: frozenset[str] = frozenset()
+        self._store = store
+        self._pubsub: Any = None
+        self._asked_at = self._heard_at = 0.0
+        self._is_refused = False
+
+    def keep(self, names: Collection[str]) -> None:
+        """Subscribes to the channels of these names, unless that is done. Replaces a connection that has ended.
+
+        A few system calls where nothing has changed. Without the right to subscribe, only the lease counts.
+
+        Raises:
+            redis.exceptions.RedisError, OSError: Redis cannot be reached. There is no subscription then.
+        """
+        if self._is_refused:
+            return
+        try:
+            if self._pubsub is not None:
+                self._check()
+            if not self.names.issuperset(names):
+                self._subscribe(names)
+        except NoPermissionError as error:
+            self._is_refused = True
+            self.close()
+            logger.warning(
+                "Redis forbids the channel of a consumer. When this process is killed, what it holds goes back when "
+                "its lease ends, after consumer_ttl, and not within seconds: %s",
+                error,
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the subscription."""
+        pubsub, self._pubsub, self.names = self._pubsub, None, frozenset()
+        if pubsub is not None:
+            pubsub.close()
+
+    def _check(self) -> None:
+        # Where the connection has ended, redis-py connects and subscribes again.
+        while self._pubsub.get_message(timeout=0) is not None:
+            self._heard_at = monotonic()
+        now = monotonic()
+        if self._asked_at > self._heard_at and now - self._asked_at > ANSWER_S:
+            raise redis.TimeoutError("Redis does not answer over a consumer's subscription")
+        if now - max(self._asked_at, self._heard_at) > PING_S:
+            self._asked_at = now
+            self._pubsub.ping()
+
+    def _subscribe(self, names: Collection[str]) -> None:
+        keys = self._store.keys
+        if self._pubsub is None:
+            pool = pools.node_of(self._store.client.connection_pool, keys.lease)
+            self._pubsub = redis.Redis(connection_pool=pool).pubsub()
+        channels = {keys.presence(name) for name in names}
+        self._pubsub.subscribe(*sorted(channels))
+        until = monotonic() + ANSWER_S
+        while channels:
+            message = self._pubsub.get_message(timeout=ANSWER_S)
+            if message is not None and message["type"] == "subscribe":
+                channel = message["channel"]
+                channels.discard(channel.decode() if isinstance(channel, bytes) else channel)
+            if monotonic() > until:
+                raise redis.TimeoutError("Redis does not answer a consumer's SUBSCRIBE")
+        self.names = frozenset(names)

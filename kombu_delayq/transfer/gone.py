@@ -1,0 +1,64 @@
+"""Notices consumers whose processes have ended: nobody subscribes to their channels any more."""
+
+from collections import defaultdict
+from math import inf
+from time import monotonic
+
+from kombu_delayq.redis import pools
+from kombu_delayq.store import TransportStore
+
+#: How often the leader looks, in s, and how often it reads which consumers there are.
+LOOK_S, READ_S = 0.5, 1.0
+#: A consumer is gone that had no subscriber in every look for so long, in s. One that lives and has lost its connection
+#: subscribes again within half a second.
+GONE_S = 3.0
+#: For so long after its own connection was made, in s, a worker takes nobody for gone: when Redis or the network was
+#: away, all consumers have to come back.
+GRACE_S = 6.0
+
+
+class GoneConsumers:
+    """Consumers that have subscribed, and whose subscription is missing, as a leading transfer worker sees them."""
+
+    def __init__(self) -> None:
+        self._next_look = self._next_read = -inf
+        self._shares: dict[str, set[str]] = {}  # of each subscribed consumer
+        self._missing_since: dict[str, float] = {}
+
+    def wait_s(self) -> float:
+        """Returns the time until the next look, in s."""
+        return max(self._next_look - monotonic(), 0.0)
+
+    def forget(self) -> None:
+        """Forgets what was seen, because another worker leads, or Redis was away."""
+        self._missing_since.clear()
+
+    def look(self, store: TransportStore) -> dict[str, list[str]]:
+        """Looks, if it is time. Returns the consumers that are gone, by share.
+
+        A call with two commands a second, and two more where consumers have subscribed.
+        """
+        now = monotonic()
+        if now < self._next_look:
+            return {}
+        if now - self._next_look > GONE_S:  # this process stood still, or did not lead
+            self.forget()
+        self._next_look = now + LOOK_S
+        if now >= self._next_read:
+            self._next_read = now + READ_S
+            shares = defaultdict[str, set[str]](set)
+            for share, names in store.consumers.subscribed().items():
+                for name in names:
+                    shares[name].add(share)
+            self._shares = dict(shares)
+        missing = store.consumers.without_subscriber(sorted(self._shares)) if self._shares else set()
+        self._missing_since = {name: self._missing_since.get(name, now) for name in missing}
+        # Asked last: a connection that was lost during this look is a new one now.
+        if monotonic() - pools.connected_at(store.client.connection_pool, store.keys.lease) < GRACE_S:
+            return {}
+        found = defaultdict[str, list[str]](list)
+        for name, since in self._missing_since.items():
+            if now - since >= GONE_S:
+                for share in self._shares[name]:
+                    found[share].append(name)
+        return dict(found)

@@ -1,0 +1,148 @@
+"""A killed process leaves a trace at once, as its connections end: what it held runs again within seconds."""
+
+import os
+import signal
+from contextlib import suppress
+from time import monotonic, sleep
+
+import pytest
+
+from kombu_delayq.redis.replies import as_text
+from tests.support.conditions import stays, until
+from tests.support.workers.harness import MakeProj, Proj, Worker
+from tests.support.workers.held import CONSUMED, in_hand, leases
+
+#: No test waits for so long, in s, so that nothing goes back because a lease has ended.
+TTL_S = 600.0
+#: For so long a consumer may be without a subscription before it counts as dead, and a leader gives all consumers so
+#: long after its own connection was lost, in s.
+LOOKED_S = 8.0
+
+
+@pytest.fixture
+def fleet(make_proj: MakeProj) -> Proj:
+    """The app, with leases that end only after the test."""
+    return make_proj(broker_transport_options={"consumer_ttl": TTL_S}, worker_prefetch_multiplier=4)
+
+
+def are_seen(proj: Proj, count: int = 1) -> bool:
+    """Whether so many consumers have said that they have subscribed."""
+    abouts = proj.server.client().hvals(CONSUMED)
+    return sum('"subscribed": true' in as_text(about) for about in abouts) == count
+
+
+def nobody_is_dead(*workers: Worker) -> bool:
+    """Whether no worker has given back what another one held."""
+    return not any("is dead" in worker.log or "run twice" in worker.log for worker in workers)
+
+
+@pytest.mark.journey
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
+def test_what_a_killed_worker_held_runs_again_within_seconds(fleet: Proj, pool: str) -> None:
+    """All that a killed worker had in hand runs in another one, though its lease would go on for minutes."""
+    doomed = fleet.worker(pool=pool, concurrency=1)
+    for value in range(4):
+        fleet.send("hang_once", value)
+    fleet.await_runs(1)
+    until(lambda: are_seen(fleet))
+    held = in_hand(fleet.server.client())
+    other = fleet.worker(pool="threads", concurrency=6)
+    doomed.kill()
+    until(lambda: len(fleet.runs(redelivered=True)) == held, 30)
+    assert {run["pid"] for run in fleet.runs(redelivered=True)} == {other.process.pid}
+    assert f"process {doomed.process.pid} on host" in other.log
+
+
+def test_a_prefork_worker_is_dead_with_its_main_process(fleet: Proj) -> None:
+    """What the children of a killed main process are working on runs again: nobody can acknowledge it any more."""
+    doomed = fleet.worker(pool="prefork", concurrency=2)
+    for value in range(2):
+        fleet.send("hang_once", value)
+    fleet.await_runs(2)
+    until(lambda: are_seen(fleet))
+    children = [int(run["pid"]) for run in fleet.runs()]
+    try:
+        os.kill(doomed.process.pid, signal.SIGKILL)
+        fleet.worker(pool="threads", concurrency=6)
+        until(lambda: len(fleet.runs(redelivered=True)) == 2, 30)
+    finally:
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+
+
+def test_consumers_whose_connections_are_cut_again_and_again_live(fleet: Proj) -> None:
+    """While all connections are cut every other second, nobody is taken for dead.
+
+    As with stock kombu, a channel that is closed in order gives back what is in hand, so tasks may run again.
+    """
+    workers = [fleet.worker(pool="threads", concurrency=2, wait=False) for _ in range(2)]
+    for worker in workers:
+        worker.ready()
+    until(lambda: are_seen(fleet, 2))
+    for value in range(4):
+        fleet.send("late_acked", 2, value)
+    client, ends_at = fleet.server.client(), monotonic() + LOOKED_S
+    while monotonic() < ends_at:
+        for kind in ("normal", "pubsub"):
+            client.client_kill_filter(_type=kind, skipme=True)
+        sleep(2)
+    until(lambda: in_hand(client) == 0 and {run["value"] for run in fleet.runs()} == {0, 1, 2, 3})
+    stays(lambda: nobody_is_dead(*workers), LOOKED_S)
+
+
+def test_a_worker_that_stands_still_lives(fleet: Proj) -> None:
+    """A process that is stopped for longer than a dead one is missed keeps what it holds: its connections are open."""
+    stopped, other = (fleet.worker(pool="threads", concurrency=1) for _ in range(2))
+    until(lambda: are_seen(fleet, 2))
+    for value in range(2):
+        fleet.send("late_acked", 1, value)
+    fleet.await_runs(2)
+    os.kill(stopped.process.pid, signal.SIGSTOP)
+    try:
+        stays(lambda: len(fleet.runs()) == 2, LOOKED_S)
+    finally:
+        os.kill(stopped.process.pid, signal.SIGCONT)
+    until(lambda: in_hand(fleet.server.client()) == 0)
+    assert nobody_is_dead(stopped, other)
+
+
+def test_a_task_that_outlives_its_connection_runs_once(fleet: Proj) -> None:
+    """After a lost connection a worker connects as another consumer, and acknowledges under the name before it."""
+    worker, other = (fleet.worker(pool="threads", concurrency=1) for _ in range(2))
+    until(lambda: are_seen(fleet, 2))
+    for value in range(2):
+        fleet.send("late_acked", LOOKED_S, value)
+    fleet.await_runs(2)
+    client = fleet.server.client()
+    client.client_kill_filter(_type="normal", skipme=True)
+    until(lambda: in_hand(client) == 0)
+    assert len(fleet.runs()) == 2
+    until(lambda: leases(client) == 2, what="the consumers of the lost connections have left")
+    assert nobody_is_dead(worker, other)
+
+
+def test_without_the_right_to_subscribe_the_lease_decides(fleet: Proj) -> None:
+    """A worker whose user may not subscribe says so once, and what it held when it is killed waits for its lease."""
+    client = fleet.server.client()
+    client.acl_setuser(
+        "worker", enabled=True, passwords=["+secret"], commands=["+@all"], keys=["*"], reset_channels=True
+    )
+    try:
+        client.execute_command("ACL", "SETUSER", "worker", "&/0.celery.pidbox", "&delayq:wake:*")
+        port = client.connection_pool.connection_kwargs["port"]
+        doomed = fleet.worker(
+            "--without-gossip",
+            "--without-mingle",
+            pool="threads",
+            broker_url=f"redis://worker:secret@127.0.0.1:{port}/0",
+        )
+        fleet.send("hang_once", 1)
+        fleet.await_runs(1)
+        until(lambda: "Redis forbids the channel of a consumer" in doomed.log)
+        doomed.kill()
+        fleet.worker(pool="threads")
+        stays(lambda: len(fleet.runs()) == 1, LOOKED_S)
+        assert in_hand(client) == 1
+    finally:
+        client.acl_deluser("worker")

@@ -1,0 +1,100 @@
+"""When the leader takes a consumer for gone: by looks at who subscribes to its channel."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kombu_delayq.redis import pools
+from kombu_delayq.transfer import gone
+from kombu_delayq.transfer.gone import GONE_S, GRACE_S, LOOK_S, GoneConsumers
+
+ME, OTHER = "host:1:aaaaaaaa", "host:2:bbbbbbbb"
+
+
+class Fleet:
+    """A leader's view of two consumers, and its clock.
+
+    Attributes:
+        now_s: The clock.
+        connected_at: When the leader's connection was made.
+        missing: Consumers without a subscriber.
+        looks: How often Redis was asked who subscribes.
+    """
+
+    def __init__(self) -> None:
+        self.now_s, self.connected_at, self.missing, self.looks = 1000.0, 0.0, set[str](), 0
+        self.gone = GoneConsumers()
+        consumers = SimpleNamespace(
+            subscribed=lambda: {"": [ME, OTHER], "q": [ME]}, without_subscriber=self._without_subscriber
+        )
+        client, keys = SimpleNamespace(connection_pool=None), SimpleNamespace(lease="lease")
+        self.store: Any = SimpleNamespace(consumers=consumers, client=client, keys=keys)
+
+    def _without_subscriber(self, names: list[str]) -> set[str]:
+        self.looks += 1
+        return self.missing & {*names}
+
+    def after(self, seconds: float) -> dict[str, list[str]]:
+        """Looks for so long, as often as a leader does. Returns what the last look has found."""
+        found: dict[str, list[str]] = {}
+        for _ in range(round(seconds / LOOK_S)):
+            self.now_s += LOOK_S
+            found = self.gone.look(self.store)
+        return found
+
+
+@pytest.fixture
+def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    fleet = Fleet()
+    monkeypatch.setattr(gone, "monotonic", lambda: fleet.now_s)
+    monkeypatch.setattr(pools, "connected_at", lambda _pool, _key: fleet.connected_at)
+    return fleet
+
+
+def test_a_consumer_without_a_subscriber_in_every_look_is_gone(fleet: Fleet) -> None:
+    """It is gone in all of its shares, and the others are not."""
+    assert fleet.after(10) == {}
+    fleet.missing = {ME}
+    assert fleet.after(GONE_S) == {}
+    assert fleet.after(LOOK_S) == {"": [ME], "q": [ME]}
+
+
+def test_a_consumer_that_subscribes_again_lives(fleet: Fleet) -> None:
+    """One look that sees it is enough, however often it is missed."""
+    fleet.after(10)
+    for _ in range(5):
+        fleet.missing = {ME}
+        assert fleet.after(GONE_S) == {}
+        fleet.missing = set()
+        assert fleet.after(LOOK_S) == {}
+
+
+def test_after_a_lost_connection_everybody_has_the_time_to_come_back(fleet: Fleet) -> None:
+    """As long as the leader's own connection is new, nobody is gone; whoever stays away is, afterwards."""
+    fleet.after(10)
+    fleet.connected_at, fleet.missing = fleet.now_s, {ME, OTHER}
+    assert fleet.after(GRACE_S - LOOK_S) == {}
+    fleet.missing = {OTHER}
+    assert fleet.after(LOOK_S) == {"": [OTHER]}
+
+
+def test_a_leader_that_stood_still_looks_anew(fleet: Fleet) -> None:
+    """What a leader saw before it stood still, or before another one led, counts no more."""
+    fleet.after(10)
+    fleet.missing = {ME}
+    fleet.after(GONE_S)
+    fleet.now_s += 60
+    assert fleet.after(GONE_S) == {}
+    fleet.gone.forget()
+    assert fleet.after(LOOK_S) == {}
+    assert fleet.after(GONE_S) == {"": [ME], "q": [ME]}
+
+
+def test_a_call_between_two_looks_asks_nothing(fleet: Fleet) -> None:
+    """The leader calls it for each message that is due, and is told how long it may wait."""
+    fleet.after(1)
+    looks = fleet.looks
+    assert fleet.gone.wait_s() == LOOK_S
+    assert fleet.gone.look(fleet.store) == {}
+    assert fleet.looks == looks
