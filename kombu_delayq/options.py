@@ -196,11 +196,12 @@ class Options:
         60.0,
         number(1, 3600),
         "s",
-        "How long a consumer may be silent before what it holds goes back to the queues. Keep it above the longest "
-        "time for which a task holds the interpreter, or, with gevent and eventlet, does not yield.",
+        "How long a consumer may be silent before what it holds goes back to the queues. What a killed process held "
+        "goes back within seconds in any case. Keep it above the longest time for which a task holds the interpreter, "
+        "or, with gevent and eventlet, does not yield.",
     )
     delivery_limit: int | None = _option(
-        None,
+        20,
         or_none(number(1, whole=True)),
         "deliveries",
         "How often a message may be in the hands of a consumer that dies. With the last time it goes to the queue "

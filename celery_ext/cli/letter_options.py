@@ -160,7 +160,7 @@ def named_by(app: Celery) -> list[str]:
     app.loader.import_default_modules()
     named = {getattr(task, "dead_letter_queue", None) for task in app.tasks.values()}
     options = app.conf.broker_transport_options or {}
-    if options.get("delivery_limit") is not None:
+    if options.get("delivery_limit", Options().delivery_limit) is not None:
         named.add(options.get("dead_letter_queue", Options().dead_letter_queue))
     return sorted(name for name in named if isinstance(name, str))
 

@@ -15,6 +15,8 @@ GONE_S = 3.0
 #: For so long after its own connection was made, in s, a worker takes nobody for gone: when Redis or the network was
 #: away, all consumers have to come back.
 GRACE_S = 6.0
+#: After a refusal a worker looks again after so long, in s.
+REST_S = 60.0
 
 
 class GoneConsumers:
@@ -32,6 +34,11 @@ class GoneConsumers:
     def forget(self) -> None:
         """Forgets what was seen, because another worker leads, or Redis was away."""
         self._missing_since.clear()
+
+    def rest(self) -> None:
+        """Looks again only in a minute, because Redis has refused a look."""
+        self._next_look = monotonic() + REST_S
+        self.forget()
 
     def look(self, store: TransportStore) -> dict[str, list[str]]:
         """Looks, if it is time. Returns the consumers that are gone, by share.

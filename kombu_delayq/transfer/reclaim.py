@@ -8,7 +8,7 @@ from math import inf
 from time import monotonic
 
 from kombu.log import get_logger
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.message.dead_letters import beyond_delivery_limit
 from kombu_delayq.message.fields import to_json
@@ -80,6 +80,11 @@ class _OfShare:
             raise error
         if self._is_news("", error):
             logger.error("what dead consumers held is not given back: %s", readable(error))
+
+    def note_refusal(self, error: Exception) -> None:
+        """Logs, once, that Redis does not say which processes have ended."""
+        if self._is_news("gone", error):
+            logger.warning("what killed consumers held goes back only when their leases end: %s", readable(error))
 
     def _is_sure(self, store: TransportStore, now_ms: float) -> bool:
         """Whether living consumers had the time to renew their leases."""
@@ -220,7 +225,13 @@ class Reclaiming:
 
     def _judge(self, store: TransportStore) -> None:
         """Ends the leases of consumers whose processes have ended."""
-        for share, names in self._gone.look(store).items():
+        try:
+            gone = self._gone.look(store)
+        except NoPermissionError as error:
+            self._gone.rest()
+            self._of("").note_refusal(error)
+            return
+        for share, names in gone.items():
             store.consumers.end_leases(names, share)
             self._judged.update(names)
             self._next_look = -inf
