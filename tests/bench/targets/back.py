@@ -1,0 +1,100 @@
+"""How soon what a killed worker held runs again in another worker."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+from time import sleep, time
+from typing import Any
+
+import psutil
+from celery import Celery
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.bench.targets.app import BROKER, OURS
+from tests.bench.targets.report import Figure
+from tests.support.conditions import until
+
+POOLS = ("prefork", "threads", "solo", "gevent")
+#: The median and the longest time that are promised, in s. Messages in a worker's hands when it is killed, at most.
+MEDIAN_S, LONGEST_S, HELD = 4.0, 7.0, 8
+#: The list in which runs are noted, the hash of what is in hand, and the queue.
+RUNS, UNACKED, QUEUE = "bench:runs", "unacked", "held"
+
+
+def make_app(url: str) -> Celery:
+    """Makes the app, with late acknowledgements and everything else at its default."""
+    app = Celery("back", broker=url, set_as_current=False)
+    app.conf.update(broker_transport=OURS, task_acks_late=True)
+
+    @app.task(bind=True, name="hold", shared=False)
+    def hold(self: Any) -> None:
+        again = bool(self.request.delivery_info["redelivered"])
+        with app.connection_for_write() as connection:
+            connection.default_channel.client.rpush(RUNS, json.dumps([again, time()]))
+        if not again:
+            sleep(600)
+
+    return app
+
+
+if BROKER in os.environ:
+    app = make_app(os.environ[BROKER])
+
+
+@contextmanager
+def _worker(server: PrivateRedis, name: str, pool: str, queue: str) -> Iterator[psutil.Popen]:
+    options = ["-n", f"{name}@bench", "-P", pool, "-c", "2", "-Q", queue, "-l", "ERROR"]
+    process = psutil.Popen(
+        [sys.executable, "-m", "celery", "-A", "tests.bench.targets.back", "worker", *options],
+        env={**os.environ, BROKER: server.url, "PYTHONWARNINGS": "ignore"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+
+def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
+    """Kills workers of each pool that hold messages, one after the other, while another worker lives."""
+    kills, app, client = 5 if quick else 20, make_app(server.url), server.client()
+    with _worker(server, "lives", "threads", "other"):
+        until(lambda: "lives" in str(app.control.ping(timeout=0.5)), 60, "the worker that lives is up")
+        for pool in POOLS:
+            took_s = [_return_s(server, client, app, pool) for _ in range(kills)]
+            note = f"{kills} kills, until all of up to {HELD} messages run again; stock: visibility_timeout, 3600 s"
+            yield Figure(f"kill to run again, {pool}, median", median(took_s), "s", MEDIAN_S, note=note)
+            yield Figure(f"kill to run again, {pool}, longest", max(took_s), "s", LONGEST_S)
+
+
+def _return_s(server: PrivateRedis, client: Any, app: Celery, pool: str) -> float:
+    """Returns the time from the kill of a worker until all of its messages have begun again, in s."""
+    client.delete(RUNS)
+    with _worker(server, "dies", pool, QUEUE) as doomed:
+        until(lambda: "dies" in str(app.control.ping(timeout=0.5)), 60, "the worker that dies is up")
+        for _ in range(HELD):
+            app.send_task("hold", queue=QUEUE)
+        until(lambda: client.llen(RUNS), 30, "a task runs")
+        sleep(2)  # it takes what it may hold, and has been seen to live
+        held = client.hlen(UNACKED)
+        app.control.add_consumer(QUEUE, destination=["lives@bench"], reply=True)
+        doomed.kill()
+        killed = time()
+        until(lambda: len(_again(client)) >= held, 120, "what it held runs again")
+        took_s = max(_again(client)[:held]) - killed
+    until(lambda: not client.exists(UNACKED, QUEUE), 60, "the queue is empty")
+    app.control.cancel_consumer(QUEUE, destination=["lives@bench"], reply=True)
+    return took_s
+
+
+def _again(client: Any) -> list[float]:
+    return sorted(at for again, at in map(json.loads, client.lrange(RUNS, 0, -1)) if again)
