@@ -5,7 +5,6 @@ import json
 import pkgutil
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
@@ -46,25 +45,25 @@ def names_of(command: click.Command, name: str) -> Iterator[str]:
         yield from names_of(each, f"{name} {each.name}")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_code_paths_exist(page: Path) -> None:
+def test_code_paths_exist() -> None:
     """Every path into the repository that a page mentions is there."""
-    text = page.read_text(encoding="utf-8")
-    paths = re.findall(rf"`((?:{'|'.join(OURS)})/[\w./*-]*)`", text)
-    missing = [path for path in paths if not list(ROOT.glob(path.rstrip("/")))]
-    assert missing == []
-    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
-    assert [link for link in links if link and not (page.parent / link).exists()] == []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        paths = re.findall(rf"`((?:{'|'.join(OURS)})/[\w./*-]*)`", text)
+        missing = [path for path in paths if not list(ROOT.glob(path.rstrip("/")))]
+        assert missing == [], named(page)
+        links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+        assert [link for link in links if link and not (page.parent / link).exists()] == [], named(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_dotted_names_exist(page: Path) -> None:
+def test_dotted_names_exist() -> None:
     """Every module of ours, and every name in one, that a page mentions is there."""
     for package in ("pyspark", "django"):
         pytest.importorskip(package)
-    text = page.read_text(encoding="utf-8")
-    names = re.findall(r"\b((?:kombu_delayq|celery_ext)(?:\.[a-zA-Z_]+)+)", text)
-    assert [name for name in names if not name.endswith((".py", ".lua")) and not is_there(name)] == []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        names = re.findall(r"\b((?:kombu_delayq|celery_ext)(?:\.[a-zA-Z_]+)+)", text)
+        assert [name for name in names if not name.endswith((".py", ".lua")) and not is_there(name)] == [], named(page)
 
 
 def is_there(name: str) -> bool:
@@ -76,23 +75,23 @@ def is_there(name: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_code_blocks_are_valid(page: Path) -> None:
+def test_code_blocks_are_valid() -> None:
     """Every Python, JSON and shell block of a page can be parsed."""
-    for code in blocks(page, "python"):
-        ast.parse(code)
-    for code in blocks(page, "json"):
-        json.loads(code)
-    list(commands(page))
+    for page in PAGES:
+        for code in blocks(page, "python"):
+            ast.parse(code, named(page))
+        for code in blocks(page, "json"):
+            json.loads(code)
+        list(commands(page))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_delayq_commands_are_understood(page: Path) -> None:
+def test_delayq_commands_are_understood() -> None:
     """Every ``delayq`` command line of a page has options and subcommands that there are."""
-    for words in commands(page):
-        if words[0] == "delayq" or (words[0] == "celery" and "delayq" in words):
-            done = CliRunner().invoke(delayq, [*words[words.index("delayq") + 1 :], "--help"])
-            assert done.exit_code == 0, done.output
+    for page in PAGES:
+        for words in commands(page):
+            if words[0] == "delayq" or (words[0] == "celery" and "delayq" in words):
+                done = CliRunner().invoke(delayq, [*words[words.index("delayq") + 1 :], "--help"])
+                assert done.exit_code == 0, done.output
 
 
 def test_make_targets_exist() -> None:

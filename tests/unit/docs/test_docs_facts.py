@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kombu.transport import redis as stock
 
 from celery_ext.delays.levels import DEFAULT
@@ -56,16 +55,13 @@ def logged_by_docs() -> list[tuple[str, list[str]]]:
     return [(row[1].strip(), re.findall(r"`([^`]+)`", row[2])) for row in rows[1:]]
 
 
-@pytest.fixture(scope="module")
-def texts() -> set[str]:
-    """All texts of the code, with gaps."""
-    return {text for tree in sources() for node in ast.walk(tree) if (text := template(node))}
-
-
-@pytest.mark.parametrize(("level", "parts"), logged_by_docs(), ids=lambda each: each if isinstance(each, str) else "")
-def test_a_documented_log_message_is_in_the_code(level: str, parts: list[str], texts: set[str]) -> None:
+def test_a_documented_log_message_is_in_the_code() -> None:
     """Each message in the table of log messages is logged by some code of ours."""
-    assert level in {*LEVELS.values(), "INFO"}
+    texts = {text for tree in sources() for node in ast.walk(tree) if (text := template(node))}
+    rows = logged_by_docs()
+    assert {level for level, _ in rows} <= {*LEVELS.values(), "INFO"}
+    parts = [part for _, several in rows for part in several]
+    assert parts
     assert [part for part in parts if not any(said_by(part, text) for text in texts)] == []
 
 
@@ -80,12 +76,12 @@ def calls() -> Iterator[tuple[str, str]]:
                         yield LEVELS[attr], text
 
 
-@pytest.mark.parametrize(("level", "text"), list(calls()), ids=lambda each: each[:50])
-def test_a_log_message_is_documented(level: str, text: str) -> None:
+def test_a_log_message_is_documented() -> None:
     """Each message that an operator may have to act on is in the table of log messages, with its level."""
-    assert any(said == level and all(said_by(part, text) for part in parts) for said, parts in logged_by_docs()), (
-        f"not in {LOGS}: {level} {text}"
-    )
+    rows, logged = logged_by_docs(), list(calls())
+    assert logged
+    for level, text in logged:
+        assert any(said == level and all(said_by(part, text) for part in parts) for said, parts in rows), (level, text)
 
 
 def options_set_by(page: Path) -> Iterator[str]:
@@ -99,11 +95,11 @@ def options_set_by(page: Path) -> Iterator[str]:
                     yield from (key.value for key in keys if isinstance(key, ast.Constant))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_transport_options_of_examples_are_read(page: Path) -> None:
+def test_transport_options_of_examples_are_read() -> None:
     """Every transport option that an example sets is one of ours or of kombu's."""
     read = options.NAMES | set(Channel.from_transport_options) | set(stock.SentinelChannel.from_transport_options)
-    assert set(options_set_by(page)) <= read
+    for page in PAGES:
+        assert set(options_set_by(page)) <= read, named(page)
 
 
 def defaults(page: Path) -> Iterator[tuple[str, float]]:
@@ -126,10 +122,10 @@ def default_of(name: str) -> Any:
     return spark[name] if name in spark else getattr(stock.Channel, name)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_defaults_are_those_of_the_code(page: Path) -> None:
+def test_defaults_are_those_of_the_code() -> None:
     """Where a page gives the default of an option, it is the one of the code."""
-    assert [(name, given) for name, given in defaults(page) if default_of(name) != given] == []
+    for page in PAGES:
+        assert [(name, given) for name, given in defaults(page) if default_of(name) != given] == [], named(page)
 
 
 def test_defaults_are_found() -> None:

@@ -3,9 +3,7 @@
 import os
 import re
 import tomllib
-from pathlib import Path
 
-import pytest
 import yaml
 from packaging.version import Version
 
@@ -43,16 +41,16 @@ def test_the_readme_installs_from_a_checkout() -> None:
     assert ["pip", "install", "."] in list(commands(ROOT / "README.md"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_a_page_installs_nothing_by_a_name_that_is_not_published(page: Path) -> None:
+def test_a_page_installs_nothing_by_a_name_that_is_not_published() -> None:
     """By name only extras are added, which all exist, and a path to the checkout leads to it."""
-    wanted = [word for words in commands(page) if words[:2] == ["pip", "install"] for word in words[2:]]
-    assert PROJECT["name"] not in wanted
-    checkouts = [word.partition("[")[0] for word in wanted if word.startswith("..")]
-    assert [(page.parent / path).resolve() for path in checkouts] == [ROOT] * len(checkouts)
-    named_there = re.findall(rf"(?:{PROJECT['name']}|\.)\[([\w,-]+)\]", page.read_text(encoding="utf-8"))
-    extras = {extra for several in named_there for extra in several.split(",")}
-    assert extras <= PROJECT["optional-dependencies"].keys()
+    for page in PAGES:
+        wanted = [word for words in commands(page) if words[:2] == ["pip", "install"] for word in words[2:]]
+        assert PROJECT["name"] not in wanted, named(page)
+        checkouts = [word.partition("[")[0] for word in wanted if word.startswith("..")]
+        assert [(page.parent / path).resolve() for path in checkouts] == [ROOT] * len(checkouts), named(page)
+        named_there = re.findall(rf"(?:{PROJECT['name']}|\.)\[([\w,-]+)\]", page.read_text(encoding="utf-8"))
+        extras = {extra for several in named_there for extra in several.split(",")}
+        assert extras <= PROJECT["optional-dependencies"].keys(), named(page)
 
 
 def test_the_install_page_has_the_extras_for_users() -> None:
