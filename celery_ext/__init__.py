@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from celery_ext.delays.chain import DelayChain
     from celery_ext.delays.levels import DelayLevels
+    from celery_ext.delays.task import delay_chain_exhausted
     from celery_ext.publish.asynchronous import aclose, asend, asend_many
     from celery_ext.publish.recipe import Call
     from celery_ext.publish.send_many import send_many
     from celery_ext.publish.shards import ShardRouter
-    from celery_ext.signals import delay_chain_exhausted
     from celery_ext.waiting.control import browse, cancel, count, get, reschedule, run_now
     from celery_ext.waiting.delayed_task import DelayedTask
     from celery_ext.waiting.select import Selected, select
@@ -47,7 +47,7 @@ _MODULES = {
     "Call": "celery_ext.publish.recipe",
     "cancel": "celery_ext.waiting.control",
     "count": "celery_ext.waiting.control",
-    "delay_chain_exhausted": "celery_ext.signals",
+    "delay_chain_exhausted": "celery_ext.delays.task",
     "DelayChain": "celery_ext.delays.chain",
     "DelayedTask": "celery_ext.waiting.delayed_task",
     "DelayLevels": "celery_ext.delays.levels",

@@ -17,11 +17,11 @@ from kombu_delayq.message.canonical import canonical, uuid_of
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message
+from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import OF_ONE_SERVER, as_lost, check_writes, note_refusal, noticing_demotion
-from kombu_delayq.redis.replies import as_text
 from kombu_delayq.redis.sentinel import FollowingPool
 from kombu_delayq.store import DelayStore, TransportStore
 from kombu_delayq.store.keys import Keys

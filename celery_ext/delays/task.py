@@ -6,16 +6,23 @@ from typing import TYPE_CHECKING, Any
 from billiard.einfo import ExceptionWithTraceback
 from celery.app.task import Context, Task
 from celery.exceptions import Ignore, Reject, TaskPredicate, Terminated, TimeLimitExceeded, WorkerLostError
+from celery.utils.dispatch import Signal
 from celery.utils.imports import symbol_by_name
 
 from celery_ext.dead_letters import SETTING, bury, check_occasion, reason_of
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
-from celery_ext.signals import delay_chain_exhausted
 from celery_ext.waiting.revoke import announce_revoked
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
 from kombu_delayq.message.dead_letters import Reason
 from kombu_delayq.message.fields import CHAIN_ID
+
+#: A task has failed after the last step of its delay chain. The sender is the task. The arguments are task_id, request,
+#: chain (a DelayChain) and exception (the one that ``retry`` got, a WorkerLostError, or None). The process that ran the
+#: task sends the signal before the task fails; if that process was lost, the worker's main process sends it.
+delay_chain_exhausted = Signal(
+    name="delay_chain_exhausted", providing_args={"task_id", "request", "chain", "exception"}
+)
 
 # A mixin for classes of requests; only a type checker sees it as a request itself.
 _Request: Any = Any if TYPE_CHECKING else object

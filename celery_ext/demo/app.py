@@ -9,8 +9,8 @@ from typing import Any
 import redis
 from celery import Celery
 
+from celery_ext import install
 from celery_ext.demo.journal import Arrival, Journal
-from celery_ext.worker.bootstrap import install
 
 #: Retry schedule of ``notify``, which succeeds after the last step. No step is due near the kill.
 CHAIN = "1s,1.5s,4s"

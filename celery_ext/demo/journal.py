@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 import redis
 
-from celery_ext.delays.chain import DelayChain
+from celery_ext import DelayChain
 
 
 class Arrival(NamedTuple):

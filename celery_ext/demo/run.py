@@ -13,11 +13,10 @@ from typing import Any, Self
 
 import click
 
-from celery_ext.delays.chain import DelayChain
+from celery_ext import DelayChain, cancel
 from celery_ext.delays.durations import in_words
 from celery_ext.demo.journal import Arrival, Journal, Verdict
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.waiting.control import cancel
 from kombu_delayq.store import DelayStore
 
 #: How long a worker may take to end, in s.

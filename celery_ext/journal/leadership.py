@@ -7,7 +7,7 @@ from time import monotonic
 from kombu.log import get_logger
 
 from celery_ext.journal.store import JournaledStore
-from kombu_delayq.redis.replies import as_text
+from kombu_delayq.message.text import as_text
 from kombu_delayq.store.promotion import Election
 
 logger = get_logger(__name__)

@@ -11,7 +11,8 @@ from celery_ext.journal.schema import WAITING
 from celery_ext.journal.views import add_to_count
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.redis.replies import as_bytes, time_ms
+from kombu_delayq.message.text import as_bytes
+from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.hash_layout import shared_id
 from kombu_delayq.store.lookup import Change, Lookup, is_step

@@ -18,7 +18,8 @@ from celery_ext.journal.journal import Journal
 from celery_ext.journal.rows import Addition
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
-from kombu_delayq.redis.replies import Command, as_bytes, as_text, time_ms
+from kombu_delayq.message.text import as_bytes, as_text
+from kombu_delayq.redis.replies import Command, time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.job_types import Enqueued, JobRun

@@ -27,7 +27,7 @@ from celery_ext.journal.schema import WAITING
 from celery_ext.journal.statements import next_numbers, upsert
 from kombu_delayq.message.canonical import unsigned
 from kombu_delayq.message.pages import pages
-from kombu_delayq.redis.replies import as_bytes
+from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import promotion as promotion_types
 from kombu_delayq.store.types import Waiting, hidden
 

@@ -20,7 +20,7 @@ from sqlalchemy import (
     literal_column,
 )
 
-from kombu_delayq.redis.replies import as_bytes, as_text
+from kombu_delayq.message.text import as_bytes, as_text
 
 #: Raised with each change of the schema. Tables of any other version are refused.
 VERSION = 1

@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.rows import Row
-from kombu_delayq.redis.replies import as_bytes
+from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.figures import Figures
 from kombu_delayq.store.hash_layout import id_of, shared_id

@@ -13,7 +13,7 @@ from prometheus_client.utils import floatToGoString
 
 from celery_ext.connection import look_at_journal
 from kombu_delayq import __version__
-from kombu_delayq.redis.replies import readable
+from kombu_delayq.message.text import readable
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, QueueCounts
 from kombu_delayq.store.nodes import Cluster

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 
 from kombu_delayq.message.canonical import unsigned
 from kombu_delayq.message.fields import CHAIN_ID, headers_of, read
+from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.options import Options
-from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store.chains import CancelledChains
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.queues import QueueStats

@@ -17,8 +17,8 @@ from kombu_delayq.message.bodies import keep_text, omit_defaults
 from kombu_delayq.message.canonical import canonical
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN_ID, Message
+from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
-from kombu_delayq.redis.replies import as_text
 from kombu_delayq.store.types import Offer, Waiting
 
 #: The brokers of this process by name. Each lives for as long as the test that uses it.

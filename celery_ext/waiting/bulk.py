@@ -21,7 +21,7 @@ from kombu_delayq.audit import audited
 from kombu_delayq.errors import DelayTooLong, UnreadableMessage, quoted
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.redis.replies import as_bytes, as_text
+from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, is_step
 from kombu_delayq.store.types import JOURNAL, Part, QueueForm, Scanned, Waiting

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.errors import InvalidBrokerURL
-from kombu_delayq.redis.replies import as_text
+from kombu_delayq.message.text import as_text
 from kombu_delayq.store.keys import SLOTS
 
 logger = get_logger(__name__)

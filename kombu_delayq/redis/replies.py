@@ -1,9 +1,10 @@
-"""Turns names, ids and commands into the bytes that Redis gets, and reads its replies."""
+"""Turns commands into the bytes that Redis gets, and reads its replies."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from hashlib import sha1
 from typing import Any
+
+from kombu_delayq.message.text import as_bytes
 
 #: Name and arguments of a command.
 Command = tuple[Any, ...]
@@ -39,36 +40,6 @@ def _packed_start(start: Command) -> bytes:
 def _packed(argument: str | bytes | int) -> bytes:
     sent = b"%d" % argument if isinstance(argument, int) else as_bytes(argument)
     return b"$%d\r\n%b\r\n" % (len(sent), sent)
-
-
-def as_text(reply: Any) -> str:
-    """Returns a reply as text. Bytes that are not UTF-8 become surrogates, which ``as_bytes`` turns back."""
-    return reply.decode(errors="surrogateescape") if isinstance(reply, bytes) else str(reply)
-
-
-def readable(text: object) -> str:
-    """Returns a text for a log, with bytes that are not UTF-8 escaped, such as those in the name of a key."""
-    return str(text).encode(errors="backslashreplace").decode()
-
-
-def is_utf8(text: str) -> bool:
-    """Whether a text of ``as_text`` came from bytes that are UTF-8."""
-    return not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def digest(body: str | bytes) -> str:
-    """Returns the SHA-1 of a message's body, by which scripts tell whether it is still the one that was read."""
-    return sha1(as_bytes(body), usedforsecurity=False).hexdigest()
-
-
-def as_bytes(given: str | bytes) -> bytes:
-    """Returns the bytes that a text stands for in Redis."""
-    if isinstance(given, bytes):
-        return given
-    try:
-        return given.encode(errors="surrogateescape")
-    except UnicodeEncodeError:  # no publisher can have written such a text, so nothing is found under it
-        return given.encode(errors="surrogatepass")
 
 
 def checked(replies: Iterable[Any]) -> list[Any]:

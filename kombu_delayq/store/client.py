@@ -10,11 +10,12 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, NoScriptError
 
+from kombu_delayq.message.text import as_text
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.redis import pools, scripts
 from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.errors import is_of_node
-from kombu_delayq.redis.replies import Command, as_text
+from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.keys import Keys
 
 logger = get_logger(__name__)

@@ -12,8 +12,9 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from kombu_delayq.message.pages import pages
+from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.replies import as_bytes, as_text, checked, time_ms
+from kombu_delayq.redis.replies import checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.fetching import PAGE
 from kombu_delayq.store.keys import glob_escaped

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.redis.replies import as_bytes, as_text
+from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import hidden
 

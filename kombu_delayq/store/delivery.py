@@ -5,8 +5,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from kombu_delayq.message.text import as_bytes, as_text, digest
 from kombu_delayq.options import QueueLimits
-from kombu_delayq.redis.replies import Command, as_bytes, as_text, digest
+from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import (

@@ -9,10 +9,11 @@ from typing import Any, Literal
 import redis
 
 from kombu_delayq.message.pages import pages
+from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
-from kombu_delayq.redis.replies import Command, as_bytes, as_text, checked
+from kombu_delayq.redis.replies import Command, checked
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.types import Fetched, Landing, LeaseEnded, Request, Requeued
 

@@ -8,7 +8,8 @@ from typing import Any
 from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.redis.replies import Command, as_text
+from kombu_delayq.message.text import as_text
+from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.counts import BUCKET_FIELDS, FIELDS, QueueCounts, counts_of
 from kombu_delayq.store.queues import QueueStats

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from kombu_delayq.redis.replies import Command, as_bytes, as_text, checked
+from kombu_delayq.message.text import as_bytes, as_text
+from kombu_delayq.redis.replies import Command, checked
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.job_types import (
     ENTRIES,

@@ -8,7 +8,7 @@ from kombu.transport.redis import Channel
 from redis.crc import key_slot
 
 from kombu_delayq.errors import InvalidOptions, InvalidQueueName
-from kombu_delayq.redis.replies import as_bytes
+from kombu_delayq.message.text import as_bytes
 
 #: How many hash slots every Redis Cluster has.
 SLOTS = 16_384

@@ -10,7 +10,8 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
-from kombu_delayq.redis.replies import Command, as_bytes, as_text, digest, readable
+from kombu_delayq.message.text import as_bytes, as_text, digest, readable
+from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.types import JOURNAL, QueueForm, Waiting, hidden, rows_of, waiting_of
 

@@ -8,8 +8,8 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
+from kombu_delayq.message.text import as_text
 from kombu_delayq.redis.nodes import clients_of
-from kombu_delayq.redis.replies import as_text
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.keys import SLOTS, slot_of_key
 from kombu_delayq.store.types import Memory

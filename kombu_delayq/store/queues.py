@@ -14,10 +14,11 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.message.fields import to_json
+from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.nodes import scan_pages
-from kombu_delayq.redis.replies import as_bytes, as_text, checked
+from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.keys import glob_escaped
 

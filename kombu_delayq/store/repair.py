@@ -5,8 +5,8 @@ from math import inf
 from typing import Any, NamedTuple, cast
 
 from kombu_delayq.message.pages import pages
+from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis.nodes import scan_pages
-from kombu_delayq.redis.replies import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import Landing
 

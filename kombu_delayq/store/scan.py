@@ -6,7 +6,8 @@ from itertools import compress, islice
 from math import ceil, inf, isfinite
 from typing import Any
 
-from kombu_delayq.redis.replies import as_bytes, as_text, checked
+from kombu_delayq.message.text import as_bytes, as_text
+from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.hash_layout import id_of
 from kombu_delayq.store.redisson_layout import cursor_of, mark_of, message_of, named_field, own_id

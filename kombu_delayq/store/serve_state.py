@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from kombu_delayq.redis.replies import as_bytes, as_text, checked
+from kombu_delayq.message.text import as_bytes, as_text
+from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import StorePart
 
 #: How long an answer is kept, and how long a caller may work on a request before another may. Both in s.

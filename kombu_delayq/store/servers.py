@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
+from kombu_delayq.message.text import as_text
 from kombu_delayq.redis.nodes import clients_of
-from kombu_delayq.redis.replies import as_text, time_ms
+from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StorePart
 
 #: How often a clock is read; the quickest answer counts.

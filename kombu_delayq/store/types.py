@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kombu_delayq.redis.replies import as_bytes, as_text
+from kombu_delayq.message.text import as_bytes, as_text
 
 #: The form of messages that wait in a journal beside Redis.
 JOURNAL = "journal"

@@ -9,8 +9,9 @@ from kombu.log import get_logger
 from redis import Redis
 from redis.exceptions import ResponseError
 
+from kombu_delayq.message.text import as_text, is_utf8
 from kombu_delayq.redis.errors import passes
-from kombu_delayq.redis.replies import as_text, is_utf8, time_ms
+from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import QueueForm, QueueHeads

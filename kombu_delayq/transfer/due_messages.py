@@ -10,8 +10,8 @@ from redis.exceptions import RedisError, ResponseError
 from kombu_delayq.message.dead_letters import too_late
 from kombu_delayq.message.fields import read, to_json
 from kombu_delayq.message.pages import pages
+from kombu_delayq.message.text import readable
 from kombu_delayq.redis.errors import NotPrimary
-from kombu_delayq.redis.replies import readable
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import QueueForm, TooLate, Transferred
 from kombu_delayq.transfer.due_times import DueTimes

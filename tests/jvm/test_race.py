@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
-from kombu_delayq.redis.replies import as_text
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 from redis.exceptions import ResponseError
 
-from kombu_delayq.redis.replies import as_bytes
+from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.store.fixtures import MakeStore

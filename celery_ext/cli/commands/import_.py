@@ -18,7 +18,7 @@ from kombu_delayq.audit import audited
 from kombu_delayq.message.fields import properties_of, read
 from kombu_delayq.message.pages import Page
 from kombu_delayq.message.rewrite import with_properties
-from kombu_delayq.redis.replies import as_bytes
+from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.types import Offer
 

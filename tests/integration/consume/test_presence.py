@@ -7,7 +7,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from kombu_delayq.redis.replies import as_text
+from kombu_delayq.message.text import as_text
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj, Worker
 from tests.support.workers.held import CONSUMED, in_hand, leases

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from kombu import Exchange, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.redis.replies import as_text
+from kombu_delayq.message.text import as_text
 from tests.support.looped import publish
 
 PRIORITIES = (0, 3, 9)

@@ -5,7 +5,7 @@ from unittest.mock import ANY
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.redis.replies import as_text
+from kombu_delayq.message.text import as_text
 from kombu_delayq.store import DelayStore
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type

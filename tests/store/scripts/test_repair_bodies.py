@@ -2,7 +2,7 @@
 
 import pytest
 
-from kombu_delayq.redis.replies import as_bytes
+from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import (
     BODIES,

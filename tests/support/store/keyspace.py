@@ -10,7 +10,7 @@ import pytest
 import redis
 from redis.exceptions import ResponseError
 
-from kombu_delayq.redis.replies import as_bytes
+from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.keys import Keys

@@ -2,7 +2,7 @@
 
 import redis
 
-from kombu_delayq.redis.replies import as_text
+from kombu_delayq.message.text import as_text
 from kombu_delayq.store.keys import Keys
 
 #: Names of the keys of a plain server, without a prefix.
