@@ -44,8 +44,13 @@ def template(node: ast.AST) -> str | None:
 
 def said_by(text: str, logged: str) -> bool:
     """Whether the pieces of a documented message are in a text of the code, in their order."""
-    pieces = [piece.strip() for piece in text.split(GAP) if len(piece.strip()) > 5]
-    return re.search(".*".join(map(re.escape, pieces)), logged, re.DOTALL) is not None
+    at = 0
+    for piece in (piece.strip() for piece in text.split(GAP)):
+        if len(piece) > 5:
+            at = logged.find(piece, at) + len(piece)
+            if at < len(piece):
+                return False
+    return True
 
 
 def logged_by_docs() -> list[tuple[str, list[str]]]:

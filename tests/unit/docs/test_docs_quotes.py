@@ -87,7 +87,7 @@ def is_text(quote: str, texts: set[str]) -> bool:
         return True
     for text in texts:
         pieces = text.split(GAP)
-        if len(pieces) > 1 and sum(map(len, pieces)) >= LEAST:
+        if len(pieces) > 1 and sum(map(len, pieces)) >= LEAST and all(piece in quote for piece in pieces):
             found = re.search("(.+?)".join(map(re.escape, pieces)) + ("$" if pieces[-1] == "" else ""), quote)
             filled = [] if found is None else [*found.groups(), quote[: found.start()], quote[found.end() :]]
             if found is not None and all(len(each.split()) <= VALUE or is_text(each, texts) for each in filled):
