@@ -64,15 +64,6 @@ def test_a_chain_of_a_call_in_its_own_time(proj: Proj) -> None:
         assert after["at"] >= before["at"] + step
 
 
-def test_a_task_without_a_chain_takes_the_one_of_a_call(proj: Proj) -> None:
-    """A call gives a chain to a task that has none, and limits its retries."""
-    sent = proj.send("unchained", delay_chain="1h,2h,3h")
-    assert_steps(steps_of(proj, sent.id, 3), 3600, 7200, 10800)
-    assert "no answer" in str(error_of(sent))
-    (letter,) = messages(proj, "failed")
-    assert letter["properties"]["dead_letter"]["reason"] == "delay chain exhausted"
-
-
 @pytest.mark.parametrize("exc", ["why", None])
 def test_a_chain_that_is_exhausted(proj: Proj, exc: str | None) -> None:
     """After the last step the task fails as Celery's do, the signal tells of it, and the message is a dead letter."""
@@ -141,18 +132,6 @@ def test_a_task_without_a_chain_is_buried_too(proj: Proj) -> None:
     assert letter["properties"]["dead_letter"]["reason"] == "retries exhausted"
     assert "delay_chain" not in letter["properties"]
     assert proj.runs(id=sent.id, told="exhausted") == []
-
-
-def test_an_explicit_countdown_wins_and_counts(proj: Proj) -> None:
-    """A countdown in ``retry`` goes before the step's delay and is a step; ``max_retries`` there ends the chain."""
-    sent = proj.send("by_hand", kwargs={"countdown": 7200})
-    assert_steps(steps_of(proj, sent.id, 4), 7200, 7200, 7200, 7200)
-    ended = proj.send("by_hand", kwargs={"max_retries": 1})
-    assert_steps(steps_of(proj, ended.id, 1), 240)
-    for each in (sent, ended):
-        assert isinstance(error_of(each), MaxRetriesExceededError)
-        assert len(proj.runs(id=each.id, told="exhausted")) == 1
-    assert len(messages(proj, "failed")) == 2
 
 
 def test_a_chain_of_1000_steps(proj: Proj) -> None:

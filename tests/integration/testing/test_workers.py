@@ -141,12 +141,6 @@ def test_a_task_expires_by_the_clock_of_the_test(works: Works, delayed: DelayedT
     assert (ran.state, works.done) == ("REVOKED", [])
 
 
-def test_a_revoked_task_does_not_run(works: Works, delayed: DelayedTasks) -> None:
-    """``revoke`` removes a waiting task."""
-    works.remind.apply_async((1,), countdown=3600).revoke()
-    assert not delayed.waiting()
-
-
 def test_a_queue_that_nobody_consumes_is_an_error(
     works: Works, delayed: DelayedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
