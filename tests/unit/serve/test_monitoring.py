@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
+from celery_ext.cli import delayq
 from celery_ext.delays import durations
 from celery_ext.doctor import explain
 from celery_ext.serve.metrics import ScaleQuery, Work, routes
@@ -66,6 +67,27 @@ def test_the_example_for_keda_asks_what_the_server_answers() -> None:
     assert all(isinstance(value, str) for value in trigger["metadata"].values())
     assert trigger["authenticationRef"]["name"] == auth["metadata"]["name"]
     assert [each["parameter"] for each in auth["spec"]["secretTargetRef"]] == ["token"]
+
+
+def test_the_manifests_for_kubernetes_start_what_there_is() -> None:
+    """Their commands and options are understood, and probes ask for routes on ports that the containers have."""
+    manifests = [*yaml.safe_load_all((MONITORING / "kubernetes.yaml").read_text(encoding="utf-8"))]
+    pods = {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in manifests if "replicas" in each["spec"]
+    }
+    assert [*pods] == ["worker", "delayq-transfer", "delayq-serve"]
+    for name in ("delayq-transfer", "delayq-serve"):
+        [container] = pods[name]["containers"]
+        _, _, _, group, command, *options = container["command"]
+        assert group == "delayq"
+        with delayq.commands[command].make_context(command, options, resilient_parsing=True) as context:
+            assert not context.args
+            assert (
+                context.params["metrics_port" if command == "transfer" else "port"]
+                == (container["ports"][0]["containerPort"])
+            )
+        probe = container["readinessProbe"]["httpGet"]
+        assert (probe["path"], probe["port"]) == ("/healthz", container["ports"][0]["name"])
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
