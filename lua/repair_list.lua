@@ -11,7 +11,7 @@
 -- Atomic: an entry is put back only while there is a record of it and it is not in the index. One that was transferred
 -- or removed has either no record or is no longer in the list.
 -- Cost: O(entries between the page and the nearer end of the list + count * log N)
--- @include entry lifetime names records wrong_type zset
+-- @include entry lifetime names records wake wrong_type zset
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, mend, skip, count = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -53,7 +53,7 @@ for i, id in ipairs(names(keys, left, messages)) do
 end
 local head = redis.call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')
 if fresh[head[1]] then
-  redis.pcall('PUBLISH', wake, head[2])
+  wake_up(wake, head[2])
 end
 if mend then
   lengthen_all(keys, expire)

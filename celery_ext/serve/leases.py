@@ -16,9 +16,9 @@ from celery_ext.serve.service import ServeBroker
 from kombu_delayq.message.canonical import canonical
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
-from kombu_delayq.message.rewrite import redelivered, with_eta
+from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.message.text import as_bytes, as_text, readable
-from kombu_delayq.message.unacked import Note, read_note
+from kombu_delayq.message.unacked import Note, read_note, redelivered
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consumers import http_consumer
 from kombu_delayq.store.types import Fetched, LeaseEnded, Offer, Request, Requeued

@@ -14,7 +14,7 @@ from redis.exceptions import NoScriptError
 from kombu_delayq.redis.errors import PASSING_S, passes
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.fetching import PAGE
+from kombu_delayq.store.client import PAGE
 
 logger = get_logger(__name__)
 

@@ -6,7 +6,7 @@ from kombu.transport import redis as stock
 from kombu.transport import virtual
 
 from kombu_delayq.message.fields import Message, priority_of, to_json
-from kombu_delayq.message.rewrite import redelivered
+from kombu_delayq.message.unacked import redelivered
 from kombu_delayq.store.types import Requeued
 
 _QoS: Any = virtual.QoS if TYPE_CHECKING else stock.QoS

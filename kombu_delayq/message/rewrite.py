@@ -1,4 +1,4 @@
-"""The same message with another eta, with other properties, or marked as delivered before."""
+"""The same message with another eta, or with other properties."""
 
 import json
 from collections.abc import Mapping
@@ -7,26 +7,6 @@ from typing import Any
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message import bodies
 from kombu_delayq.message.due import content_of_protocol_1, eta_of, has_hidden_eta, moment_of
-from kombu_delayq.message.fields import Message, headers_of, properties_of
-
-
-def redelivered(message: Message, **properties: Any) -> Message:
-    """Returns a message that is marked as delivered before, as kombu marks it.
-
-    Args:
-        message: The message; it stays as it is.
-        properties: New values of its properties.
-
-    Source: kombu.transport.redis.Channel._do_restore_message
-    """
-    old = properties_of(message)
-    info = old.get("delivery_info")
-    marked = {**(info if isinstance(info, dict) else {}), "redelivered": True}
-    return {
-        **message,
-        "headers": {**headers_of(message), "redelivered": True},
-        "properties": {**old, "delivery_info": marked, **properties},
-    }
 
 
 def with_eta(raw: bytes, due_ms: float | None) -> bytes:

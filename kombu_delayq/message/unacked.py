@@ -1,10 +1,17 @@
 """What Redis keeps of a message that a consumer holds: kombu's note of it."""
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from kombu_delayq.message.fields import DELIVERY_COUNT, Message, deliveries_of, priority_of, to_json
-from kombu_delayq.message.rewrite import redelivered
+from kombu_delayq.message.fields import (
+    DELIVERY_COUNT,
+    Message,
+    deliveries_of,
+    headers_of,
+    priority_of,
+    properties_of,
+    to_json,
+)
 
 #: Stands in the notes of our consumers between the message and the name of its queue.
 _NO_EXCHANGE = b',"",'
@@ -69,3 +76,22 @@ def _loads(text: bytes) -> object:
         return json.loads(text.decode(errors="replace"))
     except (ValueError, RecursionError):
         return None
+
+
+def redelivered(message: Message, **properties: Any) -> Message:
+    """Returns a message that is marked as delivered before, as kombu marks it.
+
+    Args:
+        message: The message; it stays as it is.
+        properties: New values of its properties.
+
+    Source: kombu.transport.redis.Channel._do_restore_message
+    """
+    old = properties_of(message)
+    info = old.get("delivery_info")
+    marked = {**(info if isinstance(info, dict) else {}), "redelivered": True}
+    return {
+        **message,
+        "headers": {**headers_of(message), "redelivered": True},
+        "properties": {**old, "delivery_info": marked, **properties},
+    }

@@ -22,6 +22,8 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
+#: Most messages in the arguments of one call.
+PAGE = 200
 #: Operations whose second run answers differently, because the first has removed the messages. If the reply is lost,
 #: redis-py must not repeat them: a wrong answer would hide the error.
 NEVER_REPEATED = frozenset(("cancel", "run_now", "replay", "fetch", "discard"))

@@ -15,8 +15,7 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.replies import checked, time_ms
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
-from kombu_delayq.store.fetching import PAGE
+from kombu_delayq.store.client import PAGE, ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.keys import glob_escaped
 from kombu_delayq.store.types import HTTP, Beat, ConsumerLease, Held
 

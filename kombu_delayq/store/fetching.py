@@ -14,11 +14,11 @@ from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.replies import Command, checked
-from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.client import PAGE, StoreClient, StorePart
 from kombu_delayq.store.types import Fetched, Landing, LeaseEnded, Request, Requeued
 
-#: Most messages in the arguments of one call, and about the most bytes in its arguments or in what it takes.
-PAGE, PAGE_BYTES = 200, 1_000_000
+#: About the most bytes in the arguments of one call, or in what it fetches.
+PAGE_BYTES = 1_000_000
 
 
 class Fetching(StorePart):

@@ -1,5 +1,6 @@
+-- @include wake
+
 -- Runs `store`. If the queue has a new head then, announces it to the leading transfer worker and its standbys.
--- A wake message that cannot be sent (ACL) costs one poll interval, so it never fails the publish.
 -- Returns 'first' (the queue was empty), 'head' or 'behind'. Cost O(log N).
 local function announce(keys, wake, queue, store)
   local before = redis.call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')
@@ -8,6 +9,6 @@ local function announce(keys, wake, queue, store)
   if after[2] == nil or (before[2] and tonumber(before[2]) <= tonumber(after[2])) then
     return 'behind'
   end
-  redis.pcall('PUBLISH', wake, after[2] .. ' ' .. queue)
+  wake_up(wake, after[2], queue)
   return before[2] and 'head' or 'first'
 end

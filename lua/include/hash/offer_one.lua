@@ -1,4 +1,4 @@
--- @include large marks
+-- @include large marks wake
 
 -- Does what the script `offer` does, where it is given one message and nothing is out of the ordinary: the queue holds
 -- others and has no duplicates and no end, the id is free, and the message needs no mark. Most calls are like that. The
@@ -21,6 +21,6 @@ local function offer_one()
   if head[1] ~= id then
     return { 'behind', 1, 0, 0 }
   end
-  pcall('PUBLISH', ARGV[1], head[2] .. ' ' .. ARGV[2])
+  wake_up(ARGV[1], head[2], ARGV[2])
   return { 'head', 1, 0, 0 }
 end

@@ -1,7 +1,6 @@
--- @include forget index_watermark remove
+-- @include forget index_watermark remove wake
 
 -- Runs `store`. If the queue has a new head then, announces it to the transfer workers, Redisson's and ours.
--- A wake message that cannot be sent (ACL) costs one poll interval, so it never fails the publish.
 -- Returns 'first' (the queue had no notes, so perhaps none of our transfer workers knows it), 'head' or 'behind'.
 -- Cost O(log N).
 local function announce(keys, wake, _, store)
@@ -14,7 +13,7 @@ local function announce(keys, wake, _, store)
   forget(keys, added.count) -- where Redisson transfers all messages, no removal of ours calls this
   local place, head = 'behind', redis.call('ZRANGE', keys.due, 0, 0)[1]
   if added.entries[head] then
-    redis.pcall('PUBLISH', wake, redis.call('ZSCORE', keys.due, head))
+    wake_up(wake, redis.call('ZSCORE', keys.due, head))
     place = 'head'
   end
   return is_new and added.count > 0 and 'first' or place

@@ -8,7 +8,7 @@ import pytest
 from celery_ext.dead_letters import DeadLetter
 from kombu_delayq.message.dead_letters import beyond_delivery_limit, too_late
 from kombu_delayq.message.fields import Message, deliveries_of, headers_of, priority_of, properties_of, to_json
-from kombu_delayq.message.rewrite import redelivered
+from kombu_delayq.message.unacked import redelivered
 from tests.support.messages import plain_message, task_message
 
 CONSUMER = "web1:77:0000abcd"

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from celery_ext.journal import JournaledStore
-from kombu_delayq.message.rewrite import redelivered
+from kombu_delayq.message.unacked import redelivered
 from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import far, near, rows
 from tests.support.journal.stores import MakeJournaled, in_redis
