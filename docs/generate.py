@@ -38,7 +38,7 @@ _NAMES: dict[str, list[object]] = {
     **{key: [""] for key in ("unacked", "unacked_index", "consumers", "consumed")},
     "stream": ["clicks"],
     "sender": ["5f0e5c7e", "orders"],
-    **{key: ["9b74c989"] for key in ("answer", "shared_run", "shared_run_words")},
+    **{key: ["9b74c989"] for key in ("answer", "shared_run", "shared_run_commands")},
     "landing": ["orders", 0, "web1:4711:5f0e5c7e"],
 }
 _GENERATED = re.compile(r"(<!-- generated: ([\w ./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)

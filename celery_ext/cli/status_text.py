@@ -2,14 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from celery_ext.cli.broker import prefixes_in_words
 from celery_ext.cli.output import bad, escaped, fit_table, good, local_time, number_of, size, warning
 from celery_ext.delays.durations import in_words
-
-if TYPE_CHECKING:
-    pass
 
 #: How many queues without a consumer are named.
 NAMED = 5

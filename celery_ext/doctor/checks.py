@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store, patient_options
-from celery_ext.doctor import app, broker, fleet, servers
+from celery_ext.doctor import app, broker, fleet
 from celery_ext.doctor.finding import Finding, Findings, Level
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import ask
@@ -69,11 +69,11 @@ CHECKS = (
     Check("chains", app.chains, _APP),
     Check("visibility-timeout", app.visibility_timeout, _APP, at_start=True),
     Check("kombu", app.kombu, _APP, at_start=True),
-    Check("redis-version", servers.version, _REDIS),
-    Check("eviction", servers.eviction, _REDIS),
-    Check("persistence", servers.persistence, _REDIS),
-    Check("memory", servers.memory, _REDIS, at_start=True),
-    Check("clock", servers.clock, _REDIS, at_start=True),
+    Check("redis-version", broker.version, _REDIS),
+    Check("eviction", broker.eviction, _REDIS),
+    Check("persistence", broker.persistence, _REDIS),
+    Check("memory", broker.memory, _REDIS, at_start=True),
+    Check("clock", broker.clock, _REDIS, at_start=True),
     Check("leader", broker.leader, _REDIS),
     Check("consumers", broker.consumers, _REDIS, asks=True),
     Check("queues", broker.unreadable, _REDIS),

@@ -28,7 +28,7 @@ BUSY = frozenset({"counting", "running"})
 UNFINISHED = BUSY | {"counted"}
 #: A process writes the states of its unfinished actions at least so often. One that is silent for longer has ended.
 WRITE_S, SILENT_S = 3.0, 20.0
-#: For how long a word waits for its reply, and how often it is looked for, in s.
+#: For how long a command waits for its reply, and how often it is looked for, in s.
 REPLY_S, LOOK_S = 5.0, 0.05
 
 
@@ -44,7 +44,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
         to_ms: Due time of the filter that all tasks are before, ms since the epoch.
         task: Name of the task in the filter.
         q: What the filter searches the arguments for.
-        state: ``counting``, ``counted`` (it waits for the word), ``running``, ``stopped``, ``done`` or ``failed``.
+        state: ``counting``, ``counted`` (it waits for the command), ``running``, ``stopped``, ``done`` or ``failed``.
         count: How many tasks the filter matched; None until they are counted.
         as_of_ms: When they had been counted, ms since the epoch; None before.
         looked: How many tasks the counting has looked at.
@@ -74,7 +74,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
-class Word(NamedTuple):
+class Command(NamedTuple):
     """What a caller tells an action: to start, with the number of tasks that it has read, or to stop."""
 
     what: Literal["start", "stop"]
@@ -82,7 +82,7 @@ class Word(NamedTuple):
 
 
 class _Reply(msgspec.Struct):
-    """Whether a word was followed: if not, the status, the sentence and the kind of the problem."""
+    """Whether a command was followed: if not, the status, the sentence and the kind of the problem."""
 
     status: int = 200
     detail: str = ""
@@ -106,16 +106,16 @@ def write_view(store: OperatorStore, view: RunView) -> None:
     store.shared_runs.write(view.id, msgspec.msgpack.encode(view))
 
 
-def tell(store: OperatorStore, view: RunView, word: Word) -> RunView:
-    """Tells an action of another process a word, and waits for the reply. Returns how the action is then.
+def tell(store: OperatorStore, view: RunView, command: Command) -> RunView:
+    """Sends a command to an action of another process, and waits for the reply. Returns how the action is then.
 
     Raises:
         Problem: That of the reply; 503 if there is none.
     """
-    word_id = token_urlsafe(9)
-    store.shared_runs.say(view.id, word_id, msgspec.msgpack.encode(word))
+    command_id = token_urlsafe(9)
+    store.shared_runs.send(view.id, command_id, msgspec.msgpack.encode(command))
     until = monotonic() + REPLY_S
-    while (reply := store.shared_runs.reply_to(view.id, word_id)) is None:
+    while (reply := store.shared_runs.reply_to(view.id, command_id)) is None:
         if monotonic() > until:
             detail = "the process of the server that has this bulk action does not answer; look at it again"
             raise Problem(503, detail, "answer-lost", headers={"Retry-After": "5"}, outcome="unknown")
@@ -126,16 +126,16 @@ def tell(store: OperatorStore, view: RunView, word: Word) -> RunView:
     return read_view(store, view.id) or view
 
 
-def words_to(store: OperatorStore, run_id: str) -> dict[str, Word]:
-    """Returns what other processes tell an action of this one, by the ids to reply to."""
-    told = store.shared_runs.words(run_id)
-    return {word_id: msgspec.msgpack.decode(word, type=Word) for word_id, word in told.items()}
+def commands_to(store: OperatorStore, run_id: str) -> dict[str, Command]:
+    """Returns the commands of other processes to an action of this one, by the ids to reply to."""
+    told = store.shared_runs.commands(run_id)
+    return {command_id: msgspec.msgpack.decode(command, type=Command) for command_id, command in told.items()}
 
 
-def reply_to(store: OperatorStore, run_id: str, word_id: str, problem: Problem | None) -> None:
-    """Replies to a word of another process."""
+def reply_to(store: OperatorStore, run_id: str, command_id: str, problem: Problem | None) -> None:
+    """Replies to a command of another process."""
     said = _Reply() if problem is None else _Reply(problem.status, problem.detail, problem.kind)
-    store.shared_runs.reply(run_id, word_id, msgspec.msgpack.encode(said))
+    store.shared_runs.reply(run_id, command_id, msgspec.msgpack.encode(said))
 
 
 logger = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ MOST_BUSY, MOST_KEPT = 4, 50
 KEEP_S = 3600.0
 #: For how long ``BulkRuns.count`` waits for the number, in s, so that the answer has it already.
 WAIT_S = 1.0
-#: How often a process looks for words of others to its runs, in s.
+#: How often a process looks for commands of others to its runs, in s.
 LISTEN_S = 0.25
 
 _NOTHING = Progress(0, 0)
@@ -267,23 +267,23 @@ class BulkRuns:
         """
         if found.state != "counted":
             raise _not_counted(found.state)
-        return self._tell(found, Word("start", confirmed))
+        return self._tell(found, Command("start", confirmed))
 
     def stop(self, found: RunView) -> RunView:
         """Ends a run after the call of Redis that is under way. What is done stays done."""
-        return self._tell(found, Word("stop")) if found.state in UNFINISHED else found
+        return self._tell(found, Command("stop")) if found.state in UNFINISHED else found
 
-    def _tell(self, found: RunView, word: Word) -> RunView:
+    def _tell(self, found: RunView, command: Command) -> RunView:
         run = self._runs.get(found.id)
         if run is None:
-            return tell(self._broker.store, found, word)
-        self._follow(run, word)
+            return tell(self._broker.store, found, command)
+        self._follow(run, command)
         return run.view
 
-    def _follow(self, run: BulkRun, word: Word) -> None:
+    def _follow(self, run: BulkRun, command: Command) -> None:
         run._touched = monotonic()
-        if word.what == "start":
-            self._start(run, word.confirmed)
+        if command.what == "start":
+            self._start(run, command.confirmed)
         else:
             run._stop.set()
         _write(self._broker, run)
@@ -319,7 +319,7 @@ class BulkRuns:
         return thread
 
     def _listen(self) -> None:
-        """Lets a thread write the states of the runs and follow the words of other processes, while there are any."""
+        """Lets a thread write the states of the runs and follow commands of other processes, while there are runs."""
         with self._lock:
             if self._listener is None:
                 self._listener = Thread(target=self._keep_listening, name="bulk-listener", daemon=True)
@@ -339,15 +339,15 @@ class BulkRuns:
 
     def _listen_for(self, run: BulkRun) -> None:
         try:
-            for word_id, word in words_to(self._broker.store, run.id).items():
+            for command_id, command in commands_to(self._broker.store, run.id).items():
                 problem: Problem | None = None
                 try:
-                    self._follow(run, word)
+                    self._follow(run, command)
                 except Problem as refused:
                     problem = refused
-                reply_to(self._broker.store, run.id, word_id, problem)
+                reply_to(self._broker.store, run.id, command_id, problem)
         except Exception as error:  # this thread goes on: Redis may answer the next time
-            logger.debug("words to bulk action %s are not heard: %s", run.id, error)
+            logger.debug("commands to bulk action %s are not read: %s", run.id, error)
         _write(self._broker, run)
 
     def _tidy(self, most: int) -> None:

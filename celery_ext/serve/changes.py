@@ -4,20 +4,17 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 from celery_ext.dead_letters import DeadLetter
 from celery_ext.dead_letters import letters as letters_of
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem
-from celery_ext.serve.service import Serve, ServeBroker
+from celery_ext.serve.service import Serve
 from celery_ext.waiting import Outcome, by_id, revoke
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.dead_letters import Letter
-
-#: Chooses dead letters.
-Choose = Callable[[DeadLetter], bool]
 
 
 def check_letter_queue(store: OperatorStore, queue: str, more: tuple[str, ...] = ()) -> None:
@@ -67,23 +64,32 @@ def letters_page(store: OperatorStore, queue: str, skip: int, limit: int) -> lis
     return found
 
 
-def replay(broker: ServeBroker, queue: str, chosen: Choose, who: str, ids: Collection[str] | None) -> Counter[str]:
-    """Sends the chosen dead letters back to the queues from which they came.
+class LettersChanged(NamedTuple):
+    """What became of dead letters.
+
+    Attributes:
+        counts: How many were ``replayed`` or ``dropped``; and how many stay as ``unroutable``, for nobody knows their
+            queue.
+        met: Ids of those that the caller may change.
+    """
+
+    counts: Counter[str]
+    met: set[str]
+
+
+def replay(serve: Serve, caller: Caller, queue: str, ids: Collection[str] | None) -> LettersChanged:
+    """Sends dead letters back to the queues from which they came, within the rights of a caller.
 
     Letters that are buried meanwhile stay. Others wait until this round through the queue is over.
 
     Args:
-        broker: The broker.
+        serve: The server.
+        caller: Who does it. A letter whose queue is none of its queues stays.
         queue: A queue of dead letters.
-        chosen: Chooses letters.
-        who: Who does it, for the audit.
-        ids: What it says of the choice: their ids, or None for all.
-
-    Returns:
-        How many letters were ``replayed``, and how many stay as ``unroutable``: nobody knows their queue.
+        ids: Ids of the letters; None for all.
     """
-    with broker.channel() as channel:
-        exchanges = (known.exchange for known in broker.app.amqp.queues.values())
+    with serve.broker.channel() as channel:
+        exchanges = (known.exchange for known in serve.broker.app.amqp.queues.values())
         fanouts = {exchange.name for exchange in exchanges if exchange and exchange.type == "fanout"}
         route = letters_of.route_of(channel, fanouts)
 
@@ -91,52 +97,60 @@ def replay(broker: ServeBroker, queue: str, chosen: Choose, who: str, ids: Colle
             to = route(letter)
             return None if to is None or to == queue else letters_of.to_queue(letter, to, as_before=True)
 
-        with audited("replay", _what(queue, ids), who=who) as counts:
-            return _round(broker.store, queue, chosen, send, "replayed", counts)
+        return _change_letters(serve, caller, Action.REPLAY, queue, ids, send, caller.may_return)
 
 
-def drop(broker: ServeBroker, queue: str, chosen: Choose, who: str, ids: Collection[str] | None) -> Counter[str]:
-    """Removes the chosen dead letters. Returns how many were ``dropped``; the arguments are those of ``replay``."""
-    with audited("drop", _what(queue, ids), who=who) as counts:
-        return _round(broker.store, queue, chosen, letters_of.away, "dropped", counts)
+def drop(serve: Serve, caller: Caller, queue: str, ids: Collection[str] | None) -> LettersChanged:
+    """Removes dead letters, within the rights of a caller. The arguments are those of ``replay``."""
+    return _change_letters(serve, caller, Action.DROP, queue, ids, letters_of.away, lambda letter: True)
 
 
-def _what(queue: str, ids: Collection[str] | None) -> dict[str, Any]:
-    return {"queue": queue, **({"all": True} if ids is None else ids_named(sorted(ids)))}
-
-
-def _round(
-    store: OperatorStore,
+def _change_letters(
+    serve: Serve,
+    caller: Caller,
+    action: Action,
     queue: str,
-    chosen: Choose,
+    ids: Collection[str] | None,
     act: Callable[[DeadLetter], Letter | None],
-    word: str,
-    done: Counter[str],
-) -> Counter[str]:
-    newest: datetime | None = None
-    any_chosen = False
-    for letter in letters_of.browse(store, queue):
-        any_chosen = any_chosen or chosen(letter)
-        if letter.at is not None:
-            newest = max(letter.at, newest or letter.at)
-    if not any_chosen:
-        return done
+    may_go: Callable[[DeadLetter], bool],
+) -> LettersChanged:
+    named, met = frozenset(ids or ()), set[str]()
+
+    def is_chosen(letter: DeadLetter) -> bool:
+        chosen = (ids is None or letter.id in named) and caller.may(action, task=letter.name or "") and may_go(letter)
+        if chosen:
+            met.add(letter.id)
+        return chosen
+
+    newest = _look(serve.store, queue, is_chosen)
     unroutable: set[bytes] = set()
 
     def decide(letter: DeadLetter) -> Letter:
-        decided = act(letter) if chosen(letter) else None
-        if decided is None:
-            if chosen(letter):
-                unroutable.add(letter.message)
+        if not is_chosen(letter):
+            return letters_of.back(letter)
+        if (decided := act(letter)) is None:
+            unroutable.add(letter.message)
             return letters_of.back(letter)
         return decided
 
-    for letter, decided in letters_of.replay(store, queue, decide, newest):
-        if decided.to != "back":
-            done[word] += 1
-        elif letter.message in unroutable:
-            done["unroutable"] += 1
-    return done
+    what = {"queue": queue, **({"all": True} if ids is None else ids_named(sorted(ids)))}
+    with audited(str(action), what, who=caller.name) as counts:
+        for letter, decided in letters_of.replay(serve.store, queue, decide, newest) if met else ():
+            if decided.to != "back":
+                counts["replayed" if action is Action.REPLAY else "dropped"] += 1
+            elif letter.message in unroutable:
+                counts["unroutable"] += 1
+    return LettersChanged(counts, met)
+
+
+def _look(store: OperatorStore, queue: str, look_at: Callable[[DeadLetter], object]) -> datetime | None:
+    """Looks at all letters of a queue. Returns when the newest was buried; None if none has a time."""
+    newest: datetime | None = None
+    for letter in letters_of.browse(store, queue):
+        look_at(letter)
+        if letter.at is not None:
+            newest = max(letter.at, newest or letter.at)
+    return newest
 
 
 def run(serve: Serve, caller: Caller, task_id: str) -> Outcome:

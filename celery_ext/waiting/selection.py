@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import translate
 from math import inf, isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.message.fields import task_at_start
-
-if TYPE_CHECKING:
-    pass
 
 #: Most parts of a path into the arguments.
 DEEPEST = 16

@@ -329,9 +329,9 @@ class Keys(Naming):
         """HASH with a TTL: state of a bulk action of ``delayq serve``, for the other processes of the server."""
         return f"{self.prefix}delayq:bulk:{run}"
 
-    def shared_run_words(self, run: str) -> str:
-        """HASH with a TTL: what other processes of the server tell a bulk action, and the replies."""
-        return f"{self.shared_run(run)}:words"
+    def shared_run_commands(self, run: str) -> str:
+        """HASH with a TTL: the commands of other processes of the server to a bulk action, and the replies."""
+        return f"{self.shared_run(run)}:commands"
 
     def replaying(self, queue: str) -> str:
         """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""

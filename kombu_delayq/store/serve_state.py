@@ -61,9 +61,9 @@ class Answers(StorePart):
         return as_text(self._client.run("end_claim", [self._keys.answer(key)], [claim.name, how, answer])) == "ended"
 
 
-#: How long the state of an action is kept after the last time it was written, and how long a word to it. Both in s.
-STATE_TTL_S, WORD_TTL_S = 3600, 60
-_WORD, _REPLY = "word:", "reply:"
+#: How long the state of an action is kept after the last time it was written, and how long a command to it. Both in s.
+STATE_TTL_S, COMMAND_TTL_S = 3600, 60
+_COMMAND, _REPLY = "command:", "reply:"
 
 
 class SharedState(NamedTuple):
@@ -79,7 +79,7 @@ class SharedState(NamedTuple):
 
 
 class SharedRuns(StorePart):
-    """Keeps the states of bulk actions, and takes words to them, such as that an action is to start."""
+    """Keeps the states of bulk actions, and passes commands on to the processes that have them."""
 
     def write(self, run: str, state: bytes) -> None:
         """Writes the state of an action; one round trip."""
@@ -92,24 +92,24 @@ class SharedRuns(StorePart):
         state, left_ms = checked(self._client.replies([("HGET", key, "state"), ("PTTL", key)]))
         return None if state is None else SharedState(as_bytes(state), STATE_TTL_S - int(left_ms) / 1000)
 
-    def say(self, run: str, word_id: str, word: bytes) -> None:
-        """Leaves a word for the process that has an action; one round trip."""
-        key = self._keys.shared_run_words(run)
-        self._client.send([("HSET", key, _WORD + word_id, word), ("PEXPIRE", key, WORD_TTL_S * 1000)])
+    def send(self, run: str, command_id: str, command: bytes) -> None:
+        """Leaves a command for the process that has an action; one round trip."""
+        key = self._keys.shared_run_commands(run)
+        self._client.send([("HSET", key, _COMMAND + command_id, command), ("PEXPIRE", key, COMMAND_TTL_S * 1000)])
 
-    def words(self, run: str) -> Mapping[str, bytes]:
-        """Returns the words to an action that have no reply, by their ids; one round trip."""
-        found = self._client.ask("HGETALL", self._keys.shared_run_words(run))
+    def commands(self, run: str) -> Mapping[str, bytes]:
+        """Returns the commands to an action that have no reply, by their ids; one round trip."""
+        found = self._client.ask("HGETALL", self._keys.shared_run_commands(run))
         named = {as_text(name): as_bytes(value) for name, value in found.items()}
-        return {name.removeprefix(_WORD): value for name, value in named.items() if name.startswith(_WORD)}
+        return {name.removeprefix(_COMMAND): value for name, value in named.items() if name.startswith(_COMMAND)}
 
-    def reply(self, run: str, word_id: str, reply: bytes) -> None:
-        """Replies to a word; one round trip."""
-        key = self._keys.shared_run_words(run)
-        commands = [("HSET", key, _REPLY + word_id, reply), ("HDEL", key, _WORD + word_id)]
-        self._client.send([*commands, ("PEXPIRE", key, WORD_TTL_S * 1000)])
+    def reply(self, run: str, command_id: str, reply: bytes) -> None:
+        """Replies to a command; one round trip."""
+        key = self._keys.shared_run_commands(run)
+        commands = [("HSET", key, _REPLY + command_id, reply), ("HDEL", key, _COMMAND + command_id)]
+        self._client.send([*commands, ("PEXPIRE", key, COMMAND_TTL_S * 1000)])
 
-    def reply_to(self, run: str, word_id: str) -> bytes | None:
-        """Returns the reply to a word; None while there is none; one round trip."""
-        found = self._client.ask("HGET", self._keys.shared_run_words(run), _REPLY + word_id)
+    def reply_to(self, run: str, command_id: str) -> bytes | None:
+        """Returns the reply to a command; None while there is none; one round trip."""
+        found = self._client.ask("HGET", self._keys.shared_run_commands(run), _REPLY + command_id)
         return None if found is None else as_bytes(found)

@@ -1,4 +1,4 @@
-"""``delayq dead-letters``, and its ``list``. ``replay`` and ``drop`` are in ``dead_letters_replay.py``."""
+"""``delayq dead-letters``: ``list``, ``replay`` and ``drop``."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime

@@ -75,6 +75,21 @@ class Caller:
         if not self.may(action, queue=queue, task=task):
             raise Problem(403, f"{self.name} may not {action}{_on(queue, task)}", "not-allowed", action=str(action))
 
+    def check_all(self, action: Action, *, queue: str | None = None, task: str | None = None) -> None:
+        """Raises a problem as ``check`` does, unless the caller may do something to all tasks of a filter.
+
+        Args:
+            action: What is to be done.
+            queue: Queue of the filter; None for all that are the caller's.
+            task: Name or pattern of the filter. A caller of some tasks has to give the name of one.
+        """
+        self.check(action, queue=queue)
+        if "*" in self.tasks:
+            return
+        if not task or any(sign in task for sign in "*?["):
+            raise Problem(403, f"{self.name} may not change tasks of every name: filter by one name", "not-allowed")
+        self.check(action, queue=queue, task=task)
+
     def mine(self, action: Action) -> Callable[[Waiting], bool]:
         """Returns a function that says of a waiting message whether the caller may do something to it."""
 

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.serve.access.identity import Action, Caller, caller_of
+from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import (
     Answer,
     Count,
@@ -25,7 +25,6 @@ from celery_ext.serve.api.exchange import (
 from celery_ext.serve.api.idempotency import Attempt, once
 from celery_ext.serve.api.tasks import TaskQuery, selection_of
 from celery_ext.serve.bulk_runs import RunView, runs_of
-from celery_ext.serve.problems import Problem
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import BulkAction
@@ -141,8 +140,7 @@ def routes() -> list[ActionRoute]:
 def count_bulk(request: Request, wanted: BulkRequest) -> Response:
     """Counts the tasks that a filter chooses, and changes none."""
     serve, caller, action = serve_of(request), caller_of(request), _ACTIONS[wanted.action]
-    caller.check(action)
-    _check_tasks(caller, action, wanted.filter)
+    caller.check_all(action, task=wanted.filter.task)
     chosen = wanted.filter
     query = TaskQuery(queue=chosen.queue, from_=chosen.from_, to=chosen.to, task=chosen.task, q=chosen.q)
     selection = selection_of(serve.store, caller, query, hidden=serve.settings.hide_arguments, action=action)
@@ -178,14 +176,6 @@ def stop_bulk(request: Request) -> Response:
     """Stops a bulk action after the call of Redis that is under way."""
     run = _run_of(request)
     return answer(_shown(runs_of(request).stop(run)))
-
-
-def _check_tasks(caller: Caller, action: Action, chosen: Filter) -> None:
-    if "*" in caller.tasks:
-        return
-    if chosen.task is None or any(sign in chosen.task for sign in "*?["):
-        raise Problem(403, f"{caller.name} may not change tasks of every name: filter by one name", "not-allowed")
-    caller.check(action, task=chosen.task)
 
 
 def _run_of(request: Request) -> RunView:

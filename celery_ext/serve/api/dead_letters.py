@@ -1,6 +1,5 @@
 """``/v1/dead-letters``: tasks that failed for good are listed, replayed and dropped."""
 
-from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, ClassVar
 
@@ -29,7 +28,7 @@ from celery_ext.serve.api.exchange import (
 from celery_ext.serve.api.tasks import headers_of
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
-from celery_ext.serve.service import ServeBroker, serve_of
+from celery_ext.serve.service import Serve, serve_of
 
 
 class PageQuery(Strict):
@@ -191,38 +190,27 @@ def list_letters(request: Request) -> Response:
 @with_body(LettersRequest)
 def replay_letters(request: Request, wanted: LettersRequest) -> Response:
     """Sends dead letters back to the queues from which they came."""
-    return _changed(request, wanted, Action.REPLAY, changes.replay, Caller.may_return)
+    return _changed(request, wanted, Action.REPLAY, changes.replay)
 
 
 @with_body(LettersRequest)
 def drop_letters(request: Request, wanted: LettersRequest) -> Response:
     """Removes dead letters."""
-    return _changed(request, wanted, Action.DROP, changes.drop, lambda caller, letter: True)
+    return _changed(request, wanted, Action.DROP, changes.drop)
 
 
 def _changed(
     request: Request,
     wanted: LettersRequest,
     action: Action,
-    act: Callable[[ServeBroker, str, changes.Choose, str, Collection[str] | None], Counter[str]],
-    may_go: Callable[[Caller, Letter], bool],
+    act: Callable[[Serve, Caller, str, Collection[str] | None], changes.LettersChanged],
 ) -> Response:
     serve, caller, queue = serve_of(request), caller_of(request), request.path_params["queue"]
     caller.check(action, queue=queue)
     if (wanted.ids is None) is not wanted.all:
         raise invalid_field("$", 'give either ids, or "all": true')
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
-    ids = frozenset(wanted.ids or ())
-    met = set[str]()
-
-    def choose(letter: Letter) -> bool:
-        chosen = (wanted.all or letter.id in ids) and caller.may(action, task=letter.name or "")
-        chosen = chosen and may_go(caller, letter)
-        if chosen:
-            met.add(letter.id)
-        return chosen
-
-    done = act(serve.broker, queue, choose, caller.name, wanted.ids)
+    done, met = act(serve, caller, queue, wanted.ids)
     return answer(
         LettersDone(
             replayed=done["replayed"],

@@ -185,7 +185,7 @@ async def _ordered(
     recipes = serve.broker.part(Recipes)
     known = recipes.known(wanted)
     recipe = known if known is not None else await run_in_threadpool(recipes.of, wanted, caller)
-    recipe.way.check(caller, wanted.task)
+    recipe.route.check(caller, wanted.task)
     expires = wanted.expires
     if isinstance(expires, float) and attempt.base_ms is not None:
         expires = moment_of(attempt.base_ms + expires * 1000)
@@ -230,7 +230,7 @@ def _enqueued(order: Order, sent: Sent) -> Enqueued:
         id=sent.id,
         task=order.wanted.task,
         outcome="delayed" if is_delayed else "queued",
-        queue=order.item.recipe.way.queue,
+        queue=order.item.recipe.route.queue,
         due=iso(sent.due_ms) if sent.due_ms is not None else None,
     )
 

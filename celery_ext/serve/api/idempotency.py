@@ -83,20 +83,20 @@ async def once(request: Request, work: Work) -> Response:
         detail = f"a request with this {HEADER} is being worked on"
         raise Problem(409, detail, "idempotency-key-in-use", headers={"Retry-After": "1"})
 
-    def settle(how: str, answer: bytes = b"") -> None:
-        _settle(lambda: answers.end_claim(key, claim, how, answer))  # type: ignore[arg-type]  # one of its words
+    def end(how: str, answer: bytes = b"") -> None:
+        _end(lambda: answers.end_claim(key, claim, how, answer))  # type: ignore[arg-type]  # one of its words
 
     try:
         response = await work(Attempt(claim.at_ms, claim.word == "again", key))
     except BaseException as error:
-        await run_in_threadpool(settle, "forget" if _did_nothing(error, claim) else "yield")
+        await run_in_threadpool(end, "forget" if _did_nothing(error, claim) else "yield")
         raise
     if response.status_code in _NOT_DONE:
-        await run_in_threadpool(settle, "forget" if claim.word == "first" else "yield")
+        await run_in_threadpool(end, "forget" if claim.word == "first" else "yield")
     else:
         headers = {name: value for name, value in response.headers.items() if name != "content-length"}
         kept = msgspec.msgpack.encode(_Kept(response.status_code, headers, compress(response.body, 1)))
-        await run_in_threadpool(settle, "keep", kept)
+        await run_in_threadpool(end, "keep", kept)
     return response
 
 
@@ -105,7 +105,7 @@ def _did_nothing(error: BaseException, claim: Claim) -> bool:
     return isinstance(error, Problem) and error.extra.get("outcome") != "unknown" and claim.word == "first"
 
 
-def _settle(act: Callable[[], bool]) -> None:
+def _end(act: Callable[[], bool]) -> None:
     try:
         if not act():
             logger.warning("an answer is not kept: its request took so long that another has claimed it")

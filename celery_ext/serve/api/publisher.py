@@ -168,7 +168,7 @@ class Publisher:
             by_loop[order.done.get_loop()].append((order.done, result))
         for loop, done in by_loop.items():
             try:
-                loop.call_soon_threadsafe(_settle, done)
+                loop.call_soon_threadsafe(_answer, done)
             except RuntimeError:  # the loop is closed, so nobody waits any more
                 logger.debug("%s answers have nobody who waits for them", len(done))
 
@@ -283,7 +283,7 @@ def _never_left(error: BaseException | None) -> bool:
     return False
 
 
-def _settle(done: "list[tuple[asyncio.Future[list[Result]], list[Result]]]") -> None:
+def _answer(done: "list[tuple[asyncio.Future[list[Result]], list[Result]]]") -> None:
     for future, result in done:
         if not future.done():
             future.set_result(result)

@@ -1,8 +1,8 @@
 """``/v1/queues``: what queues hold, and what comes due when."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import Answer, Count, Iso, Moment, Strict, answer, iso, query_of
+from celery_ext.serve.counting import allowed, count_queues, visible_queues
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
@@ -188,8 +189,6 @@ class Histogram(Answer):
     from_: Iso = field(name="from")
 
 
-T = TypeVar("T")
-
 _TAG = "Queues"
 #: In place of the name of a queue: all queues.
 EVERY = "*"
@@ -218,9 +217,9 @@ def list_queues(request: Request) -> Response:
     return answer(
         QueueList(
             now=iso(store.now_ms()),
-            queues=list(_figures(store, _names(request), cluster)),
+            queues=list(_figures(store, visible_queues(request), cluster)),
             leader=store.leases.leader(),
-            standby=_allowed(store, store.leases.standbys) or [],
+            standby=allowed(store, store.leases.standbys) or [],
             redis=RedisFigures(used_memory=memory.used, maxmemory=memory.limit, version=memory.version),
             cluster=None if cluster is None else _cluster(cluster),
         )
@@ -233,7 +232,7 @@ def show_queue(request: Request) -> Response:
     caller_of(request).check(Action.READ, queue=queue)
     store = serve_of(request).store
     [found] = _figures(store, [queue], store.nodes.overview())
-    if not (found.delayed or found.ready or found.unacked or found.error) and queue not in _names(request):
+    if not (found.delayed or found.ready or found.unacked or found.error) and queue not in visible_queues(request):
         raise _unknown(queue)
     return answer(found)
 
@@ -243,7 +242,7 @@ def histogram(request: Request) -> Response:
     store, caller, queue = serve_of(request).store, caller_of(request), request.path_params["queue"]
     wanted = query_of(request, HistogramQuery)
     if queue == EVERY:
-        shown = _names(request)
+        shown = visible_queues(request)
     else:
         caller.check(Action.READ, queue=queue)
         shown = [queue]
@@ -254,7 +253,7 @@ def histogram(request: Request) -> Response:
     length_ms = to_ms - from_ms
     bounds = [from_ms + length_ms * at / wanted.buckets for at in range(wanted.buckets)] + [to_ms]
     counts = store.figures.due_counts(shown, [-inf, *bounds, inf])
-    if queue != EVERY and not any(map(sum, counts.values())) and queue not in _names(request):
+    if queue != EVERY and not any(map(sum, counts.values())) and queue not in visible_queues(request):
         raise _unknown(queue)
     return answer(
         Histogram(
@@ -272,25 +271,11 @@ def _unknown(queue: str) -> Problem:
     return Problem(404, "nobody has delayed a task for this queue, and it holds none", "unknown-queue", queue=queue)
 
 
-def _names(request: Request) -> list[str]:
-    """Returns the names of the queues that the caller may see: those that Redis knows, and those of the app."""
-    serve = serve_of(request)
-    names = {*serve.store.queues.names(), *serve.broker.app.amqp.queues}
-    return caller_of(request).queues_of(sorted(names))
-
-
 def _figures(store: OperatorStore, names: Sequence[str], cluster: Cluster | None) -> Iterator[QueueFigures]:
-    if not names:
-        return
-    counts_of, letters = store.figures.counts(names), set(_allowed(store, store.figures.dead_letter_queues) or ())
-    held = _allowed(store, store.figures.held)
-    consumers = _allowed(store, store.consumers.by_queue)
-    stats_of = {stats.queue: stats for stats in store.figures.overview(names)}
-    for queue in names:
-        stats, counts = stats_of[queue], counts_of[queue]
-        lateness, place = counts.lateness, store.nodes.place_of(queue, cluster)
+    letters = set(allowed(store, store.figures.dead_letter_queues) or ()) if names else set()
+    for stats, counts, unacked, consumers, slot, node in count_queues(store, names, cluster):
         figures = QueueFigures(
-            queue=queue,
+            queue=stats.queue,
             delayed=stats.delayed,
             in_journal=stats.in_journal,
             ready=stats.ready,
@@ -298,15 +283,15 @@ def _figures(store: OperatorStore, names: Sequence[str], cluster: Cluster | None
             overdue_by_s=round(stats.overdue_ms / 1000, 3) if stats.overdue else 0.0,
             held_back=_held_back(stats, counts.holding(stats)),
             too_late=counts.too_late,
-            unacked=None if held is None else held.get(queue, 0),
-            dead_letters=stats.ready if queue in letters else None,
+            unacked=unacked,
+            dead_letters=stats.ready if stats.queue in letters else None,
             next_due=None if stats.next_due_ms is None else iso(stats.next_due_ms),
-            lateness_p50_s=_known(lateness.quantile(0.5)),
-            lateness_p99_s=_known(lateness.quantile(0.99)),
+            lateness_p50_s=_known(counts.lateness.quantile(0.5)),
+            lateness_p99_s=_known(counts.lateness.quantile(0.99)),
             transferred=counts.transferred,
-            consumers=None if consumers is None else consumers[queue],
-            slot=place.slot,
-            node=place.node,
+            consumers=consumers,
+            slot=slot,
+            node=node,
         )
         if stats.error:
             figures.error = stats.error
@@ -344,11 +329,3 @@ def _held_back(stats: QueueStats, held: HeldBack | None) -> HeldBackFigures | No
 def _known(lateness_s: float | None) -> float | None:
     """Returns a lateness in JSON: beyond the last bound, which has no number, that bound."""
     return None if lateness_s is None else round(min(lateness_s, LATENESS_BOUNDS_S[-1]), 6)
-
-
-def _allowed(store: OperatorStore, look: Callable[[], T]) -> T | None:
-    """Returns what a function finds; None if Redis refuses it, such as for a missing right."""
-    try:
-        return look()
-    except store.nodes.errors:
-        return None

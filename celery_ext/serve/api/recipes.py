@@ -43,7 +43,7 @@ _OF_ROUTES = ("queue", "exchange", "routing_key", "priority", "serializer", "del
 WRONG = (TypeError, ValueError, OverflowError, EncodeError)
 
 
-class Way(NamedTuple):
+class TaskRoute(NamedTuple):
     """Where a task goes.
 
     Attributes:
@@ -63,7 +63,7 @@ class Way(NamedTuple):
             )
 
     def route(self, options: dict[str, Any], *args: Any) -> dict[str, Any]:
-        """Routes a task this way: it can stand where Celery expects a router, so that a router is asked only once."""
+        """Routes a task here: it can stand where Celery expects a router, so that a router is asked only once."""
         return {**options, **self.options}
 
 
@@ -81,9 +81,9 @@ def queue_named(app: Celery, name: str) -> Any:
     return queues.new_missing(name)
 
 
-def way_of(
+def route_of(
     app: Celery, task: str, queue: str | None, args: list[Any], kwargs: dict[str, Any], priority: int | None = None
-) -> Way:
+) -> TaskRoute:
     """Asks the app's router.
 
     Args:
@@ -95,7 +95,7 @@ def way_of(
         priority: Priority that the caller wants.
 
     Raises:
-        Problem: There is no way.
+        Problem: There is no route.
     """
     if app.conf.task_always_eager:
         raise Problem(501, "the app runs tasks where they are called (task_always_eager), so it enqueues none", "eager")
@@ -110,7 +110,7 @@ def way_of(
         found = app.amqp.router.route(options, task, args, kwargs, known)
     except QueueNotFound as error:
         raise invalid_field("$.queue", str(error), "unknown-queue") from None
-    return Way(_direct_queue(app, found), found)
+    return TaskRoute(_direct_queue(app, found), found)
 
 
 def _direct_queue(app: Celery, options: Mapping[str, Any]) -> str | None:
@@ -189,7 +189,7 @@ class Recipe:
     """Makes the messages of requests of a kind.
 
     Attributes:
-        way: Where they go.
+        route: Where they go.
         target: The task.
         messages: Makes them; None if Celery has to send each by itself.
         queue: The list to which they go.
@@ -197,7 +197,7 @@ class Recipe:
         until: When the recipe is out of date, in s of ``monotonic``.
     """
 
-    way: Way
+    route: TaskRoute
     target: Target
     messages: ManyMessages | None
     queue: str
@@ -218,7 +218,7 @@ class Recipe:
     def send(self, call: Call, expires: Any, headers: Mapping[str, str]) -> str:
         """Lets Celery send a call by itself. Returns the task id."""
         target = self.target
-        own = {"expires": expires, "headers": dict(headers) or None, "router": self.way}
+        own = {"expires": expires, "headers": dict(headers) or None, "router": self.route}
         options = {**target.options, **{name: value for name, value in own.items() if value is not None}}
         result = Target(target.app, target.name, options).call(call)
         # A result backend that listens for the results of what this process sends would listen for ever.
@@ -250,7 +250,7 @@ class Recipes:
         """Returns the recipe of a request. For a caller who may not send it, no queue is declared, which is a write.
 
         Raises:
-            Problem: 403: the caller may not send it. A recipe that is ``known`` has to be checked by its ``way``.
+            Problem: 403: the caller may not send it. A recipe that is ``known`` has to be checked by its ``route``.
         """
         found = self.known(request)
         if found is not None:
@@ -266,17 +266,17 @@ class Recipes:
     def _make(self, request: TaskRequest, caller: Caller) -> Recipe:
         app, task = self._app, request.task
         app.loader.import_default_modules()  # once; tasks have attributes that count here
-        way = way_of(app, task, request.queue, request.args, request.kwargs, request.priority)
-        way.check(caller, task)
-        options: dict[str, Any] = {"router": way}
+        route = route_of(app, task, request.queue, request.args, request.kwargs, request.priority)
+        route.check(caller, task)
+        options: dict[str, Any] = {"router": route}
         if request.delay_chain is not None:
             options[CHAIN] = request.delay_chain
         if request.expires is not None:
             options["expires"] = request.expires
         target = Target(app, task, options)
         until = monotonic() + KEPT_S
-        one_by_one = Recipe(way, target, None, "", 0, until)
-        if way.queue is None or target.why_one_by_one() is not None:
+        one_by_one = Recipe(route, target, None, "", 0, until)
+        if route.queue is None or target.why_one_by_one() is not None:
             return one_by_one
         try:
             made = target.recipe(request.args, request.kwargs)
@@ -285,7 +285,7 @@ class Recipes:
         except WRONG as error:
             raise refused(error) from error
         queue = made.template.queue
-        return Recipe(way, target, ManyMessages(target, made), queue, self._declare(queue, made.declare), until)
+        return Recipe(route, target, ManyMessages(target, made), queue, self._declare(queue, made.declare), until)
 
     def _declare(self, queue: str, declare: Sequence[Any]) -> int:
         """Declares queues, as publishing does. Returns the ``x-expires`` of the messages' queue in ms."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from celery_ext.serve.access.identity import Action, Caller, caller_of
+from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.bulk_runs import BUSY, RunView, runs_of
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.queue import Filter, filter_of
@@ -110,18 +110,9 @@ def _count(request: Request, action: str) -> Response:
         raise Problem(422, f"nothing changed: {error}", "not-possible") from None
     if wanted.q and serve.settings.hide_arguments:
         raise Problem(422, "arguments are hidden on this server, so they cannot be searched", "not-possible")
-    _check(caller, _ACTIONS[action], wanted)
+    caller.check_all(_ACTIONS[action], queue=wanted.queue, task=wanted.task)
     run = runs_of(request).count(caller.name, wanted.selection, doing)
     return RedirectResponse(f"./{run.id}", 303)
-
-
-def _check(caller: Caller, action: Action, wanted: Filter) -> None:
-    caller.check(action, queue=wanted.queue)
-    if "*" in caller.tasks:
-        return
-    if not wanted.task or any(sign in wanted.task for sign in "*?["):
-        raise Problem(403, f"{caller.name} may not change tasks of every name: filter by a name", "not-allowed")
-    caller.check(action, queue=wanted.queue, task=wanted.task)
 
 
 def _run_of(request: Request) -> RunView:

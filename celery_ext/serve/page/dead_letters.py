@@ -98,13 +98,8 @@ def _change(request: Request, action: Action) -> Response:
     if not every and not ids:
         return _page(request, queue, [Note("warn", "Nothing changed: no letter is ticked.")], 422)
 
-    def chosen(letter: DeadLetter) -> bool:
-        may = caller.may(action, task=letter.name or "")
-        may = may and (action is not Action.REPLAY or caller.may_return(letter))
-        return (every or letter.id in ids) and may
-
     act = changes.replay if action is Action.REPLAY else changes.drop
-    done = act(serve.broker, queue, chosen, caller.name, None if every else ids)
+    done, _ = act(serve, caller, queue, None if every else ids)
     query = {word: str(count) for word, count in done.items()} or {"none": "1"}
     return RedirectResponse(Links(path_of(request)).letters(queue, **query), 303)
 

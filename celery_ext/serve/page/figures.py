@@ -216,68 +216,99 @@ def health(
         letters: How many dead letters each queue of them has.
         without_disk: Addresses of the servers that keep nothing on disk.
     """
-    bad = [*_uncovered(cluster), *(journal.problems if journal else [])]
-    warn = list(_down(cluster))
     delayed = sum(row.delayed for row in rows)
+    found = [
+        *_nodes(cluster),
+        *(_Fault(True, *problem) for problem in (journal.problems if journal else [])),
+        *_leader(leader, delayed),
+        *_overdue(rows),
+        *_idle(rows, letters),
+        *_memory(memory),
+        *_promotion(journal),
+        *_dead(letters),
+        *_without_disk(without_disk),
+        *_unreadable(rows),
+    ]
+    found.sort(key=lambda fault: not fault.is_bad)  # stable: those of a kind stay in this order
+    state, title, reasons = "ok", "All is well", [_calm(rows, delayed)]
+    if found:
+        state, title = "bad" if found[0].is_bad else "warn", found[0].title + (", and more" if len(found) > 1 else "")
+        reasons = [fault.text for fault in found]
+    return Health(state, title, reasons, leader, list(standby), memory)
+
+
+class _Fault(NamedTuple):
+    """What is not well: whether it is bad, or only deserves a look; a title; and a sentence."""
+
+    is_bad: bool
+    title: str
+    text: str
+
+
+def _nodes(cluster: Cluster | None) -> Iterator[_Fault]:
+    if cluster is None:
+        return
+    if cluster.uncovered:
+        text = f"No node serves {number(cluster.uncovered)} of the hash slots: queues in them stand still."
+        yield _Fault(True, "A part of the cluster is away", text)
+    for node in cluster.down:
+        yield _Fault(False, "A node is not well", f"The {node.role} {node.name} is {node.state}.")
+
+
+def _leader(leader: str | None, delayed: int) -> Iterator[_Fault]:
     if leader is None:
         waits = f"{number(delayed)} delayed tasks stay" if delayed else "delayed tasks would stay"
-        bad.append(("Nobody transfers", f"No transfer worker leads, so {waits} where they are: start a worker."))
+        text = f"No transfer worker leads, so {waits} where they are: start a worker."
+        yield _Fault(True, "Nobody transfers", text)
+
+
+def _overdue(rows: Sequence[QueueRow]) -> Iterator[_Fault]:
     if late_rows := [row for row in rows if row.is_late]:
         worst = max(late_rows, key=lambda row: row.overdue_by_s)
         overdue = sum(row.overdue for row in late_rows)
         text = f"{number(overdue)} {_tasks(overdue)} overdue in {_named(late_rows)}, the oldest by {worst.overdue_by}."
-        (bad if worst.overdue_by_s >= 60 else warn).append(("Tasks are overdue", text))
+        yield _Fault(worst.overdue_by_s >= 60, "Tasks are overdue", text)
+
+
+def _idle(rows: Sequence[QueueRow], letters: Mapping[str, int]) -> Iterator[_Fault]:
     if idle := [row for row in rows if row.ready and row.consumers == 0 and row.queue not in letters]:
         ready = sum(row.ready for row in idle)
         text = f"{number(ready)} ready {_tasks(ready)} without a consumer in {_named(idle)}."
-        warn.append(("Nobody consumes", text))
+        yield _Fault(False, "Nobody consumes", text)
+
+
+def _memory(memory: Memory) -> Iterator[_Fault]:
     if (share := memory.share) is not None and share >= FULL:
-        found = ("Redis is nearly full", f"Redis uses {share:.0%} of its memory limit; beyond it, it refuses tasks.")
-        (bad if share >= OVERFULL else warn).append(found)
+        text = f"Redis uses {share:.0%} of its memory limit; beyond it, it refuses tasks."
+        yield _Fault(share >= OVERFULL, "Redis is nearly full", text)
+
+
+def _promotion(journal: "JournalState | None") -> Iterator[_Fault]:
     if journal is not None and journal.lag_s >= LAG_S:
         text = f"What should be in Redis by now waits in the journal, for {in_words(journal.lag_s, plain=True)} so far."
-        warn.append(("Promotion is behind", text))
-    warn += [*_dead(letters), *_without_disk(without_disk)]
-    if broken := [row for row in rows if row.error]:
-        warn.append(("A queue cannot be read", f"Redis refuses to count {_named(broken)}: {broken[0].error}"))
-    found_all = bad + warn
-    if found_all:
-        return Health(
-            "bad" if bad else "warn",
-            found_all[0][0] if len(found_all) == 1 else f"{found_all[0][0]}, and more",
-            [text for _, text in found_all],
-            leader,
-            list(standby),
-            memory,
-        )
-    return Health("ok", "All is well", [_calm(rows, delayed)], leader, list(standby), memory)
+        yield _Fault(False, "Promotion is behind", text)
 
 
-def _uncovered(cluster: Cluster | None) -> Iterator[tuple[str, str]]:
-    if cluster is not None and cluster.uncovered:
-        text = f"No node serves {number(cluster.uncovered)} of the hash slots: queues in them stand still."
-        yield "A part of the cluster is away", text
-
-
-def _dead(letters: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def _dead(letters: Mapping[str, int]) -> Iterator[_Fault]:
     held = {queue: count for queue, count in letters.items() if count}
     if count := sum(held.values()):
         letter = "dead letter waits" if count == 1 else "dead letters wait"
         where = f"“{next(iter(held))}”" if len(held) == 1 else f"{len(held)} queues"
         text = f"{number(count)} {letter} in {where}: tasks that failed for good, to be replayed or dropped."
-        yield "Tasks have failed for good", text
+        yield _Fault(False, "Tasks have failed for good", text)
 
 
-def _without_disk(servers: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _without_disk(servers: Sequence[str]) -> Iterator[_Fault]:
     if servers:
         which = "Redis keeps" if len(servers) == 1 else f"{len(servers)} nodes of Redis keep"
-        yield "Redis keeps nothing on disk", f"{which} nothing on disk: a restart loses all that waits."
+        text = f"{which} nothing on disk: a restart loses all that waits."
+        yield _Fault(False, "Redis keeps nothing on disk", text)
 
 
-def _down(cluster: Cluster | None) -> Iterator[tuple[str, str]]:
-    """Yields what is wrong with nodes: a title and a sentence."""
-    for node in [] if cluster is None else cluster.down:
-        yield "A node is not well", f"The {node.role} {node.name} is {node.state}."
+def _unreadable(rows: Sequence[QueueRow]) -> Iterator[_Fault]:
+    if broken := [row for row in rows if row.error]:
+        text = f"Redis refuses to count {_named(broken)}: {broken[0].error}"
+        yield _Fault(False, "A queue cannot be read", text)
 
 
 def _calm(rows: Sequence[QueueRow], delayed: int) -> str:

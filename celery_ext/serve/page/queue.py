@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.counting import visible_queues
 from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import Moment, moment, number
-from celery_ext.serve.page.gather import gather
-from celery_ext.serve.page.overview import span_of
+from celery_ext.serve.page.overview import gather, span_of
 from celery_ext.serve.page.rendering import Links, Note, View, render
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
@@ -137,7 +137,7 @@ def queue(request: Request) -> Response:
     found = gather(store, [name], span)
     [row] = found.rows
     is_live = "x-live" in request.headers
-    if not (is_live or row.delayed or row.ready or row.unacked or row.error or _is_known(request, name)):
+    if not (is_live or row.delayed or row.ready or row.unacked or row.error or name in visible_queues(request)):
         raise Problem(404, "nobody has delayed a task for this queue, and it holds none", "unknown-queue")
     page.now_ms = found.now_ms
     wanted = Filter(name)
@@ -158,11 +158,6 @@ def queue(request: Request) -> Response:
         tasks=tasks,
         search=search,
     )
-
-
-def _is_known(request: Request, name: str) -> bool:
-    serve = serve_of(request)
-    return name in serve.broker.app.amqp.queues or name in serve.store.queues.names()
 
 
 def filter_of(given: Mapping[str, str], name: str) -> Filter:
