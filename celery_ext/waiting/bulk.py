@@ -30,7 +30,7 @@ from kombu_delayq.store.types import JOURNAL, Part, QueueForm, Scanned, Waiting
 IDS_A_CALL = {"hash": 500, "redisson": 250, JOURNAL: 500}
 
 
-class Slot(NamedTuple):
+class Place(NamedTuple):
     """Where a snapshot has a message."""
 
     bucket: int
@@ -86,20 +86,20 @@ class Snapshot:
         self._is_done = [bytearray(len(hashes)) for hashes in self._hashes]
         self.as_of_ms, self._left = as_of_ms, len(self)
 
-    def find(self, queue: str, identity: str | bytes) -> Slot | None:
+    def find(self, queue: str, identity: str | bytes) -> Place | None:
         """Returns where a message is; None if it is not here, or is done with."""
         hashed = self._hash(queue, identity)
         bucket = hashed >> 56
         hashes = self._hashes[bucket]
         at = bisect_left(hashes, hashed)
         is_here = at < len(hashes) and hashes[at] == hashed and not self._is_done[bucket][at]
-        return Slot(bucket, at) if is_here else None
+        return Place(bucket, at) if is_here else None
 
-    def finish(self, slot: Slot) -> bool:
+    def finish(self, place: Place) -> bool:
         """Notes that a message is done with. Returns False if it was already."""
-        is_new = not self._is_done[slot.bucket][slot.at]
+        is_new = not self._is_done[place.bucket][place.at]
         self._left -= is_new
-        self._is_done[slot.bucket][slot.at] = 1
+        self._is_done[place.bucket][place.at] = 1
         return is_new
 
     def _hash(self, queue: str, identity: str | bytes) -> int:
@@ -256,7 +256,7 @@ class BulkAction:
 
 
 class _Found(NamedTuple):
-    slot: Slot
+    place: Place
     #: The id under which the snapshot has it.
     identity: str
     message: Waiting
@@ -279,7 +279,7 @@ class Bulk:
         self.outcomes: Counter[BulkOutcome] = Counter()
         self.of = len(snapshot)
         self._snapshot, self._action = snapshot, action
-        self._intended: dict[Slot, set[float]] = {}
+        self._intended: dict[Place, set[float]] = {}
         self._unread: dict[str, str] = {}
 
     @property
@@ -398,7 +398,7 @@ class Bulk:
                 if word in ("changed", "not_delayed"):
                     again.append(one)
                     continue
-                self._finish(one.slot, word)  # type: ignore[arg-type]  # the words of the Lua scripts
+                self._finish(one.place, word)  # type: ignore[arg-type]  # the words of the Lua scripts
                 if word == "cancelled":
                     cancelled.append(one.message)
             if cancelled:
@@ -419,10 +419,10 @@ class Bulk:
         """Reads those messages of some ids that are in the snapshot, have no outcome, and match."""
         found = list[_Found]()
         for identity, messages in store.lookup.get([queue], ids).items():
-            slot = self._snapshot.find(queue, identity)
-            if slot is None:
+            place = self._snapshot.find(queue, identity)
+            if place is None:
                 continue
-            intended = self._intended.get(slot, ())
+            intended = self._intended.get(place, ())
             for one in messages:
                 # In the default layout each message has an id of its own in the snapshot.
                 is_other = one.layout == "hash" and one.id != identity
@@ -430,9 +430,9 @@ class Bulk:
                     continue
                 if one.due_ms in intended:
                     # The answer to an earlier call was lost, and the message is where that call was to move it.
-                    self._finish(slot, "rescheduled")
+                    self._finish(place, "rescheduled")
                 else:
-                    found.append(_Found(slot, identity, one))
+                    found.append(_Found(place, identity, one))
         return found
 
     def _change(self, store: WaitingStore, queue: str, found: Sequence[_Found]) -> list[str]:
@@ -458,14 +458,14 @@ class Bulk:
         act = by_id.push if runs_now else by_id.move
         if self._action.shift_s is not None:
             for at, change in changes.items():
-                self._intended.setdefault(found[at].slot, set()).update((change.due_ms, ceil(change.due_ms)))
+                self._intended.setdefault(found[at].place, set()).update((change.due_ms, ceil(change.due_ms)))
         for at, word in zip(changes, act(store, queue, list(changes.values())) if changes else [], strict=True):
             words[at] = word
         return words
 
-    def _finish(self, slot: Slot, outcome: BulkOutcome) -> None:
-        self.of += not self._snapshot.finish(slot)
-        self._intended.pop(slot, None)
+    def _finish(self, place: Place, outcome: BulkOutcome) -> None:
+        self.of += not self._snapshot.finish(place)
+        self._intended.pop(place, None)
         self.outcomes[outcome] += 1
 
 

@@ -76,16 +76,6 @@ def test_list_ends_at_its_limit_and_says_how_many_more_there_are(five: Proj) -> 
     assert len(_ids(five, "--limit", "0")) == 35
 
 
-def test_listing_many_repeats_the_head_and_no_message(proj: Proj) -> None:
-    """A long listing is read and printed in parts, and has each message once."""
-    with proj.app.producer_pool.acquire() as producer:
-        for n in range(1200):
-            proj.send("record", countdown=3600, queue="ab"[n % 2], task_id=f"{n:04}", producer=producer)
-    rows = run(proj.server, "list", "--limit", "0").stdout.splitlines()
-    assert sum(row.startswith("DUE") for row in rows) == 3
-    assert sorted(row.split()[-3] for row in rows if not row.startswith("DUE")) == [f"{n:04}" for n in range(1200)]
-
-
 def test_an_empty_broker_is_listed_without_an_error(proj: Proj) -> None:
     """Nothing waits: that is said in text, JSON has no line, and the exit code is 0."""
     assert run(proj.server, "list").stdout == ""
@@ -202,11 +192,3 @@ def test_show_finds_what_there_is(five: Proj) -> None:
     assert result.stderr == "nope: not waiting\n"
     assert run(five.server, "show", "nope", code=1).stderr == "nope: not waiting\n"
     assert "either --raw or --json" in run(five.server, "show", "t1", "--raw", "--json", code=2).stderr
-
-
-def test_messages_that_share_an_id_are_all_shown(proj: Proj) -> None:
-    """Two tasks with one id are two messages, the next due first."""
-    proj.send("record", "later", countdown=7200, task_id="t")
-    proj.send("record", "sooner", countdown=3600, task_id="t")
-    assert [line["args"] for line in lines(proj.server, "show", "t")] == [["sooner"], ["later"]]
-    assert "stored as" in run(proj.server, "show", "t").stdout

@@ -116,34 +116,6 @@ def test_what_runs_now_has_no_eta(make_proj: MakeProj, protocol: int) -> None:
     proj.await_runs(2)
 
 
-def test_messages_of_every_form_run_now(make_proj: MakeProj, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each serializer, compressed or not, can be moved in both protocols, save pickles of protocol 1, which stay."""
-    monkeypatch.setenv("C_FORCE_ROOT", "1")  # a worker of root refuses pickle otherwise
-    proj = make_proj(accept_content=["json", "pickle", "yaml", "msgpack"])
-    expected = {}
-    for protocol in (1, 2):
-        publisher = make_proj(task_protocol=protocol)
-        for serializer in ("json", "pickle", "yaml", "msgpack"):
-            for compression in (None, "gzip", "bzip2"):
-                value = f"{protocol} {serializer} {compression}"
-                publisher.send(
-                    "record", value, countdown=300, serializer=serializer, compression=compression, task_id=value
-                )
-                expected[value] = "unreadable" if value.startswith("1 pickle") else "transferred"
-    unreadable = [value for value, word in expected.items() if word == "unreadable"]
-    assert reschedule(proj.app, expected, countdown=200) == {
-        value: word.replace("transferred", "rescheduled") for value, word in expected.items()
-    }
-    assert run_now(proj.app, expected) == expected
-    proj.worker()
-    readable = sorted(set(expected) - set(unreadable))
-    assert sorted(run["value"] for run in proj.await_runs(len(readable))) == readable
-    assert sorted(task.id for task in browse(proj.app, "celery")) == sorted(unreadable)
-    due_before = datetime.now(UTC) + timedelta(seconds=400)
-    assert all(task.due < due_before for task in browse(proj.app, "celery"))
-    assert len(proj.runs()) == len(readable)
-
-
 def test_messages_of_plain_kombu_by_the_id_under_which_they_are_stored(proj: Proj) -> None:
     """What a plain producer delayed with ``DelaySeconds`` can be moved and cancelled, and its bytes stay."""
     app = proj.app

@@ -28,13 +28,13 @@ def test_a_message_is_found_until_it_is_done_with() -> None:
         snapshot.add(queue, identity, 1.0)
     snapshot.close(0.0)
     assert len(snapshot) == 4
-    slot = snapshot.find("q", "i")
-    assert slot is not None
-    assert snapshot.find("q", b"i") == slot
+    place = snapshot.find("q", "i")
+    assert place is not None
+    assert snapshot.find("q", b"i") == place
     assert snapshot.find("q", b"\xff") is not None
     for queue, identity in (("p", "j"), ("qi", ""), ("", "qi")):
         assert snapshot.find(queue, identity) is None
-    snapshot.finish(slot)
-    snapshot.finish(slot)
+    snapshot.finish(place)
+    snapshot.finish(place)
     assert (snapshot.find("q", "i"), snapshot.left) == (None, 3)
     assert snapshot.find("p", "i") is not None

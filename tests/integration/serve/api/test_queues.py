@@ -167,17 +167,6 @@ def test_tasks_of_an_ordinary_queue_are_no_dead_letters(make_api: MakeApi, redis
     assert client.llen("celery") == 5
 
 
-def test_a_page_replays_letters_to_queues_of_the_caller_only(make_api: MakeApi, redis_server: PrivateRedis) -> None:
-    """From the page, too, a caller sends letters back to its own queues, and leaves those of others where they are."""
-    api = make_api(caller=Caller("limited", frozenset(Action), ("dead/letters", "mine")))
-    bury_some(redis_server, "one", queue="mine")
-    bury_some(redis_server, "two", queue="other")
-    form = {"queue": "dead/letters", "all": "1", "confirm": "2"}
-    answer = api.post("/do/replay", data=form, follow_redirects=False)
-    client = redis_server.client()
-    assert (answer.status_code, client.llen("mine"), client.llen("other")) == (303, 1, 0)
-
-
 def test_a_dead_letter_is_called_one(make_api: MakeApi, redis_server: PrivateRedis) -> None:
     """Whoever asks for a dead letter by its id reads where it lies, on the page too, and no cancel says to end it."""
     api = make_api()

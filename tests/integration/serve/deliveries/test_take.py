@@ -96,16 +96,6 @@ def test_a_pickle_is_passed_on_unread(redis_server: PrivateRedis, consumer: Http
     assert victim.exists()
 
 
-def test_a_plain_message_has_content(redis_server: PrivateRedis, consumer: HttpConsumer) -> None:
-    """A message of plain kombu is no task, and has its content in place of arguments."""
-    with Connection(redis_server.url) as connection:
-        publish(connection, {"a": [1]}, queue="orders", compression="zlib")
-        publish(connection, "text", queue="orders")
-    messages = consumer.take(max=2)["messages"]
-    assert [message["content"] for message in messages] == [{"a": [1]}, "text"]
-    assert {message["task"] for message in messages} == {None}
-
-
 def test_what_is_no_message_is_dropped(
     app: Celery, served: Served, consumer: HttpConsumer, client: redis.Redis
 ) -> None:

@@ -6,7 +6,6 @@ from celery import Celery
 
 from celery_ext.serve.access.identity import Action
 from celery_ext.serve.access.tokens import new_secret
-from kombu_delayq.store import DelayStore
 from tests.integration.serve.page.conftest import Visit
 from tests.support.serve.running import ask, token_of, tokens_file
 
@@ -36,44 +35,6 @@ def test_log_in_and_out(app: Celery, visit: Visit, tmp_path: Path) -> None:
     page.get_by_role("button", name="Log out").click()
     page.get_by_role("heading", name="Log in").wait_for()
     reader.see().get_by_role("heading", name="Log in").wait_for()
-
-
-def test_nothing_of_others_is_seen_or_changed(app: Celery, store: DelayStore, serve, tmp_path: Path) -> None:
-    """A token for one queue and one task name sees no other, and its forms change no other."""
-    for task in ("shop.remind", "shop.charge"):
-        for queue in ("mail", "money"):
-            app.send_task(task, task_id=f"{task}-{queue}", queue=queue, countdown=600)
-    secret, every = new_secret(), [*Action]
-    mine = token_of(secret, "ana", actions=every, queues=["mail"], tasks=["shop.remind"])
-    url = serve(identify=None, tokens=tokens_file(tmp_path / "tokens", mine))
-
-    def page(path: str) -> tuple[int, str]:
-        answer = ask(url, path, headers={"Accept": "text/html"}, token=secret)
-        return answer.status, answer.text
-
-    status, text = page("/")
-    assert (status, "money" in text) == (200, False)
-    status, text = page("/queues/mail")
-    assert (status, "shop.remind-mail" in text, "shop.charge-mail" in text) == (200, True, False)
-    assert page("/queues/money")[0] == 403
-    assert page("/tasks/shop.remind-mail")[0] == 200
-    for hidden in ("shop.charge-mail", "shop.remind-money"):
-        assert page(f"/tasks/{hidden}")[0] == 404
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    for path, body, expected in (
-        ("/do/cancel", "id=shop.charge-mail&queue=mail", 404),
-        ("/do/run", "id=shop.remind-money&queue=mail", 404),
-        ("/do/cancel", "id=nobody&queue=mail", 404),
-        ("/bulk/cancel", "queue=money", 403),
-        ("/bulk/cancel", "queue=mail", 403),
-        ("/bulk/cancel", "queue=mail&task=shop.*", 403),
-        ("/bulk/cancel", "queue=mail&task=shop.charge", 403),
-        ("/bulk/cancel", "queue=mail&task=shop.remind", 303),
-        ("/do/cancel", "id=shop.remind-mail&queue=mail", 303),
-    ):
-        assert ask(url, path, "POST", form, body.encode(), secret).status == expected, (path, body)
-    left = [message.id for queue in ("mail", "money") for message in store.scan.browse(queue).messages]
-    assert left == ["shop.charge-mail", "shop.remind-money", "shop.charge-money"]
 
 
 def test_nonsense_gets_a_clear_answer(serve) -> None:
