@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, cast
 
 from kombu.connection import Connection
 from kombu.exceptions import OperationalError
@@ -18,11 +18,6 @@ from kombu_delayq.errors import InvalidOptions, JournalUnavailable, OtherTranspo
 from kombu_delayq.redis import pools
 from kombu_delayq.store import DelayStore
 from kombu_delayq.urls import CLUSTER_SCHEMES, STOCK_SCHEMES, split
-
-if TYPE_CHECKING:
-    from celery_ext.journal.state import JournalState
-
-S = TypeVar("S")
 
 TRANSPORT = "kombu_delayq.transport:Transport"
 
@@ -107,30 +102,10 @@ def patient_options(given: Mapping[str, Any], *, hurried: bool) -> dict[str, Any
     return {**dict.fromkeys(limits, given.get("socket_timeout") or pools.ANSWER_S), **given}
 
 
-def look_at_journal(store: S, *, counted: bool = True) -> "tuple[S, JournalState | None]":
-    """Looks at the journal of a store.
-
-    Args:
-        store: The store.
-        counted: Whether to count what is to be restored, which takes the longer the more it is.
-
-    Returns:
-        The store to read from, which knows no journal while the database of the journal is away; and how the journal
-        is, None for a store without one.
-    """
-    if getattr(store, "journal", None) is None:
-        return store, None
-    from celery_ext.journal.state import state_of
-
-    found: Any = store
-    state = state_of(found, counted=counted)
-    return (found.redis_alone if state.error else store), state
-
-
 def database_errors() -> tuple[type[Exception], ...]:
     """Returns what the operations of a journal raise when its database is away; nothing if none can be used here."""
     try:
-        from celery_ext.journal.deadlines import DATABASE_ERRORS
+        from celery_ext.journal import DATABASE_ERRORS
     except ImportError:  # without the extra `journal`
         return ()
     return (*DATABASE_ERRORS, JournalUnavailable)
@@ -139,7 +114,7 @@ def database_errors() -> tuple[type[Exception], ...]:
 def journal_shown(url: str) -> str:
     """Returns the URL of a journal's database without its password; of one that is not usable, why."""
     try:
-        from celery_ext.journal.engines import parse_url, shown
+        from celery_ext.journal import parse_url, shown
 
         return shown(parse_url(url))
     except (ImportError, InvalidOptions) as error:  # such as without the extra `journal`
@@ -148,7 +123,7 @@ def journal_shown(url: str) -> str:
 
 def database_in_words(error: BaseException) -> str:
     """Returns one of ``database_errors`` as one line, which shows no message and no password."""
-    from celery_ext.journal.deadlines import error_in_words
+    from celery_ext.journal import error_in_words
 
     return f"the database of the journal: {error_in_words(error)}"
 

@@ -121,7 +121,7 @@ def journal_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/journal.db"
         return
-    from celery_ext.journal.engines import engine_of, parse_url
+    from celery_ext.journal.database import engine_of, parse_url
 
     url = request.getfixturevalue("postgres_server").make_schema()
     yield url

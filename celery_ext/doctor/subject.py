@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 
-from celery_ext.connection import look_at_journal
 from celery_ext.delays.install import is_installed
 from celery_ext.doctor.workers import Worker
 from kombu_delayq.options import NAMES, Options, parse
@@ -16,7 +15,7 @@ from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.servers import ClockOffset
 
 if TYPE_CHECKING:
-    from celery_ext.journal.state import JournalState
+    from celery_ext.journal import JournalState
 
 
 @dataclass
@@ -72,7 +71,7 @@ class Subject:
     @cached_property
     def journal(self) -> "tuple[OperatorStore, JournalState | None]":
         """The store to read from, and how its journal is; looked at once, because a database may be slow to be away."""
-        return look_at_journal(self.the_store, counted=False)
+        return self.the_store.look_at_journal(counted=False)
 
     @cached_property
     def overview(self) -> list[QueueStats]:

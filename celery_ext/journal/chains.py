@@ -34,6 +34,8 @@ class JournaledChains(PartOfBoth[DelayChains]):
         self, redis: DelayChains, journal: Journal, client: StoreClient, placement: Placement, promotion: Promotion
     ) -> None:
         super().__init__(redis, journal)
+        self.check_chain, self.undo_step, self.accept = redis.check_chain, redis.undo_step, redis.accept
+        self.cancel_chains, self.use_chains = redis.cancel_chains, redis.use_chains
         self._client = client
         self._placement = placement
         self._promotion = promotion

@@ -13,8 +13,7 @@ from sqlalchemy import literal_column as raw
 
 from celery_ext.journal import schema
 from celery_ext.journal.database import Database
-from celery_ext.journal.schema import WAITING
-from celery_ext.journal.statements import among, is_postgres, ranges_of, upsert
+from celery_ext.journal.schema import WAITING, among, is_postgres, ranges_of, upsert
 
 HOUR_MS = 3_600_000
 #: In PostgreSQL one transaction in so many adds up the changes of the others.

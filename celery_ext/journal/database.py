@@ -1,15 +1,18 @@
-"""Transactions in the journal's database: tables made when first needed, and those repeated that have done nothing."""
+"""The database of the journal: an engine for each process and URL, and its transactions."""
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from time import monotonic, sleep
+from typing import Any, TypeVar
+from urllib.parse import quote_plus
 from uuid import uuid4
 
-from sqlalchemy import URL, Connection, Engine, func, insert, inspect, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, insert, inspect, make_url, select
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from celery_ext.journal import schema
 from celery_ext.journal.deadlines import (
@@ -20,8 +23,143 @@ from celery_ext.journal.deadlines import (
     deadline,
     left_s,
 )
-from celery_ext.journal.engines import DURABLE, SQLITE_WAIT_S, WRITES, connect, engine_of, parse_url, shown
-from kombu_delayq.errors import UnsupportedJournal
+from kombu_delayq.errors import InvalidOptions, UnsupportedJournal
+
+#: How long a statement waits for another process that writes to the same SQLite file, in s.
+SQLITE_WAIT_S = 30
+#: How long a connection to PostgreSQL may take, in s.
+CONNECT_S = 5
+#: How long a call tries to connect to a PostgreSQL that refuses connections, such as while it restarts, in s. kombu
+#: calls twice.
+AWAY_S = 2.0
+#: Between two tries, in s.
+POLL_S = 0.05
+#: After which a dead network is noticed, in s: kept-alive connections are asked after a time without traffic, and sent
+#: data has to be acknowledged.
+IDLE_S, ACKNOWLEDGE_MS = 30, 20_000
+#: Limits of PostgreSQL for each of our sessions, so that no publisher hangs for ever.
+LIMITS = {"statement_timeout": "60s", "lock_timeout": "20s", "idle_in_transaction_session_timeout": "60s"}
+#: Execution options: whether a transaction writes, and whether it has to survive a loss of power.
+WRITES, DURABLE = "delayq_writes", "delayq_durable"
+
+#: What SQLite is told before a transaction that has to survive a loss of power, and before one that need not: without
+#: FULL the last transactions before may be gone, but none is torn.
+SYNCHRONOUS = {True: "PRAGMA synchronous=FULL", False: "PRAGMA synchronous=NORMAL"}
+
+#: What people read instead of a password.
+_HIDDEN = "***"
+
+_GUIDE = "use 'postgresql+psycopg://user@host/database' or 'sqlite:////absolute/path/journal.db'"
+
+
+def connect(engine: Engine) -> Connection:
+    """Connects. Waits a moment for a PostgreSQL that is away, as kombu does not wait before it calls again."""
+    until = monotonic() + left_s(AWAY_S)
+    while True:
+        try:
+            return engine.connect()
+        except OperationalError:
+            if monotonic() > until:
+                raise
+            sleep(POLL_S)
+
+
+def shown(url: URL) -> str:
+    """Returns a URL for people to read: without its password, also where that is a parameter."""
+    query = {name: _HIDDEN if "password" in name.lower() else value for name, value in url.query.items()}
+    text = url.set(query=query).render_as_string(hide_password=True)
+    return text.replace(quote_plus(_HIDDEN), _HIDDEN)
+
+
+def sqlite_wait() -> str:
+    """Returns the statement that says how long SQLite waits for another process that writes."""
+    return f"PRAGMA busy_timeout={round(left_s(SQLITE_WAIT_S) * 1000)}"
+
+
+def parse_url(url: str) -> URL:
+    """Returns a URL with the driver that it is used with.
+
+    Raises:
+        InvalidOptions: The journal cannot be there. The error has no password.
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # it has the URL in it, and with it the password
+        raise InvalidOptions(f"journal_url is not a URL of a database; {_GUIDE}") from None
+    if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise InvalidOptions(
+            f"journal_url={shown(parsed)!r}: the journal does not know {parsed.drivername!r}; {_GUIDE}"
+        )
+    if parsed.database in (None, "", ":memory:") or "mode" in parsed.query:
+        raise InvalidOptions(
+            f"journal_url={shown(parsed)!r}: each process would have a database of its own in its memory; {_GUIDE}"
+        )
+    folder = Path(str(parsed.database)).absolute().parent
+    if not folder.is_dir():
+        raise InvalidOptions(f"journal_url={shown(parsed)!r}: there is no directory {str(folder)!r}")
+    return parsed
+
+
+def engine_of(url: URL) -> Engine:
+    """Returns the engine of a URL. A process that was forked gets its own."""
+    return _engine(url, os.getpid())
+
+
+@cache  # the engine of a parent stays here unused: if it went, its connections would be closed under the parent
+def _engine(url: URL, _pid: int) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(url, connect_args={"timeout": SQLITE_WAIT_S}, hide_parameters=True)
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    engine = create_engine(
+        url,
+        connect_args=_postgres_options(url),
+        pool_pre_ping=True,
+        pool_timeout=CALL_S,
+        pool_use_lifo=True,
+        hide_parameters=True,  # messages are not for logs
+    )
+    event.listen(engine, "do_connect", _connect_postgres)
+    return engine
+
+
+def _postgres_options(url: URL) -> dict[str, Any]:
+    limits = " ".join(f"-c {name}={limit}" for name, limit in LIMITS.items())
+    given = url.query.get("options", "")
+    ours: dict[str, Any] = {
+        "connect_timeout": CONNECT_S,
+        "keepalives_idle": IDLE_S,
+        "tcp_user_timeout": ACKNOWLEDGE_MS,
+        "application_name": "delayq",
+    }
+    kept = {name: value for name, value in ours.items() if name not in url.query}
+    return kept | {"options": f"{limits} {given if isinstance(given, str) else ' '.join(given)}".strip()}
+
+
+def _connect_postgres(_dialect: Any, _record: Any, _args: Any, options: dict[str, Any]) -> Any:
+    from celery_ext.journal import postgres  # it needs psycopg, which a journal in SQLite does not
+
+    return postgres.connect(options)
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # SQLAlchemy's ``begin`` below begins transactions, not the driver
+    connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if not options.get(WRITES):
+        connection.exec_driver_sql("BEGIN")
+        return
+    connection.exec_driver_sql(SYNCHRONOUS[bool(options.get(DURABLE))])
+    connection.exec_driver_sql(sqlite_wait())
+    # A transaction that reads first and then writes would fail when another process has written meanwhile.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
 
 #: Number of the lock in PostgreSQL that processes take which make the tables: "delayq" in ASCII.
 LOCK = 0x64656C617971

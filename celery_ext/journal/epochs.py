@@ -29,8 +29,7 @@ from celery_ext.journal.rows import (
     set_epoch,
     some_of,
 )
-from celery_ext.journal.schema import MISSING
-from celery_ext.journal.statements import among
+from celery_ext.journal.schema import MISSING, among
 
 _messages = schema.messages
 _epochs = schema.epochs

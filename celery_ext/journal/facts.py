@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Integer, Text, cast, delete, insert, select, 
 
 from celery_ext.journal import schema
 from celery_ext.journal.database import Database
-from celery_ext.journal.statements import GAP, last_number, next_numbers, number_from
+from celery_ext.journal.schema import GAP, last_number, next_numbers, number_from
 
 #: The queue in the table of watermarks, and in those of an epoch, that stands for all that have none of their own.
 OTHERS = ""

@@ -15,7 +15,7 @@ from celery_ext.journal.deadlines import LONG_CALL_S
 from celery_ext.journal.epochs import Epoch, Epochs
 from celery_ext.journal.facts import Facts, facts_in
 from celery_ext.journal.messages import Messages
-from celery_ext.journal.statements import is_postgres
+from celery_ext.journal.schema import is_postgres
 
 T = TypeVar("T")
 
@@ -88,6 +88,10 @@ class Journal(Messages, Counting, Facts, Epochs):
     def write(self, work: Callable[[Connection], T]) -> T:
         """Does some work in a transaction; see ``Database.write``."""
         return self._database.write(work)
+
+    def has_lost(self) -> bool:
+        """Whether Redis has lost messages that are not restored."""
+        return bool(self.unrestored()) or self.missing_ms() > 0
 
     def stats(self) -> Stats:
         """Returns the figures of the journal.

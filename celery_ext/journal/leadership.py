@@ -324,8 +324,7 @@ class Leadership:
         if monotonic() < self._remind_at:
             return
         self._remind_at = monotonic() + REMIND_S
-        journal = self._store.journal
-        if journal.unrestored() or journal.missing_ms():
+        if self._store.journal.has_lost():
             logger.warning("what Redis has lost is not restored yet: run `delayq journal restore`")
 
 

@@ -1,13 +1,14 @@
 """Finding and changing messages by their ids, in Redis and in the journal."""
 
 from collections.abc import Sequence
+from math import inf
 from uuid import uuid4
 
 from celery_ext.journal.both import PartOfBoth
+from celery_ext.journal.epochs import loss_of
 from celery_ext.journal.journal import Journal
-from celery_ext.journal.losses import Losses
 from celery_ext.journal.rows import Addition, Row
-from celery_ext.journal.schema import WAITING
+from celery_ext.journal.schema import MISSING, WAITING
 from celery_ext.journal.views import add_to_count
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
@@ -138,10 +139,10 @@ class JournaledLookup(PartOfBoth[Lookup]):
 
     def __init__(self, redis: Lookup, journal: Journal, client: StoreClient, promotion: Promotion) -> None:
         super().__init__(redis, journal)
+        self.index, self.end_chains = redis.index, redis.end_chains
         self._client = client
         self._promotion = promotion
         self._early = EarlyPromotion(journal, promotion)
-        self._losses = Losses(journal, promotion)
 
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         """Reads the waiting messages of some ids; see ``Lookup.get``."""
@@ -168,7 +169,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
             self._redis.cancel(queues, ids, in_redis)
         finally:
             known = {one.body for messages in in_redis.values() for one in messages}
-            lost = self._losses.of([row for row in rows if row.state != WAITING and row.body not in known])
+            lost = self._lost([row for row in rows if row.state != WAITING and row.body not in known])
             found |= _merged({**in_redis}, [row.waiting for row in (*taken, *lost)])
         self._delete_rows_of([one for messages in in_redis.values() for one in messages])
         self._redis.end_chains({identity: found[identity] for identity in found if identity not in in_redis})
@@ -317,6 +318,40 @@ class JournaledLookup(PartOfBoth[Lookup]):
         ids = {name for one in messages for name in (one.id, shared_id(one.id)) if name is not None}
         rows = [row for row in self._journal.get(ids, None) if row.queue == queue] if ids else []
         return (rows_at_any_time if at_any_time else rows_as_read)(rows, messages)
+
+    def _lost(self, rows: Sequence[Row]) -> list[Row]:
+        """Returns those of the rows whose messages Redis has lost: they were not due when it lost its data."""
+        if not rows:
+            return []
+        ended, current = {one.epoch: one for one in self._journal.epochs()}, self._journal.epoch()
+        unnoticed: dict[str, float] = {}
+        found = []
+        for row in rows:
+            if row.state > current:  # Redis was given it after a loss that nobody has noted yet
+                continue
+            loss = loss_of(ended, row.state, row.queue)
+            if row.state == MISSING:
+                limit_ms = -inf
+            elif loss is not None:
+                limit_ms = inf if loss.restored_ms is not None else loss.watermarks.of(row.queue)
+            else:
+                if row.queue not in unnoticed:
+                    unnoticed[row.queue] = self._unnoticed_ms(row.queue)
+                limit_ms = unnoticed[row.queue]
+            if row.due_ms >= limit_ms:
+                found.append(row)
+        return found
+
+    def _unnoticed_ms(self, queue: str) -> float:
+        """Returns the watermark of a queue whose loss nobody has noticed yet; infinity without a loss."""
+        heartbeat = self._journal.heartbeat()  # before the marker, which is never more than one behind it
+        if not heartbeat:
+            return inf
+        marker = self._promotion.marker(queue)
+        if marker is None and self._promotion.by_queue and queue not in self._journal.marked():
+            marker = self._promotion.marker()  # a queue that is new may have no marker yet
+        is_lost = marker is None or marker.heartbeat < heartbeat - 1
+        return self._journal.watermarks().of(queue) if is_lost else inf
 
     def _claimed(self, rows: Sequence[Row]) -> list[Row]:
         """Claims deleted rows. Returns those that no promoter has put, or will put, into Redis."""

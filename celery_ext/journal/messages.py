@@ -14,9 +14,8 @@ from sqlalchemy.exc import DBAPIError
 
 from celery_ext.journal import schema
 from celery_ext.journal.counts import HourKey, counting
-from celery_ext.journal.database import Database
+from celery_ext.journal.database import SYNCHRONOUS, Database, sqlite_wait
 from celery_ext.journal.deadlines import as_unavailable
-from celery_ext.journal.engines import SYNCHRONOUS, sqlite_wait
 from celery_ext.journal.facts import epoch_in, lock_epoch, raise_fact
 from celery_ext.journal.rows import (
     Addition,
@@ -36,8 +35,7 @@ from celery_ext.journal.rows import (
     some_of,
     values_of,
 )
-from celery_ext.journal.schema import WAITING, storable
-from celery_ext.journal.statements import among
+from celery_ext.journal.schema import WAITING, among, storable
 
 _messages = schema.messages
 _facts = schema.facts

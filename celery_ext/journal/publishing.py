@@ -10,7 +10,7 @@ from threading import Lock
 from time import monotonic, time
 
 from kombu.log import get_logger
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from celery_ext.journal.both import PartOfBoth
@@ -24,6 +24,7 @@ from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.jobs import BulkJobs
+from kombu_delayq.store.promotion import Promotion
 from kombu_delayq.store.types import Offer, Offered, PageId, Placed
 
 #: How long, and for how many messages and pages, an attempt that failed is remembered, so that the next attempt sends
@@ -74,16 +75,16 @@ class Placement:
     Args:
         client: The client of the store.
         journal: The tables.
-        next_epoch: Returns the epoch that is about to begin, as a queue has lost its data; else 0.
+        promotion: Redis's side of the journal.
 
     Attributes:
         takes_all: Whether messages that wait in Redis have rows, too.
     """
 
-    def __init__(self, client: StoreClient, journal: Journal, next_epoch: Callable[[str], int]) -> None:
+    def __init__(self, client: StoreClient, journal: Journal, promotion: Promotion) -> None:
         self._client = client
         self._journal = journal
-        self._next_epoch = next_epoch
+        self._promotion = promotion
         self._horizon_ms = client.options.journal_horizon * 1000
         self.takes_all = client.options.journal == "all"
 
@@ -194,6 +195,23 @@ class Placement:
         made = self._journal.add(additions, offered=offered, epoch=epoch) if additions else []
         return tuple(seq for seq in made if seq is not None)
 
+    def _next_epoch(self, queue: str) -> int:
+        """Returns the epoch that begins once somebody notices that a queue has lost its data; 0 if it has not.
+
+        Messages that Redis is given by then belong to it, and are not lost.
+        """
+        journal, promotion = self._journal, self._promotion
+        try:
+            if promotion.is_marked(queue):
+                return 0
+            if not journal.heartbeat() or (promotion.by_queue and queue not in journal.marked()):
+                return 0  # nobody has written a marker yet
+            epoch = journal.epoch()
+            # Whoever notices the loss writes the marker first. So without one this epoch has not ended.
+            return 0 if promotion.is_marked(queue) else epoch + 1
+        except (RedisError, OSError):  # Redis refuses the question, or is away: what follows tells
+            return 0
+
     def _now_ms(self) -> float:
         """Returns Redis's clock, by which due times count that are relative."""
         return time_ms(self._client.ask("TIME"))
@@ -234,6 +252,10 @@ class JournaledDelivery(PartOfBoth[Delivery]):
 
     def __init__(self, redis: Delivery, journal: Journal, client: StoreClient, placement: Placement) -> None:
         super().__init__(redis, journal)
+        self.bury, self.push, self.give_back, self.confirm = redis.bury, redis.push, redis.give_back, redis.confirm
+        self.offer_command, self.put_command = redis.offer_command, redis.put_command
+        self.transfer, self.transfer_limited = redis.transfer, redis.transfer_limited
+        self.heads, self.listen = redis.heads, redis.listen
         self._client = client
         self._placement = placement
         self._asks_again_at = 0.0
@@ -329,6 +351,10 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
 
     def __init__(self, redis: BulkJobs, journal: Journal, client: StoreClient, placement: Placement) -> None:
         super().__init__(redis, journal)
+        self.begin, self.new_run, self.finish, self.close = redis.begin, redis.new_run, redis.finish, redis.close
+        self.find, self.of_stream, self.job_rate = redis.find, redis.of_stream, redis.job_rate
+        self.claim_ids, self.sent, self.enqueued = redis.claim_ids, redis.sent, redis.enqueued
+        self.excluded = redis.excluded
         self._client = client
         self._placement = placement
 

@@ -23,8 +23,7 @@ from sqlalchemy import literal_column as raw
 
 from celery_ext.journal import schema
 from celery_ext.journal.counts import HourKey, note
-from celery_ext.journal.schema import WAITING
-from celery_ext.journal.statements import next_numbers, upsert
+from celery_ext.journal.schema import WAITING, next_numbers, upsert
 from kombu_delayq.message.canonical import unsigned
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.text import as_bytes

@@ -1,12 +1,18 @@
 """How a journal is: what waits in it, whether it is promoted in time, and what Redis has lost."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from celery_ext.journal.deadlines import CALL_S, DATABASE_ERRORS, deadline, error_in_words
-from kombu_delayq.store.promotion import Marker
+from celery_ext.journal.journal import Journal
+from kombu_delayq.store import Store
+from kombu_delayq.store.promotion import Marker, Promotion
 
-if TYPE_CHECKING:
-    from celery_ext.journal.store import JournaledStore
+
+class StoreOfTwo(Store, Protocol):
+    """What the state of a journal is read from: its tables, and Redis's side of it."""
+
+    journal: Journal
+    promotion: Promotion
 
 
 class Loss(NamedTuple):
@@ -87,7 +93,7 @@ class JournalState(NamedTuple):
         return f"Redis has lost data, and about {found:,} {tasks} to be restored: run `delayq journal restore`.{rest}"
 
 
-def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
+def state_of(store: StoreOfTwo, *, counted: bool = True) -> JournalState:
     """Looks at the journal of a store. A database that is away is no error here.
 
     Args:
@@ -131,7 +137,7 @@ def state_of(store: "JournaledStore", *, counted: bool = True) -> JournalState:
     )
 
 
-def fault_of(store: "JournaledStore", heartbeat: int | None = None) -> str | None:
+def fault_of(store: StoreOfTwo, heartbeat: int | None = None) -> str | None:
     """Returns what is wrong with Redis that no promoter has noted yet; see ``JournalState.fault``.
 
     Args:

@@ -1,4 +1,4 @@
-"""A store that spans Redis and the journal: its parts have the operations of those of ``DelayStore``."""
+"""A store of two, Redis and the journal: its parts have the operations of those of ``DelayStore``."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from celery_ext.journal.chains import JournaledChains
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.lookup import JournaledLookup
-from celery_ext.journal.losses import Losses
 from celery_ext.journal.publishing import JournaledDelivery, JournaledJobs, Placement
+from celery_ext.journal.state import state_of
 from celery_ext.journal.views import JournaledFigures, JournaledQueues, JournaledScan
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.store import DelayStore, Store
@@ -26,7 +26,7 @@ class JournaledStore(Store):
         redis_alone: The Redis store, for while the database is away.
     """
 
-    database_errors = (SQLAlchemyError, JournalUnavailable)
+    database_errors: tuple[type[Exception], ...] = (SQLAlchemyError, JournalUnavailable)
 
     def __init__(self, *args: Any) -> None:
         redis, client = DelayStore(*args), StoreClient(*args)
@@ -34,7 +34,7 @@ class JournaledStore(Store):
         self.client, self.keys, self.options = redis.client, redis.keys, redis.options
         self.journal = journal = Journal(self.options.journal_url or "")
         self.promotion = promotion = redis.promotion
-        placement = Placement(client, journal, Losses(journal, promotion).next_epoch)
+        placement = Placement(client, journal, promotion)
         self.delivery = JournaledDelivery(redis.delivery, journal, client, placement)
         self.chains = JournaledChains(redis.chains, journal, client, placement, promotion)
         self.jobs = JournaledJobs(redis.jobs, journal, client, placement)
@@ -42,8 +42,11 @@ class JournaledStore(Store):
         self.scan = JournaledScan(redis.scan, journal, redis.lookup)
         self.queues = JournaledQueues(redis.queues, journal, client, promotion)
         self.figures = JournaledFigures(redis.figures, journal)
+        self.fetching, self.consumers, self.leases = redis.fetching, redis.consumers, redis.leases
+        self.letters, self.repair, self.nodes, self.servers = redis.letters, redis.repair, redis.nodes, redis.servers
+        self.answers, self.shared_runs = redis.answers, redis.shared_runs
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "redis_alone":
-            raise AttributeError(name)
-        return getattr(self.redis_alone, name)
+    def look_at_journal(self, *, counted: bool = True) -> tuple[Any, Any]:
+        """Looks at the journal; see ``Store.look_at_journal`` and ``JournalState``."""
+        state = state_of(self, counted=counted)
+        return (self.redis_alone if state.error else self), state

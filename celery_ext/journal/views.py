@@ -42,6 +42,10 @@ class JournaledQueues(PartOfBoth[Queues]):
 
     def __init__(self, redis: Queues, journal: Journal, client: StoreClient, promotion: Promotion) -> None:
         super().__init__(redis, journal)
+        self.know, self.keep_alive, self.registered = redis.know, redis.keep_alive, redis.registered
+        self.bound, self.note_dead_letters = redis.bound, redis.note_dead_letters
+        self.forget_empty, self.other_prefixes = redis.forget_empty, redis.other_prefixes
+        self.convert, self.convertible = redis.convert, redis.convertible
         self._client = client
         self._promotion = promotion
 
@@ -82,7 +86,17 @@ class JournaledQueues(PartOfBoth[Queues]):
 
 
 class JournaledFigures(PartOfBoth[Figures]):
-    """Counts the messages of many queues wherever they wait."""
+    """Counts the messages of many queues wherever they wait.
+
+    Args:
+        redis: The part of the Redis store.
+        journal: The tables.
+    """
+
+    def __init__(self, redis: Figures, journal: Journal) -> None:
+        super().__init__(redis, journal)
+        self.counts, self.dead_letter_queues = redis.counts, redis.dead_letter_queues
+        self.held, self.held_page = redis.held, redis.held_page
 
     def overview(self, queues: Sequence[str]) -> list[QueueStats]:
         """Counts the messages of queues; see ``Figures.overview``."""

@@ -11,7 +11,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
-from celery_ext.connection import look_at_journal
 from kombu_delayq import __version__
 from kombu_delayq.message.text import readable
 from kombu_delayq.store import OperatorStore
@@ -20,7 +19,7 @@ from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.store.queues import QueueStats
 
 if TYPE_CHECKING:
-    from celery_ext.journal.state import JournalState
+    from celery_ext.journal import JournalState
 
 
 def families_of_cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Metric]:
@@ -143,7 +142,7 @@ class SnapshotReader:
         Raises:
             RedisError, OSError: Redis does not answer, or refuses even to name and count the queues.
         """
-        store, journal = look_at_journal(store, counted=False)
+        store, journal = store.look_at_journal(counted=False)
         cluster = store.nodes.overview()
         if journal is not None:
             waiting, offered = (

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from redis import Redis
 from redis.exceptions import ResponseError
@@ -79,6 +79,18 @@ class Store(Protocol):
     def is_of_one_node(self, error: Exception) -> bool:
         """Whether an error says only that a node of a cluster is away at the moment, while others may answer."""
         return self.keys.slots and is_of_node(error)
+
+    def look_at_journal(self, *, counted: bool = True) -> tuple[Self, Any]:
+        """Looks at the journal beside Redis.
+
+        Args:
+            counted: Whether to count what is to be restored, which takes the longer the more it is.
+
+        Returns:
+            The store to read from, which knows no journal while the database of the journal is away; and how the
+            journal is, None for a store without one.
+        """
+        return self, None
 
     def close(self) -> None:
         """Closes the connections of the client; behind Sentinel also those to the Sentinels."""

@@ -15,18 +15,16 @@ from celery_ext.cli.options import MOMENT, Moment, confirm, json_option, queues_
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import by_row, with_progress
 from celery_ext.cli.status_text import losses
-from celery_ext.connection import look_at_journal
 from kombu_delayq.audit import audited
 
 if TYPE_CHECKING:
-    from celery_ext.journal import JournaledStore
-    from celery_ext.journal.recovery import Checked
+    from celery_ext.journal import Checked, JournaledStore
 
 NO_JOURNAL = (
     "there is no journal: set the transport option journal_url of the app, or give `delayq --journal-url URL journal …`"
 )
 
-#: What to do with overdue messages, as in ``celery_ext.journal.recovery``, which needs an extra.
+#: What to do with overdue messages, as in ``celery_ext.journal``, which needs an extra.
 OVERDUE = ("run", "skip", "dead-letter")
 
 
@@ -53,7 +51,7 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
     Exit code 1 means that messages are missing, in Redis or in the journal, or that a loss is to be restored.
     """
     with _opened(broker) as (connection, store):
-        from celery_ext.journal.recovery import check as pages_of
+        from celery_ext.journal import check as pages_of
 
         _refuse_other(connection, store)
         total = sum(size.offered for size in store.journal.sizes().values())
@@ -62,7 +60,7 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
             click.echo(json_line({"queue": queue, **values}) if as_json else _checked_text(queue, values))
         if not (found or as_json):
             click.echo("no message of the journal has to be in Redis now")
-        _, state = look_at_journal(store)
+        _, state = store.look_at_journal()
         told = list(losses(journal_values(state, store.now_ms(), store.options.journal_lead))) if state else []
         for text in told:
             print_stderr(text)
@@ -173,9 +171,7 @@ def restore(
 
 def _look(store: "JournaledStore", queues: tuple[str, ...]) -> int:
     """Notes what Redis has lost, as far as no promoter has. Returns how much is left that nobody has noted: nothing."""
-    from celery_ext.journal.leadership import NotLeading, notice
-    from celery_ext.journal.recovery import find_missing
-    from celery_ext.journal.state import fault_of
+    from celery_ext.journal import NotLeading, fault_of, find_missing, notice
 
     try:
         if fault_of(store) in ("lost", "behind"):
@@ -190,13 +186,13 @@ def _look(store: "JournaledStore", queues: tuple[str, ...]) -> int:
 
 def _unnoted(store: "JournaledStore", queues: tuple[str, ...]) -> int:
     """Returns how many messages are missing that nobody has noted."""
-    from celery_ext.journal.recovery import check
+    from celery_ext.journal import check
 
     return sum(page.missing for page in check(store, queues=queues))
 
 
 def _restore(store: "JournaledStore", given: dict[str, Any], total: int, done: Counter[str]) -> None:
-    from celery_ext.journal.recovery import restore as pages_of
+    from celery_ext.journal import restore as pages_of
 
     for page in with_progress(by_row(pages_of(store, **given)), "restoring", total):
         if page is not None:

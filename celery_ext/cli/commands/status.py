@@ -20,7 +20,7 @@ from celery_ext.cli.letter_options import named_by
 from celery_ext.cli.options import DURATION, json_option, known_queues, queues_argument
 from celery_ext.cli.output import for_terminal, print_stderr
 from celery_ext.cli.status_text import text
-from celery_ext.connection import look_at_journal, stock_transport
+from celery_ext.connection import stock_transport
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import QueueCounts
@@ -29,7 +29,7 @@ from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.types import ConsumerLease
 
 if TYPE_CHECKING:
-    from celery_ext.journal.state import JournalState
+    from celery_ext.journal import JournalState
 
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def report_of(broker: CliBroker, connection: Connection, store: OperatorStore, q
         store: Its store.
         queues: Names of queues; none for all.
     """
-    store, state = look_at_journal(store)
+    store, state = store.look_at_journal()
     of_app = list(broker.app.amqp.queues) if broker.app is not None else []
     nodes = store.nodes.overview()
     away = [] if nodes is None else _registry_away(store)

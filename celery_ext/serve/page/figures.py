@@ -16,7 +16,7 @@ from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.store.types import Memory
 
 if TYPE_CHECKING:
-    from celery_ext.journal.state import JournalState
+    from celery_ext.journal import JournalState
 
 #: How late the oldest overdue message of a queue may be before the page says so, in s. Transfers are faster than that.
 LATE_S = 5.0

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.connection import look_at_journal
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.counting import QueueState, allowed, count_queues, visible_queues
 from celery_ext.serve.page.chart import SPANS, bounds, chart, small_bars
@@ -153,7 +152,7 @@ class _Head(NamedTuple):
 def overview(request: Request) -> Response:
     """Answers with the overview."""
     serve, page = serve_of(request), View(request, "overview")
-    store, journal = look_at_journal(serve.store)
+    store, journal = serve.store.look_at_journal()
     span = span_of(request)
     caller = caller_of(request)
     found = gather(store, visible_queues(request), span)

@@ -11,7 +11,8 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import JournaledStore, engines, recovery
+from celery_ext.journal import JournaledStore, database, restore
+from celery_ext.journal.recovery import Restored
 from tests.support.commands.shell import BIN, Audit, read_until, run
 from tests.support.conditions import until
 from tests.support.journal.stores import (
@@ -131,12 +132,11 @@ def test_a_restore_that_fails_half_way_is_noted(
     """What waits again by then is in the audit."""
     lose(store)
 
-    def fails(*args: Any, **options: Any) -> Iterator[recovery.Restored]:
+    def fails(*args: Any, **options: Any) -> Iterator[Restored]:
         yield from restore(*args, **options)
         raise RedisConnectionError("gone")
 
-    restore = recovery.restore
-    monkeypatch.setattr(recovery, "restore", fails)
+    monkeypatch.setattr("celery_ext.journal.restore", fails)
     delayq("journal", "restore", "--yes", code=1)
     assert [(action, count) for action, count, _ in noted()] == [("journal restore", 1)]
 
@@ -165,7 +165,7 @@ def test_a_database_that_is_away(
     store: JournaledStore, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`status` shows what Redis has and says that the rest is not known; others end with a line of words."""
-    monkeypatch.setattr(engines, "AWAY_S", 0.0)  # each command would wait 2 s for it to come back
+    monkeypatch.setattr(database, "AWAY_S", 0.0)  # each command would wait 2 s for it to come back
     away = ("--journal-url", "postgresql+psycopg://user:secret@127.0.0.1:1/db")
     found = run(redis_server, *away, "status", code=1)
     assert "postgresql+psycopg://user:***@127.0.0.1:1/db DOES NOT ANSWER" in found.stdout

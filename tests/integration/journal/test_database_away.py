@@ -10,7 +10,7 @@ from kombu.exceptions import OperationalError
 
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import engines
+from celery_ext.journal import database
 from celery_ext.journal.database import Database
 from celery_ext.journal.deadlines import DatabaseUnavailable
 from celery_ext.journal.journal import Journal
@@ -33,7 +33,7 @@ def app(redis_server: PrivateRedis, own_postgres: PrivatePostgres) -> Iterator[C
     _send(app)
     yield app
     app.close()
-    engines.engine_of(engines.parse_url(own_postgres.url)).dispose()
+    database.engine_of(database.parse_url(own_postgres.url)).dispose()
 
 
 def _send(app: Celery, **options: object) -> str:
@@ -44,7 +44,7 @@ def test_a_restart_of_the_database_delays_publishers(
     app: Celery, own_postgres: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While it is away a publisher waits a moment, and then gets the error that Celery's users know."""
-    monkeypatch.setattr(engines, "AWAY_S", 0.1)
+    monkeypatch.setattr(database, "AWAY_S", 0.1)
     own_postgres.stop()
     for retry in (True, False):
         with pytest.raises(OperationalError, match="the journal's database"):
@@ -53,7 +53,7 @@ def test_a_restart_of_the_database_delays_publishers(
     with pytest.raises(DatabaseUnavailable) as caught:
         journal.count("celery")
     assert isinstance(caught.value, ConnectionError)
-    monkeypatch.setattr(engines, "AWAY_S", 60.0)  # however slowly PostgreSQL starts here
+    monkeypatch.setattr(database, "AWAY_S", 60.0)  # however slowly PostgreSQL starts here
     with ThreadPoolExecutor(1) as threads:
         sent = threads.submit(_send, app)
         own_postgres.start()

@@ -10,9 +10,9 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore, publishing
 from celery_ext.journal.leadership import Leadership
-from celery_ext.journal.promotion import PromotedRows, RowPromoter
 from celery_ext.journal.recovery import Restored, restore
 from celery_ext.journal.rows import Addition
+from celery_ext.journal.worker import PromotedRows, RowPromoter
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.store.tuned import tuned

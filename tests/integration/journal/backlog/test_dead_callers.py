@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import JournaledStore, promotion
+from celery_ext.journal import JournaledStore, worker
 from celery_ext.waiting import by_id
 from tests.support.journal.callers import die_while_calling
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, offer, restored
@@ -28,7 +28,7 @@ NEARER = ("before promote", "after promote", "after mark", "after reschedule")
 @pytest.fixture(autouse=True)
 def _no_wait_for_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims of the dead are dropped by the next round, not after a minute: no other caller stands still here."""
-    monkeypatch.setattr(promotion, "CLAIMED_MS", 0.0)
+    monkeypatch.setattr(worker, "CLAIMED_MS", 0.0)
 
 
 def waiting(store: JournaledStore) -> Counter[str]:

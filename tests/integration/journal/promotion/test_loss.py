@@ -11,10 +11,9 @@ from celery_ext.cli.commands.status import journal_values
 from celery_ext.cli.status_text import losses
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.leadership import NotLeading
-from celery_ext.journal.promotion import RowPromoter
 from celery_ext.journal.state import state_of
 from celery_ext.journal.store import JournaledStore
-from celery_ext.journal.worker import Comparison, JournalWorker
+from celery_ext.journal.worker import Comparison, JournalWorker, RowPromoter
 from celery_ext.waiting import by_id
 from tests.support.conditions import until
 from tests.support.journal.stores import (

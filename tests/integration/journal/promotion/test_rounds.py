@@ -5,7 +5,7 @@ from time import time
 
 import pytest
 
-from celery_ext.journal import promotion, publishing
+from celery_ext.journal import publishing, worker
 from celery_ext.journal.lookup import EarlyPromotion
 from celery_ext.journal.recovery import trim
 from celery_ext.journal.rows import Row
@@ -41,7 +41,7 @@ def test_what_is_due_within_the_lead_comes_to_redis(make_journaled: MakeJournale
 
 def test_pages_follow_each_other(make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many rows go page by page, also many of one due time; none is left out and none comes twice."""
-    monkeypatch.setattr(promotion, "PAGE", 7)
+    monkeypatch.setattr(worker, "PAGE", 7)
     store = make_journaled()
     due_ms = clock_ms(store.client) + 60_000
     store.journal.add([addition(f"i{n:02}", due_ms + n // 20, f"q{n % 3}") for n in range(60)])

@@ -7,7 +7,7 @@ from celery import Celery
 from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import JournaledStore, engines
+from celery_ext.journal import JournaledStore, database
 from celery_ext.serve import asgi
 from tests.support.journal.stores import DAY_MS, HOUR_MS, Promoter, journaled_store, make_journaled, offer
 from tests.support.store.keyspace import clock_ms
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a database that is away to come back."""
-    monkeypatch.setattr(engines, "AWAY_S", 0.0)
+    monkeypatch.setattr(database, "AWAY_S", 0.0)
 
 
 def client_of(server: PrivateRedis, journal_url: str) -> TestClient:

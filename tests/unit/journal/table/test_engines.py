@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from celery_ext.journal import engines
-from celery_ext.journal.engines import engine_of, parse_url
+from celery_ext.journal import database
+from celery_ext.journal.database import engine_of, parse_url
 from celery_ext.journal.journal import Journal
 from kombu_delayq.errors import InvalidOptions
 from tests.support.journal.additions import addition
@@ -39,7 +39,7 @@ def test_other_databases_are_refused(url: str, reason: str) -> None:
 
 def test_a_password_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the URL for people to read nor the error of a database that is away has it."""
-    monkeypatch.setattr(engines, "AWAY_S", 0.1)
+    monkeypatch.setattr(database, "AWAY_S", 0.1)
     journal = Journal("postgresql://user:secret@127.0.0.1:1/db")
     assert journal.url == "postgresql+psycopg://user:***@127.0.0.1:1/db"
     as_parameter = Journal("postgresql://127.0.0.1:1/db?user=me&password=secret&sslpassword=secret")

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import ProgrammingError
 
 from celery_ext.journal import schema
-from celery_ext.journal.engines import engine_of, parse_url
+from celery_ext.journal.database import engine_of, parse_url
 from celery_ext.journal.journal import Journal
 from kombu_delayq.errors import UnsupportedJournal
 from tests.support.journal.additions import DUE_MS, addition

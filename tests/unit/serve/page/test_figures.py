@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from celery_ext.journal.state import JournalState, Loss
+from celery_ext.journal import JournalState, Loss
 from celery_ext.serve.page import figures
 from celery_ext.serve.page.figures import QueueRow, health, late, moment, number, seconds, size
 from kombu_delayq.store.types import Memory
