@@ -59,11 +59,6 @@ class Facts:
         with self._database.reading() as connection:
             return facts_in(connection)["id"]
 
-    @property
-    def identity(self) -> str:
-        """The same."""
-        return self.id
-
     def epoch(self) -> int:
         """Returns the number of the current epoch, from 1 on. A loss of Redis ends an epoch."""
         with self._database.reading() as connection:

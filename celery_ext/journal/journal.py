@@ -75,8 +75,6 @@ class Journal(Messages, Counting, Facts, Epochs):
         """The URL without its password."""
         return self._database.url
 
-    database = url
-
     def reading(self) -> AbstractContextManager[Connection]:
         """A connection for statements that only read."""
         return self._database.reading()

@@ -123,7 +123,7 @@ def test_an_action_on_a_filter_reaches_both_tiers(make_journaled: MakeJournaled)
     taken = bulk.take_snapshot(store, Selection(queues=("q",)))
     assert taken is not None
     Promoter(store).heartbeat().promote()
-    work = bulk.Bulk(taken, bulk.Action("cancel"))
+    work = bulk.Bulk(taken, bulk.BulkAction("cancel"))
     assert work.run(store)
     assert work.outcomes == {"cancelled": 30}
     assert store.queues.size("q") == 0
@@ -144,7 +144,7 @@ def test_an_action_reaches_all_messages_of_one_id(
     store.journal.add([addition("another body", due_ms + 1)._replace(id="i"), addition("other", due_ms)])
     taken = bulk.take_snapshot(store, Selection(queues=("q",)))
     assert taken is not None
-    work = bulk.Bulk(taken, bulk.Action(action, due_ms + HOUR_MS if action == "reschedule" else None))
+    work = bulk.Bulk(taken, bulk.BulkAction(action, due_ms + HOUR_MS if action == "reschedule" else None))
     assert work.run(store)
     assert (work.of, work.outcomes.total(), work.outcomes["gone"]) == (3, 3, 0)
     left = store.scan.browse("q").messages

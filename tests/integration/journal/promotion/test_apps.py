@@ -5,7 +5,6 @@ from time import time
 
 import pytest
 
-import celery_ext
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.journal.stores import HOUR_MS, MakeJournaled, Promoter, body_of, in_redis, journaled, restored
@@ -64,25 +63,3 @@ def test_steps_of_delay_chains_come_back(make_journaled: MakeJournaled) -> None:
     assert step(1) == "waits"
     assert step(2) != "waits"
     assert in_redis(store) == ["task"]
-
-
-def test_tasks_that_were_cancelled_stay_so_after_a_loss(make_proj: MakeProj, journal_url: str) -> None:
-    """Of tasks, one cancelled and one moved, those come back that waited, as they waited."""
-    options = {"journal_url": journal_url, "journal": "all"}
-    proj = make_proj(broker_transport_options=options)
-    store = journaled(proj.server.port, options)
-    Promoter(store).heartbeat()
-    kept, gone, moved = (proj.send("record", name, countdown=600) for name in ("kept", "gone", "moved"))
-    assert celery_ext.cancel(proj.app, gone.id) == "cancelled"
-    assert celery_ext.reschedule(proj.app, moved.id, countdown=900) == "rescheduled"
-    proj.server.client().flushdb()
-    promoter = Promoter(store).heartbeat()
-    restored(store)
-    promoter.promote()
-    found = celery_ext.get(proj.app, [kept.id, gone.id, moved.id])
-    assert {identity for identity, task in found.items() if task is not None} == {kept.id, moved.id}
-    assert sorted(in_redis(store, "celery")) == sorted([kept.id, moved.id])
-    task = found[moved.id]
-    assert task is not None
-    assert 800 < task.due.timestamp() - time() <= 900
-    store.close()

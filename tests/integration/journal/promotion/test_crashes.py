@@ -52,7 +52,7 @@ def is_promoted(store: JournaledStore, ids: list[str]) -> bool:
     "where",
     [
         *("before promote", "after promote", "after mark", "after settle_rows"),
-        *("after heartbeat", "after next_heartbeat"),
+        *("after journal_heartbeat", "after next_heartbeat"),
     ],
 )
 def test_a_promoter_that_is_killed_leaves_its_round_to_the_next(

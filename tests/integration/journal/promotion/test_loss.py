@@ -111,31 +111,6 @@ def test_a_loss_promises_what_a_restore_does(
     assert restored(store).restored == (0 if kind == "far" else 1)
 
 
-def test_a_promoter_that_died_between_both_beats_is_no_loss(journaled_store: JournaledStore) -> None:
-    """Whether the marker's heartbeat is that of the journal, or the one before: the next promoter finds it sound."""
-    store = journaled_store
-    promoter = Promoter(store).heartbeat()
-    assert (
-        store.promotion.journal_heartbeat(store.journal.id, promoter.leadership.token, store.journal.heartbeat()).word
-        == "sound"
-    )
-    for _ in range(2):
-        Promoter(store).heartbeat()
-    assert (store.journal.epochs(), store.journal.heartbeat()) == ([], 3)
-
-
-def test_who_notices_a_loss_may_die_half_way(journaled_store: JournaledStore) -> None:
-    """A marker of the next epoch without its end in the journal: the next promoter ends it, once."""
-    store = journaled_store
-    Promoter(store).heartbeat().heartbeat()
-    store.client.flushall()
-    store.promotion.begin_epoch(store.journal.id, 2, store.journal.heartbeat())
-    Promoter(store).heartbeat()
-    Promoter(store).heartbeat()
-    assert [one.epoch for one in store.journal.epochs()] == [1]
-    assert store.journal.epoch() == 2
-
-
 def test_a_database_that_was_set_back_is_told(
     journaled_store: JournaledStore, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,6 +14,8 @@ from tests.integration.journal.publishing.test_tiers import far, near, rows
 from tests.support.journal.stores import MakeJournaled, in_redis
 from tests.support.workers.held import INDEX, UNACKED
 
+pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
 
 def hold(store: JournaledStore, tag: str) -> None:
     index, unacked = INDEX, UNACKED

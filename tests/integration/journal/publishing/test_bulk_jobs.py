@@ -13,6 +13,8 @@ from tests.integration.journal.publishing.test_tiers import far, near, rows
 from tests.support.journal.stores import DAY_MS, MakeJournaled, in_redis
 from tests.support.store.jobs import begun, claim, published
 
+pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
 
 def sent(store: JournaledStore) -> tuple[list[str], list[tuple[str, bool]], int]:
     found = store.jobs.find("j")

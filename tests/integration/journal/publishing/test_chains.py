@@ -10,6 +10,8 @@ from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import rows
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, in_redis
 
+pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
 CHAIN = '"chain": "c1"'
 
 

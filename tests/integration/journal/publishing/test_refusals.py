@@ -25,6 +25,8 @@ from tests.support.journal.stores import MakeJournaled, in_redis, journaled
 from tests.support.servers.postgres import PrivatePostgres, need_postgres
 from tests.support.servers.proxies import Proxy
 
+pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
 
 @pytest.mark.parametrize("way", ["offer", "put"])
 def test_what_redis_refuses_has_no_row(make_journaled: MakeJournaled, own_server: PrivateRedis, way: str) -> None:

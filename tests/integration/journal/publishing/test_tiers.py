@@ -10,6 +10,8 @@ from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, body_of, delivered, in_redis, offer
 
+pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+
 
 def near(identity: str = "near") -> Offer:
     return offer(identity, time() * 1000 + HOUR_MS)

@@ -10,17 +10,6 @@ from tests.support.journal.additions import DUE_MS, addition
 HOUR_MS = 3_600_000.0
 
 
-def test_ranges_of_due_times_are_counted_exactly(journal: Journal) -> None:
-    """A range that cuts hours counts whole hours and what is left of the others."""
-    dues = [DUE_MS + step * 600_000 + 1 for step in range(60)]  # six an hour
-    journal.add([addition(number, due_ms) for number, due_ms in enumerate(dues)])
-    edges = [-inf, DUE_MS, DUE_MS + 1, DUE_MS + 600_001, DUE_MS + HOUR_MS, DUE_MS + 3.5 * HOUR_MS, dues[-1], inf]
-    for from_ms in edges:
-        for to_ms in edges:
-            expected = sum(from_ms <= due_ms < to_ms for due_ms in dues)
-            assert journal.count("orders", from_ms, to_ms) == expected, (from_ms, to_ms)
-
-
 def test_buckets_are_counted_exactly(journal: Journal) -> None:
     """``due_counts`` has the shape of that of Redis, for buckets shorter and longer than an hour."""
     dues = [DUE_MS + step * 600_000 + 1 for step in range(60)]
@@ -29,19 +18,6 @@ def test_buckets_are_counted_exactly(journal: Journal) -> None:
     expected = [sum(low <= due_ms < high for due_ms in dues) for low, high in pairwise(bounds)]
     assert journal.due_counts(["orders", "none"], bounds) == {"orders": expected, "none": [0] * 6}
     assert journal.due_counts(["orders"], [inf, inf]) == {"orders": [0]}
-
-
-def test_sizes_follow_each_change(journal: Journal) -> None:
-    """Rows are counted in the transaction in which they change."""
-    journal.add([addition(number) for number in range(5)])
-    [offered] = journal.add([addition(5)], offered=True)
-    assert journal.sizes() == {"orders": (5, 1)}
-    journal.mark([row.seq for row in journal.get(["id-0", "id-1"])])
-    assert journal.sizes() == {"orders": (3, 3)}
-    journal.delete(["id-0", "id-2"])
-    assert journal.sizes() == {"orders": (2, 2)}
-    assert journal.counts(queues=["orders", "none"]) == {"orders": 2}
-    assert offered is not None
 
 
 def test_boundaries_divide_a_queue(journal: Journal) -> None:

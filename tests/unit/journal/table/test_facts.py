@@ -7,7 +7,7 @@ from celery_ext.journal.journal import Journal
 def test_a_journal_has_an_id_of_its_own(journal: Journal, journal_url: str) -> None:
     """The id stays, and all who open the journal see it."""
     assert len(journal.id) == 32
-    assert Journal(journal_url).identity == journal.id
+    assert Journal(journal_url).id == journal.id
 
 
 def test_of_two_who_beat_one_goes_on(journal: Journal) -> None:
@@ -28,7 +28,7 @@ def test_watermarks_are_replaced_and_lowered(journal: Journal) -> None:
     assert journal.watermarks() == Watermarks(7000.0)
 
 
-def test_stats_name_no_password(journal: Journal) -> None:
+def test_an_empty_journal_has_figures(journal: Journal) -> None:
     """The figures of an empty journal."""
     found = journal.stats()
     assert (found.epoch, found.heartbeat, found.waiting, found.offered, found.next_due_ms) == (1, 0, 0, 0, None)

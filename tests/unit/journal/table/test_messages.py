@@ -62,22 +62,6 @@ def test_any_name_is_taken(journal: Journal, name: str) -> None:
     assert journal.delete([name]) == [row]
 
 
-def test_a_replaced_row_waits_under_a_new_number(journal: Journal) -> None:
-    """``replace`` changes rows that wait still, and says which did not."""
-    first, second = journal.add([addition(1), addition(2)])
-    assert first is not None
-    assert second is not None
-    journal.mark([second])
-    later = addition(1, due_ms=DUE_MS + 9_000_000)
-    [new, none] = journal.replace([(first, later), (second, addition(2, due_ms=0.0))])
-    assert none is None
-    assert new is not None
-    assert new > second
-    assert [(row.seq, row.due_ms) for row in journal.browse("orders")] == [(new, DUE_MS + 9_000_000)]
-    assert journal.replace([(first, later)]) == [None]
-    assert journal.count("orders", 0.0, DUE_MS + 9_000_000) == 0
-
-
 def test_two_messages_that_become_alike_stay_two(journal: Journal) -> None:
     """A change that makes a message the same as another loses neither."""
     one, other = journal.add([addition(1, body=b"one"), addition(1, body=b"other")])
@@ -108,21 +92,6 @@ def test_a_mark_of_an_ended_epoch_changes_nothing(journal: Journal) -> None:
     journal.end_epoch(1000.0)
     assert journal.mark([number], 1) == set()
     assert journal.mark([number], 2) == {number}
-
-
-def test_a_purge_goes_through_all_rows_of_the_queue(journal: Journal) -> None:
-    """``purge`` deletes a part at a time, and names the rows that only the journal had."""
-    journal.add([addition(number) for number in range(7)])
-    journal.add([addition(number) for number in range(7, 10)], offered=True)
-    journal.add([addition(1, queue="others")])
-    waiting, offered, calls = set[int](), 0, 0
-    while gone := journal.purge("orders", 4):
-        assert len(gone.waiting) + gone.offered <= 4
-        waiting |= set(gone.waiting)
-        offered += gone.offered
-        calls += 1
-    assert (len(waiting), offered, calls) == (7, 3, 3)
-    assert journal.sizes() == {"others": (1, 0)}
 
 
 def test_numbers_are_never_given_again(journal: Journal) -> None:
