@@ -25,9 +25,10 @@ from tests.support.journal.stores import MakeJournaled, in_redis, journaled
 from tests.support.servers.postgres import PrivatePostgres, need_postgres
 from tests.support.servers.proxies import Proxy
 
-pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+SQLITE = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 
 
+@SQLITE
 @pytest.mark.parametrize("way", ["offer", "put"])
 def test_what_redis_refuses_has_no_row(make_journaled: MakeJournaled, own_server: PrivateRedis, way: str) -> None:
     """Redis is full: the publisher gets the error, no row stays behind, and the next attempt works."""
@@ -75,6 +76,7 @@ def test_pages_that_redis_refuses_have_no_rows(own_server: PrivateRedis, tmp_pat
     assert len(waiting) == 400
 
 
+@SQLITE
 def test_a_lost_connection_keeps_the_row(make_journaled: MakeJournaled, redis_server: PrivateRedis) -> None:
     """Redis may have the message, so the row stays; the next attempt is recognized by both."""
     store = make_journaled(journal="all")
@@ -106,6 +108,7 @@ print("done", flush=True)
 """
 
 
+@SQLITE
 def test_a_publisher_killed_between_row_and_redis(
     make_journaled: MakeJournaled, redis_server: PrivateRedis, journal_url: str
 ) -> None:
