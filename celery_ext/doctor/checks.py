@@ -21,7 +21,6 @@ from celery_ext.doctor.workers import ask
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.redis import pools
 from kombu_delayq.store import OperatorStore
 
 
@@ -157,7 +156,7 @@ def examine_start(app: Celery, channel: DelayedChannel) -> list[Finding]:
     """
     subject = Subject(app, cast(OperatorStore, channel.store), channel)
     # A node of a cluster that is away would hold the start up.
-    several = pools.has_nodes(channel.pool)
+    several = channel.connection.has_nodes
     made = [check for check in CHECKS if check.at_start and not (several and Needs.REDIS in check.needs)]
     return [finding for finding in _make(subject, made) if finding.level.is_bad]
 
