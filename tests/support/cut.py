@@ -36,9 +36,10 @@ _NEEDS = {
     "tests/integration/serve/api/test_schema.py": "schemathesis",
     "tests/integration/serve/mounts": "django",
 }
+_SCRIPTS = "tests/store/scripts"
 #: Files and folders of the contract; so are all journeys, but those of an extra.
 CONTRACT = (
-    "tests/store/scripts",
+    _SCRIPTS,
     *(f"tests/store/test_{name}.py" for name in ("full_memory", "leases", "races", "store", "wake")),
     *(f"tests/integration/connection/test_{name}.py" for name in ("acl", "script_flush")),
     *(f"tests/integration/consume/stock/plain/test_{name}.py" for name in ("drain_events", "giving_back", "order")),
@@ -64,11 +65,18 @@ def is_wide(item: pytest.Function) -> bool:
 
 
 def is_contract(item: pytest.Item) -> bool:
-    """Whether a test is of the contract. What scripts say of keys of a wrong type is left out: it is ours alone."""
+    """Whether a test is of the contract. Of the scripts' tests, lists of cases are left out: they vary what is ours."""
     where = item.path.relative_to(ROOT).as_posix()
+    if where.startswith(_SCRIPTS):
+        return "wrong_type" not in item.name and not _cases(item) - {"layout"}
     if where.startswith(CONTRACT):
         return "wrong_type" not in item.name
     return item.get_closest_marker("journey") is not None and not where.startswith(_WIDE)
+
+
+def _cases(item: pytest.Item) -> set[str]:
+    """Returns the names of what a test is given case by case."""
+    return set(item.callspec.params) if isinstance(item, pytest.Function) and hasattr(item, "callspec") else set()
 
 
 @cache
