@@ -20,8 +20,8 @@ from kombu_delayq.consume.heartbeat import Heartbeat
 from kombu_delayq.consume.poller import DelayedPoller
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
-from kombu_delayq.redis import nodes, pools
-from kombu_delayq.redis.errors import is_of_node
+from kombu_delayq.redis import nodes
+from kombu_delayq.redis.errors import is_of_one_node
 from kombu_delayq.redis.sentinel import FollowingPool
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
@@ -148,7 +148,7 @@ class DelayedTransport(_Transport):
         try:
             self.consumer.renew(channel.store, share)
         except (redis.RedisError, OSError) as error:
-            if not (pools.has_nodes(channel.pool) and is_of_node(error)):
+            if not is_of_one_node(channel.pool, error):
                 raise
             logger.info("consumer %s has no lease in every queue yet: %s", self.consumer.name, error)
         if self._heartbeat is None or not self._heartbeat.is_alive:

@@ -238,7 +238,7 @@ class Leases:
         queue = self._queue_of(lease)
         ends_ms = self._store.now_ms() + 1000 * lease_s
         held = self._store.fetching.held(tags_of(name, lease), queue)
-        if not self._store.consumers.beat(name, [queue], held, ttl_s=lease_s):
+        if not self._store.consumers.heartbeat(name, [queue], held, ttl_s=lease_s):
             raise LeaseGone
         return ends_ms, [tag.rpartition(".")[2] for tag in held]
 
@@ -258,7 +258,7 @@ class Leases:
         self._store.consumers.note_queues([queue])
         name = http_consumer(caller, lease)
         now_ms = self._store.now_ms()
-        self._store.consumers.beat(name, [queue], is_new=True, ttl_s=lease_s)
+        self._store.consumers.heartbeat(name, [queue], is_new=True, ttl_s=lease_s)
         self._store.consumers.note_queues([queue])  # somebody may have dropped the name before there was the lease
         try:
             taken = self._store.fetching.fetch(Request(name, 1, most, [queue]))

@@ -26,7 +26,7 @@ Read = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class RetryDeadline:
-    """For how long commands are tried again that no node could run, with growing pauses.
+    """How long to try commands again that no node could run, with growing pauses.
 
     Args:
         pool: The connections; its ``retry_s`` says for how long.
@@ -259,7 +259,7 @@ class Dispatch:
         elif isinstance(error, AskError):
             one.asked, one.in_parts = follow(self._pool, error, node), None
             if one.asked is not None and self._has_any(one, counters_of(one.command)):
-                self._hold([one], error)  # it would make its counters anew there, and that would stop the move
+                self._hold([one], error)  # it would create its counters there, and they would stop the move
             elif self._deadline.redirect():
                 self._pending.append(one)
             else:

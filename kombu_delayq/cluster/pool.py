@@ -199,7 +199,7 @@ class NodePools(redis.ConnectionPool):
 
 
 def _greet(connection: Any) -> None:
-    """Begins a connection. A node that hangs takes connections, and greets nobody: that is not waited for as long."""
+    """Begins a connection. A node that hangs takes connections and greets nobody, so this waits for a shorter time."""
     if _ClusterParser is not None:
         connection.set_parser(_ClusterParser)
     connection._sock.settimeout(min(ASK_S, connection.socket_timeout or ASK_S))

@@ -198,7 +198,7 @@ class Topology:
         self._known_at = float("-inf")  # other slots have moved, too
 
     def is_live(self, node: Node) -> bool:
-        """Whether a node is in the cluster, and has not been found silent."""
+        """Whether a node is in the cluster, and answers as far as is known."""
         suspicion = self._suspects.get(node)
         return (suspicion is None or not suspicion.probe_at) and (node in self.primaries or node in self.replicas)
 
@@ -263,7 +263,7 @@ def _node(asked: Node, fields: list[Any]) -> Node:
     """Returns a node of a reply to ``CLUSTER SLOTS``. Without a host, it has that of the node that was asked."""
     host, port, *_, more = [*fields, []] if len(fields) < 4 else fields
     name = as_text(host or b"")
-    if name == "?":  # it is to have a name, and has none; an address is among the rest
+    if name == "?":  # the node has no name yet; its address is among the rest
         pairs = [as_text(item) for item in more]
         name = dict(zip(pairs[::2], pairs[1::2], strict=False)).get("ip", "")
     return Node(name or asked.host, int(port))

@@ -13,7 +13,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.types import Beat, Fetched, LeaseEnded, Request
+from kombu_delayq.store.types import Fetched, LeaseEnded, LeaseHeartbeat, Request
 
 logger = get_logger(__name__)
 
@@ -144,7 +144,7 @@ class Consumer:
                     self._leave(store, share)
 
     def lose(self, request: Request) -> None:
-        """Takes note that the reply to a request was lost. Redis may have run it, or may run it soon."""
+        """Notes a request whose reply was lost. Redis may have run it, or may run it soon."""
         self._unanswered.append((request, monotonic()))
 
     def recover(self, store: TransportStore, share: str | None = None) -> None:
@@ -202,34 +202,36 @@ class Consumer:
         for tag, queue in list(self.held.items()):
             held[store.keys.share(queue)].append(tag)
         busy = {*queues, *held}
-        beats = []
+        heartbeats = []
         for share in sorted({*busy, *self._leases}):
             lease = self._lease_in(share)
             if share in busy or monotonic() - lease.asked_at < store.options.consumer_ttl:
                 tags = held.get(share, [])
                 subscribed = lease.name in self.subscribed
-                beats.append(Beat(lease.name, share, queues.get(share, []), tags, not lease.is_taken, subscribed))
+                heartbeats.append(
+                    LeaseHeartbeat(lease.name, share, queues.get(share, []), tags, not lease.is_taken, subscribed)
+                )
             else:
                 self._leave(store, share)
         sent_at = monotonic()
         # In one call, because each call waits for a node that hangs.
-        for beat, found in zip(beats, store.consumers.beat_each(beats), strict=True):
+        for heartbeat, found in zip(heartbeats, store.consumers.heartbeat_each(heartbeats), strict=True):
             if isinstance(found, Exception):
                 failed = failed or found
             elif found:
-                self._leases[beat.share].grant(sent_at)
+                self._leases[heartbeat.share].grant(sent_at)
             else:
-                self._begin_anew(store, beat.share)
-                self._beat(store, beat.share, self._leases[beat.share], list(beat.queues))
-        _note(store, *(beat.share for beat in beats if beat.is_new))
+                self._begin_anew(store, heartbeat.share)
+                self._heartbeat(store, heartbeat.share, self._leases[heartbeat.share], list(heartbeat.queues))
+        _note(store, *(heartbeat.share for heartbeat in heartbeats if heartbeat.is_new))
         if failed is not None:
             raise failed
 
     def _renew(self, store: TransportStore, share: str, queues: list[str]) -> None:
         lease = self._lease_in(share)
-        if not self._beat(store, share, lease, queues):
+        if not self._heartbeat(store, share, lease, queues):
             self._begin_anew(store, share)
-            self._beat(store, share, self._leases[share], queues)
+            self._heartbeat(store, share, self._leases[share], queues)
 
     def _begin_anew(self, store: TransportStore, share: str) -> None:
         """Goes on under another name in a share whose lease has ended, or has been lost by Redis."""
@@ -249,12 +251,12 @@ class Consumer:
             )
         self._leases[share] = _Lease(_new_name())
 
-    def _beat(self, store: TransportStore, share: str, lease: _Lease, queues: list[str]) -> bool:
+    def _heartbeat(self, store: TransportStore, share: str, lease: _Lease, queues: list[str]) -> bool:
         is_new, sent_at = not lease.is_taken, monotonic()
         if is_new:
             _note(store, share)
         tags = self._tags_in(store, share)
-        has_lease = store.consumers.beat(
+        has_lease = store.consumers.heartbeat(
             *(lease.name, queues, tags), share=share, is_new=is_new, subscribed=lease.name in self.subscribed
         )
         if has_lease:

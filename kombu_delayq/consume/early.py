@@ -12,8 +12,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import NotPrimary, is_of_node
+from kombu_delayq.redis.errors import NotPrimary, is_of_one_node
 
 logger = get_logger(__name__)
 
@@ -86,7 +85,7 @@ class EarlyMessages:
             unacked = (keys.unacked_index(share), keys.unacked(share))
             is_gone: bool = channel.store.delivery.adopt(queue, offer, tag, *unacked, channel.expire_ms(queue)) != "due"
         except RedisError as error:
-            if not no_ack and pools.has_nodes(channel.store.client.connection_pool) and is_of_node(error):
+            if not no_ack and is_of_one_node(channel.store.client.connection_pool, error):
                 raise NotAdopted(error) from error
             if not no_ack and (isinstance(error, NotPrimary) or not isinstance(error, ResponseError)):
                 raise

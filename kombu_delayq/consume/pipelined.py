@@ -104,7 +104,7 @@ class PipelinedConnection:
         if not self._awaited and getattr(connection, "_re_auth_token", None) is not None:
             connection.re_auth()  # redis-py does so only when a connection goes back to its pool
         try:
-            # redis-py checks a connection by a PING, and would take a reply that is awaited for that of the PING.
+            # redis-py checks a connection by a PING, and would read an awaited reply as that of the PING.
             packed = connection.pack_commands(map(as_sent, commands))
             connection.send_packed_command(packed, check_health=not self._awaited)
         except BaseException:
@@ -164,7 +164,7 @@ class PipelinedConnection:
                 self._pool.release(ended)
 
     def lose(self, connection: Any) -> bool:
-        """Takes note that a connection is being closed by others. Returns whether it was this one.
+        """Notes that others close a connection. Returns whether it was this one.
 
         The pool may be closing all its connections just now, so it gets this one back only later.
         """

@@ -127,7 +127,7 @@ class DelayedPoller(_Poller):
 
     def watch(self, fd: int, line: Readable) -> None:
         """Waits for replies over a connection, too."""
-        self._unwatch(fd)  # of a connection that had this number before, and whose end nobody told
+        self._unwatch(fd)  # an earlier connection had this number, and ended without a word
         self._lines[fd] = line
 
     def forget(self, fd: int) -> None:
@@ -215,7 +215,7 @@ class DelayedPoller(_Poller):
         try:
             kombus = [sock.fileno() for sock in self._chan_to_sock.values()]
             for fd in {*self._lines, *(fd for fd in kombus if fd >= 0)}:
-                with suppress(OSError):  # it has ended, and nobody told
+                with suppress(OSError):  # its connection has ended
                     poller.register(fd, READ | ERR)
             return poller.poll(timeout) or ()
         finally:

@@ -16,7 +16,7 @@ from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.message.fields import Message
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.backoff import Backoff
-from kombu_delayq.redis.errors import is_of_node
+from kombu_delayq.redis.errors import is_of_one_node
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import Landing
 
@@ -79,7 +79,7 @@ class QueueFetcher:
             yield
         except (RedisError, OSError) as error:
             is_own = error is not self.fetcher.deliveries.error
-            if not (is_own and pools.has_nodes(self._pool) and is_of_node(error)):
+            if not (is_own and is_of_one_node(self._pool, error)):
                 raise
             self._fail(error)
 

@@ -17,7 +17,7 @@ from kombu_delayq.redis import pools
 from kombu_delayq.redis.replies import checked, time_ms
 from kombu_delayq.store.client import PAGE, ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.keys import glob_escaped
-from kombu_delayq.store.types import HTTP, Beat, ConsumerLease, Held
+from kombu_delayq.store.types import HTTP, ConsumerLease, Held, LeaseHeartbeat
 
 #: Names of consumers, with the ends of their leases, ms since the epoch.
 _Rows = Sequence[tuple[bytes | str, float]]
@@ -101,7 +101,7 @@ class Consumers(StorePart):
         commands = [("EXISTS", *(key(self._keys.share(queue)) for key in of_share)) for queue in queues]
         return [reply != 0 for reply in self._client.replies(commands)]
 
-    def beat(
+    def heartbeat(
         self,
         consumer: str,
         queues: Sequence[str],
@@ -130,17 +130,17 @@ class Consumers(StorePart):
             A lease that has ended without that is renewed.
         """
         share = self._keys.share(next(iter(queues), "")) if share is None else share
-        calls = self._beats(Beat(consumer, share, queues, tags, is_new, subscribed), ttl_s)
-        return all(as_text(self._client.run("beat", *call[:2])) != "ended" for call in calls)
+        calls = self._heartbeat_calls(LeaseHeartbeat(consumer, share, queues, tags, is_new, subscribed), ttl_s)
+        return all(as_text(self._client.run("heartbeat", *call[:2])) != "ended" for call in calls)
 
-    def beat_each(self, beats: Sequence[Beat]) -> list[bool | Exception]:
-        """Renews leases in several shares, as ``beat`` does; one round trip to each node.
+    def heartbeat_each(self, heartbeats: Sequence[LeaseHeartbeat]) -> list[bool | Exception]:
+        """Renews leases in several shares, as ``heartbeat`` does; one round trip to each node.
 
         Returns:
             For each whether the consumer has the lease, or an error.
         """
-        calls = [self._beats(beat) for beat in beats]
-        replies = iter(self._client.run_each("beat", chain.from_iterable(calls))[0])
+        calls = [self._heartbeat_calls(heartbeat) for heartbeat in heartbeats]
+        replies = iter(self._client.run_each("heartbeat", chain.from_iterable(calls))[0])
         found = [[next(replies) for _ in of_share] for of_share in calls]
         return [
             next((each for each in of_share if isinstance(each, Exception)), None)
@@ -289,13 +289,13 @@ class Consumers(StorePart):
         notes = self._client.ask("HMGET", self._keys.unacked(self._keys.share(queue)), *tags)
         return [Held(tag, note) for tag, note in zip(tags, notes, strict=True) if note is not None]
 
-    def _beats(self, beat: Beat, ttl_s: float | None = None) -> list[ScriptCall]:
+    def _heartbeat_calls(self, heartbeat: LeaseHeartbeat, ttl_s: float | None = None) -> list[ScriptCall]:
         ttl_s = self._client.options.consumer_ttl if ttl_s is None else ttl_s
-        about = json.dumps({"queues": sorted(beat.queues), "subscribed": beat.subscribed})
-        args = [beat.consumer, round(ttl_s * 1000), about, int(beat.is_new)]
+        about = json.dumps({"queues": sorted(heartbeat.queues), "subscribed": heartbeat.subscribed})
+        args = [heartbeat.consumer, round(ttl_s * 1000), about, int(heartbeat.is_new)]
         of_share = self._keys.consumers, self._keys.consumed, self._keys.unacked_index
-        keys = [key(beat.share) for key in of_share]
-        return [(keys, [*args, *page], self._client.layout) for page in [*pages(beat.tags, PAGE)] or [[]]]
+        keys = [key(heartbeat.share) for key in of_share]
+        return [(keys, [*args, *page], self._client.layout) for page in [*pages(heartbeat.tags, PAGE)] or [[]]]
 
     def _rows(self, stop: int, shares: Sequence[str] | None = None) -> tuple[float, dict[str, _Rows | Exception]]:
         """Reads the leases of shares, by default of all, up to a number in each; errors are among the results."""

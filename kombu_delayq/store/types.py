@@ -426,7 +426,7 @@ class Held(NamedTuple):
         return f"Held(tag={self.tag!r}, note={hidden(self.note)})"
 
 
-class Beat(NamedTuple):
+class LeaseHeartbeat(NamedTuple):
     """A lease to renew.
 
     Attributes:

@@ -73,7 +73,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "fetch": lambda store: store.fetching.fetch(Request("", 0, 1, ["q"], unnoted=["q"])),
     "ack": lambda store: store.fetching.ack(["unknown"], "q"),
     "requeue": lambda store: store.fetching.requeue([Requeued("unknown", "q", 0, "body")], "next"),
-    "beat": lambda store: store.consumers.beat("host:1:name", ["q"], is_new=True),
+    "heartbeat": lambda store: store.consumers.heartbeat("host:1:name", ["q"], is_new=True),
     "fence": lambda store: store.consumers.fence(["unknown"], "q"),
     "stats": lambda store: store.queues.stats("q"),
     "watch_heads": lambda store: store.leases.watch_heads([QueueForm("q", store.layout)]),

@@ -91,12 +91,12 @@ def test_after_a_roll_back_it_gives_back_what_dead_consumers_held(broker: Privat
     end_lease(store)
     [findings] = lines(broker, "repair", "--dry-run", code=1)
     assert (findings["landed"], findings["held"]) == (1, 1)
-    assert store.consumers.beat(ME, ["q"])  # nothing has changed, so it may come back
+    assert store.consumers.heartbeat(ME, ["q"])  # nothing has changed, so it may come back
     end_lease(store)
     lines(broker, "repair", "--yes")
     assert numbers(store, "q") == [3, 1, 4]
     assert [lease.name for lease in store.consumers.all()] == [OTHER]
-    assert not store.consumers.beat(ME, ["q"])
+    assert not store.consumers.heartbeat(ME, ["q"])
     assert lines(broker, "repair", "--dry-run") == []
 
 

@@ -59,7 +59,7 @@ def test_a_heartbeat_keeps_stock_from_restoring(store: DelayStore) -> None:
         channel._put("q", message())
         [taken] = fetch(store)
         store.client.zadd(INDEX, {taken.tag: 5.0})
-        assert store.consumers.beat(taken.tag.rpartition(".")[0], ["q"], [taken.tag])
+        assert store.consumers.heartbeat(taken.tag.rpartition(".")[0], ["q"], [taken.tag])
         channel.qos.restore_visible(interval=1)
     assert store.fetching.ack([taken.tag], "q") == []
 

@@ -23,7 +23,7 @@ def test_a_consumer_whose_lease_has_ended_is_fenced_off(store: DelayStore) -> No
     for _ in range(2):
         assert store.consumers.fence([ME], "q") == [ME]
     assert contents(store.client)[b"delayq:{q}:consumers"] == [(ME.encode(), 0.0)]
-    assert not store.consumers.beat(ME, ["q"])
+    assert not store.consumers.heartbeat(ME, ["q"])
     store.client.lpush("q", "1")
     with pytest.raises(LeaseEnded):
         fetch(store)
@@ -33,7 +33,7 @@ def test_a_consumer_that_lives_is_left_alone(store: DelayStore) -> None:
     """A lease that has not ended, or was renewed meanwhile, goes on; an unknown name stays unknown."""
     lives(store, ME, OTHER)
     end_lease(store, OTHER)
-    assert store.consumers.beat(OTHER, ["q"])
+    assert store.consumers.heartbeat(OTHER, ["q"])
     before = contents(store.client)
     assert store.consumers.fence([ME, OTHER, "unknown"], "q") == []
     assert contents(store.client) == before

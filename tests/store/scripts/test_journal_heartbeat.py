@@ -1,4 +1,4 @@
-"""``heartbeat.lua``: the heartbeat of a journal's marker, which tells whether Redis has lost data."""
+"""``journal_heartbeat.lua``: the heartbeat of a journal's marker, which tells whether Redis has lost data."""
 
 from unittest.mock import ANY
 

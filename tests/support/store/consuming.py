@@ -25,7 +25,7 @@ def lives(store: DelayStore, *names: str, queues: tuple[str, ...] = ("q",)) -> N
     for share in dict.fromkeys(map(store.keys.share, queues)):
         of_share = [queue for queue in queues if store.keys.share(queue) == share]
         for name in names or (ME,):
-            assert store.consumers.beat(name, of_share, is_new=True)
+            assert store.consumers.heartbeat(name, of_share, is_new=True)
 
 
 def end_lease(store: DelayStore, name: str = ME) -> None:

@@ -23,7 +23,7 @@ class _Redis:
     def note_queues(self, queues: Any) -> None:
         """Knows no queues."""
 
-    def beat(self, *_: Any, is_new: bool, **__: Any) -> bool:
+    def heartbeat(self, *_: Any, is_new: bool, **__: Any) -> bool:
         """Gives the next answer."""
         self.are_new.append(is_new)
         answer = self._answers.pop(0)

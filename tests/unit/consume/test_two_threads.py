@@ -85,7 +85,7 @@ def test_both_threads_may_put_back_what_was_lost(monkeypatch: pytest.MonkeyPatch
 def test_a_fork_while_a_lease_is_renewed_holds_up_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that was forked while the heartbeat held the lock takes a lease of its own."""
     consumer = Consumer(list)
-    consumers_of_redis = SimpleNamespace(beat=lambda *_, **__: True, note_queues=bool)
+    consumers_of_redis = SimpleNamespace(heartbeat=lambda *_, **__: True, note_queues=bool)
     store: Any = SimpleNamespace(consumers=consumers_of_redis, keys=SimpleNamespace(slots=False, share=str))
     name = consumer.name
     with consumer._lock, consumer._numbering:

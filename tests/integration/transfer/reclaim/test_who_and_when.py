@@ -60,7 +60,7 @@ def test_a_living_consumer_keeps_what_it_holds(store: DelayStore, reclaim: Recla
     until(lambda: gone(store))
     assert numbers(store) == [0, 1]
     assert set(store.client.hkeys(UNACKED)) == {f"{OTHER}.1".encode(), f"{OTHER}.2".encode(), b"of stock"}
-    assert store.consumers.beat(OTHER, ["q"])
+    assert store.consumers.heartbeat(OTHER, ["q"])
 
 
 def test_consumers_have_the_time_to_come_back(store: DelayStore, reclaim: Reclaim) -> None:
@@ -70,7 +70,7 @@ def test_consumers_have_the_time_to_come_back(store: DelayStore, reclaim: Reclai
     dead_with(store, 1, name=OTHER)
     reclaim(consumer_ttl=4)
     stays(lambda: store.client.zscore(CONSUMERS, ME), 0.5)
-    assert store.consumers.beat(ME, ["q"], [f"{ME}.1"])
+    assert store.consumers.heartbeat(ME, ["q"], [f"{ME}.1"])
     until(lambda: gone(store, OTHER))
     assert store.client.hkeys(UNACKED) == [f"{ME}.1".encode()]
 
@@ -90,7 +90,7 @@ def test_after_an_outage_consumers_have_the_time_to_come_back(own_server: Privat
     sleep(1.5)  # for so long Redis is silent
     os.kill(own_server.pid, signal.SIGCONT)
     stays(lambda: 0 < store.client.zscore(CONSUMERS, ME) < store.now_ms(), 0.4)
-    assert store.consumers.beat(ME, ["q"], [f"{ME}.1"])
+    assert store.consumers.heartbeat(ME, ["q"], [f"{ME}.1"])
     assert store.fetching.ack([f"{ME}.1"], "q") == []
     store.close()
 

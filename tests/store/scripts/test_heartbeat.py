@@ -1,4 +1,4 @@
-"""``beat.lua``: renews the lease of a consumer, and the times of the messages that it holds."""
+"""``heartbeat.lua``: renews the lease of a consumer, and the times of the messages that it holds."""
 
 import json
 
@@ -23,7 +23,7 @@ def test_a_new_consumer_gets_a_lease(make_store: MakeStore) -> None:
     """A new name is noted with the end of its lease by Redis's clock, and with its queues in order of their names."""
     store = make_store(consumer_ttl=7)
     before_ms = clock_ms(store.client)
-    assert store.consumers.beat(ME, ["b", "a", 'ü "x"'], share=store.keys.share("q"), is_new=True)
+    assert store.consumers.heartbeat(ME, ["b", "a", 'ü "x"'], share=store.keys.share("q"), is_new=True)
     [(name, ends_ms)] = contents(store.client)[b"delayq:{q}:consumers"]
     assert name == ME.encode()
     assert before_ms + 7000 <= ends_ms <= clock_ms(store.client) + 7000
@@ -36,7 +36,7 @@ def test_a_lease_is_renewed(store: DelayStore) -> None:
     lives(store, ME, OTHER)
     now_ms = clock_ms(store.client)
     store.client.zadd(CONSUMERS, {ME: now_ms + 1000, OTHER: now_ms + 1000})
-    assert store.consumers.beat(ME, ["z"], share=store.keys.share("q"))
+    assert store.consumers.heartbeat(ME, ["z"], share=store.keys.share("q"))
     of_me, of_other = store.client.zmscore(CONSUMERS, [ME, OTHER])
     assert of_me >= now_ms + store.options.consumer_ttl * 1000
     assert of_other == now_ms + 1000
@@ -48,7 +48,7 @@ def test_a_lease_may_have_a_length_of_its_own(store: DelayStore) -> None:
     """A lease lasts for as long as the caller says, longer or shorter than ``consumer_ttl``, when new and renewed."""
     now_ms = clock_ms(store.client)
     for ttl_s, is_new in ((120.0, True), (1.5, False)):
-        assert store.consumers.beat(ME, ["q"], is_new=is_new, ttl_s=ttl_s)
+        assert store.consumers.heartbeat(ME, ["q"], is_new=is_new, ttl_s=ttl_s)
         ends_ms = store.client.zscore(CONSUMERS, ME)
         assert now_ms + 1000 * ttl_s <= ends_ms <= clock_ms(store.client) + 1000 * ttl_s
 
@@ -63,7 +63,7 @@ def test_a_consumer_that_is_fenced_off_never_renews_its_lease(store: DelayStore,
     store.consumers.fence([ME], "q") if left == "fenced" else store.consumers.leave(ME, "q")
     store.client.zadd(INDEX, dict.fromkeys(tags, 5.0))
     before = contents(store.client)
-    assert not store.consumers.beat(ME, ["q"], tags)
+    assert not store.consumers.heartbeat(ME, ["q"], tags)
     assert contents(store.client) == before
 
 
@@ -73,7 +73,7 @@ def test_a_name_that_is_fenced_off_is_no_new_one(store: DelayStore) -> None:
     end_lease(store)
     store.consumers.fence([ME], "q")
     before = contents(store.client)
-    assert not store.consumers.beat(ME, ["q"], is_new=True)
+    assert not store.consumers.heartbeat(ME, ["q"], is_new=True)
     assert contents(store.client) == before
 
 
@@ -85,7 +85,7 @@ def test_a_lease_may_be_renewed_late(store: DelayStore) -> None:
     end_lease(store)
     with pytest.raises(LeaseEnded):
         fetch(store, 1, first=2)
-    assert store.consumers.beat(ME, ["q"], [taken.tag])
+    assert store.consumers.heartbeat(ME, ["q"], [taken.tag])
     assert [each.body for each in fetch(store, 1, first=2)] == [b"2"]
     assert store.fetching.ack([taken.tag], "q") == []
 
@@ -97,7 +97,7 @@ def test_messages_in_hand_are_as_new(store: DelayStore) -> None:
     tags = [taken.tag for taken in fetch(store, 450)]
     store.client.zadd(INDEX, {**dict.fromkeys(tags, 5.0), "another": 5.0})
     before_s = clock_ms(store.client) / 1000
-    assert store.consumers.beat(ME, ["q"], tags)
+    assert store.consumers.heartbeat(ME, ["q"], tags)
     times = dict(contents(store.client)[b"unacked_index:{q}"])
     assert times.pop(b"another") == 5.0
     assert len(times) == 450
@@ -107,7 +107,7 @@ def test_messages_in_hand_are_as_new(store: DelayStore) -> None:
 def test_a_message_that_is_held_no_more_is_not_noted_again(store: DelayStore) -> None:
     """A tag that has been acknowledged or reclaimed meanwhile stays away."""
     lives(store)
-    assert store.consumers.beat(ME, ["q"], [f"{ME}.1"])
+    assert store.consumers.heartbeat(ME, ["q"], [f"{ME}.1"])
     assert not store.client.exists(INDEX)
 
 
@@ -115,7 +115,7 @@ def test_a_message_that_is_held_no_more_is_not_noted_again(store: DelayStore) ->
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it, and nothing is renewed."""
     lives(store)
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.consumers.beat(ME, ["q"], [f"{ME}.1"]))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.consumers.heartbeat(ME, ["q"], [f"{ME}.1"]))
 
 
 def test_a_full_redis_renews_leases() -> None:
@@ -123,6 +123,6 @@ def test_a_full_redis_renews_leases() -> None:
     with PrivateRedis() as server, redis.Redis(port=server.port) as client:
         lives(store := DelayStore(client, KEYS))
         client.config_set("maxmemory", 1)
-        assert store.consumers.beat(ME, ["q"])
-        assert store.consumers.beat(OTHER, ["q"], is_new=True)
+        assert store.consumers.heartbeat(ME, ["q"])
+        assert store.consumers.heartbeat(OTHER, ["q"], is_new=True)
         assert client.zcard(CONSUMERS) == 2
