@@ -1,4 +1,4 @@
-"""Jobs and readers of a real Spark where Redis has hash slots: on several nodes, and on one that has all slots."""
+"""Jobs and readers of a real Spark where Redis is a cluster of several nodes."""
 
 import os
 import re
@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
 from tests.support.conditions import until
+from tests.support.servers.cluster import PrivateCluster
 from tests.support.spark.child import Broker
 from tests.support.spark.jobs import append, append_stepped, numbers
 from tests.support.spark.session import SparkLog
@@ -37,17 +38,12 @@ def kill_once(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[Reco
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.fixture(params=["three nodes", "one node"])
-def slotted(request: pytest.FixtureRequest) -> Iterator[tuple[str, redis.Redis]]:
-    """Broker URL, and a client, of an empty Redis with hash slots."""
-    if request.param == "three nodes":
-        cluster = request.getfixturevalue("cluster")
-        assert len({cluster.node_of(queue) for queue in (*ORDERS, "mails", "q")}) == 3
-        with cluster.client() as client:
-            yield cluster.url, client
-        return
-    with PrivateRedis(slots=True) as server, server.client() as client:
-        yield server.url, client
+@pytest.fixture
+def slotted(cluster: PrivateCluster) -> Iterator[tuple[str, redis.Redis]]:
+    """Broker URL, and a client, of an empty cluster of three nodes that all have queues."""
+    assert len({cluster.node_of(queue) for queue in (*ORDERS, "mails", "q")}) == 3
+    with cluster.client() as client:
+        yield cluster.url, client
 
 
 def queue_of(number: int) -> str:
@@ -68,7 +64,6 @@ def frame(spark: SparkSession) -> DataFrame:
     return spark.range(0, ROWS, 1, 2).selectExpr("id", queue, "if(id % 8 < 4, 3600, NULL) AS countdown")
 
 
-@pytest.mark.parametrize("delivery", ["direct", "staged"])
 def test_each_row_is_sent_and_read_once(
     spark: SparkSession,
     frame: DataFrame,
@@ -76,11 +71,10 @@ def test_each_row_is_sent_and_read_once(
     redis_server: PrivateRedis,
     client: redis.Redis,
     spark_log: SparkLog,
-    delivery: str,
 ) -> None:
     """A job with a Python worker that is killed half way sends each row once to its slot; a reader has each once."""
     url, broker_client = slotted
-    options = {"delivery": delivery, "job_id": "nightly", "id_columns": "id", "chunk_size": 2}
+    options = {"job_id": "nightly", "id_columns": "id", "chunk_size": 2}
     broker = Broker(url, redis_server.port)
     append_stepped(frame, broker, kill_once, **options)
     assert Journal(redis_server.port).lines("killed") == ["killed: partition 0, attempt 0"]

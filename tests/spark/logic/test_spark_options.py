@@ -173,3 +173,20 @@ def test_a_stream_of_what_waits_is_refused() -> None:
     """``readStream`` fails with words of the data source, which say what to do instead."""
     with pytest.raises(InvalidSparkOption, match=r"no readStream.*spark\.read\.format"):
         CeleryDataSource({}).streamReader(StructType())
+
+
+@pytest.mark.parametrize(
+    ("options", "overwrite", "told"),
+    [
+        ({"job_id": "nightly"}, False, "job_id is for batch jobs"),
+        ({"on_committed": "fail"}, False, "on_committed=fail is for batch jobs"),
+        ({}, True, "tasks are appended to queues, never overwritten"),
+    ],
+)
+def test_what_a_stream_has_of_its_own_is_refused_as_an_option(
+    options: dict[str, str], overwrite: bool, told: str
+) -> None:
+    """A stream names its jobs itself, skips what was committed, and only appends: ``complete`` mode overwrites."""
+    source = CeleryDataSource({"broker_url": "redis://127.0.0.1:1/0", "task": "t", **options})
+    with pytest.raises(InvalidSparkOption, match=told):
+        source.streamWriter(StructType().add("id", "long"), overwrite)

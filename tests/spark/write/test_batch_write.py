@@ -9,7 +9,7 @@ from pyspark.sql.functions import expr
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import job, task_id
 from tests.support.conditions import until
-from tests.support.spark.jobs import append, delayed, kwargs, numbers, task_ids, tasks
+from tests.support.spark.jobs import append, delayed, kwargs, numbers, tasks
 from tests.support.spark.session import SparkLog
 
 
@@ -26,17 +26,6 @@ def test_each_row_is_one_task(
         assert given == {"id": given["id"], "customer": f"customer {given['id']}"}
         assert message["headers"]["id"] == task_id("orders.close", given["id"])
     until(lambda: "job nightly is committed: 40 rows, 40 messages in all\n" in spark_log())
-
-
-def test_columns_as_databases_deliver_them(
-    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
-) -> None:
-    """Names in upper case mean what they do in lower case, and a log line asks about one that is nearly such a name."""
-    columns = "id AS ORDER_ID", "TIMESTAMP '2100-01-01 01:00:00' AS ETA", "'orders' AS QUEUE", "5 AS COUNT_DOWN"
-    append(spark.range(10).selectExpr(*columns), redis_server, id_columns="order_id")
-    assert delayed(client, "orders") == {task_id("t", n): 4_102_444_800_000.0 for n in range(10)}
-    assert not client.exists("q")
-    until(lambda: "column COUNT_DOWN becomes an argument of the task; did you mean countdown?\n" in spark_log())
 
 
 def test_a_committed_job_leaves_no_guard(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
@@ -81,56 +70,12 @@ def test_a_committed_job_is_refused(spark: SparkSession, redis_server: PrivateRe
     assert job(redis_server.url, "nightly") == found
 
 
-def test_writes_without_a_name_are_jobs_of_their_own(
-    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis
-) -> None:
-    """Without ``job_id`` two writes of a frame send each row twice, under the same ids."""
-    append(spark.range(10), redis_server)
-    append(spark.range(10), redis_server)
-    assert numbers(client) == sorted([*range(10), *range(10)])
-    assert len(set(task_ids(client))) == 10
-
-
-def test_equal_rows_are_one_task(
-    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
-) -> None:
-    """Without ``id_columns`` equal rows are one task, in whichever partition they are; the log counts them."""
-    append(spark.range(0, 40, 1, 4).select(expr("id % 10 AS id")), redis_server, job_id="nightly")
-    assert numbers(client) == list(range(10))
-    until(lambda: "job nightly is committed: 40 rows, 10 messages in all, 30 twice in the data\n" in spark_log())
-
-
 def test_no_rows(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
     """A frame without rows, and one without partitions, send nothing and are committed."""
     append(spark.range(0), redis_server, job_id="none")
     append(spark.createDataFrame([], "id long"), redis_server, job_id="no partition")
     assert not client.exists("q")
     assert [client.hget(f"{{delayq}}:job:{name}", "state") for name in ("none", "no partition")] == ["committed"] * 2
-
-
-def test_countdown_counts_from_one_moment(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """All tasks of a job are due at one time, counted from when the job began, in whichever partition they are."""
-    append(spark.range(0, 40, 1, 8), redis_server, countdown="1h", job_id="nightly")
-    base_ms = float(client.hget("{delayq}:job:nightly", "base") or 0)
-    due = delayed(client)
-    assert len(due) == 40
-    assert {round(due_ms - base_ms) for due_ms in due.values()} == {3_600_000}
-    assert len(set(due.values())) == 1
-
-
-def test_spread(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """The tasks of a job are due all over the window, each at the same place in it in every job."""
-    offsets = []
-    for name in ("one", "two"):
-        append(spark.range(0, 40, 1, 4), redis_server, countdown="1h", spread="10m", job_id=name)
-        base_ms = float(client.hget(f"{{delayq}}:job:{name}", "base") or 0)
-        offsets.append({identity: round(due_ms - base_ms) for identity, due_ms in delayed(client).items()})
-        client.delete("delayq:{q}:due", "delayq:{q}:bodies")
-    assert offsets[0] == offsets[1]
-    minutes = {offset_ms // 60_000 for offset_ms in offsets[0].values()}
-    assert minutes <= set(range(60, 70))
-    assert len(minutes) >= 8
-    assert len(offsets[0]) == 40
 
 
 def test_rows_say_where_and_when(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:

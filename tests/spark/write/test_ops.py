@@ -33,22 +33,6 @@ def test_cancel(spark: SparkSession, redis_server: PrivateRedis, client: redis.R
 
 
 @pytest.mark.usefixtures("earlier")
-def test_cancel_by_task_id(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """A row with a task id needs nothing else to be cancelled."""
-    ids = [(task_id("t", n), "cancel") for n in range(5)]
-    append(spark.createDataFrame(ids, "task_id string, op string"), redis_server, task=None, queue=None)
-    assert set(delayed(client)) == {task_id("t", n) for n in range(5, 40)}
-
-
-def test_a_task_cancelled_in_its_own_job(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """A task that a job both sends and cancels is not sent, in whichever order the rows come."""
-    rows = [(n, op) for n in range(10) for op in ("enqueue", "cancel")]
-    frame = spark.createDataFrame(rows + [(n, op) for n, op in reversed(rows)], "id long, op string").coalesce(1)
-    append(frame, redis_server, countdown="1h", id_columns="id")
-    assert delayed(client) == {}
-
-
-@pytest.mark.usefixtures("earlier")
 def test_in_a_stream(
     spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog, tmp_path: Path
 ) -> None:

@@ -46,15 +46,6 @@ def test_each_micro_batch_is_a_job(
         until(lambda n=n: f"/{n} is committed: 10 rows, 10 messages in all\n" in spark_log())  # type: ignore[misc]
 
 
-def test_restart(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
-    """A stream that goes on from its checkpoint sends what came meanwhile; an equal row of a later batch is new."""
-    write_rows(tmp_path / "in", rows(*range(10)))
-    run_stream(spark, redis_server, tmp_path)
-    write_rows(tmp_path / "in", rows(*range(5, 15)))
-    run_stream(spark, redis_server, tmp_path)
-    assert numbers(client) == sorted([*range(10), *range(5, 15)])
-
-
 def test_replay(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
     """A micro-batch that Spark runs again, because it had not noted its commit, sends nothing twice."""
     write_rows(tmp_path / "in", rows(*range(10)))
@@ -67,42 +58,19 @@ def test_replay(spark: SparkSession, redis_server: PrivateRedis, client: redis.R
     assert numbers(client) == list(range(30))
 
 
-@pytest.mark.parametrize("delivery", ["direct", "staged"])
 def test_a_batch_that_failed(
-    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path, delivery: str
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path
 ) -> None:
     """A micro-batch that failed half way is aborted, and sends what is missing when the stream is started again."""
-    options = {"delivery": delivery, "chunk_size": 5, "id_columns": "id"}
+    options = {"chunk_size": 5, "id_columns": "id"}
     schema = "id long, priority long"
     write_rows(tmp_path / "in", [{"id": n, "priority": 0} for n in range(10)])
     # The second chunk of this one is refused, because its row 17 is bad.
     write_rows(tmp_path / "in", [{"id": n, "priority": 10 * (n == 17)} for n in range(10, 20)])
     with pytest.raises(Exception, match="column priority, value 10"):
         run_stream(spark, redis_server, tmp_path, schema, **options)
-    assert numbers(client) == list(range(15 if delivery == "direct" else 10))
+    assert numbers(client) == list(range(15))
     assert jobs(client) == {"0": "committed", "1": "aborted"}
-    assert not client.keys("{delayq}:staged:*")
     run_stream(spark, redis_server, tmp_path, schema, **options, on_bad_row="drop")
     assert numbers(client) == sorted({*range(20)} - {17})
     assert jobs(client) == {"0": "committed", "1": "committed"}
-
-
-def test_job_id_is_refused(spark: SparkSession, redis_server: PrivateRedis, tmp_path: Path) -> None:
-    """A stream names its jobs itself."""
-    write_rows(tmp_path / "in", rows(1))
-    with pytest.raises(Exception, match="job_id is for batch jobs"):
-        run_stream(spark, redis_server, tmp_path, job_id="nightly")
-    with pytest.raises(Exception, match="on_committed=fail is for batch jobs"):
-        run_stream(spark, redis_server, tmp_path, on_committed="fail")
-
-
-def test_append_only(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
-    """A stream in complete mode is refused in words."""
-    write_rows(tmp_path / "in", rows(1))
-    files = spark.readStream.schema("id long").json(str(tmp_path / "in"))
-    writer = files.groupBy("id").count().writeStream.format("celery").outputMode("complete")
-    options = {"broker_url": redis_server.url, "task": "t", "checkpointLocation": str(tmp_path / "checkpoint")}
-    query = writer.options(**options).trigger(availableNow=True).start()
-    with pytest.raises(Exception, match="tasks are appended to queues, never overwritten"):
-        query.awaitTermination()
-    assert client.keys("*") == []

@@ -40,8 +40,7 @@ def read(server: PrivateRedis, **options: Any) -> list[Row]:
     return [row for part in reading.partitions() for row in rows_of(reading, part)]
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 7, 150])
-@pytest.mark.parametrize("same", [1, 30, 1000])
+@pytest.mark.parametrize(("partitions", "same"), [(7, 30), (60, 1)])
 def test_each_message_of_either_form_is_in_one_of_even_partitions(
     redis_server: PrivateRedis, store: DelayStore, listed: DelayStore, partitions: int, same: int
 ) -> None:
@@ -72,7 +71,7 @@ def test_a_row_is_the_same_in_either_form(redis_server: PrivateRedis, store: Del
     assert list(rows[0].values()) == list(rows[1].values())
 
 
-@pytest.mark.parametrize("columns", ["task_id", "task_id,size", "task_id,task,kwargs", ",".join(COLUMNS)])
+@pytest.mark.parametrize("columns", ["task_id", ",".join(COLUMNS)])
 @pytest.mark.parametrize("form", ["hash", "redisson"])
 def test_ids_that_messages_share_may_be_on_any_page(
     redis_server: PrivateRedis, store: DelayStore, listed: DelayStore, form: str, columns: str
