@@ -230,7 +230,7 @@ def _memory(node: Mapping[str, Any]) -> str:
     return size(node["used_memory"]) + (f" of {size(node['maxmemory'])}" if node["maxmemory"] else "")
 
 
-#: From which lag is shown as a warning, in s. A round of the promoter takes much less.
+#: From which lag is shown as a warning, in s. A promotion takes much less.
 LAG_S = 60.0
 #: What is wrong with Redis that no promoter has noted.
 _FAULTS = {

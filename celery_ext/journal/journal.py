@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, func, select
 
@@ -12,7 +11,7 @@ from celery_ext.journal import schema
 from celery_ext.journal.counts import Counting
 from celery_ext.journal.database import Database
 from celery_ext.journal.deadlines import LONG_CALL_S
-from celery_ext.journal.epochs import Epoch, Epochs
+from celery_ext.journal.epochs import Epochs
 from celery_ext.journal.facts import Facts, facts_in
 from celery_ext.journal.messages import Messages
 from celery_ext.journal.schema import is_postgres
@@ -20,37 +19,20 @@ from celery_ext.journal.schema import is_postgres
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Stats:
-    """The figures of a journal.
+class Totals(NamedTuple):
+    """What a journal has counted.
 
     Attributes:
-        id: Its id.
-        database: Its URL without the password.
-        version: Version of its tables.
-        epoch: Number of the current epoch.
         heartbeat: Number of the latest heartbeat, 0 if nobody has promoted yet.
-        waiting: How many messages only the journal has.
-        offered: How many rows are kept of messages that Redis was given.
-        next_due_ms: When the first is due of those that only the journal has, ms since the epoch; None without any.
-        bytes: Size of the tables and their indexes on disk.
         promoted: How many rows Redis was given so far, of those that only the journal had.
         restored: How many rows wait anew after a loss, all in all.
-        unrestored: Epochs that have ended and are not restored.
+        size_bytes: Size of the tables and their indexes on disk.
     """
 
-    id: str
-    database: str
-    version: int
-    epoch: int
     heartbeat: int
-    waiting: int
-    offered: int
-    next_due_ms: float | None
-    bytes: int
     promoted: int
     restored: int
-    unrestored: list[Epoch]
+    size_bytes: int
 
 
 class Journal(Messages, Counting, Facts, Epochs):
@@ -91,30 +73,11 @@ class Journal(Messages, Counting, Facts, Epochs):
         """Whether Redis has lost messages that are not restored."""
         return bool(self.unrestored()) or self.missing_ms() > 0
 
-    def stats(self) -> Stats:
-        """Returns the figures of the journal.
-
-        Raises:
-            sqlalchemy.exc.SQLAlchemyError: The database does not answer.
-        """
-        sizes = self.sizes().values()
+    def totals(self) -> Totals:
+        """Returns what the journal has counted."""
         with self._database.reading() as connection:
-            facts = facts_in(connection)
-            size = _size(connection)
-        return Stats(
-            facts["id"],
-            self.url,
-            int(facts["version"]),
-            int(facts["epoch"]),
-            int(facts["heartbeat"]),
-            sum(one.waiting for one in sizes),
-            sum(one.offered for one in sizes),
-            self.next_due(),
-            size,
-            int(facts["promoted"]),
-            int(facts["restored"]),
-            self.unrestored(),
-        )
+            facts, size = facts_in(connection), _size(connection)
+        return Totals(int(facts["heartbeat"]), int(facts["promoted"]), int(facts["restored"]), size)
 
 
 def _size(connection: Connection) -> int:

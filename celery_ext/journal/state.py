@@ -1,5 +1,7 @@
 """How a journal is: what waits in it, whether it is promoted in time, and what Redis has lost."""
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from celery_ext.journal.deadlines import CALL_S, DATABASE_ERRORS, deadline, error_in_words
@@ -51,16 +53,16 @@ class JournalState(NamedTuple):
     url: str
     error: str | None
     promoter: str | None
-    waiting: dict[str, int]
-    offered: dict[str, int]
-    next_promotion_ms: float | None
-    lag_s: float
-    watermark_age_s: float | None
-    losses: list[Loss]
-    fault: str | None
-    promoted: int
-    restored: int
-    size_bytes: int | None
+    waiting: Mapping[str, int] = MappingProxyType({})
+    offered: Mapping[str, int] = MappingProxyType({})
+    next_promotion_ms: float | None = None
+    lag_s: float = 0.0
+    watermark_age_s: float | None = None
+    losses: Sequence[Loss] = ()
+    fault: str | None = None
+    promoted: int = 0
+    restored: int = 0
+    size_bytes: int | None = None
     option: str = "all"
 
     @property
@@ -106,34 +108,33 @@ def state_of(store: StoreOfTwo, *, counted: bool = True) -> JournalState:
     journal, promoter = store.journal, store.promotion.promoter()
     try:
         with deadline(CALL_S):
-            stats, sizes, moved_to_ms = journal.stats(), journal.sizes(), journal.watermarks().moved_to_ms
+            totals, sizes, moved_to_ms = journal.totals(), journal.sizes(), journal.watermarks().moved_to_ms
+            first_ms = journal.next_due()
             losses = [
-                Loss(epoch.ended_ms, journal.count_lost(epoch.epoch) if counted else None) for epoch in stats.unrestored
+                Loss(epoch.ended_ms, journal.count_lost(epoch.epoch) if counted else None)
+                for epoch in journal.unrestored()
             ]
             if noted_ms := journal.missing_ms():
                 losses.append(Loss(noted_ms, journal.count_missing() if counted else None))
     except DATABASE_ERRORS as error:
-        away = error_in_words(error)
-        return JournalState(
-            journal.url, away, promoter, {}, {}, None, 0.0, None, [], None, 0, 0, None, store.options.journal
-        )
-    fault, now_ms = fault_of(store, stats.heartbeat), store.now_ms()  # behind the table, whose heartbeat comes first
-    lead_ms, first_ms = store.options.journal_lead * 1000, stats.next_due_ms
+        return JournalState(journal.url, error_in_words(error), promoter, option=store.options.journal)
+    # Behind the table, whose heartbeat comes first.
+    fault, now_ms, lead_ms = fault_of(store, totals.heartbeat), store.now_ms(), store.options.journal_lead * 1000
     return JournalState(
         journal.url,
         None,
         promoter,
-        {queue: size.waiting for queue, size in sizes.items()},
-        {queue: size.offered for queue, size in sizes.items()},
-        None if first_ms is None else first_ms - lead_ms,
-        0.0 if first_ms is None else max(now_ms + lead_ms - first_ms, 0.0) / 1000,
-        max(now_ms - moved_to_ms, 0.0) / 1000 if moved_to_ms else None,
-        losses,
-        fault,
-        stats.promoted,
-        stats.restored,
-        stats.bytes,
-        store.options.journal,
+        waiting={queue: size.waiting for queue, size in sizes.items()},
+        offered={queue: size.offered for queue, size in sizes.items()},
+        next_promotion_ms=None if first_ms is None else first_ms - lead_ms,
+        lag_s=0.0 if first_ms is None else max(now_ms + lead_ms - first_ms, 0.0) / 1000,
+        watermark_age_s=max(now_ms - moved_to_ms, 0.0) / 1000 if moved_to_ms else None,
+        losses=losses,
+        fault=fault,
+        promoted=totals.promoted,
+        restored=totals.restored,
+        size_bytes=totals.size_bytes,
+        option=store.options.journal,
     )
 
 

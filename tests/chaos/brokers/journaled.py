@@ -64,7 +64,7 @@ class JournaledRedis(SingleRedis):
 
     def waiting_beside(self) -> int:
         """Counts the messages that only the journal has."""
-        return Journal(self._url).stats().waiting
+        return sum(size.waiting for size in Journal(self._url).sizes().values())
 
     def gone_with(self, intended: float, due: float) -> str:
         """Returns why a message that was due may be gone: it stood in its queue when Redis lost its data."""

@@ -64,7 +64,7 @@ class Promoter:
         self.leadership.begin()
 
     def heartbeat(self) -> "Promoter":
-        """Beats, and notes the watermarks."""
+        """Sends a heartbeat, and notes the watermarks."""
         self.leadership.keep()
         return self
 

@@ -27,7 +27,7 @@ NEARER = ("before promote", "after promote", "after mark", "after reschedule")
 
 @pytest.fixture(autouse=True)
 def _no_wait_for_claims(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claims of the dead are dropped by the next round, not after a minute: no other caller stands still here."""
+    """Claims of the dead are dropped by the next promotion, not after a minute: no other caller stands still here."""
     monkeypatch.setattr(worker, "CLAIMED_MS", 0.0)
 
 
@@ -45,7 +45,7 @@ def sent(store: JournaledStore, ids: list[str]) -> None:
 
 def all_promoted(make: MakeJournaled) -> Counter[str]:
     """Lets everything come to Redis. Returns the messages that wait there, by task id."""
-    for _ in range(2):  # the first round of a promoter drops old claims
+    for _ in range(2):  # a promoter first drops old claims
         Promoter(make(journal="all", journal_lead=90 * DAY_MS / 1000)).heartbeat().promote()
     store = make(journal="all")
     assert store.journal.browse("q") == []

@@ -11,11 +11,14 @@ from celery_ext.waiting import by_id
 from tests.support.journal.stores import HOUR_MS, MakeJournaled, Promoter, addition
 from tests.support.store.keyspace import clock_ms
 
+#: Each outcome has a test of its own beside this one; here callers and a promoter meet at random.
+pytestmark = pytest.mark.nightly
+
 COUNT = 90
 
 
 def sent(store: JournaledStore) -> list[str]:
-    """Lets messages wait in the journal that the next round promotes. Returns their ids."""
+    """Lets messages wait in the journal that are due to be promoted. Returns their ids."""
     ids = [f"i{n}" for n in range(COUNT)]
     due_ms = clock_ms(store.client) + HOUR_MS / 4
     store.journal.add([addition(identity, due_ms) for identity in ids])
@@ -25,9 +28,8 @@ def sent(store: JournaledStore) -> list[str]:
 def against_promotion(make: MakeJournaled, work: Callable[[JournaledStore, list[str]], None]) -> JournaledStore:
     """Runs some work on all messages from both ends, a few ids at a time, while a promoter works."""
     store = make()
-    Promoter(store).heartbeat().leadership.enter(
-        "q"
-    )  # before that nobody can bring a message to Redis, with hash slots
+    # Before that nobody can promote a message early, where each queue has a marker.
+    Promoter(store).heartbeat().leadership.enter("q")
     ids = sent(store)
     failures: list[BaseException] = []
 

@@ -116,19 +116,6 @@ def test_parts_of_the_journal(make_journaled: MakeJournaled) -> None:
     assert store.scan.bodies(Part("q", layout="journal"), page.members)[0] is None
 
 
-def test_an_action_on_a_filter_reaches_both_tiers(make_journaled: MakeJournaled) -> None:
-    """What a filter matched is cancelled in both places, also what was promoted after it was matched."""
-    store = make_journaled()
-    spread(store)
-    taken = bulk.take_snapshot(store, Selection(queues=("q",)))
-    assert taken is not None
-    Promoter(store).heartbeat().promote()
-    work = bulk.Bulk(taken, bulk.BulkAction("cancel"))
-    assert work.run(store)
-    assert work.outcomes == {"cancelled": 30}
-    assert store.queues.size("q") == 0
-
-
 @pytest.mark.parametrize("in_redis", [True, False])
 @pytest.mark.parametrize("action", ["cancel", "reschedule", "run_now"])
 def test_an_action_reaches_all_messages_of_one_id(
@@ -194,7 +181,7 @@ def test_what_redis_lost_is_cancelled_in_the_journal(make_journaled: MakeJournal
 
 
 def test_without_a_promoter_a_message_waits_in_the_journal(make_journaled: MakeJournaled) -> None:
-    """Where no promoter ever was, what is to run now is due now in the journal, and the first promoter brings it."""
+    """Where no promoter ever was, what is to run now is due now in the journal, and the first promoter promotes it."""
     store = make_journaled()
     store.journal.add([addition("i", clock_ms(store.client) + 40 * DAY_MS)])
     [message] = store.lookup.get(["q"], ["i"])["i"]

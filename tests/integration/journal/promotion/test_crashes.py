@@ -14,7 +14,7 @@ from tests.support.journal.processes import Hold
 from tests.support.journal.stores import DAY_MS, MakeJournaled, Promoter, addition, delivered, in_redis, offer, restored
 from tests.support.store.keyspace import clock_ms
 
-#: Dead clients leave transactions behind in PostgreSQL; rounds, losses and restores are tested with SQLite.
+#: Dead clients leave transactions behind in PostgreSQL; promotions, losses and restores are tested with SQLite.
 pytestmark = pytest.mark.parametrize("journal_url", ["postgres"], indirect=True)
 
 #: Starts a journal worker in a thread of the test. It may be given the time of its lease, in s.
@@ -55,7 +55,7 @@ def is_promoted(store: JournaledStore, ids: list[str]) -> bool:
         *("after journal_heartbeat", "after next_heartbeat"),
     ],
 )
-def test_a_promoter_that_is_killed_leaves_its_round_to_the_next(
+def test_a_promoter_that_is_killed_leaves_its_rows_to_the_next(
     make_journaled: MakeJournaled, hold: Hold, work: Work, where: str
 ) -> None:
     """Wherever it dies, the next one promotes each row once, and takes it for no loss."""
@@ -70,7 +70,7 @@ def test_a_promoter_that_is_killed_leaves_its_round_to_the_next(
 
 
 def test_a_promoter_that_stood_still_is_fenced_off(make_journaled: MakeJournaled, hold: Hold, work: Work) -> None:
-    """Stopped in the middle of its round, and gone on after another took leadership, it pushes nothing any more."""
+    """Stopped in the middle of a promotion, and gone on after another took leadership, it pushes nothing any more."""
     store = make_journaled()
     ids = filled(store)
     old = hold("promote", "before promote").reached()

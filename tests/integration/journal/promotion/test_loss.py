@@ -155,10 +155,10 @@ def test_rows_that_come_late_hold_the_watermark(journaled_store: JournaledStore)
     promoter = Promoter(store).heartbeat()
     due_ms = clock_ms(store.client) - HOUR_MS
     store.journal.add([addition("late", due_ms)])
-    rounds = RowPromoter(store, promoter.leadership, lambda: True)
+    rows = RowPromoter(store, promoter.leadership, lambda: True)
     promoter.leadership.heartbeat_s = HOUR_MS  # no heartbeat
     promoter.leadership.keep()
-    assert rounds.promote_due().promoted == 1
+    assert rows.promote_due().promoted == 1
     assert store.journal.watermarks().of("q") == due_ms
     store.client.flushall()
     promoter = Promoter(store)
@@ -166,7 +166,7 @@ def test_rows_that_come_late_hold_the_watermark(journaled_store: JournaledStore)
     assert [row.id for row in store.journal.lost(lost.epoch, "q")] == ["late"]
 
 
-def test_rows_of_a_round_that_a_loss_has_cut_are_not_lost(journaled_store: JournaledStore) -> None:
+def test_rows_whose_promotion_a_loss_has_cut_are_not_lost(journaled_store: JournaledStore) -> None:
     """Rows that were pushed to a Redis that then lost them, and not marked yet, go to the next one."""
     store = journaled_store
     store.journal.add([addition(name, clock_ms(store.client) + 60_000) for name in "ab"])
@@ -194,7 +194,7 @@ def copy_database(source: Path, target: Path) -> None:
 
 
 def promoted(store: JournaledStore, *ids: str) -> None:
-    """Adds rows and brings them to Redis, where the guard keeps their numbers."""
+    """Adds rows and promotes them, and then the guard keeps their numbers."""
     store.journal.add([addition(each, store.now_ms() + DAY_MS) for each in ids])
     assert {word for _, word in by_id.run_now(store, ids)} == {"transferred"}
 
@@ -278,7 +278,7 @@ def restarted(make_journaled: MakeJournaled, own_server: PrivateRedis) -> Journa
     return make_journaled(own_server, journal="all")
 
 
-def test_a_loss_that_is_shorter_than_a_beat_is_noticed(
+def test_a_loss_that_is_shorter_than_a_heartbeat_is_noticed(
     restarted: JournaledStore, own_server: PrivateRedis, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server that lost the last writes, and no heartbeat, is compared with the journal, also by the next promoter."""

@@ -12,9 +12,8 @@ from celery_ext.connection import TRANSPORT, open_store
 from celery_ext.journal import JournaledStore
 from celery_ext.journal.worker import JournalWorker
 from kombu_delayq.channel import DelayedChannel
-from tests.support.commands.shell import run
 from tests.support.conditions import until
-from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis, restored
+from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.servers.cluster_node import Node
 
@@ -80,41 +79,6 @@ def test_a_primary_that_comes_back_empty(own_cluster: PrivateCluster, store: Jou
     [loss] = store.journal.epochs()
     assert loss.watermarks.of(other) == float("inf")
     assert Counter(in_redis(store, "a")) == Counter(in_redis(store, other)) == Counter(IDS)
-
-
-def test_a_check_tells_the_truth_of_each_node(own_cluster: PrivateCluster, store: JournaledStore) -> None:
-    """`journal check` tells the loss of one node, and compares the queues of the others, before and after a restore."""
-    other = elsewhere(own_cluster)
-    fill(store, "a", other)
-    promoter = Promoter(store).heartbeat()
-    assert promoter.promote().promoted == 100
-    promoter.heartbeat()
-
-    def check(code: int) -> tuple[list[str], str]:
-        result = run(own_cluster, "--journal-url", store.journal.url, "journal", "check", code=code)
-        return result.stdout.splitlines(), result.stderr
-
-    sound = f"queue {other}: 50 messages compared, all there"
-    assert check(0)[0] == ["queue a: 50 messages compared, all there", sound]
-
-    come_back_empty(own_cluster, own_cluster.node_of("a"))
-    until(lambda: in_redis(store, "a") == [], 30, "the node is back")
-    missed, told = check(1)
-    assert missed[0].startswith("queue a: 50 messages compared, 50 missing in Redis, such as id 0, ")
-    assert (missed[1:], "no promoter has noted it yet" in told) == ([sound], True)
-
-    Promoter(store).heartbeat()
-    noted, told = check(1)
-    assert (noted, "about 50 messages to restore" in told) == ([sound], True)
-    assert store.redis_alone.lookup.cancel([other], IDS[:1]).keys() == {IDS[0]}
-    assert check(1)[0] == [f"queue {other}: 50 messages compared, 1 missing in Redis, such as id 0"]
-
-    assert restored(store)[:2] == (50, 50)
-    assert Promoter(store).heartbeat().promote().promoted == 50
-    told_last = check(1)
-    assert told_last[0][0] == "queue a: 50 messages compared, all there"
-    assert told_last[0][1].endswith("1 missing in Redis, such as id 0")
-    assert "restore" not in told_last[1]
 
 
 def test_a_failover_is_no_loss(own_cluster: PrivateCluster, store: JournaledStore) -> None:

@@ -46,7 +46,7 @@ def lose(store: JournaledStore, queue: str) -> None:
 
 
 def test_a_lost_queue_is_restored_alone(store: JournaledStore) -> None:
-    """Beats notice it, its rows wait again and come once; rows of other queues are not even looked at."""
+    """Heartbeats notice it, its rows wait again and come once; rows of other queues are not even looked at."""
     promoter = Promoter(store)
     given(store, "a", "a1", "a2")
     given(store, "b", "b1")

@@ -61,20 +61,3 @@ def test_an_outage_of_the_database_is_logged_once(
     said = [record.getMessage() for record in caplog.records if record.name.startswith("celery_ext.journal")]
     assert sum("because the journal's database cannot be used" in text for text in said) == 1
     assert sum(text.startswith("the journal goes on after") for text in said) == 1
-
-
-@SQLITE
-def test_an_outage_of_redis_is_logged_once(
-    own_server: PrivateRedis, journal_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A Redis that is away is waited for."""
-    own_server.stop()
-    worker = JournalWorker(lambda: journaled(own_server.port, {"journal_url": journal_url, "lease_ttl": 0.5}))
-    worker.start()
-    try:
-        until(lambda: worker.down_since is not None)
-        own_server.start()
-        until(lambda: worker.leading and worker.down_since is None)
-    finally:
-        worker.stop()
-    assert caplog.text.count("the journal waits, because Redis cannot be used") == 1

@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Event
 from time import time
 
-import kombu.exceptions
 import pytest
 from celery import Celery
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -156,22 +155,3 @@ def test_the_database_is_away(redis_server: PrivateRedis) -> None:
         assert store.delivery.offer("q", one).offered == 1
         assert store.delivery.offer("q", one).repeated == 1
         assert sorted(rows(store, "far", "before")) == [("before", True), ("far", True)]
-
-
-def test_celery_gets_the_error_that_it_knows(redis_server: PrivateRedis) -> None:
-    """While the database is away, apply_async fails as it does while Redis is away, and works again afterwards."""
-    need_postgres()
-    redis_server.client().flushall()
-    with PrivatePostgres() as postgres:
-        options = {"journal_url": postgres.make_schema()}
-        app = Celery(broker=redis_server.url, broker_transport=TRANSPORT, broker_transport_options=options)
-        far_off = {"countdown": 40 * 86_400, "ignore_result": True}
-        app.send_task("t", task_id="before", **far_off)
-        postgres.stop()
-        with pytest.raises(kombu.exceptions.OperationalError, match="the journal's database"):
-            app.send_task("t", task_id="far", **far_off)
-        postgres.start()
-        app.send_task("t", task_id="far", **far_off)
-        with app.connection_for_write() as connection:
-            store = connection.default_channel.store
-            assert sorted(rows(store, "before", "far")) == [("before", True), ("far", True)]

@@ -50,7 +50,7 @@ def test_a_restore_can_begin_anew(journal: Journal) -> None:
     assert journal.keep([second, third]) == {second, third}
     assert _lost_ids(journal, 1) == ["id-3"]
     assert journal.sizes() == {"orders": (1, 3)}
-    assert journal.stats().restored == 1
+    assert journal.totals().restored == 1
     journal.finish_restore(1, DUE_MS)
     journal.end_epoch(DUE_MS)
     assert _lost_ids(journal, 2) == ["id-1", "id-2"]

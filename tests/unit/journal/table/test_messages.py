@@ -82,7 +82,7 @@ def test_promotion_marks_what_waits(journal: Journal) -> None:
     assert journal.mark(seqs) == set()
     assert [row.id for row in journal.promotable(inf, count=10)] == ["id-3", "id-4", "id-5"]
     assert {row.state for row in journal.rows(seqs, None)} == {1}
-    assert journal.stats().promoted == 3
+    assert journal.totals().promoted == 3
 
 
 def test_a_mark_of_an_ended_epoch_changes_nothing(journal: Journal) -> None:

@@ -1,11 +1,9 @@
 """The tables are made once, and refused if they are of another version."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import Engine, text
-from sqlalchemy.exc import ProgrammingError
 
 from celery_ext.journal import schema
 from celery_ext.journal.database import engine_of, parse_url
@@ -20,23 +18,6 @@ from tests.support.servers.postgres import PrivatePostgres
 def engine(journal_url: str) -> Engine:
     """The database, without tables."""
     return engine_of(parse_url(journal_url))
-
-
-@pytest.fixture
-def may_not_create(postgres_server: PrivatePostgres) -> Iterator[tuple[str, str]]:
-    """URL of a journal, and of the same for a user that may only read and write."""
-    url = postgres_server.make_schema()
-    name = url.rpartition("%3D")[2]
-    limited = url.replace("//postgres@", f"//writer_{name}@")
-    postgres_server.execute(f"CREATE ROLE writer_{name} LOGIN")
-    postgres_server.execute(f"GRANT USAGE ON SCHEMA {name} TO writer_{name}")
-    postgres_server.execute(
-        f"ALTER DEFAULT PRIVILEGES IN SCHEMA {name} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO writer_{name}"
-    )
-    postgres_server.execute(f"ALTER DEFAULT PRIVILEGES IN SCHEMA {name} GRANT USAGE ON SEQUENCES TO writer_{name}")
-    yield url, limited
-    for each in (url, limited):
-        engine_of(parse_url(each)).dispose()
 
 
 def test_the_rights_of_the_page_are_enough(postgres_server: PrivatePostgres) -> None:
@@ -78,19 +59,3 @@ def test_another_version_is_refused(engine: Engine, journal_url: str, version: s
         connection.execute(text("UPDATE delayq_journal SET value = :v WHERE name = 'version'"), {"v": version})
     with pytest.raises(UnsupportedJournal, match=rf"version {version},.*use the release that made them"):
         Journal(journal_url).add([addition(1)])
-
-
-def test_a_user_without_the_right_to_create_uses_what_is_there(may_not_create: tuple[str, str]) -> None:
-    """An owner makes the tables; publishers and workers need no more than to read and write them."""
-    owner, limited = may_not_create
-    with pytest.raises(ProgrammingError, match="permission denied"):
-        Journal(limited).epoch()
-    assert Journal(owner).epoch() == 1
-    journal = Journal(limited)
-    [number] = journal.add([addition(1)])
-    assert number is not None
-    assert journal.replace([(number, addition(1, due_ms=DUE_MS))]) != [None]
-    assert journal.next_heartbeat() == 1
-    journal.set_watermarks(1.0, {})
-    assert journal.end_epoch(2.0) == 2
-    assert [row.id for row in journal.delete(["id-1"])] == ["id-1"]

@@ -69,8 +69,8 @@ def test_a_page_of_large_rows_has_few_of_them(make_journaled: MakeJournaled) -> 
     assert store.redis_alone.queues.size("q") == len(sizes)
 
 
-def test_a_row_that_was_claimed_in_the_middle_of_a_round_stays_away(make_journaled: MakeJournaled) -> None:
-    """A caller that takes a row out after the round has read it wins, and after the push Redis decides."""
+def test_a_row_that_was_claimed_during_a_promotion_stays_away(make_journaled: MakeJournaled) -> None:
+    """A caller that takes a row out after the promoter has read it wins, and after the push Redis decides."""
     store = make_journaled()
     due_ms = clock_ms(store.client) + 60_000
     store.journal.add([addition(name, due_ms) for name in "abc"])
@@ -159,8 +159,8 @@ def test_rows_of_messages_that_left_are_trimmed(make_journaled: MakeJournaled) -
     assert {row.id for row in store.journal.get(list(dues), None)} == {"lately", "soon"}
 
 
-def test_a_claim_outlives_rounds_for_who_brings_a_single_row(make_journaled: MakeJournaled) -> None:
-    """A caller may have read a row to run it now, and another cancels it: rounds in between change nothing of that."""
+def test_a_claim_outlives_promotions_for_who_promotes_a_single_row(make_journaled: MakeJournaled) -> None:
+    """A caller may have read a row to run it now, and another cancels it: no promotion in between changes that."""
     store = make_journaled()
     store.journal.add([addition("far", clock_ms(store.client) + DAY_MS)])
     promoter = Promoter(store).heartbeat()
@@ -172,7 +172,7 @@ def test_a_claim_outlives_rounds_for_who_brings_a_single_row(make_journaled: Mak
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_a_row_that_was_promoted_is_brought_no_more(
+def test_a_row_that_was_promoted_is_promoted_no_more(
     make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """A message does not come back that was promoted and cancelled since the caller read its row."""
