@@ -60,10 +60,15 @@ def count_queues(store: OperatorStore, queues: Sequence[str], cluster: Cluster |
     ]
 
 
-def visible_queues(request: Request) -> list[str]:
-    """Returns the names of the queues that the caller may see: those that Redis knows, and those of the app."""
+def visible_queues(request: Request, store: OperatorStore | None = None) -> list[str]:
+    """Returns the names of the queues that the caller may see: those that are known, and those of the app.
+
+    Args:
+        request: The request.
+        store: The store that knows queues; by default the broker's, which fails while a journal's database is away.
+    """
     serve = serve_of(request)
-    names = {*serve.store.queues.names(), *serve.broker.app.amqp.queues}
+    names = {*(store or serve.store).queues.names(), *serve.broker.app.amqp.queues}
     return caller_of(request).queues_of(sorted(names))
 
 

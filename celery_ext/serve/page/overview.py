@@ -155,7 +155,7 @@ def overview(request: Request) -> Response:
     store, journal = serve.store.look_at_journal()
     span = span_of(request)
     caller = caller_of(request)
-    found = gather(store, visible_queues(request), span)
+    found = gather(store, visible_queues(request, store), span)
     page.now_ms = found.now_ms
     order = request.query_params.get("sort", "")
     links = {name: page.links.to("", span=name, sort=order) for name in SPANS}
