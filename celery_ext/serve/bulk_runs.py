@@ -22,6 +22,9 @@ from celery_ext.waiting import Bulk, BulkAction, Progress, Selection, Snapshot, 
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.store import OperatorStore
 
+logger = logging.getLogger(__name__)
+
+
 #: States of an action that changes by itself.
 BUSY = frozenset({"counting", "running"})
 #: States of an action that may still change something.
@@ -137,8 +140,6 @@ def reply_to(store: OperatorStore, run_id: str, command_id: str, problem: Proble
     said = _Reply() if problem is None else _Reply(problem.status, problem.detail, problem.kind)
     store.shared_runs.reply(run_id, command_id, msgspec.msgpack.encode(said))
 
-
-logger = logging.getLogger(__name__)
 
 #: Most runs that are counted or run at once, and most that are kept: a snapshot has 8 bytes a message.
 MOST_BUSY, MOST_KEPT = 4, 50

@@ -23,6 +23,9 @@ from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consumers import http_consumer
 from kombu_delayq.store.types import Fetched, LeaseEnded, Offer, Request, Requeued
 
+logger = logging.getLogger(__name__)
+
+
 #: Most messages of a lease.
 MOST = 100
 #: In a cluster, the queue is behind the number of messages and the random characters.
@@ -114,8 +117,6 @@ class KnownQueues:
         self._until[queue] = monotonic() + KNOWN_S
         return True
 
-
-logger = logging.getLogger(__name__)
 
 #: For about how long, in s, one call goes on where messages that are due later stand before others.
 PATIENCE_S = 1.0

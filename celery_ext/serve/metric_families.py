@@ -21,6 +21,8 @@ from kombu_delayq.store.queues import QueueStats
 if TYPE_CHECKING:
     from celery_ext.journal import JournalState
 
+logger = logging.getLogger(__name__)
+
 
 def families_of_cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Metric]:
     """Yields the metrics of nodes, and which queue is on which. A service that hides its nodes has no series.
@@ -82,8 +84,6 @@ def families_of_journal(state: "JournalState") -> Iterator[Metric]:
     text = "Size of the tables of the journal and their indexes."
     yield GaugeMetricFamily("delayq_journal_size_bytes", text, value=state.size_bytes or 0, unit="bytes")
 
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -19,8 +19,6 @@ from kombu_delayq.redis import pools
 from kombu_delayq.store import OperatorStore
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from celery_ext.serve.access.identity import Caller
 
 

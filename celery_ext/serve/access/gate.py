@@ -25,6 +25,9 @@ from celery_ext.serve.access.tokens import PREFIX, RateLimiter, Token, TokenFile
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import ServeSettings
 
+logger = logging.getLogger(__name__)
+
+
 #: Methods that change nothing.
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 #: An IPv6 address in brackets, or a name, and a port.
@@ -188,8 +191,6 @@ def _seconds(moment: datetime) -> float:
 def _sign(token: Token, end: int) -> str:
     return hmac.digest(bytes.fromhex(token.sha256), f"delayq session {token.name} {end}".encode(), "sha256").hex()
 
-
-logger = logging.getLogger(__name__)
 
 #: Longest name of a user, in characters.
 _LONGEST_NAME = 128

@@ -18,6 +18,9 @@ from celery_ext.serve.access.tokens import PREFIX
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import ServeSettings
 
+logger = logging.getLogger(__name__)
+
+
 #: Most bytes of a body, and of one with many tasks.
 BODY_BYTES = 1_000_000
 BATCH_BYTES = 10_000_000
@@ -121,8 +124,6 @@ class SecurityHeaders:
 
         await self._app(scope, receive, send_with_headers)
 
-
-logger = logging.getLogger(__name__)
 
 #: Turns an error into the answer to a request.
 InWords = Callable[[Request, Exception], Response]

@@ -18,6 +18,9 @@ from typing import Any
 from celery_ext.serve.access.identity import Action, Caller
 from kombu_delayq.errors import DelayqError
 
+logger = logging.getLogger(__name__)
+
+
 #: Length of a period in s, by its unit.
 _PERIODS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RATE = re.compile(r"([1-9][0-9]{0,8})/([smhd])")
@@ -84,8 +87,6 @@ class RateLimiter:
             self._over_at[name, rate] = over_at
             return 0.0
 
-
-logger = logging.getLogger(__name__)
 
 #: What every token begins with, so that programs that look for leaked secrets find it.
 PREFIX = "dq_"

@@ -1,7 +1,6 @@
 """Consumers in any language: they take messages with a lease, and acknowledge, release or extend."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -17,13 +16,13 @@ from starlette.responses import Response
 from celery_ext.delays.durations import MAX_S, parse
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.content import content_of
+from celery_ext.serve.api.exchange import answer, iso
 from celery_ext.serve.leases import MOST, KnownQueues, LeaseGone, Leases, Settled, is_broadcast
 from celery_ext.serve.long_poll import TakeRequest, TooManyWait, WaitingRequests
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq.errors import quoted
-from kombu_delayq.message.due import moment_of
 
 #: Longest wait of a take, and longest and shortest lease, in s.
 LONGEST_WAIT_S, LONGEST_LEASE_S, SHORTEST_LEASE_S = 60.0, 3600.0, 1.0
@@ -171,16 +170,16 @@ async def take(request: Request) -> Response:
         if not away.cancel() and not away.cancelled() and (refused := away.exception()) is not None:
             raise refused  # the body was too large
     if received is None:
-        return _answer({"lease": None, "messages": []})
-    lease = {"id": received.lease, "ends": _iso(received.ends_ms), "seconds": lease_s}
-    return _answer({"lease": lease, "messages": [content_of(found, tag) for tag, found in received.messages.items()]})
+        return answer({"lease": None, "messages": []})
+    lease = {"id": received.lease, "ends": iso(received.ends_ms), "seconds": lease_s}
+    return answer({"lease": lease, "messages": [content_of(found, tag) for tag, found in received.messages.items()]})
 
 
 async def ack(request: Request) -> Response:
     """Removes messages for good."""
     asked = await _body(request, Tags)
     settled = await _with_lease(request, lambda leases, *lease: leases.ack(*lease, _once(asked.tags)))
-    return _answer({"acknowledged": settled.done, "missing": settled.missing})
+    return answer({"acknowledged": settled.done, "missing": settled.missing})
 
 
 async def release(request: Request) -> Response:
@@ -191,15 +190,15 @@ async def release(request: Request) -> Response:
         return leases.release(caller, lease, _once(asked.tags), asked.delay)
 
     settled = await _with_lease(request, act)
-    return _answer({"released": settled.done, "missing": settled.missing})
+    return answer({"released": settled.done, "missing": settled.missing})
 
 
 async def extend(request: Request) -> Response:
     """Lets a lease last for some time from now."""
     asked = await _body(request, Extend)
     ends_ms, held = await _with_lease(request, lambda leases, *lease: leases.extend(*lease, asked.seconds))
-    lease = {"id": request.path_params["lease"], "ends": _iso(ends_ms), "seconds": asked.seconds}
-    return _answer({"lease": lease, "held": held})
+    lease = {"id": request.path_params["lease"], "ends": iso(ends_ms), "seconds": asked.seconds}
+    return answer({"lease": lease, "held": held})
 
 
 def stop_waiting(app: Starlette) -> None:
@@ -287,11 +286,3 @@ def _seconds(name: str, text: str, least: float, most: float) -> float:
 
 def _once(tags: list[str]) -> list[str]:
     return list(dict.fromkeys(tags))
-
-
-def _iso(moment_ms: float) -> str:
-    return moment_of(moment_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _answer(content: dict[str, Any]) -> Response:
-    return Response(json.dumps(content), media_type="application/json", headers={"Cache-Control": "no-store"})
