@@ -76,7 +76,7 @@ def test_the_delivery_tag_is_a_uuid() -> None:
 
 
 def test_the_delivery_tag_is_the_only_change() -> None:
-    """Sealing keeps everything of a message but its delivery tag."""
+    """The canonical form keeps everything of a message but its delivery tag."""
     message = task_message(({"deep": [1, "ü", None]},), eta=ETA_AT, priority=3)
     before = copy.deepcopy(message)
     written = loads(canonical(message, "i")[1])
