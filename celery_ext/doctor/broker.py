@@ -247,6 +247,21 @@ def in_hand(subject: Subject) -> Findings:
         )
 
 
+def deaths(subject: Subject) -> Findings:
+    """Would the death of each consumer be noticed within seconds?"""
+    store = subject.the_store
+    seen = {name for names in store.consumers.subscribed().values() for name in names}
+    living = {lease.name for lease in store.consumers.all() if lease.left_ms > 0 and not lease.is_http}
+    if unseen := sorted(living - seen):
+        yield Finding(
+            Level.NOTICE,
+            f"{counted(len(unseen), 'consumer has', 'consumers have')} not subscribed to a channel of their own, so that "
+            f"what they hold when they are killed goes back only when the lease ends: {named(unseen)}",
+            "let their users subscribe to &delayq:*. A consumer that has just started needs half a second",
+            "how-to/delivery-guarantees.md#what-happens-when",
+        )
+
+
 def prefixes(subject: Subject) -> Findings:
     """Is all that waits under the key prefix of the app?"""
     store = subject.the_store

@@ -77,6 +77,7 @@ CHECKS = (
     Check("consumers", broker.consumers, _REDIS, asks=True),
     Check("queues", broker.unreadable, _REDIS),
     Check("in-hand", broker.in_hand, _REDIS),
+    Check("deaths", broker.deaths, _REDIS),
     Check("prefixes", broker.prefixes, _REDIS),
     Check("journal", broker.journal, _REDIS),
     Check("workers", fleet.workers, _WORKERS, asks=True),

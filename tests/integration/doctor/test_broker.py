@@ -7,6 +7,7 @@ import pytest
 from celery import Celery
 
 from celery_ext.doctor import Finding
+from kombu_delayq.store.consumers import http_consumer
 from tests.support.conditions import until
 from tests.support.examining import levels
 from tests.support.examining import look as look_at
@@ -72,6 +73,18 @@ def test_messages_in_the_hands_of_nobody_are_found(proj: Proj, count: int, said:
     [found] = look("in-hand", proj)
     assert (found.level, found.found) == ("warning", f"{said} in the hands of a consumer that nobody knows")
     assert found.do == f"`delayq repair` {back}"
+
+
+def test_a_consumer_whose_death_would_be_noticed_late_is_named(proj: Proj) -> None:
+    """One that has not subscribed to its channel is; workers, and consumers over HTTP, are not."""
+    proj.worker(pool="solo")
+    until(lambda: look("deaths", proj) == [])
+    with proj.connection() as connection:
+        store = connection.default_channel.store
+        lives(store, ME, http_consumer("caller", "1-abc"), queues=("celery",))
+        [found] = look("deaths", proj)
+    assert (found.level, found.found.startswith("1 consumer has not subscribed")) == ("notice", True)
+    assert found.found.endswith(ME)
 
 
 def test_a_journal_is_looked_at(make_proj: MakeProj, tmp_path: Path) -> None:
