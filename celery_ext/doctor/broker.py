@@ -255,8 +255,8 @@ def deaths(subject: Subject) -> Findings:
     if unseen := sorted(living - seen):
         yield Finding(
             Level.NOTICE,
-            f"{counted(len(unseen), 'consumer has', 'consumers have')} not subscribed to a channel of their own, so that "
-            f"what they hold when they are killed goes back only when the lease ends: {named(unseen)}",
+            f"{counted(len(unseen), 'consumer has', 'consumers have')} not subscribed to a channel of their own: what "
+            f"they hold when they are killed goes back only when the lease ends: {named(unseen)}",
             "let their users subscribe to &delayq:*. A consumer that has just started needs half a second",
             "how-to/delivery-guarantees.md#what-happens-when",
         )
