@@ -295,7 +295,8 @@ def test_a_user_without_publish_still_stores(make_store: MakeStore, own_server: 
     """A wake message that an ACL forbids does not fail the publish."""
     admin = make_store(own_server)
     admin.client.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~*", "resetchannels", "+@all", "-publish")
-    restricted = DelayStore(redis.Redis(port=own_server.port, username="app", password="pw"), KEYS)
+    app = redis.Redis(port=own_server.port, username="app", password="pw")
+    restricted = DelayStore(app, KEYS, options=admin.options)
     with pytest.raises(NoPermissionError):
         restricted.client.publish(restricted.keys.wake, "x")
     assert restricted.delivery.offer("q", waiting("i")) == ("first", 1, 0, 0)
