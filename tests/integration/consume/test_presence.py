@@ -8,7 +8,10 @@ from time import monotonic, sleep
 import pytest
 
 from kombu_delayq.message.text import as_text
+from kombu_delayq.store.keys import Keys
 from tests.support.conditions import stays, until
+from tests.support.servers.cluster import PrivateCluster
+from tests.support.servers.sentinels import MASTER_NAME, Sentinels
 from tests.support.workers.harness import MakeProj, Proj, Worker
 from tests.support.workers.held import CONSUMED, in_hand, leases
 
@@ -120,6 +123,41 @@ def test_a_task_that_outlives_its_connection_runs_once(fleet: Proj) -> None:
     assert len(fleet.runs()) == 2
     until(lambda: leases(client) == 2, what="the consumers of the lost connections have left")
     assert nobody_is_dead(worker, other)
+
+
+def test_a_failover_makes_nobody_dead(make_proj: MakeProj) -> None:
+    """When the primary behind Sentinel is killed, all consumers come back, and keep what they hold."""
+    with Sentinels() as sentinels:
+        proj = make_proj(
+            sentinels.master,
+            broker_url=sentinels.urls("delayq+sentinel"),
+            broker_transport=None,
+            broker_transport_options={"master_name": MASTER_NAME, "consumer_ttl": TTL_S},
+        )
+        workers = [proj.worker(pool="threads", concurrency=1) for _ in range(2)]
+        until(lambda: are_seen(proj, 2))
+        for value in range(2):
+            proj.send("late_acked", 2 * LOOKED_S, value)
+        proj.await_runs(2)
+        assert sentinels.master.client().wait(1, 5000) == 1
+        sentinels.master.stop(signal.SIGKILL)
+        sentinels.await_new_master()
+        stays(lambda: nobody_is_dead(*workers) and len(proj.runs()) == 2, LOOKED_S)
+
+
+def test_in_a_cluster_what_a_killed_worker_held_runs_again(cluster: PrivateCluster, make_proj: MakeProj) -> None:
+    """A consumer of queues on several nodes is dead in all of them, and what it held of each runs again."""
+    proj = make_proj(broker_url=cluster.url, broker_transport_options={"consumer_ttl": TTL_S})
+    doomed = proj.worker("-Q", "q0,q1", pool="threads", concurrency=4)
+    for value in range(4):
+        proj.send("hang_once", value, queue=f"q{value % 2}")
+    proj.await_runs(4)
+    keys = Keys(slots=True)
+    until(lambda: '"subscribed": true' in str(cluster.client().hvals(keys.consumed("q1"))))
+    other = proj.worker("-Q", "q0,q1", pool="threads", concurrency=4)
+    doomed.kill()
+    until(lambda: len(proj.runs(redelivered=True)) == 4, 40)
+    assert {run["pid"] for run in proj.runs(redelivered=True)} == {other.process.pid}
 
 
 def test_without_the_right_to_subscribe_the_lease_decides(fleet: Proj) -> None:

@@ -38,8 +38,9 @@ except ModuleNotFoundError as error:
 WITHIN = timedelta(minutes=1)
 #: How late the last reminder may be, in s.
 PATIENCE_S = 120.0
-#: When the first reminder is due, in s from when they are scheduled: by then they are promoted.
-READY_S = 90
+#: When the first reminder is due, in s from when they are scheduled, or in times of a query of the whole table, if that
+#: is later. By then they are promoted, and the latest cancels have come, also on a slow machine.
+READY_S, READY_QUERIES = 90.0, 10
 #: From the first reminders to the others.
 PAUSE = timedelta(hours=3)
 #: One car in so many is sold before the promotion, and as many after it.
@@ -135,7 +136,7 @@ class Demo:
         self._tell("files", f"{len(files):,}, {size / 1e6:,.1f} MB, {size / count:.1f} bytes a reminder")
 
     def _schedule_first(self) -> None:
-        self._begin = datetime.now(UTC) + timedelta(seconds=READY_S)
+        self._begin = datetime.now(UTC) + timedelta(seconds=max(READY_S, READY_QUERIES * self._query_s))
         first = reminders.of_cars(self._spark, reminders.FIRST_CAR, self._first, self._begin, WITHIN)
         reminders.schedule(first, self._table, **self._how)
         cars = range(reminders.FIRST_CAR, reminders.FIRST_CAR + self._first)
@@ -152,7 +153,7 @@ class Demo:
         table = self._spark.read.format("delta" if self._how.get("is_delta") else "parquet").load(self._table)
         days = table.selectExpr("date(eta) AS day")
         counts = [row["count"] for row in days.groupBy("day").count().collect()]
-        took = monotonic() - began
+        self._query_s = took = monotonic() - began
         self._tell("reminders that wait, by a query", f"{sum(counts):,} on {len(counts)} days, in {took:.1f} s")
 
     def _promote(self) -> None:
