@@ -239,8 +239,8 @@ class Consumer:
         if monotonic() - lease.renewed_at < store.options.consumer_ttl:
             logger.warning(
                 "Redis does not know the lease of consumer %s, which should not have ended yet: Redis has lost data, "
-                "as with FLUSHALL or a failover, or a clock was set. %d messages are in the consumer's hands. It goes "
-                "on under another name",
+                "as with FLUSHALL or a failover, a clock was set, or its subscription was gone for seconds. %d "
+                "messages are in the consumer's hands. It goes on under another name",
                 *(lease.name, count),
             )
         else:

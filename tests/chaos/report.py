@@ -37,6 +37,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
         named = keys[: KEYS_SHOWN if why else None]
         more = f" and {len(keys) - len(named)} more" if len(keys) > len(named) else ""
         yield f"  {why or 'NOT EXPECTED'}: {', '.join(named)}{more}"
+    yield from (f"taken for dead, and lives: {consumer}" for consumer in outcome.false_returns)
     yield from (f"ended by itself: {crash}" for crash in outcome.crashes)
     yield from (f"ended by itself while it started: {crash}" for crash in outcome.false_starts)
     for what in ("lost", "early", "stuck", "double"):

@@ -16,7 +16,7 @@ from tests.chaos.ledger import leftovers
 from tests.chaos.ledger.aof import blamed
 from tests.chaos.ledger.events import read
 from tests.chaos.ledger.judge import Finding, Judge, Run, Task, gather
-from tests.chaos.ledger.logs import silences
+from tests.chaos.ledger.logs import false_returns, silences
 from tests.support.conditions import until
 
 #: How often the fleet is looked after, and how often the progress is told, in s.
@@ -42,6 +42,8 @@ class Outcome:
         crashes: Processes that ended by themselves after they had worked, in words.
         false_starts: Those that ended by themselves before, as Celery does where Redis is full when it starts.
         drained: Whether Redis was drained.
+        runs_by: Number of runs by worker.
+        false_returns: Consumers that were taken for dead and lived, in words.
     """
 
     plan: Plan
@@ -54,6 +56,7 @@ class Outcome:
     false_starts: list[str]
     drained: bool
     runs_by: dict[str, int] = field(default_factory=dict)
+    false_returns: list[str] = field(default_factory=list)
 
     def count(self, what: str, by: str = "") -> int:
         """Counts findings, also of one side only."""
@@ -67,6 +70,7 @@ class Outcome:
         return {
             **{name: bad[what] for name, what in kinds.items()},
             "keys left that should not be": sum(not left.why for left in self.left),
+            "consumers taken for dead that lived": len(self.false_returns),
             "of our processes ended by themselves": sum(not crash.startswith(f"{STOCK}-") for crash in crashes),
         }
 
@@ -148,6 +152,9 @@ class Chaotic:
             crashes=[f"{fault.name}: {fault.note}" for fault in crashes if fault.main in worked],
             false_starts=[f"{fault.name}: {fault.note}" for fault in crashes if fault.main not in worked],
             drained=drained,
+            false_returns=[
+                f"{fault.name}: {fault.main}" for fault in false_returns(self._directory, self._faults.faults)
+            ],
             runs_by=dict(Counter(run.writer.name for task in tasks.values() for run in task.runs)),
         )
 

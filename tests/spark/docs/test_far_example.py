@@ -38,7 +38,6 @@ def test_the_reminders_of_today_are_sent_once(
 ) -> None:
     """Each reminder of today is sent once, none that was cancelled, and none of the days after."""
     monkeypatch.setattr(demo, "READY_S", 10)
-    monkeypatch.setattr(demo, "READY_QUERIES", 0)
     monkeypatch.setattr(demo, "WITHIN", timedelta(seconds=3))
     for name in ("GARAGE_BROKER", "GARAGE_DIRECTORY"):
         monkeypatch.setenv(name, "")  # is set anew by the demo, and as before after the test
