@@ -95,17 +95,17 @@ def test_consumers_and_workers_share_a_queue(
 ) -> None:
     """Beside a Celery worker, of ours or stock, each message is run by the worker or handed out, and only once."""
     proj = make_proj(**({"broker_transport": ""} if transport == "stock" else {}))
-    proj.worker(pool="solo")
     consumer = HttpConsumer(serve())
+    for number in range(90):
+        proj.send("busy", 0.06, number)
+    proj.worker(pool="solo", wait=False)
+    proj.await_runs(1)
     found = Counter[Any]()
-    with ThreadPoolExecutor(1) as threads:
-        # Tasks take long enough for the queue to fill, however slow the publisher is.
-        sending = threads.submit(lambda: [proj.send("busy", 0.06, number) for number in range(90)])
-        while not sending.done() or client.llen("celery"):
-            taken = consumer.take("celery", max=3, wait="0.2s")
-            found.update(message["args"][1] for message in taken["messages"])
-            if taken["lease"]:
-                consumer.ack(taken)
+    while client.llen("celery"):
+        taken = consumer.take("celery", max=3, wait="0.2s")
+        found.update(message["args"][1] for message in taken["messages"])
+        if taken["lease"]:
+            consumer.ack(taken)
     runs = until(lambda: done if len(done := proj.runs()) + found.total() >= 90 else None)
     assert found + Counter(run["value"] for run in runs) == Counter(range(90))
     assert found
