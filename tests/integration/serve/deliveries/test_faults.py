@@ -98,14 +98,19 @@ def test_consumers_and_workers_share_a_queue(
     consumer = HttpConsumer(serve())
     for number in range(90):
         proj.send("busy", 0.06, number)
-    proj.worker(pool="solo", wait=False)
-    proj.await_runs(1)
     found = Counter[Any]()
-    while client.llen("celery"):
+
+    def take() -> None:
         taken = consumer.take("celery", max=3, wait="0.2s")
         found.update(message["args"][1] for message in taken["messages"])
         if taken["lease"]:
             consumer.ack(taken)
+
+    take()
+    proj.worker(pool="solo", wait=False)
+    proj.await_runs(1)
+    while client.llen("celery"):
+        take()
     runs = until(lambda: done if len(done := proj.runs()) + found.total() >= 90 else None)
     assert found + Counter(run["value"] for run in runs) == Counter(range(90))
     assert found
