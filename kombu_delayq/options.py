@@ -178,7 +178,7 @@ class Options:
         choice(*LAYOUTS),
         "",
         "How delayed messages are kept: 'hash', or 'redisson' as Redisson's RDelayedQueue does, to share them with "
-        "JVM services. Messages in the other layout are delivered too.",
+        "JVM services. A fleet has one layout; what waits in the other one is delivered, but not found by its id.",
     )
     transfer: bool = _option(
         True,

@@ -1,16 +1,15 @@
 -- Counts how many messages of a queue come due when.
 -- KEYS[1] due    ZSET  message -> due time, ms since the epoch
--- KEYS[2] other  ZSET  `due` of the other layout; `due` again where that is not counted
 -- ARGV[...] bounds, ms since the epoch, or -inf, or inf, ascending
 -- Returns for each bound but the last: number of messages due from then on and before the next bound
 -- Atomic: all numbers are of one moment.
 -- Cost: O(log N) a bound; less where nothing comes due between many bounds
 -- @include all_from wrong_type
 
-local due, other = KEYS[1], KEYS[2]
+local due = KEYS[1]
 local bounds = all_from(ARGV, 1)
 
-local wrong = wrong_stored({ due = due }) or wrong_stored({ due = other })
+local wrong = wrong_stored({ due = due })
 if wrong then
   return wrong
 end
@@ -19,25 +18,23 @@ local counts = {}
 for i = 1, #bounds - 1 do
   counts[i] = 0
 end
-for _, index in ipairs(due == other and { due } or { due, other }) do
-  local function before(bound)
-    return redis.call('ZCOUNT', index, '-inf', '(' .. bound)
+local function before(bound)
+  return redis.call('ZCOUNT', due, '-inf', '(' .. bound)
+end
+-- Between two bounds with nothing between them, no other bound is asked about.
+local function fill(low, high, before_low, before_high)
+  if before_low == before_high then
+    return
+  elseif high - low == 1 then
+    counts[low] = before_high - before_low
+    return
   end
-  -- Between two bounds with nothing between them, no other bound is asked about.
-  local function fill(low, high, before_low, before_high)
-    if before_low == before_high then
-      return
-    elseif high - low == 1 then
-      counts[low] = counts[low] + before_high - before_low
-      return
-    end
-    local middle = math.floor((low + high) / 2)
-    local before_middle = before(bounds[middle])
-    fill(low, middle, before_low, before_middle)
-    fill(middle, high, before_middle, before_high)
-  end
-  if #bounds > 1 then
-    fill(1, #bounds, before(bounds[1]), before(bounds[#bounds]))
-  end
+  local middle = math.floor((low + high) / 2)
+  local before_middle = before(bounds[middle])
+  fill(low, middle, before_low, before_middle)
+  fill(middle, high, before_middle, before_high)
+end
+if #bounds > 1 then
+  fill(1, #bounds, before(bounds[1]), before(bounds[#bounds]))
 end
 return counts

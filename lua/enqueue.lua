@@ -6,8 +6,7 @@
 -- KEYS[5]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[6]    notes   STRING|HASH  count of messages marked, and more
 -- KEYS[7]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
--- KEYS[8]    other   ZSET         `due` of the other layout; `due` again where that is not counted
--- KEYS[9...] ready   LIST         the queue's lists, one a priority step
+-- KEYS[8...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] wake       channel on which a new head is announced
 -- ARGV[2] queue      name
 -- ARGV[3] run        number of the run that writes
@@ -26,14 +25,14 @@
 
 local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
 local keys = { due = KEYS[4], bodies = KEYS[5], notes = KEYS[6], ids = KEYS[7] }
-local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], other = KEYS[8], first_list = 9 }
+local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], first_list = 8 }
 function to.list_of(priority)
-  return KEYS[9 + ARGV[7 + priority]]
+  return KEYS[8 + ARGV[7 + priority]]
 end
 local run, ttl, depth = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local is_staged, now = ARGV[6] == '1', now_ms()
 
-local wrong = wrong_stored(keys, 9) or wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
+local wrong = wrong_stored(keys, 8) or wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
 if wrong then
   return wrong
 end

@@ -1,5 +1,5 @@
 -- Reads when the next message of a queue is due.
--- KEYS[...] due  ZSET  message -> due time, ms since the epoch; one key a form
+-- KEYS[...] due  ZSET  message -> due time, ms since the epoch; one key a layout
 -- Returns {now, then for each key: due time of its head or ''}; a key of the wrong type has the due time '0', so that
 -- the transfer that follows names the error
 -- Atomic: reads only.

@@ -5,8 +5,7 @@
 -- KEYS[4]    bodies  HASH|LIST    bodies of the messages
 -- KEYS[5]    notes   STRING|HASH  count of messages marked, and more
 -- KEYS[6]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
--- KEYS[7]    other   ZSET         `due` of the other layout; `due` again where that is not counted
--- KEYS[8...] ready   LIST         the queue's lists, one a priority step
+-- KEYS[7...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] queue  name
 -- ARGV[3] count  how many messages to send at most
@@ -25,14 +24,14 @@
 
 local job, staged = KEYS[1], KEYS[2]
 local keys = { due = KEYS[3], bodies = KEYS[4], notes = KEYS[5], ids = KEYS[6] }
-local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], other = KEYS[7], first_list = 8 }
+local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], first_list = 7 }
 function to.list_of(priority)
-  return KEYS[8 + ARGV[9 + priority]]
+  return KEYS[7 + ARGV[9 + priority]]
 end
 local count, bytes, depth = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local ttl, length, cutoff, now = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), now_ms()
 
-local wrong = wrong_stored(keys, 8) or wrong_type({ [job] = 'hash', [staged] = 'list' })
+local wrong = wrong_stored(keys, 7) or wrong_type({ [job] = 'hash', [staged] = 'list' })
 if wrong then
   return wrong
 end

@@ -253,7 +253,12 @@ def queues_argument(*, required: bool = False) -> Any:
 
 
 def known_queues(
-    broker: CliBroker, store: WaitingStore, given: Iterable[str], *, figures: Figures | None = None
+    broker: CliBroker,
+    store: WaitingStore,
+    given: Iterable[str],
+    *,
+    figures: Figures | None = None,
+    layouts: Iterable[str] = (),
 ) -> list[str]:
     """Returns the given queues that are known, each once, and names the others on stderr.
 
@@ -264,11 +269,12 @@ def known_queues(
         store: The broker's store.
         given: Names of queues.
         figures: With these, a queue that only has messages ready for a consumer is known, too.
+        layouts: A queue with messages that can be moved to one of these layouts is known, too.
     """
     known = {*store.queues.names(), *(broker.app.amqp.queues if broker.app is not None else ())}
     queues = dict[str, None]()
     for name in dict.fromkeys(given):
-        if name in known or _holds_some(store, name, figures):
+        if name in known or _holds_some(store, name, figures, layouts):
             queues[name] = None
         else:
             print_stderr(f"queue {name!r} holds no {'' if figures else 'delayed '}messages, and is not known")
@@ -281,9 +287,13 @@ def known_or_all(broker: CliBroker, store: WaitingStore, given: Iterable[str]) -
     return known_queues(broker, store, names) if names else store.queues.names()
 
 
-def _holds_some(store: WaitingStore, queue: str, figures: Figures | None) -> bool:
+def _holds_some(store: WaitingStore, queue: str, figures: Figures | None, layouts: Iterable[str]) -> bool:
     try:
         found = [] if figures is None else figures.overview([queue])  # counts under all names that a list may have
-        return store.queues.size(queue) > 0 or any(stats.ready or stats.error for stats in found)
+        return (
+            store.queues.size(queue) > 0
+            or any(stats.ready or stats.error for stats in found)
+            or any(store.queues.convertible(queue, layout) for layout in layouts)
+        )
     except ResponseError:  # a key has another type; the command will name it
         return True

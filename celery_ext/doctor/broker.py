@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from redis.exceptions import NoPermissionError
+
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.subject import Subject
 from kombu_delayq.errors import UnsupportedRedis
+from kombu_delayq.options import LAYOUTS
 
 #: From which share of its memory on a server is nearly full, and full.
 NEARLY_FULL, FULL = 0.8, 0.95
@@ -292,6 +295,44 @@ def _by_prefix(counts: Mapping[str, int]) -> str:
     return named(
         [f"{count:,} {f'with global_keyprefix {name!r}' if name else 'without one'}" for name, count in counts.items()]
     )
+
+
+def layout(subject: Subject) -> Findings:
+    """Is all that waits in the layout of the app?"""
+    store = subject.the_store
+    [other] = {*LAYOUTS} - {store.layout}
+    queues = [stats.queue for stats in subject.overview]
+    counts: dict[str, int] = {}
+    refused = False
+    for queue, reply in zip(queues, store.queues.convertible_each(queues), strict=True):
+        if isinstance(reply, NoPermissionError):
+            refused = True
+        elif isinstance(reply, Exception):
+            yield Finding(
+                Level.ERROR,
+                f"queue {queue!r} cannot be read in the layout {other!r}: {reply}",
+                "mend what the error says, and look again",
+                "how-to/outage.md#a-key-of-the-wrong-type",
+            )
+        elif reply:
+            counts[queue] = reply
+    if counts:
+        yield Finding(
+            Level.WARNING,
+            f"{counted(sum(counts.values()), 'message waits', 'messages wait')} in the layout {other!r}, while the app "
+            f"has {store.layout!r}: delivered when due, but neither found nor counted: {named([*counts])}",
+            "give all processes one transport option layout. With all of them stopped, run "
+            f"`delayq convert QUEUE --to {store.layout}` for each of these queues",
+            "troubleshooting.md#two-layouts",
+        )
+    if refused:
+        yield Finding(
+            Level.NOTICE,
+            f"not checked: the user has no rights for keys of the layout {other!r}. No rights are needed if nobody "
+            "uses it",
+            "if somebody does, run it as a user with the rights of the page",
+            "how-to/acl.md#redissons-layout",
+        )
 
 
 def journal(subject: Subject) -> Findings:

@@ -79,6 +79,7 @@ CHECKS = (
     Check("in-hand", broker.in_hand, _REDIS),
     Check("deaths", broker.deaths, _REDIS),
     Check("prefixes", broker.prefixes, _REDIS),
+    Check("layout", broker.layout, _REDIS),
     Check("journal", broker.journal, _REDIS),
     Check("workers", fleet.workers, _WORKERS, asks=True),
     Check("fleet", fleet.fleet, _WORKERS, asks=True),

@@ -46,6 +46,7 @@ class JournaledQueues(PartOfBoth[Queues]):
         self.bound, self.note_dead_letters = redis.bound, redis.note_dead_letters
         self.forget_empty, self.other_prefixes = redis.forget_empty, redis.other_prefixes
         self.convert, self.convertible = redis.convert, redis.convertible
+        self.convertible_each = redis.convertible_each
         self._client = client
         self._promotion = promotion
 

@@ -1,26 +1,20 @@
 """The common part of all parts of the store: scripts, keys and options."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
-from kombu.log import get_logger
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, NoScriptError
+from redis.exceptions import NoScriptError
 
 from kombu_delayq.message.text import as_text
-from kombu_delayq.options import LAYOUTS, Options
+from kombu_delayq.options import Options
 from kombu_delayq.redis import pools, scripts
 from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.keys import Keys
-
-logger = get_logger(__name__)
-
-T = TypeVar("T")
 
 #: Most messages in the arguments of one call.
 PAGE = 200
@@ -42,8 +36,7 @@ class StoreClient(RedisCommands):
         options: Transport options.
 
     Attributes:
-        layout: The form in which this store keeps messages.
-        other_layout: The form in which other clients may keep messages of the same queues.
+        layout: The layout in which this store keeps messages.
         list_of_priority: For each priority from 0 to 9, the index of its list in ``ready``.
     """
 
@@ -58,38 +51,8 @@ class StoreClient(RedisCommands):
         self.keys = keys or Keys()
         self.options = options or Options()
         self.layout = self.options.layout
-        [self.other_layout] = {*LAYOUTS} - {self.layout}
         self.list_of_priority = self.keys.lists_of_priorities(priority_steps)
         self._priority_steps = priority_steps
-        self._forms: tuple[str, ...] = (self.layout, self.other_layout)  # replaced, never changed: threads share it
-        self._first_refusal = Lock()  # taken once and never released
-
-    @property
-    def forms(self) -> tuple[str, ...]:
-        """The layouts in which to look for messages, the store's own first."""
-        return self._forms
-
-    def in_each_form(self, look: Callable[[tuple[str, ...]], T]) -> T:
-        """Calls a function with the forms in which to look for messages; rights for one of them are enough.
-
-        If the ACL forbids the keys of the other layout, the function is called again with the store's own layout alone.
-        Once that works, ``forms`` has only this one.
-        """
-        forms = self.forms
-        try:
-            return look(forms)
-        except NoPermissionError as error:
-            if len(forms) == 1:
-                raise
-            found = look(forms[:1])
-            self.drop_other_form(error)
-            return found
-
-    def drop_other_form(self, error: NoPermissionError) -> None:
-        """Looks only at the store's own layout from now on, because Redis refuses the other with this error."""
-        self._forms = self._forms[:1]
-        if self._first_refusal.acquire(blocking=False):
-            logger.info("delayed messages are looked for in the layout %r only: %s", self.layout, error)
 
     def script(self, operation: str, layout: str | None = None) -> scripts.Script:
         """Returns an operation's script for a layout, by default the store's own."""

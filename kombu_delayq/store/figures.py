@@ -26,7 +26,7 @@ class Figures(StorePart):
     """Counts the messages of many queues at once. All calls are short, however much the queues hold."""
 
     def overview(self, queues: Sequence[str]) -> list[QueueStats]:
-        """Counts the messages of queues, in either layout.
+        """Counts the messages of queues.
 
         One round trip for each few hundred queues.
 
@@ -37,12 +37,9 @@ class Figures(StorePart):
         Raises:
             redis.exceptions.NoPermissionError: The user's ACL allows none of the queues.
         """
-
-        def look(forms: Sequence[str]) -> list[QueueStats]:
-            replies = self._run_each("stats", [self._stats_call(queue, forms) for queue in queues])
-            return [_stats(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
-
-        return self._client.in_each_form(look)
+        client = self._client
+        calls = [([client.due(queue), *client.ready(queue)], list[Any](), client.layout) for queue in queues]
+        return [_stats(queue, reply) for queue, reply in zip(queues, self._run_each("stats", calls), strict=True)]
 
     def due_counts(self, queues: Sequence[str], bounds_ms: Sequence[float]) -> dict[str, list[int]]:
         """Counts how many messages of queues come due when.
@@ -62,19 +59,15 @@ class Figures(StorePart):
         """
         spans = range(0, len(bounds_ms) - 1, BOUNDS_A_CALL)
         slices = [[repr(float(bound)) for bound in bounds_ms[at : at + BOUNDS_A_CALL + 1]] for at in spans]
-
-        def look(forms: Sequence[str]) -> dict[str, list[int]]:
-            dues = [[self._client.due(queue, forms[0]), self._client.due(queue, forms[-1])] for queue in queues]
-            calls: list[ScriptCall] = [(keys, bounds, forms[0]) for keys in dues for bounds in slices]
-            replies = iter(self._run_each("due_counts", calls))
-            parts = {queue: [next(replies) for _ in slices] for queue in queues}
-            return {
-                queue: [count for part in found for count in part]
-                for queue, found in parts.items()
-                if not any(isinstance(part, Exception) for part in found)
-            }
-
-        return self._client.in_each_form(look)
+        dues = map(self._client.due, queues)
+        calls: list[ScriptCall] = [([due], bounds, self._client.layout) for due in dues for bounds in slices]
+        replies = iter(self._run_each("due_counts", calls))
+        parts = {queue: [next(replies) for _ in slices] for queue in queues}
+        return {
+            queue: [count for part in found for count in part]
+            for queue, found in parts.items()
+            if not any(isinstance(part, Exception) for part in found)
+        }
 
     def counts(self, queues: Sequence[str]) -> dict[str, QueueCounts]:
         """Reads what the scripts have counted; one round trip for each few hundred queues.
@@ -146,10 +139,6 @@ class Figures(StorePart):
     def dead_letter_queues(self) -> list[str]:
         """Returns the names of the queues into which dead letters were put."""
         return sorted(map(as_text, self._client.redis.smembers(self._keys.dead_letters)))
-
-    def _stats_call(self, queue: str, forms: Sequence[str]) -> ScriptCall:
-        dues = [self._client.due(queue, forms[0]), self._client.due(queue, forms[-1])]
-        return [*dues, *self._client.ready(queue)], [], forms[0]
 
     def _run_each(self, operation: str, calls: Sequence[ScriptCall]) -> list[Any]:
         """Runs a script for each call. Errors of single queues are among the replies.

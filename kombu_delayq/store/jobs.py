@@ -94,10 +94,7 @@ class BulkJobs(StorePart):
         if wait_ms:
             return Enqueued("wait", wait_ms=wait_ms)
 
-        def run(forms: Sequence[str]) -> Any:
-            return self._registry.run("enqueue", queue, *self._enqueue_call(queue, job, offers, forms))
-
-        word, *numbers = self._client.in_each_form(run)
+        word, *numbers = self._registry.run("enqueue", queue, *self._enqueue_call(queue, job, offers))
         done = _enqueued(as_text(word), numbers)
         self.job_rate(job, min(done.fresh - admitted, 0))
         return done
@@ -105,13 +102,13 @@ class BulkJobs(StorePart):
     def enqueue_commands(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> list[Command]:
         """Returns the commands of ``enqueue``, for a caller that sends them itself; ``enqueued`` reads the replies.
 
-        If these commands fail, ``enqueue`` may still succeed: it loads a script that Redis does not know, and leaves
-        out the layout that the ACL forbids. It does not repeat messages that the commands have sent.
+        If these commands fail, ``enqueue`` may still succeed: it loads a script that Redis does not know. It does not
+        repeat messages that the commands have sent.
         Without commands, ``enqueue`` has more to ask for.
         """
         if job.max_rate or self._enter(queue, job) != "open":
             return []
-        keys, args = self._enqueue_call(queue, job, offers, self._client.forms)
+        keys, args = self._enqueue_call(queue, job, offers)
         self._keys.check_queue(queue)
         return [self._client.evalsha_command("enqueue", keys, args)]
 
@@ -219,7 +216,7 @@ class BulkJobs(StorePart):
             does; or the state of a job that is not being published. A call sends no more messages than ``max_depth``
             has room for.
         """
-        return self._client.in_each_form(lambda forms: self._publish(job, forms, place))
+        return self._publish(job, place)
 
     def find(self, name: str) -> Job | None:
         """Returns what Redis remembers of a job, or None; two round trips at most."""
@@ -300,14 +297,11 @@ class BulkJobs(StorePart):
         self._client.ask("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))
         return state
 
-    def _publish(
-        self, job: JobRun, forms: Sequence[str], place: PlaceStaged | None, before: dict[str, int] | None = None
-    ) -> Enqueued:
+    def _publish(self, job: JobRun, place: PlaceStaged | None, before: dict[str, int] | None = None) -> Enqueued:
         """Sends staged messages of one queue, the first that has room and of which another caller has not sent all.
 
         Args:
             job: As of ``publish``.
-            forms: The layouts by which to count.
             place: As of ``publish``.
             before: How many were staged for each queue when all parts were found to be published.
         """
@@ -324,7 +318,7 @@ class BulkJobs(StorePart):
         done = Enqueued("enqueued")
         full: Enqueued | None = None
         for queue in staged:
-            done = self._publish_to(queue, job, forms, place)
+            done = self._publish_to(queue, job, place)
             full = done if done.word == "deep" else full
             if done.word not in ("deep", "committed"):
                 break
@@ -333,15 +327,14 @@ class BulkJobs(StorePart):
             return done
         if full is not None or staged == before:
             return full or done
-        return self._publish(job, forms, place, staged)  # another caller has sent what was staged
+        return self._publish(job, place, staged)  # another caller has sent what was staged
 
-    def _publish_to(self, queue: str, job: JobRun, forms: Sequence[str], place: PlaceStaged | None) -> Enqueued:
+    def _publish_to(self, queue: str, job: JobRun, place: PlaceStaged | None) -> Enqueued:
         """Calls the script.
 
         Args:
             queue: The queue of the first staged messages.
             job: As of ``publish``.
-            forms: The layouts by which to count.
             place: As of ``publish``. If other messages are staged when it returns, nothing is sent and this reads anew.
         """
         key, _, staged = self._part(job.name, queue)
@@ -349,11 +342,11 @@ class BulkJobs(StorePart):
         limits = [read.most if read else PUBLISH_COUNT, PUBLISH_BYTES, job.max_depth, longer(job.ttl_ms)]
         only = [read.left, repr(read.cutoff_ms)] if read else ["", ""]
         args = [self._client.wake(queue), queue, *limits, *only, *self._client.list_of_priority]
-        word, *numbers = self._registry.run("publish", queue, [key, staged, *self._counted(queue, forms)], args)
+        word, *numbers = self._registry.run("publish", queue, [key, staged, *self._keys_of(queue)], args)
         if as_text(word) == "published":
             count, first, left = numbers
             if left and not count:  # another caller has sent some, maybe the rest of this queue's messages
-                return self._publish(job, forms, place)
+                return self._publish(job, place)
             return _enqueued("enqueued", [count, 0, first])
         return _enqueued(as_text(word), numbers)
 
@@ -370,20 +363,17 @@ class BulkJobs(StorePart):
             offers.append(Offer(as_text(identity), as_text(due), int(priority), as_bytes(body)))
         return Staged(len(offers), int(length) // ENTRIES, place(queue, offers)) if offers else None
 
-    def _enqueue_call(
-        self, queue: str, job: JobRun, offers: Sequence[Offer], forms: Sequence[str]
-    ) -> tuple[list[str], list[Any]]:
-        keys = [*self._part(job.name, queue), *self._counted(queue, forms)]
+    def _enqueue_call(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> tuple[list[str], list[Any]]:
+        keys = [*self._part(job.name, queue), *self._keys_of(queue)]
         limits = [job.run, longer(job.ttl_ms), job.max_depth, int(job.staged)]
         args: list[Any] = [self._client.wake(queue), queue, *limits, *self._client.list_of_priority]
         for offer in offers:
             args += offer
         return keys, args
 
-    def _counted(self, queue: str, forms: Sequence[str]) -> list[str]:
-        """Returns the keys that messages of a queue go into, and the keys by which they are counted."""
-        client = self._client
-        return [*client.stored(queue), client.due(queue, forms[-1]), *client.ready(queue)]
+    def _keys_of(self, queue: str) -> list[str]:
+        """Returns the keys that messages of a queue go into."""
+        return [*self._client.stored(queue), *self._client.ready(queue)]
 
     def _begin_parts(self, job: JobRun, base_ms: float, queues: Sequence[str]) -> list[str]:
         args = [job.run, longer(job.ttl_ms), "", int(job.staged), f"{base_ms:.17g}"]

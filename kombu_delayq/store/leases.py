@@ -113,7 +113,7 @@ class Leases(StorePart):
                 is not registered.
         """
         names = dict.fromkeys((*known, *queues))
-        heads_of = [(self._client.due(queue, form), queue in known) for queue in names for form in self._client.forms]
+        heads_of = [(self._client.due(queue), queue in known) for queue in names]
         with self._client.redis.pipeline(transaction=False) as pipe:
             for lease in self._keys.leases:
                 pipe.get(lease)

@@ -1,19 +1,18 @@
 """The store's operations on single waiting messages, found by their ids."""
 
 from collections.abc import Callable, Sequence
-from itertools import compress
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from kombu.log import get_logger
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import ResponseError
 
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.text import as_bytes, as_text, digest, readable
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import ScriptCall, StorePart
-from kombu_delayq.store.types import JOURNAL, QueueForm, Waiting, hidden, rows_of, waiting_of
+from kombu_delayq.store.types import JOURNAL, Waiting, hidden, rows_of, waiting_of
 
 logger = get_logger(__name__)
 
@@ -29,15 +28,15 @@ class SearchScript(NamedTuple):
     Attributes:
         operation: Name of the script. For each of the ids it replies with the rows of its messages, and ends early
             when its reply is long enough.
-        call: Returns KEYS and ARGV for a queue in one layout, and ids.
+        call: Returns KEYS and ARGV for a queue and ids.
     """
 
     operation: str
-    call: Callable[[QueueForm, Sequence[str]], ScriptCall]
+    call: Callable[[str, Sequence[str]], ScriptCall]
 
 
 class Searching(StorePart):
-    """Finds messages by their ids, in both layouts, also while a conversion moves them."""
+    """Finds messages by their ids."""
 
     def index(self, queue: str) -> int:
         """Makes messages that others have offered in Redisson's layout findable by their ids. Returns how many."""
@@ -53,7 +52,7 @@ class Searching(StorePart):
     def _of_ids(
         self, script: SearchScript, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
     ) -> dict[str, list[Waiting]]:
-        """Runs a script for the messages of some ids, wherever they are: in both layouts, and not findable so far.
+        """Runs a script for the messages of some ids, also for those of other clients that are not findable so far.
 
         Args:
             script: The script.
@@ -64,71 +63,48 @@ class Searching(StorePart):
         Returns:
             ``found``: by id, its messages, the next due first.
         """
-        forms = [QueueForm(queue, self._client.layout) for queue in queues] if ids else []
-        others = self._search(script, forms, ids, found)
-        self._search(script, others, ids, found)
+        self._search(script, queues if ids else [], ids, found)
         missing = [identity for identity in ids if identity not in found]
-        # A conversion may have moved messages out of the other layout between these two.
-        again = [QueueForm(form.queue, self._client.layout) for form in others if missing]
-        self._search(script, again, missing, found)
-        missing = [identity for identity in missing if identity not in found]
-        grown = [
-            form for form in (*forms, *others) if missing and form.layout == "redisson" and self._index(form.queue)
-        ]
-        self._search(script, grown, missing, found)
+        if missing and self._client.layout == "redisson":
+            grown = [queue for queue in queues if self._index(queue)]
+            self._search(script, grown, missing, found)
         for messages in found.values():
             messages.sort(key=lambda message: message.due_ms)
         return found
 
     def _search(
-        self, script: SearchScript, forms: Sequence[QueueForm], ids: Sequence[str], found: dict[str, list[Waiting]]
-    ) -> list[QueueForm]:
-        """Searches queues for ids and adds what it finds. Returns the queues that also have messages in the other.
+        self, script: SearchScript, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
+    ) -> None:
+        """Searches queues for ids and adds what it finds.
 
         It logs a queue that cannot be searched and goes on, so that the results of other queues are not lost.
 
         Raises:
             redis.exceptions.ResponseError: None of the queues can be searched, and nothing has been found.
         """
-        others = [
-            QueueForm(form.queue, other) for form in forms for other in self._client.forms[1:] if form.layout != other
-        ]
-        there: list[QueueForm] = []
-        done = dict.fromkeys(forms, 0)  # how many of the ids were searched in each queue and form
+        layout = self._client.layout
+        done = dict.fromkeys(queues, 0)  # how many of the ids were searched in each queue
         while done:
-            calls = [script.call(form, ids[count:]) for form, count in done.items()]
-            # Before and after: a conversion may move the last message there, or the first one away, in between.
-            replies, counts = self._client.run_each(
-                script.operation, calls, [("ZCARD", self._client.due(*other)) for other in others]
-            )
-            there += compress(others, (any(map(self._is_there, both)) for both in counts))
-            others = []
-            self._check(dict(zip(done, replies, strict=True)), -1 if found else len(forms))
-            for form, reply in zip(list(done), replies, strict=True):
+            calls = [script.call(queue, ids[count:]) for queue, count in done.items()]
+            replies, _ = self._client.run_each(script.operation, calls)
+            self._check(dict(zip(done, replies, strict=True)), -1 if found else len(queues))
+            for queue, reply in zip(list(done), replies, strict=True):
                 if isinstance(reply, ResponseError):
-                    done[form] = len(ids)
+                    done[queue] = len(ids)
                     continue
-                for identity, parts in zip(ids[done[form] :], reply, strict=False):
+                for identity, parts in zip(ids[done[queue] :], reply, strict=False):
                     if parts:
-                        found.setdefault(identity, []).extend(waiting_of(*form, row) for row in rows_of(parts))
-                done[form] += len(reply)
-            done = {form: count for form, count in done.items() if count < len(ids)}
-        return there
+                        found.setdefault(identity, []).extend(waiting_of(queue, layout, row) for row in rows_of(parts))
+                done[queue] += len(reply)
+            done = {queue: count for queue, count in done.items() if count < len(ids)}
 
-    def _is_there(self, reply: Any) -> bool:
-        """Whether a reply counts messages in the other layout. True after an error, which the search will report."""
-        if isinstance(reply, NoPermissionError):
-            self._client.drop_other_form(reply)
-            return False
-        return bool(reply)
-
-    def _check(self, replies: dict[QueueForm, Any], most: int) -> None:
+    def _check(self, replies: dict[str, Any], most: int) -> None:
         """Logs which queues cannot be searched; raises the first error if their number is ``most``."""
-        failed = {form: reply for form, reply in replies.items() if isinstance(reply, Exception)}
+        failed = {queue: reply for queue, reply in replies.items() if isinstance(reply, Exception)}
         if len(failed) == most:
             raise next(iter(failed.values()))
-        for form, error in failed.items():
-            logger.error("queue %r cannot be searched for delayed messages: %s", form.queue, readable(error))
+        for queue, error in failed.items():
+            logger.error("queue %r cannot be searched for delayed messages: %s", queue, readable(error))
 
     def _index(self, queue: str) -> int:
         try:
@@ -184,8 +160,9 @@ class Lookup(Searching):
             messages is left out.
         """
 
-        def call(form: QueueForm, part: Sequence[str]) -> ScriptCall:
-            return self._client.stored(*form), [MAX_DUPLICATES, MAX_BYTES, *map(as_bytes, part)], form.layout
+        def call(queue: str, part: Sequence[str]) -> ScriptCall:
+            args = [MAX_DUPLICATES, MAX_BYTES, *map(as_bytes, part)]
+            return self._client.stored(queue), args, self._client.layout
 
         return self._of_ids(SearchScript("get", call), queues, ids, {})
 
@@ -206,9 +183,9 @@ class Lookup(Searching):
             found: Filled with the result, part by part, so that a caller has the parts that came before an error.
         """
 
-        def call(form: QueueForm, part: Sequence[str]) -> ScriptCall:
-            args: list[Any] = [MAX_DUPLICATES, MAX_BYTES, self._keys.counts(form.queue)]
-            return self._client.stored(*form), [*args, *map(as_bytes, part)], form.layout
+        def call(queue: str, part: Sequence[str]) -> ScriptCall:
+            args: list[Any] = [MAX_DUPLICATES, MAX_BYTES, self._keys.counts(queue)]
+            return self._client.stored(queue), [*args, *map(as_bytes, part)], self._client.layout
 
         found = {} if found is None else found
         try:
@@ -224,13 +201,13 @@ class Lookup(Searching):
             body, or another due time, waits under the id by now) or ``due`` (the new due time is past).
         """
 
-        def call(layout: str, part: Sequence[Change]) -> ScriptCall:
-            args: list[Any] = [self._client.wake(queue, layout), queue, self._keys.counts(queue)]
+        def call(part: Sequence[Change]) -> ScriptCall:
+            args: list[Any] = [self._client.wake(queue), queue, self._keys.counts(queue)]
             for message, due_ms, body in part:
                 args += [*as_read(message), repr(due_ms), body]
-            return self._client.stored(queue, layout), args, layout
+            return self._client.stored(queue), args, self._client.layout
 
-        return self._in_each_form("reschedule", [(change.message, change) for change in changes], call)
+        return self._change_each("reschedule", [(change.message, change) for change in changes], call)
 
     def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Pushes messages of one queue to its lists before they are due. Ignores the due times of the changes.
@@ -240,13 +217,13 @@ class Lookup(Searching):
             ``reschedule``.
         """
 
-        def call(layout: str, part: Sequence[Change]) -> ScriptCall:
+        def call(part: Sequence[Change]) -> ScriptCall:
             args: list[Any] = [self._keys.counts(queue), *self._client.list_of_priority]
             for message, _, body in part:
                 args += [*as_read(message), body]
-            return [*self._client.stored(queue, layout), *self._client.ready(queue)], args, layout
+            return [*self._client.stored(queue), *self._client.ready(queue)], args, self._client.layout
 
-        return self._in_each_form("run_now", [(change.message, change) for change in changes], call)
+        return self._change_each("run_now", [(change.message, change) for change in changes], call)
 
     def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
         """Removes messages of one queue that are still as they were read; other messages of their ids stay.
@@ -260,13 +237,13 @@ class Lookup(Searching):
             ``reschedule``.
         """
 
-        def call(layout: str, part: Sequence[Waiting]) -> ScriptCall:
+        def call(part: Sequence[Waiting]) -> ScriptCall:
             args: list[Any] = [self._keys.counts(queue)]
             for message in part:
                 args += as_read(message)
-            return self._client.stored(queue, layout), args, layout
+            return self._client.stored(queue), args, self._client.layout
 
-        words = self._in_each_form("discard", [(message, message) for message, _ in messages], call)
+        words = self._change_each("discard", [(message, message) for message, _ in messages], call)
         chains = [chain for (_, chain), word in zip(messages, words, strict=True) if chain and word == "cancelled"]
         if chains:
             self._refuse(queue, chains)
@@ -296,17 +273,14 @@ class Lookup(Searching):
             steps = [(one, "") for found in later.values() for one in found if is_step(one)]
             self.discard(queue, steps)
 
-    def _in_each_form(
-        self, operation: str, items: Sequence[tuple[Waiting, T]], call: Callable[[str, Sequence[T]], ScriptCall]
+    def _change_each(
+        self, operation: str, items: Sequence[tuple[Waiting, T]], call: Callable[[Sequence[T]], ScriptCall]
     ) -> list[str]:
-        """Runs a script for messages of one queue, for each layout in which they are, some at a time."""
-        words = [""] * len(items)
-        for layout in dict.fromkeys(message.layout for message, _ in items):
-            places = (at for at, (message, _) in enumerate(items) if message.layout == layout)
-            for part in pages(places, CHANGES_A_CALL[layout], MAX_BYTES, lambda at: len(items[at][0].body or b"")):
-                replies = self._client.run(operation, *call(layout, [items[at][1] for at in part]))
-                for at, word in zip(part, replies, strict=True):
-                    words[at] = as_text(word)
+        """Runs a script for messages of one queue, some at a time."""
+        words: list[str] = []
+        most = CHANGES_A_CALL[self._client.layout]
+        for part in pages(items, most, MAX_BYTES, lambda item: len(item[0].body or b"")):
+            words += map(as_text, self._client.run(operation, *call([item for _, item in part])))
         return words
 
 

@@ -217,17 +217,20 @@ class Queues(StorePart):
         Returns:
             The names of the queues that are unknown now.
         """
-        return self._client.in_each_form(lambda forms: self._vacate(queues, forms))
+        try:
+            return self._forget_empty(queues, LAYOUTS)
+        except NoPermissionError:  # Redis need not give rights for the layout that is not the store's own
+            return self._forget_empty(queues, [self._client.layout])
 
-    def _vacate(self, queues: Sequence[str], forms: Sequence[str]) -> list[str]:
-        looks = [("EXISTS", *self._held_in(queue, forms)) for queue in queues]
+    def _forget_empty(self, queues: Sequence[str], layouts: Sequence[str]) -> list[str]:
+        looks = [("EXISTS", *self._held_in(queue, layouts)) for queue in queues]
         empty = [queue for queue, is_used in zip(queues, self._client.send(looks), strict=True) if not is_used]
         if not empty:
             return []
         self._client.ask("SREM", self._keys.queues, *empty)
         calls: list[ScriptCall] = []
         for queue in empty:
-            keys = [*self._held_in(queue, forms), *self._client.stored(queue, "hash")[2:]]
+            keys = [*self._held_in(queue, layouts), *self._client.stored(queue, "hash")[2:]]
             calls.append((keys, [self._keys.counts(queue)], "hash"))
         words = self._client.run_each("forget_empty", calls)[0]
         gone = [queue for queue, word in zip(empty, words, strict=True) if word in (b"empty", "empty")]
@@ -237,10 +240,10 @@ class Queues(StorePart):
         checked(words)
         return gone
 
-    def _held_in(self, queue: str, forms: Sequence[str]) -> list[str]:
+    def _held_in(self, queue: str, layouts: Sequence[str]) -> list[str]:
         """Returns the keys of which one is there if the queue has a message."""
         hold = [self._keys.due(queue), self._keys.bodies(queue)]
-        return [self._keys.timeout(queue) if "redisson" in forms else hold[0], *hold]
+        return [self._keys.timeout(queue) if "redisson" in layouts else hold[0], *hold]
 
     def keep_alive(self, queue: str, expire_ms: int = 0) -> None:
         """Notes that a queue is consumed, so that it expires later; one round trip.
@@ -253,39 +256,27 @@ class Queues(StorePart):
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
         """
         args = [expire_ms, self._keys.counts(queue)]
-
-        def note(forms: Sequence[str]) -> None:
-            calls: list[ScriptCall] = [(self._client.stored(queue, form), args, form) for form in forms]
-            checked(self._client.run_each("keep_alive", calls)[0])
-
-        self._client.in_each_form(note)
+        calls: list[ScriptCall] = [(self._client.stored(queue, layout), args, layout) for layout in LAYOUTS]
+        replies = dict(zip(LAYOUTS, self._client.run_each("keep_alive", calls)[0], strict=True))
+        own = replies.pop(self._client.layout)
+        # Redis need not give rights for the other layout, whose messages are drained.
+        checked([own, *(reply for reply in replies.values() if not isinstance(reply, NoPermissionError))])
         if self._client.layout == "redisson":
             self._registry.add(queue)
 
     def size(self, queue: str) -> int:
-        """Counts the delayed messages of a queue, in either layout."""
-
-        def look(forms: Sequence[str]) -> int:
-            dues = [self._client.due(queue, form) for form in forms]
-            return sum(self._client.send([("ZCARD", due) for due in dues]))
-
-        return self._client.in_each_form(look)
+        """Counts the delayed messages of a queue."""
+        return int(self._client.ask("ZCARD", self._client.due(queue)))
 
     def stats(self, queue: str) -> QueueStats:
-        """Counts a queue's messages, in either layout."""
-
-        def look(forms: Sequence[str]) -> QueueStats:
-            dues = [self._client.due(queue, forms[0]), self._client.due(queue, forms[-1])]
-            now, delayed, ready, overdue, head = self._client.run("stats", [*dues, *self._client.ready(queue)], [])
-            return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
-
-        return self._client.in_each_form(look)
+        """Counts a queue's messages."""
+        keys = [self._client.due(queue), *self._client.ready(queue)]
+        now, delayed, ready, overdue, head = self._client.run("stats", keys, [])
+        return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
 
     def purge(self, queue: str) -> int:
         """Removes all delayed messages of a queue; its counters stay for a while. Returns how many."""
-        # Again at the end, because a conversion may move messages from either layout to the other meanwhile.
-        parts = (self._purge_own, self._purge_other, self._purge_own)
-        count = sum(purge(queue) for purge in parts)
+        count = int(self._client.run("purge", self._client.stored(queue), [self._keys.counts(queue)]))
         with suppress(NoPermissionError):  # then the name stays until the leading transfer worker drops it
             self.forget_empty([queue])
         return count
@@ -312,7 +303,7 @@ class Queues(StorePart):
 
         Args:
             queue: Its name.
-            layout: The form to which the messages go, by default the store's own.
+            layout: The layout to which the messages go, by default the store's own.
         """
         client, to = self._client, layout or self._client.layout
         [other] = {*LAYOUTS} - {to}
@@ -327,6 +318,11 @@ class Queues(StorePart):
         """Counts the messages that ``convert`` has to move."""
         [other] = {*LAYOUTS} - {layout or self._client.layout}
         return int(self._client.ask("ZCARD", self._client.due(queue, other)))
+
+    def convertible_each(self, queues: Sequence[str]) -> list[int | Exception]:
+        """Counts what ``convertible`` does for each of several queues, or returns an error for it; one round trip."""
+        [other] = {*LAYOUTS} - {self._client.layout}
+        return self._client.replies([("ZCARD", self._client.due(queue, other)) for queue in queues])
 
     def other_prefixes(self) -> dict[str, int]:
         """Counts the delayed messages under other key prefixes of this database, which this store does not see.
@@ -374,14 +370,3 @@ class Queues(StorePart):
                 sizes = pipe.execute(raise_on_error=False)
             return sum(size for size in sizes if isinstance(size, int))
         return 0
-
-    def _purge_own(self, queue: str) -> int:
-        return int(self._client.run("purge", self._client.stored(queue), [self._keys.counts(queue)]))
-
-    def _purge_other(self, queue: str) -> int:
-        def purge(forms: Sequence[str]) -> int:
-            counts = [self._keys.counts(queue)]
-            calls = [("purge", self._client.stored(queue, form), counts, form) for form in forms[1:]]
-            return sum(int(self._client.run(*call)) for call in calls)
-
-        return self._client.in_each_form(purge)

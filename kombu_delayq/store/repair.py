@@ -36,11 +36,12 @@ class ListPage(NamedTuple):
 class Repair(StorePart):
     """Finds and mends damage. All calls are short, however much a queue holds."""
 
-    def kept_forms(self, queue: str) -> list[str]:
-        """Returns the layouts in which a queue has any key."""
-        return self._client.in_each_form(lambda forms: [form for form in forms if self._is_kept(queue, form)])
+    def is_kept(self, queue: str) -> bool:
+        """Whether a queue has any key of delayed messages."""
+        found = self._client.send([("TYPE", key) for key in self._client.stored(queue)])
+        return set(map(as_text, found)) != {"none"}
 
-    def repair_index(self, queue: str, members: Sequence[bytes], *, mend: bool, layout: str | None = None) -> list[str]:
+    def repair_index(self, queue: str, members: Sequence[bytes], *, mend: bool) -> list[str]:
         """Checks index entries, and with ``mend`` mends or removes those that are not sound.
 
         Returns:
@@ -48,7 +49,7 @@ class Repair(StorePart):
             (the message cannot be found by its id; in the layout hash, its body has another entry, which gets the due
             time if it has none).
         """
-        reply = self._client.run("repair_index", self._client.stored(queue, layout), [int(mend), *members], layout)
+        reply = self._client.run("repair_index", self._client.stored(queue), [int(mend), *members])
         return list(map(as_text, reply))
 
     def repair_bodies(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
@@ -84,12 +85,12 @@ class Repair(StorePart):
         found, size, *marks = self._client.run("repair_list", self._client.stored(queue, "redisson"), args, "redisson")
         return ListPage(int(found), int(size), list(map(as_bytes, marks)))
 
-    def index_pages(self, queue: str, layout: str | None = None) -> Iterator[list[bytes]]:
+    def index_pages(self, queue: str) -> Iterator[list[bytes]]:
         """Yields the members of a queue's index in parts, in any order; some members come twice."""
         cursor = -1
         while cursor:
             cursor, found = self._client.redis.zscan(
-                as_bytes(self._client.due(queue, layout)), max(cursor, 0), count=SCAN_INDEX
+                as_bytes(self._client.due(queue)), max(cursor, 0), count=SCAN_INDEX
             )
             members = [as_bytes(member) for member, _ in cast(Any, found)]
             yield from pages(members, inf, ENTRIES_BYTES, len)  # entries of Redisson's layout are as long as messages
@@ -127,7 +128,3 @@ class Repair(StorePart):
             landings = [Landing(*of_key) for key in found if (of_key := self._keys.landing_of(as_text(key)))]
             counts = self._client.replies([("LLEN", self._keys.landing(*landing)) for landing in landings])
             yield [each for each in zip(landings, counts, strict=True) if isinstance(each[1], int)]
-
-    def _is_kept(self, queue: str, layout: str) -> bool:
-        found = self._client.send([("TYPE", key) for key in self._client.stored(queue, layout)])
-        return set(map(as_text, found)) != {"none"}

@@ -1,25 +1,18 @@
 """The store's operations that read whole queues: page by page, or in parts that several readers share."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from heapq import merge
-from itertools import compress, islice
+from collections.abc import Collection, Sequence
 from math import ceil, inf, isfinite
-from typing import Any
 
 from kombu_delayq.message.text import as_bytes, as_text
-from kombu_delayq.redis.replies import checked
-from kombu_delayq.store.client import ScriptCall, StorePart
+from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.hash_layout import id_of
 from kombu_delayq.store.redisson_layout import cursor_of, mark_of, message_of, named_field, own_id
-from kombu_delayq.store.types import Cursor, Page, Part, QueueForm, Scanned, Waiting, rows_of, waiting_of
+from kombu_delayq.store.types import Page, Part, QueueForm, Scanned, rows_of, waiting_of
 
 #: About the largest number of bytes of the bodies on a page. It limits how long Redis is busy, and a reader's memory.
 PAGE_BYTES = 500_000
 #: About the largest number of bytes that one call of ``browse`` looks up, which limits how long it keeps Redis busy.
 MAX_BYTES = 300_000
-
-#: By form, rows of the script ``scan``: id, due time, priority, body, cursor.
-Rows = dict[str, list[tuple[Any, ...]]]
 
 
 class Scan(StorePart):
@@ -35,8 +28,6 @@ class Scan(StorePart):
     ) -> Page:
         """Reads a page of a queue's waiting messages, in the order of their due times; one round trip.
 
-        Of messages with one due time, those in the store's own layout come first.
-
         Args:
             queue: Its name.
             after: The page before; None for the first.
@@ -44,52 +35,15 @@ class Scan(StorePart):
             to_ms: Due time that all messages are before, ms since the epoch.
             count: Most messages to return; fewer come when they are large.
         """
-        return self._client.in_each_form(lambda forms: self._browse(queue, after, from_ms, to_ms, count, forms))
-
-    def _browse(
-        self, queue: str, after: Page | None, from_ms: float, to_ms: float, count: int, forms: Sequence[str]
-    ) -> Page:
-        ends = dict(after.ends) if after is not None else {}
-        from_ms = max([from_ms, *(float(due) for _, due in ends.values())])
-        rows, more = self._read(queue, ends, from_ms, to_ms, count, forms)
-        # A conversion may have moved messages of the last page to another layout; they must not be read there again.
-        last = after.messages if after is not None else []
-        moved = {_as_moved(message, form) for message in last for form in rows if form != message.layout}
-        repeated = self._repeated(queue, ends, from_ms, rows)
-        read = list(_next_due(rows, more, count))
-        found = [waiting_of(queue, form, row[:4]) for form, row in read]
-        places = [(form, (as_bytes(row[4]), as_bytes(row[1]))) for form, row in read]
-        is_new = [
-            _as_moved(one, one.layout) not in moved and (form, member) not in repeated
-            for one, (form, (member, _)) in zip(found, places, strict=True)
-        ]
-        ends |= dict(places)
-        is_more = any(more.values()) or len(read) < sum(map(len, rows.values()))
-        return Page(list(compress(found, is_new)), is_more, ends, tuple(compress(places, is_new)))
-
-    def _read(
-        self, queue: str, ends: Mapping[str, Cursor], from_ms: float, to_ms: float, count: int, forms: Sequence[str]
-    ) -> tuple[Rows, dict[str, bool]]:
-        """Reads messages behind the ends of the page before. Returns by form the rows, and whether there are more."""
-        bounds = (repr(from_ms), repr(to_ms))
-        calls: list[ScriptCall] = [
-            (
-                self._client.stored(queue, form),
-                [*bounds, *ends.get(form, (b"", b"")), "", "", count, MAX_BYTES, "1"],
-                form,
-            )
-            for form in forms
-        ]
-        rows, more = {}, {}
-        for form, reply in zip(forms, checked(self._client.run_each("scan", calls)[0]), strict=True):
-            more[form], rows[form] = as_text(reply[0]) == "more", list(rows_of(reply[1], 5))
-        return rows, more
-
-    def _repeated(
-        self, queue: str, ends: Mapping[str, Cursor], from_ms: float, rows: Rows
-    ) -> Collection[tuple[str, bytes]]:
-        """Returns form and place of those rows whose messages were, or will be, on a page in another layout."""
-        return ()
+        layout = self._client.layout
+        last = after.ends.get(layout, (b"", b"")) if after is not None else (b"", b"")
+        from_ms = max(from_ms, float(last[1] or from_ms))
+        args = [repr(from_ms), repr(to_ms), *last, "", "", count, MAX_BYTES, "1"]
+        more, found, *_ = self._client.run("scan", self._client.stored(queue, layout), args, layout)
+        rows = list(rows_of(found, 5))
+        places = tuple((layout, (as_bytes(row[4]), as_bytes(row[1]))) for row in rows)
+        ends = {layout: places[-1][1]} if places else dict(after.ends) if after is not None else {}
+        return Page([waiting_of(queue, layout, row[:4]) for row in rows], as_text(more) == "more", ends, places)
 
     def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
@@ -99,16 +53,12 @@ class Scan(StorePart):
         """Counts messages that are due from ``from_ms`` on and before ``to_ms``; one round trip.
 
         Returns:
-            Number of messages by queue and form; for each queue, the store's own layout comes first.
+            Number of messages by queue and layout.
         """
-
-        def look(layouts: Sequence[str]) -> dict[QueueForm, int]:
-            forms = [QueueForm(queue, layout) for queue in queues for layout in layouts]
-            ends = (from_ms, f"({to_ms!r}")
-            counts = self._client.send([("ZCOUNT", self._client.due(*form), *ends) for form in forms])
-            return dict(zip(forms, counts, strict=True))
-
-        return self._client.in_each_form(look)
+        forms = [QueueForm(queue, self._client.layout) for queue in queues]
+        ends = (from_ms, f"({to_ms!r}")
+        counts = self._client.send([("ZCOUNT", self._client.due(*form), *ends) for form in forms])
+        return dict(zip(forms, counts, strict=True))
 
     def split(
         self,
@@ -128,7 +78,7 @@ class Scan(StorePart):
                 from 0, ascending.
             from_ms: Least due time, ms since the epoch.
             to_ms: Due time that all messages are before, ms since the epoch.
-            layout: The form, by default the store's own.
+            layout: The layout, by default the store's own.
 
         Returns:
             The parts in order, one more than there are ranks; fewer if a rank is beyond the last message.
@@ -198,27 +148,6 @@ class Scan(StorePart):
             name if name is not None else own_id(mark, message_of(member) or b"")
             for name, mark, member in zip(named, marks, members, strict=True)
         ]
-
-
-def _next_due(
-    rows: Mapping[str, Sequence[tuple[Any, ...]]], more: Mapping[str, bool], count: int
-) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yields rows of several forms with their forms, the next due first, while the order is certain.
-
-    It ends with the last row of a layout that has more rows than were read.
-    """
-    left = {form: len(found) for form, found in rows.items()}
-    pairs = ([(form, row) for row in found] for form, found in rows.items())
-    for form, row in islice(merge(*pairs, key=lambda pair: float(pair[1][1])), count):
-        yield form, row
-        left[form] -= 1
-        if more[form] and not left[form]:
-            return
-
-
-def _as_moved(message: Waiting, form: str) -> tuple[float, bytes | None, str]:
-    """Returns what a message is known by in a form: a conversion rounds due times to whole ms."""
-    return whole_ms(message.due_ms), message.body, form
 
 
 def whole_ms(due_ms: float) -> float:

@@ -7,9 +7,10 @@ from typing import NamedTuple, Self
 
 from kombu.log import get_logger
 from redis import Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.message.text import as_text, is_utf8
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.errors import passes
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
@@ -182,6 +183,8 @@ class Heads(StorePart):
     def __init__(self, client: StoreClient) -> None:
         super().__init__(client)
         self._had_heads: frozenset[str] = frozenset()  # queues that had messages at the last look
+        #: The store's own layout, and the other one, whose messages are drained as long as Redis allows it.
+        self._layouts: Sequence[str] = sorted(LAYOUTS, key=lambda layout: layout != client.layout)
 
     def heads(self, queues: Sequence[str]) -> QueueHeads:
         """Reads when the next message of each queue is due, in either layout; at most two round trips.
@@ -191,8 +194,20 @@ class Heads(StorePart):
 
         A node that does not answer holds up no queue of the others: its queues are left out. If no node answers, that
         is an error.
+
+        Rights for the store's own layout are enough. Once they are all that Redis gives, the other layout is no longer
+        read.
         """
-        return self._client.in_each_form(lambda forms: self._heads(queues, forms))
+        try:
+            return self._heads(queues, self._layouts)
+        except NoPermissionError as error:
+            own = [self._client.layout]
+            if self._layouts == own:
+                raise
+            found = self._heads(queues, own)
+            self._layouts = own
+            logger.info("delayed messages are looked for in the layout %r only: %s", *own, error)
+            return found
 
     def listen(self) -> WakeListener:
         """Subscribes to the announcements of new heads."""

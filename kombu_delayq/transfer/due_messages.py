@@ -146,8 +146,8 @@ class DueMessages:
 def _warn_of_other_form(store: TransportStore, form: QueueForm) -> None:
     logger.warning(
         "queue %r has delayed messages in the layout %r, while the transport option layout is %r here: both are "
-        "delivered. If it is not meant to be so, set the option alike everywhere, and move them with "
-        "`delayq convert %s --to %s`",
+        "delivered, but not found here by their ids. Set the option alike everywhere and, with all processes stopped, "
+        "move them with `delayq convert %s --to %s`",
         *(form.queue, form.layout, store.layout, readable(form.queue), store.layout),
     )
 

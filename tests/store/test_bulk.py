@@ -29,7 +29,7 @@ from tests.support.store.keyspace import (
     popped,
     waiting,
 )
-from tests.support.store.layouts import hash_only, other_form
+from tests.support.store.layouts import hash_only
 
 HOUR_MS = 3_600_000
 CANCEL, RUN = BulkAction("cancel"), BulkAction("run_now")
@@ -192,16 +192,6 @@ def test_an_answer_that_is_lost_makes_nothing_happen_twice(
     else:
         assert bulk.outcomes == {"rescheduled": 150}
         assert set(dues(store).values()) == ({500} if action is TO else {n + HOUR_MS for n in range(150)})
-
-
-def test_both_forms_are_meant(store: DelayStore, make_store: MakeStore) -> None:
-    """Messages of a queue in the other layout are in the snapshot and are acted on."""
-    make_store(layout=other_form(store)).delivery.offer("q", *(task(f"other {n}") for n in range(3)))
-    store.delivery.offer("q", *(task(f"own {n}") for n in range(3)))
-    bulk = Bulk(taken(store), CANCEL)
-    assert bulk.run(store)
-    assert bulk.outcomes == {"cancelled": 6}
-    assert store.queues.size("q") == 0
 
 
 def test_a_filter_by_arguments_is_applied_again(store: DelayStore) -> None:

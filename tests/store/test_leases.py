@@ -3,14 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-import redis
 
 from kombu_delayq.store import DelayStore
-from tests.support.servers.redis_version import major_version
 from tests.support.store.cost import calls, round_trips
-from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import PAST_MS, contents, waiting
-from tests.support.store.layouts import other_form
 
 KNOWN, OTHERS = ["known"], ["own", "known"]
 
@@ -41,8 +37,6 @@ def test_nothing_is_to_be_done(quiet: DelayStore) -> None:
         lambda store: store.queues.know("new"),
         lambda store: store.client.srem(store.keys.queues, "known"),
         lambda store: store.client.zadd(store.keys.stored("own", store.layout)[0], {"x": 9e15}),
-        lambda store: store.client.zadd(store.keys.stored("own", other_form(store))[0], {"x": 9e15}),
-        lambda store: store.client.zadd(store.keys.stored("known", other_form(store))[0], {"x": 1}),
         lambda store: store.client.lpush(store.keys.stored("own", store.layout)[0], "in the way"),
         lambda store: store.client.rename(store.keys.queues, store.keys.standby),
     ],
@@ -59,21 +53,3 @@ def test_asking_costs_one_round_trip_and_no_script(quiet: DelayStore) -> None:
     names = [f"q{n}" for n in range(10)]
     assert round_trips(quiet, lambda: quiet.leases.all_quiet(KNOWN, names)) == 1
     assert not {"evalsha", "eval"} & calls(quiet).keys()
-
-
-def test_a_user_without_rights_for_the_other_form_asks_about_its_own(quiet: DelayStore, make_store: MakeStore) -> None:
-    """Where an ACL forbids the keys of the other layout, that is found out once, and what is quiet is quiet again."""
-    if quiet.layout == "redisson" and major_version() < 7:
-        pytest.skip("Redis has rights to only read a key from 7.0 on")
-    form = "~redisson*" if quiet.layout == "redisson" else "~none"
-    queue = "%R~delayq:{*" if quiet.layout == "redisson" else "~delayq:{*"
-    quiet.client.execute_command("ACL", "SETUSER", "own", "on", ">pw", "~delayq:[a-z]*", queue, form, "+@all")
-    store = make_store()
-    port = quiet.client.connection_pool.connection_kwargs["port"]
-    store.client = redis.Redis(port=port, username="own", password="pw")
-    try:
-        store.leases.all_quiet(KNOWN, OTHERS)
-        store.delivery.heads(OTHERS)
-        assert store.leases.all_quiet(KNOWN, OTHERS)
-    finally:
-        quiet.client.execute_command("ACL", "DELUSER", "own")

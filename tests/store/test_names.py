@@ -118,11 +118,13 @@ def test_every_operation_takes_such_a_name(store: DelayStore) -> None:
     assert (store.queues.size(NAME), store.scan.count(NAME), sum(store.scan.sizes([NAME]).values())) == (1, 1, 1)
     assert (store.queues.stats(NAME).delayed, store.queues.stats(NAME).ready) == (1, 2)
     assert sum(store.letters.lists(NAME).values()) == 2
-    assert store.repair.kept_forms(NAME) == [store.layout]
-    assert store.queues.convert(NAME, other_form(store)).moved == 1
+    assert store.repair.is_kept(NAME)
     assert popped(store.client, BAD) == [b"body of i", b"new"]
     assert store.lookup.cancel([NAME], ["later"])["later"][0].queue == NAME
-    assert store.queues.purge(NAME) == 0
+    store.delivery.offer(NAME, waiting("later"))
+    assert store.queues.convert(NAME, other_form(store)).moved == 1
+    assert store.queues.convert(NAME).moved == 1
+    assert store.queues.purge(NAME) == 1
     assert store.queues.names() == []
 
 

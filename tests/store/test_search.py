@@ -13,9 +13,7 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.messages import changed_message
 from tests.support.store.cost import calls
-from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import BODIES, FUTURE_MS, ODD_IDS, in_form, odd, waiting
-from tests.support.store.layouts import other_form
 
 
 def task(identity: str, due_ms: float = FUTURE_MS, name: str = "shop.pay", **kwargs: Any) -> Offer:
@@ -48,35 +46,32 @@ def paged(
 
 
 @pytest.fixture
-def both(store: DelayStore, make_store: MakeStore) -> DelayStore:
-    """A store with messages of three queues in both layouts, many with equal due times, and some marked."""
-    other = make_store(layout=other_form(store))
-    for n in range(60):
-        for of, at in ((store, n // 20), (other, n // 10)):
-            offer = waiting(f"{of.layout}{n:02}", FUTURE_MS + at, priority=n % 2)
-            of.delivery.offer(("a", "b", "c")[n % 3], offer)
+def filled(store: DelayStore) -> DelayStore:
+    """A store with messages of three queues, many with equal due times, and some marked."""
+    for n in range(120):
+        store.delivery.offer(("a", "b", "c")[n % 3], waiting(f"{n:03}", FUTURE_MS + n // 20, priority=n % 2))
     return store
 
 
 @pytest.mark.parametrize("limit", [1, 7, 10, 119, 120, 500])
-def test_pages_of_any_size_hold_each_message_once(both: DelayStore, limit: int) -> None:
-    """Pages of any size have each message of all queues and both layouts once, in one order, and end with no cursor."""
-    found = paged(both, Selection(), limit)
-    dues = [event.message.due_ms for event in search_tasks(both, Selection()) if isinstance(event, DelayedTask)]
+def test_pages_of_any_size_hold_each_message_once(filled: DelayStore, limit: int) -> None:
+    """Pages of any size have each message of all queues once, in one order, and end with no cursor."""
+    found = paged(filled, Selection(), limit)
+    dues = [event.message.due_ms for event in search_tasks(filled, Selection()) if isinstance(event, DelayedTask)]
     assert dues == sorted(dues)
-    assert found == paged(both, Selection(), 1000)
+    assert found == paged(filled, Selection(), 1000)
     assert len(set(found)) == len(found) == 120
 
 
 @pytest.mark.parametrize("limit", [1, 7])
-def test_what_leaves_between_pages_hides_no_other(both: DelayStore, limit: int) -> None:
+def test_what_leaves_between_pages_hides_no_other(filled: DelayStore, limit: int) -> None:
     """While all messages of each page leave before the next page is read, each message is on a page once."""
-    expected = paged(both, Selection(), 1000)
+    expected = paged(filled, Selection(), 1000)
 
     def cancel(tasks: list[DelayedTask]) -> None:
-        both.lookup.cancel(["a", "b", "c"], [task.message.id for task in tasks])
+        filled.lookup.cancel(["a", "b", "c"], [task.message.id for task in tasks])
 
-    assert paged(both, Selection(), limit, cancel) == expected
+    assert paged(filled, Selection(), limit, cancel) == expected
 
 
 @pytest.mark.parametrize("identity", ODD_IDS)

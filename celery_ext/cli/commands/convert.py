@@ -13,7 +13,7 @@ from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import with_progress
 from kombu_delayq.audit import audited
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.store import WaitingStore
+from kombu_delayq.store import OperatorStore, WaitingStore
 
 
 @dataclass
@@ -38,11 +38,11 @@ class Conversion:
 
 
 def convert_queue(store: WaitingStore, conversion: Conversion) -> Iterator[None]:
-    """Moves messages until none is left in the other layout. May run while the queue is in use, and run again.
+    """Moves messages until none is left in the other layout. Loses none if the queue is in use, and may run again.
 
     Args:
         store: The broker's store.
-        conversion: Names the queue and the form, and receives the counts.
+        conversion: Names the queue and the layout, and receives the counts.
 
     Yields:
         Once for each message that is moved or lost.
@@ -78,9 +78,11 @@ def convert_queue(store: WaitingStore, conversion: Conversion) -> Iterator[None]
 def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) -> None:
     """Move delayed messages of queues to another layout.
 
-    First set the transport option layout wherever tasks of these queues are published and run: it decides the layout of
-    new messages. Then this command moves the messages that wait in the other layout, the next due first, while queues
-    are in use. Messages in either layout are delivered all the time.
+    The transport option layout says where an app stores and finds messages, so a fleet has one layout. Stop workers,
+    publishers and `delayq transfer`, set the option everywhere, run this command, and start them again. It moves the
+    messages that wait in the other layout, the next due first. If consumers or a transfer worker are known, it warns
+    and goes on: no message is lost then, and tasks are delivered from either layout, but processes of one layout do
+    not find, count or cancel what waits in the other one.
 
     You can stop the command at any time and run it again; it continues with the rest. Exit code 1 means that something
     could not be moved; stderr says what.
@@ -88,14 +90,27 @@ def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) 
     with broker.store() as (_, store):
         store.check_version()
         work = _Convert(store, to)
-        names = known_queues(broker, store, queues)
+        names = known_queues(broker, store, queues, layouts=[to])
+        _warn_if_in_use(store)
         work.run(names, as_json=as_json)
         if broker.app is not None and store.layout != to:
             print_stderr(
-                f"the app has the transport option layout={store.layout!r}: new messages go on to be kept in that "
-                f"form, until it is set to {to!r} wherever tasks are published and run"
+                f"the app has the transport option layout={store.layout!r}: it stores new messages in that layout, and "
+                f"finds none of the moved ones, until the option is {to!r} wherever tasks are published and run"
             )
     raise SystemExit(int(work.failed or bool(set(queues) - set(names))))
+
+
+def _warn_if_in_use(store: OperatorStore) -> None:
+    consumers = sum(lease.left_ms > 0 for lease in store.consumers.all())
+    leads = store.leases.leader() is not None
+    if not (consumers or leads):
+        return
+    known = [number_of(consumers, "consumer")] * bool(consumers) + ["a leading transfer worker"] * leads
+    print_stderr(
+        f"the fleet is not at rest: {' and '.join(known)} {'is' if consumers + leads == 1 else 'are'} known. Messages "
+        "are moved all the same; processes with another transport option layout do not find them any more"
+    )
 
 
 class _Convert:
@@ -157,7 +172,8 @@ class _Convert:
         if done.stranded:
             what = number_of(done.stranded, "body without an index entry is", "bodies without an index entry are")
             print_stderr(
-                f"{of}: {what} left in the layout {other!r}; `delayq repair` finds the due times, then run this again"
+                f"{of}: {what} left in the layout {other!r}; `delayq -o layout={other} repair` finds the due times, "
+                "then run this again"
             )
         if done.came:
             came = number_of(done.came, "message")

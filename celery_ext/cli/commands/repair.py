@@ -190,10 +190,10 @@ def check(
         Once for each index entry, each body and each message to put back, when it is checked.
     """
     try:
-        for layout in store.repair.kept_forms(findings.queue):
+        if store.repair.is_kept(findings.queue):
             # Without entries, this call only checks the types of all keys of the queue. Its error names the key.
-            store.repair.repair_index(findings.queue, [], mend=False, layout=layout)
-            yield from (_check_list if layout == "redisson" else _check_hash)(store, findings, mend=mend)
+            store.repair.repair_index(findings.queue, [], mend=False)
+            yield from (_check_list if store.layout == "redisson" else _check_hash)(store, findings, mend=mend)
         if findings.queue not in known and (findings.delayed or findings.unindexed):
             findings.unknown = findings.queue not in store.queues.registered()  # it may have become known meanwhile
         if findings.unknown and mend:
@@ -212,8 +212,8 @@ def _check_hash(store: OperatorStore, findings: Findings, *, mend: bool) -> Iter
 
 
 def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[None]:
-    for members in store.repair.index_pages(findings.queue, "redisson"):
-        for member, state in zip(members, _states(store, findings, members, "redisson", mend=mend), strict=True):
+    for members in store.repair.index_pages(findings.queue):
+        for member, state in zip(members, _states(store, findings, members, mend=mend), strict=True):
             if state == "lost":
                 findings.note("lost", own_id(mark_of(member), b""))
             findings.unnamed += state == "unnamed"
@@ -229,8 +229,8 @@ def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iter
 
 
 def _check_index(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
-    for members in store.repair.index_pages(findings.queue, "hash"):
-        for member, state in zip(members, _states(store, findings, members, "hash", mend=mend), strict=True):
+    for members in store.repair.index_pages(findings.queue):
+        for member, state in zip(members, _states(store, findings, members, mend=mend), strict=True):
             identity = id_of(member)
             if state == "lost":
                 findings.note("lost", identity)
@@ -242,8 +242,8 @@ def _check_index(store: OperatorStore, findings: Findings, unnamed: set[bytes], 
             yield
 
 
-def _states(store: OperatorStore, findings: Findings, members: list[bytes], layout: str, *, mend: bool) -> list[str]:
-    return store.repair.repair_index(findings.queue, members, mend=mend, layout=layout) if members else []
+def _states(store: OperatorStore, findings: Findings, members: list[bytes], *, mend: bool) -> list[str]:
+    return store.repair.repair_index(findings.queue, members, mend=mend) if members else []
 
 
 def _check_bodies(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
@@ -379,7 +379,7 @@ class _Repair:
             queue = findings.queue
             if queue not in self._given or queue in known:
                 continue
-            if findings == Findings(queue) and not self._store.repair.kept_forms(queue):
+            if findings == Findings(queue) and not self._store.repair.is_kept(queue):
                 self.failed = True
                 found.remove(findings)
                 print_stderr(f"queue {queue!r} holds no delayed messages, and is not known")

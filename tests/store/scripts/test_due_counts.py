@@ -6,7 +6,6 @@ from random import Random
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.figures import BOUNDS_A_CALL
-from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, contents, waiting
 
 
@@ -32,13 +31,6 @@ def test_more_bounds_than_one_call_goes_through(store: DelayStore) -> None:
     assert sum(wanted) > 200
     one = [*[0] * (len(bounds) - 2), 1]
     assert store.figures.due_counts(["q", "p", "unknown"], bounds) == {"q": wanted, "p": one, "unknown": [0] * len(one)}
-
-
-def test_both_forms_are_counted_together(make_store: MakeStore) -> None:
-    """Messages of a queue that is being converted are counted in either layout."""
-    for layout in ("hash", "redisson"):
-        make_store(layout=layout).delivery.offer("q", waiting(layout))
-    assert make_store().figures.due_counts(["q"], [FUTURE_MS, inf]) == {"q": [2]}
 
 
 def test_fewer_than_two_bounds_have_nothing_between_them(store: DelayStore) -> None:
