@@ -7,8 +7,9 @@ from time import monotonic
 from kombu_delayq.redis import pools
 from kombu_delayq.store import TransportStore
 
-#: How often the leader looks, in s, and how often it reads which consumers there are.
-LOOK_S, READ_S = 0.5, 1.0
+#: How often the leader looks, in s, and how often it reads which consumers there are. A cluster has a key for each
+#: queue that is consumed, of which so many are read in a second at most.
+LOOK_S, READ_S, READS = 0.5, 1.0, 100
 #: A consumer is gone that had no subscriber in every look for so long, in s. One that lives and has lost its connection
 #: subscribes again within half a second.
 GONE_S = 3.0
@@ -52,20 +53,19 @@ class GoneConsumers:
             self.forget()
         self._next_look = now + LOOK_S
         if now >= self._next_read:
-            self._next_read = now + READ_S
-            shares = defaultdict[str, set[str]](set)
-            for share, names in store.consumers.subscribed().items():
+            shares, found = defaultdict[str, set[str]](set), store.consumers.subscribed()
+            for share, names in found.items():
                 for name in names:
                     shares[name].add(share)
-            self._shares = dict(shares)
+            self._shares, self._next_read = dict(shares), now + max(READ_S, len(found) / READS)
         missing = store.consumers.without_subscriber(sorted(self._shares)) if self._shares else set()
         self._missing_since = {name: self._missing_since.get(name, now) for name in missing}
         # Asked last: a connection that was lost during this look is a new one now.
         if monotonic() - pools.connected_at(store.client.connection_pool, store.keys.lease) < GRACE_S:
             return {}
-        found = defaultdict[str, list[str]](list)
+        gone = defaultdict[str, list[str]](list)
         for name, since in self._missing_since.items():
             if now - since >= GONE_S:
                 for share in self._shares[name]:
-                    found[share].append(name)
-        return dict(found)
+                    gone[share].append(name)
+        return dict(gone)

@@ -1,4 +1,4 @@
-"""``search`` and ``page``: find waiting messages by a filter, over queues and both layouts."""
+"""``search`` and ``page``: find waiting messages by a filter, over queues."""
 
 import json
 from collections.abc import Callable, Iterator

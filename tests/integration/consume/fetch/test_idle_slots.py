@@ -36,6 +36,8 @@ def test_a_consumer_asks_once_a_second_for_a_queue(server: PrivateRedis) -> None
     with Looped(Connection(server.url.replace("redis://", "delayq://")), *QUEUES) as looped:
         looped.until(looped.waits_for(*QUEUES))
         client = server.client()
+        about = Keys(slots=True).consumed(QUEUES[-1])
+        looped.until(lambda: '"subscribed": true' in str(client.hvals(about)), "each queue has heard of it")
         before, begun = calls(client, "blmove", "exists", "evalsha", "eval"), monotonic()
         looped.until(lambda: monotonic() - begun > 3)
         seconds = monotonic() - begun

@@ -33,7 +33,7 @@ def of(name: str, found: dict[Series, float]) -> dict[Any, float]:
 
 
 def test_gauges_say_what_each_queue_holds(store: DelayStore) -> None:
-    """Delayed, ready of all priorities, overdue, and due within each span: of every known queue, in either layout."""
+    """Delayed, ready of all priorities, overdue, and due within each span: of every known queue."""
     for delay_s in (-100, 3, 50, 70, 600, 7200, 40_000, 900_000):
         store.delivery.offer("orders", waiting(f"in {delay_s}", store.now_ms() + delay_s * 1000))
     store.delivery.offer("mails", waiting("i", FUTURE_MS))
