@@ -69,10 +69,11 @@ def test_delayq_transfer_goes_on(store: DelayStore, redis_server: PrivateRedis, 
 
 
 def test_the_command_shows_and_cancels_beside_them(
-    store: DelayStore, redis_server: PrivateRedis, client: redis.Redis
+    store: DelayStore, redis_server: PrivateRedis, client: redis.Redis, layout: str
 ) -> None:
     """``delayq`` shows such names escaped; what it does elsewhere, also by id, goes on beside them."""
     client.sadd(QUEUES, *BAD)
+    in_layout = ("-o", f"layout={layout}")
     due_ms = time.time() * 1000 + 600_000
     for name in BAD:
         queue, task = name.decode(errors="surrogateescape"), _task(f"in-{name!r}", due_ms)
@@ -82,18 +83,18 @@ def test_the_command_shows_and_cancels_beside_them(
             with pytest.raises(InvalidQueueName):
                 store.delivery.offer(queue, task)
     store.delivery.offer("q", _task("sound", due_ms))
-    shown = run(redis_server, "status").stdout
+    shown = run(redis_server, *in_layout, "status").stdout
     assert "\\udcff\\udcfe" in shown
     assert "\\r\\n*1" in shown
-    run(redis_server, "status", "--json")
-    assert "sound" in run(redis_server, "list").stdout
-    assert "sound" in run(redis_server, "list", "--json").stdout
-    assert '"sound"' in run(redis_server, "export").stdout
-    assert run(redis_server, "show", "sound").exit_code == 0
-    run(redis_server, "cancel", "sound", "in-b'\\xff\\xfe'", "--yes")
+    run(redis_server, *in_layout, "status", "--json")
+    assert "sound" in run(redis_server, *in_layout, "list").stdout
+    assert "sound" in run(redis_server, *in_layout, "list", "--json").stdout
+    assert '"sound"' in run(redis_server, *in_layout, "export").stdout
+    assert run(redis_server, *in_layout, "show", "sound").exit_code == 0
+    run(redis_server, *in_layout, "cancel", "sound", "in-b'\\xff\\xfe'", "--yes")
     assert [store.queues.size(each) for each in ("q", "\udcff\udcfe")] == [0, 0]
-    run(redis_server, "repair")
-    run(redis_server, "purge", "\udcff\udcfe", "--yes")
+    run(redis_server, *in_layout, "repair")
+    run(redis_server, *in_layout, "purge", "\udcff\udcfe", "--yes")
 
 
 def _task(identity: str, due_ms: float) -> Offer:

@@ -12,6 +12,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.transfer.leadership import WAITING_LOOKS
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import stays, until
+from tests.support.store.layouts import redisson_only
 from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
 
@@ -106,6 +107,7 @@ def test_a_leader_and_standbys_that_stop_are_replaced(client: redis.Redis, waiti
     stays(lambda: not client.exists(*LEASES[1:]), 0.3)
 
 
+@redisson_only
 def test_a_message_of_another_client_in_a_queue_of_ones_own_is_found(
     client: redis.Redis, transfer: Transfer, waiting: Waiting
 ) -> None:
