@@ -23,7 +23,7 @@ from tests.support.store.keyspace import (
     popped,
     waiting,
 )
-from tests.support.store.layouts import hash_only, other_form, redisson_only
+from tests.support.store.layouts import hash_only, other_layout, redisson_only
 
 
 @pytest.mark.parametrize("queue", QUEUE_NAMES)
@@ -122,7 +122,7 @@ def test_every_operation_takes_such_a_name(store: DelayStore) -> None:
     assert popped(store.client, BAD) == [b"body of i", b"new"]
     assert store.lookup.cancel([NAME], ["later"])["later"][0].queue == NAME
     store.delivery.offer(NAME, waiting("later"))
-    assert store.queues.convert(NAME, other_form(store)).moved == 1
+    assert store.queues.convert(NAME, other_layout(store)).moved == 1
     assert store.queues.convert(NAME).moved == 1
     assert store.queues.purge(NAME) == 1
     assert store.queues.names() == []

@@ -20,7 +20,7 @@ from tests.support.store.keyspace import (
     refuses_a_key_of_the_wrong_type,
     waiting,
 )
-from tests.support.store.layouts import other_form
+from tests.support.store.layouts import other_layout
 
 EXPIRE_MS, HOUR_MS = 10_000, 3_600_000
 
@@ -61,7 +61,7 @@ def adopt(store: DelayStore, due_ms: float) -> None:
 
 
 def convert(store: DelayStore, due_ms: float) -> None:
-    source = DelayStore(store.client, store.keys, options=store.options.__class__(layout=other_form(store)))
+    source = DelayStore(store.client, store.keys, options=store.options.__class__(layout=other_layout(store)))
     source.delivery.offer("q", waiting("late", due_ms), expire_ms=EXPIRE_MS)
     assert store.queues.convert("q").moved == 1
 
