@@ -4,9 +4,10 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
+from kombu.transport import virtual
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from kombu_delayq import hooks
@@ -27,8 +28,30 @@ from kombu_delayq.store import DelayStore, TransportStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId
 
+# A base only for the type checker: the class is mixed into kombu's channels.
+_Channel: Any = virtual.Channel if TYPE_CHECKING else object
 
-class DelayedChannel(ConsumingChannel):
+
+class OfferingChannel(_Channel):
+    """A mixin, to the left of a channel of kombu's that has our ``options``: it writes messages for the store."""
+
+    def offer_of(self, message: Message, due: Due) -> Offer:
+        """Returns a message in the form that the store takes."""
+        identity, body = canonical(message, due.task_id)
+        when = f"+{due.ms!r}" if due.relative else repr(due.ms)
+        return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
+
+    def _inplace_augment_message(self, message: Message, *address: str) -> None:
+        if not self.options.compact:
+            super()._inplace_augment_message(message, *address)
+            return
+        omit_defaults(message)
+        body = message["body"]
+        super()._inplace_augment_message(message, *address)
+        keep_text(message, body)
+
+
+class DelayedChannel(OfferingChannel, ConsumingChannel):
     """A mixin, to the left of one of kombu's Redis channels: it stores delayed messages of publishers.
 
     It knows our options, our pools of connections and our store.
@@ -132,21 +155,6 @@ class DelayedChannel(ConsumingChannel):
     def put_ahead(self, queue: str) -> PutAhead:
         """Returns a publisher that sends pages of canonical messages to one queue, over its own connection."""
         return PutAhead(self, queue)
-
-    def offer_of(self, message: Message, due: Due) -> Offer:
-        """Returns a message in the form that the store takes."""
-        identity, body = canonical(message, due.task_id)
-        when = f"+{due.ms!r}" if due.relative else repr(due.ms)
-        return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
-
-    def _inplace_augment_message(self, message: Message, *address: str) -> None:
-        if not self.options.compact:
-            super()._inplace_augment_message(message, *address)
-            return
-        omit_defaults(message)
-        body = message["body"]
-        super()._inplace_augment_message(message, *address)
-        keep_text(message, body)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
         due = due_of(message)

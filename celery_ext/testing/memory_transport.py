@@ -12,14 +12,13 @@ from kombu.transport.redis import Channel as RedisChannel
 from celery_ext.testing.memory_store import MemoryStore
 from celery_ext.testing.sending import Clock
 from kombu_delayq import hooks, options
+from kombu_delayq.channel import OfferingChannel
 from kombu_delayq.errors import DelayChainCancelled
-from kombu_delayq.message.bodies import keep_text, omit_defaults
-from kombu_delayq.message.canonical import canonical
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN_ID, Message
 from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
-from kombu_delayq.store.types import Offer, Waiting
+from kombu_delayq.store.types import Waiting
 
 #: The brokers of this process by name. Each lives for as long as the test that uses it.
 _brokers: "WeakValueDictionary[str, MemoryBroker]" = WeakValueDictionary()
@@ -51,7 +50,7 @@ class MemoryBroker:
         return self.queues[queue].qsize() if queue in self.queues else 0
 
 
-class Channel(stock.Channel):
+class Channel(OfferingChannel, stock.Channel):
     """A channel of :class:`Transport`."""
 
     def __init__(self, connection: Any, **kwargs: Any) -> None:
@@ -70,15 +69,6 @@ class Channel(stock.Channel):
         found: MemoryStore = self.connection.broker.store
         return found
 
-    def _inplace_augment_message(self, message: Message, *address: str) -> None:
-        if not self.options.compact:
-            super()._inplace_augment_message(message, *address)
-            return
-        omit_defaults(message)
-        body = message["body"]
-        super()._inplace_augment_message(message, *address)
-        keep_text(message, body)
-
     def _put(self, queue: str, message: Message, **kwargs: Any) -> None:
         due = due_of(message)
         properties = message["properties"]
@@ -89,20 +79,15 @@ class Channel(stock.Channel):
             super()._put(queue, message, **kwargs)
         else:
             self._check_delay(due)
-            self.store.delivery.offer(queue, self._offer_of(message, due))
+            self.store.delivery.offer(queue, self.offer_of(message, due))
         return None
 
     def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
         due = due or Due(0.0, True, message["properties"].get("correlation_id"))
         self._check_delay(due)
-        offer = self._offer_of(message, due)
+        offer = self.offer_of(message, due)
         if self.store.chains.step(queue, message["properties"][CHAIN_ID], offer) == "cancelled":
             raise DelayChainCancelled(f"the delay chain of task {as_text(offer.id)} was cancelled")
-
-    def _offer_of(self, message: Message, due: Due) -> Offer:
-        identity, body = canonical(message, due.task_id)
-        when = f"+{due.ms!r}" if due.relative else repr(due.ms)
-        return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 
     def _check_delay(self, due: Due) -> None:
         delay_s = (due.ms if due.relative else due.ms - self.store.now_ms()) / 1000
