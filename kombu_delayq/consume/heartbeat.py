@@ -98,8 +98,8 @@ class Heartbeat:
         ends_at = monotonic() + self._store.options.consumer_ttl
         while self._consumer.held and monotonic() < ends_at:
             sleep(LOOK_S)
-            if self._subscribe() or not self._consumer.held:
-                self._does(self._consumer.leave)
+            self._subscribe()
+            self._does(self._consumer.leave)  # only where nothing is in hand any more
 
     def _subscribe(self) -> bool:
         """Keeps the subscription. Returns whether Redis has to know that there is one now, or none any more."""

@@ -8,6 +8,7 @@ import redis
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError
 
+from kombu_delayq.message.text import as_text
 from kombu_delayq.redis import pools
 from kombu_delayq.store import TransportStore
 
@@ -85,16 +86,14 @@ class Presence:
     def _subscribe(self, names: Collection[str]) -> None:
         keys = self._store.keys
         if self._pubsub is None:
-            pool = pools.node_of(self._store.client.connection_pool, keys.lease)
-            self._pubsub = redis.Redis(connection_pool=pool).pubsub()
+            self._pubsub = pools.client_at(self._store.client.connection_pool, keys.lease).pubsub()
         channels = {keys.presence(name) for name in names}
         self._pubsub.subscribe(*sorted(channels))
         until = monotonic() + ANSWER_S
         while channels:
             message = self._pubsub.get_message(timeout=ANSWER_S)
             if message is not None and message["type"] == "subscribe":
-                channel = message["channel"]
-                channels.discard(channel.decode() if isinstance(channel, bytes) else channel)
+                channels.discard(as_text(message["channel"]))
             if monotonic() > until:
                 raise redis.TimeoutError("Redis does not answer a consumer's SUBSCRIBE")
         self.names = frozenset(names)

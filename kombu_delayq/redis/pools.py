@@ -143,6 +143,15 @@ def node_of(pool: redis.ConnectionPool, key: str) -> redis.ConnectionPool:
     return found
 
 
+def client_at(pool: redis.ConnectionPool, key: str) -> redis.Redis:
+    """Returns a client of the node of a cluster that has a key; of any other pool, of its server.
+
+    Raises:
+        redis.exceptions.ConnectionError: As of ``node_of``.
+    """
+    return redis.Redis(connection_pool=node_of(pool, key))
+
+
 def aside(pool: redis.ConnectionPool) -> redis.ConnectionPool:
     """Returns a pool over the same connections that waits for no node of a cluster for long; any other as it is."""
     make = getattr(pool, "aside", None)

@@ -8,7 +8,6 @@ from math import inf
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from redis import Redis
 from redis.exceptions import RedisError
 
 from kombu_delayq.message.pages import pages
@@ -231,8 +230,7 @@ class Consumers(StorePart):
     def without_subscriber(self, consumers: Sequence[str]) -> set[str]:
         """Returns those of the consumers to whose channels nobody subscribes now; one command."""
         channels = {self._keys.presence(name): name for name in consumers}
-        pool = pools.node_of(self._client.redis.connection_pool, self._keys.lease)
-        reply = Redis(connection_pool=pool).pubsub_numsub(*channels)
+        reply = pools.client_at(self._client.redis.connection_pool, self._keys.lease).pubsub_numsub(*channels)
         return {channels[as_text(channel)] for channel, count in reply if not int(count)}
 
     def end_leases(self, consumers: Sequence[str], share: str) -> None:

@@ -6,8 +6,6 @@ from functools import cache
 from itertools import count, groupby
 from typing import Any, Literal
 
-import redis
-
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.message.unacked import read_note
@@ -170,8 +168,8 @@ class Fetching(StorePart):
         commands: list[Command] = [("CLIENT", "UNBLOCK", client_id) for client_id in client_ids]
         commands.append(self.fetch_command(request, by_text=True))
         # In a cluster, all of these go to the node of the lists.
-        pool = pools.node_of(self._client.redis.connection_pool, self.landing(landings[0])[1])
-        checked(RedisCommands(redis.Redis(connection_pool=pool)).replies(commands))
+        node = pools.client_at(self._client.redis.connection_pool, self.landing(landings[0])[1])
+        checked(RedisCommands(node).replies(commands))
 
     def landing(self, landing: Landing) -> tuple[str, str]:
         """Returns the keys of the list from which a landing list gets its message, and of the landing list."""

@@ -316,12 +316,12 @@ class Queues(StorePart):
 
     def convertible(self, queue: str, layout: str | None = None) -> int:
         """Counts the messages that ``convert`` has to move."""
-        [other] = {*LAYOUTS} - {layout or self._client.layout}
-        return int(self._client.ask("ZCARD", self._client.due(queue, other)))
+        [count] = checked(self.convertible_each([queue], layout))
+        return int(count)
 
-    def convertible_each(self, queues: Sequence[str]) -> list[int | Exception]:
+    def convertible_each(self, queues: Sequence[str], layout: str | None = None) -> list[int | Exception]:
         """Counts what ``convertible`` does for each of several queues, or returns an error for it; one round trip."""
-        [other] = {*LAYOUTS} - {self._client.layout}
+        [other] = {*LAYOUTS} - {layout or self._client.layout}
         return self._client.replies([("ZCARD", self._client.due(queue, other)) for queue in queues])
 
     def other_prefixes(self) -> dict[str, int]:

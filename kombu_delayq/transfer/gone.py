@@ -1,6 +1,5 @@
 """Notices consumers whose processes have ended: nobody subscribes to their channels any more."""
 
-from collections import defaultdict
 from math import inf
 from time import monotonic
 
@@ -25,7 +24,7 @@ class GoneConsumers:
 
     def __init__(self) -> None:
         self._next_look = self._next_read = -inf
-        self._shares: dict[str, set[str]] = {}  # of each subscribed consumer
+        self._subscribed: dict[str, list[str]] = {}  # the consumers of each share that have subscribed
         self._missing_since: dict[str, float] = {}
 
     def wait_s(self) -> float:
@@ -44,7 +43,7 @@ class GoneConsumers:
     def look(self, store: TransportStore) -> dict[str, list[str]]:
         """Looks, if it is time. Returns the consumers that are gone, by share.
 
-        A call with two commands a second, and two more where consumers have subscribed.
+        One command; with each other look one more, and in a cluster one more for each share.
         """
         now = monotonic()
         if now < self._next_look:
@@ -53,19 +52,15 @@ class GoneConsumers:
             self.forget()
         self._next_look = now + LOOK_S
         if now >= self._next_read:
-            shares, found = defaultdict[str, set[str]](set), store.consumers.subscribed()
-            for share, names in found.items():
-                for name in names:
-                    shares[name].add(share)
-            self._shares, self._next_read = dict(shares), now + max(READ_S, len(found) / READS)
-        missing = store.consumers.without_subscriber(sorted(self._shares)) if self._shares else set()
+            self._subscribed = store.consumers.subscribed()
+            self._next_read = now + max(READ_S, len(self._subscribed) / READS)
+        names = sorted({name for of_share in self._subscribed.values() for name in of_share})
+        missing = store.consumers.without_subscriber(names) if names else set()
         self._missing_since = {name: self._missing_since.get(name, now) for name in missing}
         # Asked last: a connection that was lost during this look is a new one now.
         if monotonic() - pools.connected_at(store.client.connection_pool, store.keys.lease) < GRACE_S:
             return {}
-        gone = defaultdict[str, list[str]](list)
-        for name, since in self._missing_since.items():
-            if now - since >= GONE_S:
-                for share in self._shares[name]:
-                    gone[share].append(name)
-        return dict(gone)
+        gone = {name for name, since in self._missing_since.items() if now - since >= GONE_S}
+        return {
+            share: found for share, names in self._subscribed.items() if (found := sorted(gone.intersection(names)))
+        }

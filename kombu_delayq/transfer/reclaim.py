@@ -189,7 +189,7 @@ class Reclaiming:
         self._next_look = -inf
         self._shares: dict[str, _OfShare] = {}
         self._gone = GoneConsumers()
-        self._judged: set[str] = set()  # names of consumers that are gone, until what they held has gone back
+        self._judged: set[str] = set()  # names of gone consumers; reclaiming them removes the names
 
     def wait_s(self) -> float:
         """Returns how long a leader may wait before it calls ``go_on`` again, in s."""
