@@ -18,12 +18,15 @@ from celery_ext.demo.private_redis import PrivateRedis
 from tests.bench.targets.app import BROKER, OURS
 from tests.bench.targets.report import Figure
 from tests.support.conditions import until
+from tests.support.workers.held import CONSUMED, UNACKED
 
 POOLS = ("prefork", "threads", "solo", "gevent")
 #: The median and the longest time that are promised, in s. Messages in a worker's hands when it is killed, at most.
 MEDIAN_S, LONGEST_S, HELD = 4.0, 7.0, 8
-#: The list in which runs are noted, the hash of what is in hand, and the queue.
-RUNS, UNACKED, QUEUE = "bench:runs", "unacked", "held"
+#: The list in which runs are noted, and the queue.
+RUNS, QUEUE = "bench:runs", "held"
+#: The worker that is killed, and the one in which its messages run again.
+DIES, LIVES = "dies@bench", "lives@bench"
 
 
 def make_app(url: str) -> Celery:
@@ -36,7 +39,7 @@ def make_app(url: str) -> Celery:
         again = bool(self.request.delivery_info["redelivered"])
         with app.connection_for_write() as connection:
             connection.default_channel.client.rpush(RUNS, json.dumps([again, time()]))
-        if not again:
+        if not again and self.request.hostname == DIES:
             sleep(600)
 
     return app
@@ -48,7 +51,7 @@ if BROKER in os.environ:
 
 @contextmanager
 def _worker(server: PrivateRedis, name: str, pool: str, queue: str) -> Iterator[psutil.Popen]:
-    options = ["-n", f"{name}@bench", "-P", pool, "-c", "2", "-Q", queue, "-l", "ERROR"]
+    options = ["-n", name, "-P", pool, "-c", "2", "-Q", queue, "-l", "ERROR"]
     process = psutil.Popen(
         [sys.executable, "-m", "celery", "-A", "tests.bench.targets.back", "worker", *options],
         env={**os.environ, BROKER: server.url, "PYTHONWARNINGS": "ignore"},
@@ -67,8 +70,8 @@ def _worker(server: PrivateRedis, name: str, pool: str, queue: str) -> Iterator[
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Kills workers of each pool that hold messages, one after the other, while another worker lives."""
     kills, app, client = 5 if quick else 20, make_app(server.url), server.client()
-    with _worker(server, "lives", "threads", "other"):
-        until(lambda: "lives" in str(app.control.ping(timeout=0.5)), 60, "the worker that lives is up")
+    with _worker(server, LIVES, "threads", "other"):
+        until(lambda: LIVES in str(app.control.ping(timeout=0.5)), 60, "the worker that lives is up")
         for pool in POOLS:
             took_s = [_return_s(server, client, app, pool) for _ in range(kills)]
             note = f"{kills} kills, until all of up to {HELD} messages run again; stock: visibility_timeout, 3600 s"
@@ -79,20 +82,21 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
 def _return_s(server: PrivateRedis, client: Any, app: Celery, pool: str) -> float:
     """Returns the time from the kill of a worker until all of its messages have begun again, in s."""
     client.delete(RUNS)
-    with _worker(server, "dies", pool, QUEUE) as doomed:
-        until(lambda: "dies" in str(app.control.ping(timeout=0.5)), 60, "the worker that dies is up")
+    with _worker(server, DIES, pool, QUEUE) as doomed:
+        until(lambda: DIES in str(app.control.ping(timeout=0.5)), 60, "the worker that dies is up")
         for _ in range(HELD):
             app.send_task("hold", queue=QUEUE)
         until(lambda: client.llen(RUNS), 30, "a task runs")
-        sleep(2)  # it takes what it may hold, and has been seen to live
+        until(lambda: str(client.hvals(CONSUMED)).count('"subscribed": true') == 2, 30, "both workers have subscribed")
+        os.killpg(doomed.pid, signal.SIGSTOP)  # it takes no more, and its connections stay
         held = client.hlen(UNACKED)
-        app.control.add_consumer(QUEUE, destination=["lives@bench"], reply=True)
+        app.control.add_consumer(QUEUE, destination=[LIVES], reply=True)
         doomed.kill()
         killed = time()
         until(lambda: len(_again(client)) >= held, 120, "what it held runs again")
         took_s = max(_again(client)[:held]) - killed
     until(lambda: not client.exists(UNACKED, QUEUE), 60, "the queue is empty")
-    app.control.cancel_consumer(QUEUE, destination=["lives@bench"], reply=True)
+    app.control.cancel_consumer(QUEUE, destination=[LIVES], reply=True)
     return took_s
 
 
