@@ -42,8 +42,8 @@ LIMITS = {"statement_timeout": "60s", "lock_timeout": "20s", "idle_in_transactio
 #: Execution options: whether a transaction writes, and whether it has to survive a loss of power.
 WRITES, DURABLE = "delayq_writes", "delayq_durable"
 
-#: What SQLite is told before a transaction that has to survive a loss of power, and before one that need not: without
-#: FULL the last transactions before may be gone, but none is torn.
+#: A setting of SQLite by whether a transaction has to survive a loss of power. After one without FULL, the latest
+#: transactions may be gone, but none is torn.
 SYNCHRONOUS = {True: "PRAGMA synchronous=FULL", False: "PRAGMA synchronous=NORMAL"}
 
 #: What people read instead of a password.

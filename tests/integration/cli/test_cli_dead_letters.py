@@ -343,7 +343,7 @@ def test_a_key_of_another_type_hides_no_other_queue(broker: PrivateRedis, raw_cl
 
 
 def test_the_command_of_an_app_that_names_no_queue_asks_for_one(make_proj: MakeProj) -> None:
-    """An app with neither a dead_letter_queue nor a delivery limit is told that no task has one, with exit code 2."""
+    """Where an app has no dead_letter_queue and no delivery limit, the command asks for a queue, with exit code 2."""
     proj = make_proj(broker_transport_options={"delivery_limit": None})
     done = subprocess.run(
         [BIN / "celery", "-A", "proj", "delayq", "dead-letters", "list"],

@@ -115,7 +115,7 @@ def test_a_message_of_another_client_in_a_queue_of_ones_own_is_found(
     transfer(3, poll_interval=POLL_S)
     until(lambda: client.exists(*LEASES) == 3)
     waiting(queues=lambda: ["own"])
-    # Only who waits looks with plain commands, of which this is the last.
+    # A leader and a standby look by scripts. A worker that waits uses plain commands, and ends with this one.
     until(lambda: any(each["cmd"] == "zrange" for each in client.client_list()), LATE_S, "it waits")
     client.zadd(KEYS.timeout("own"), {"entry": 9e15})
     until(lambda: client.sismember(KEYS.queues, "own"), LATE_S)

@@ -113,7 +113,7 @@ def test_any_id(store: DelayStore, identity: str) -> None:
 
 
 def test_an_id_that_looks_like_that_of_a_duplicate_is_none(store: DelayStore) -> None:
-    """A task whose id ends like that of a duplicate is not cancelled with the task of which it would be one."""
+    """A cancel of an id leaves a task alone whose own id is that one with the ending of a duplicate."""
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("i~0123456789abcdef", PAST_MS))
     store.lookup.cancel(["q"], ["i"])
     store.delivery.transfer("q")

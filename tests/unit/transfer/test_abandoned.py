@@ -9,7 +9,7 @@ LATE_MS, UNREACHED_MS = 20.0, 1000.0
 
 
 class Looks:
-    """Successive looks of a standby at heads of which it knows what the looks before have shown.
+    """Looks of a standby at heads, one after the other. Each knows what the looks before have shown.
 
     Due times are given by queue, in ms before ``NOW_MS``.
     """

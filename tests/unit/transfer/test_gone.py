@@ -71,7 +71,7 @@ def test_a_consumer_that_subscribes_again_lives(fleet: Fleet) -> None:
 
 
 def test_after_a_lost_connection_everybody_has_the_time_to_come_back(fleet: Fleet) -> None:
-    """As long as the leader's own connection is new, nobody is gone; whoever stays away is, afterwards."""
+    """Nobody is gone while the leader's own connection is new, and then only a consumer that has stayed away."""
     fleet.after(10)
     fleet.connected_at, fleet.missing = fleet.now_s, {ME, OTHER}
     assert fleet.after(GRACE_S - LOOK_S) == {}
