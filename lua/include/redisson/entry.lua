@@ -4,7 +4,7 @@
 -- read as both: it is a double whose first byte is 7, the number of its other bytes. These are: order (4 bytes, so that
 -- entries of one due time sort as they were published), priority, 1, 0. No entry of Redisson has both this first byte
 -- and the 0 in that place: its double is a whole number, whose last byte is not 0.
--- Source: docs/design/redisson-layout.md.
+-- Source: docs/design/extras.md "Entries".
 local OURS = 7
 
 -- How many bytes a length has; a double has as many.
