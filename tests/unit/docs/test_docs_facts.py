@@ -16,7 +16,8 @@ from kombu_delayq.transport import Channel
 from tests.support import ROOT
 from tests.support.pages import PAGES, blocks, named
 
-LOGS = ROOT / "docs/how-to/logs.md"
+#: Where a log line is looked for, and where lines of the level INFO are explained.
+LOGS = (ROOT / "docs/troubleshooting.md", ROOT / "docs/how-to/logs.md")
 LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "critical": "CRITICAL"}
 #: What stands in a message for a value, in the documentation, in the text of a log call, and in an f-string.
 GAP = "…"
@@ -53,18 +54,21 @@ def said_by(text: str, logged: str) -> bool:
     return True
 
 
-def logged_by_docs() -> list[tuple[str, list[str]]]:
-    """Returns the level of each row of the table of log messages, and what the messages have in them."""
-    lines = LOGS.read_text(encoding="utf-8").splitlines()
+def logged_by_docs(*pages: Path) -> list[tuple[str, list[str]]]:
+    """Returns the level of each row of the tables of log messages, and what the messages have in them."""
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
     rows = [line.split("|") for line in lines if line.startswith("| ")]
-    return [(row[1].strip(), re.findall(r"`([^`]+)`", row[2])) for row in rows[1:]]
+    return [
+        (row[1].strip(), re.findall(r"`([^`]+)`", row[2]))
+        for row in rows
+        if row[1].strip() in (*LEVELS.values(), "INFO")
+    ]
 
 
 def test_a_documented_log_message_is_in_the_code() -> None:
-    """Each message in the table of log messages is logged by some code of ours."""
+    """Each message in the tables of log messages is logged by some code of ours."""
     texts = {text for tree in sources() for node in ast.walk(tree) if (text := template(node))}
-    rows = logged_by_docs()
-    assert {level for level, _ in rows} <= {*LEVELS.values(), "INFO"}
+    rows = logged_by_docs(*LOGS)
     parts = [part for _, several in rows for part in several]
     assert parts
     assert [part for part in parts if not any(said_by(part, text) for text in texts)] == []
@@ -82,8 +86,8 @@ def calls() -> Iterator[tuple[str, str]]:
 
 
 def test_a_log_message_is_documented() -> None:
-    """Each message that an operator may have to act on is in the table of log messages, with its level."""
-    rows, logged = logged_by_docs(), list(calls())
+    """Each message from WARNING on is in the troubleshooting page, with its level."""
+    rows, logged = logged_by_docs(LOGS[0]), list(calls())
     assert logged
     for level, text in logged:
         assert any(said == level and all(said_by(part, text) for part in parts) for said, parts in rows), (level, text)
@@ -142,7 +146,7 @@ def test_defaults_are_found() -> None:
 
 def test_the_table_of_delay_levels_is_the_default() -> None:
     """The page on delay levels has the table that is used."""
-    rows = (ROOT / "docs/how-to/delay-levels.md").read_text(encoding="utf-8").splitlines()
+    rows = (ROOT / "docs/how-to/retry-schedule.md").read_text(encoding="utf-8").splitlines()
     levels, delays = ([cell.strip() for cell in row.split("|")[2:-1]] for row in rows if row.startswith(("| l", "| d")))
     assert delays == DEFAULT.split()
     assert levels == [str(level) for level in range(1, len(delays) + 1)]

@@ -34,7 +34,7 @@ ELSEWHERE = (
 #: Fewest characters by which a text with gaps is recognized, and most words of a value that fills a gap.
 LEAST, VALUE = 14, 2
 #: What code that is no message begins with.
-COMMANDS = ("celery ", "delayq ", "redis-cli ", "pip ", "import ", "CONFIG ", ".venv/")
+COMMANDS = ("celery ", "delayq ", "redis-cli ", "make ", "pip ", "import ", "CONFIG ", ".venv/")
 
 
 def sources() -> Iterator[str]:
