@@ -1,6 +1,7 @@
 """Buries tasks that have failed for good: puts their messages into a dead letter queue."""
 
 import sys
+from traceback import format_exception
 from typing import Any
 
 from celery.exceptions import TimeLimitExceeded, WorkerLostError
@@ -8,7 +9,7 @@ from kombu.entity import Exchange, Queue
 from kombu.log import get_logger
 
 from kombu_delayq.errors import InvalidDeadLetter, did_you_mean, quoted
-from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record
+from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record, text_of
 from kombu_delayq.message.fields import CHAIN_ID
 
 logger = get_logger(__name__)
@@ -64,7 +65,8 @@ def bury(task: Any, request: Any, reason: Reason, exception: Any) -> None:
     error = exception if exception is not None else sys.exc_info()[1]
     buried = record(
         reason,
-        None if error is None else _text_of(error),
+        None if error is None else text_of(error),
+        traceback=None if error is None else _traceback_of(error),
         retries=request.retries,
         exchange=info.get("exchange"),
         routing_key=info.get("routing_key"),
@@ -88,8 +90,6 @@ def _send(task: Any, letter: Any, options: dict[str, Any]) -> None:
         task.app.send_task(task.name, letter.args, letter.kwargs, **options)
 
 
-def _text_of(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception as reason:  # the error's own __str__ failed
-        return f"{type(error).__name__}, which cannot be shown: {reason!r}"
+def _traceback_of(error: BaseException) -> str | None:
+    """Returns where an error was raised, as Python prints it; None for one that was only given to ``retry``."""
+    return None if error.__traceback__ is None else "".join(format_exception(error))

@@ -64,6 +64,11 @@ class DeadLetter:
         return self._text("error")
 
     @property
+    def traceback(self) -> str | None:
+        """Where the last error was raised, as Python prints it; None where no process of the task could say so."""
+        return self._text("traceback")
+
+    @property
     def worker(self) -> str | None:
         """Node name of the worker, or the host, that buried the message."""
         return self._text("worker")

@@ -1,5 +1,6 @@
 """The class of tasks that follow a delay chain when they fail, and are buried after the last step."""
 
+import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.waiting.revoke import announce_revoked
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
-from kombu_delayq.message.dead_letters import Reason
+from kombu_delayq.message.dead_letters import LAST_ERROR, Reason, text_of
 from kombu_delayq.message.fields import CHAIN_ID
 
 #: A task has failed after the last step of its delay chain. The sender is the task. The arguments are task_id, request,
@@ -233,6 +234,8 @@ class DelayChainTask(_Task):
             options["countdown"] = chain.delay_s(request.retries)
         if limit not in (None, self.max_retries):
             options["max_retries"] = limit
+        error = exc if isinstance(exc, BaseException) else sys.exc_info()[1]
+        request.last_error = None if error is None else text_of(error)
         try:
             return super().retry(**options)
         except Reject as reject:
@@ -255,6 +258,8 @@ class DelayChainTask(_Task):
             options = {"delay_chain": chain.text, CHAIN_ID: _id_of_chain(request), **options}
             if request is not self.request and options.get("retries"):
                 options["countdown"] = chain.delay_s(request.retries)
+        if options.get("retries") and (error := request.get("last_error")):
+            options[LAST_ERROR] = error
         return super().signature_from_request(request, *args, **options)
 
     def apply(

@@ -18,7 +18,7 @@ from celery_ext.delays.task import DelayChainTask
 from celery_ext.publish.shards import ShardRouter
 from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.message.dead_letters import DEAD_LETTER
+from kombu_delayq.message.dead_letters import DEAD_LETTER, LAST_ERROR
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, to_json
 from kombu_delayq.options import Options
 
@@ -33,7 +33,7 @@ _OF_PUBLISHING = (signals.before_task_publish, signals.after_task_publish, signa
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 #: Names of the headers that every message has: further headers of a call must not replace them.
 _HEADERS = frozenset(("compression", "argsrepr", "kwargsrepr"))
-_OF_CALLS = {name: f"delayq-slot-{name}-{uuid4()}" for name in ("origin", "reply_to", "chain_id")}
+_OF_CALLS = {name: f"delayq-slot-{name}-{uuid4()}" for name in ("origin", "reply_to", "chain_id", "last_error")}
 _PLACEHOLDERS: Mapping[str, str] = {**PLACEHOLDERS._asdict(), **_OF_CALLS}
 #: Options of single calls that a message has in its headers, its properties or both; and what stands for their texts.
 IN_OPTIONS = {
@@ -41,6 +41,7 @@ IN_OPTIONS = {
     "argsrepr": PLACEHOLDERS.argsrepr,
     "kwargsrepr": PLACEHOLDERS.kwargsrepr,
     CHAIN_ID: _OF_CALLS["chain_id"],
+    LAST_ERROR: _OF_CALLS["last_error"],
 }
 
 

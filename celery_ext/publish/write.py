@@ -96,6 +96,7 @@ class Own(NamedTuple):
 
     Attributes:
         chain_id: Id of the delay chain of which the call is a step.
+        last_error: Why the run before failed, of a retry.
     """
 
     headers: Any = None
@@ -106,6 +107,7 @@ class Own(NamedTuple):
     argsrepr: Any = None
     kwargsrepr: Any = None
     chain_id: str | None = None
+    last_error: str | None = None
 
 
 NOTHING = Own()
@@ -128,12 +130,13 @@ class Written(NamedTuple):
 
 
 class _Slots(NamedTuple):
-    """The parts that differ from call to call, as JSON texts: those of ``template.Slots``, and three of single calls.
+    """The parts that differ from call to call, as JSON texts: those of ``template.Slots``, and four of single calls.
 
     Attributes:
         origin: Name of the process that first sent the task, if the call has it.
         reply_to: Where the RPC result backend sends the result.
         chain_id: Id of the delay chain.
+        last_error: Why the run before failed.
     """
 
     body: str
@@ -150,6 +153,7 @@ class _Slots(NamedTuple):
     origin: str
     reply_to: str
     chain_id: str
+    last_error: str
 
 
 def new_task_id() -> str:
@@ -229,6 +233,7 @@ class Writer:
         origin = text_to_json(own.origin) if own.origin else ""
         reply_to = text_to_json(own.reply_to or self._app.thread_oid) if self._names_caller else ""
         chain_id = "" if own.chain_id is None else text_to_json(own.chain_id)
+        last_error = "" if own.last_error is None else text_to_json(own.last_error)
         fill = self._template.fill
 
         def write(tag: str) -> str:
@@ -248,6 +253,7 @@ class Writer:
                     origin,
                     reply_to,
                     chain_id,
+                    last_error,
                 )
             )
 

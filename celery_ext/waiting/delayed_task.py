@@ -10,6 +10,7 @@ from kombu import serialization
 from kombu.utils.json import loads as kombu_json
 
 from kombu_delayq.message import bodies, fields
+from kombu_delayq.message.dead_letters import LAST_ERROR
 from kombu_delayq.message.due import iso_of, moment_of
 from kombu_delayq.store.types import Waiting
 
@@ -123,6 +124,7 @@ class DelayedTask:
             "due_in_s": round((self.message.due_ms - now_ms) / 1000, 3),
             "priority": self.priority,
             "retries": self.retries,
+            "last_error": self.last_error,
             "delay_chain": self.delay_chain,
             "argsrepr": self.argsrepr,
             "kwargsrepr": self.kwargsrepr,
@@ -132,6 +134,11 @@ class DelayedTask:
     def delay_chain(self) -> str | None:
         """The retry schedule in the message; None if it has none."""
         return _text(self.properties.get("delay_chain"))
+
+    @property
+    def last_error(self) -> str | None:
+        """Why the run before failed, for a task that waits for a retry; else None."""
+        return _text(self.properties.get(LAST_ERROR))
 
     @cached_property
     def body(self) -> dict[str, Any]:

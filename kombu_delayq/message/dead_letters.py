@@ -9,8 +9,10 @@ from kombu_delayq.message.fields import CHAIN_ID, DELIVERY_COUNT, Message, heade
 
 #: Message property that says why a message is among the dead letters, see ``record``.
 DEAD_LETTER = "dead_letter"
-#: Most characters kept of an error.
-ERROR_LENGTH = 1000
+#: Message property of a task that waits for a retry: the error of the run before, as ``text_of`` returns it.
+LAST_ERROR = "last_error"
+#: Most characters kept of an error, and of its traceback, whose end says most.
+ERROR_LENGTH, TRACEBACK_LENGTH = 1000, 8000
 
 
 class Reason(StrEnum):
@@ -33,6 +35,7 @@ def record(
     reason: Reason,
     error: str | None,
     *,
+    traceback: str | None = None,
     retries: int,
     exchange: str | None,
     routing_key: str | None,
@@ -43,6 +46,7 @@ def record(
     Args:
         reason: Why the message is buried.
         error: The last error of the task, which is cut to ``ERROR_LENGTH``.
+        traceback: Its traceback, of which the last ``TRACEBACK_LENGTH`` characters are kept.
         retries: How often the task was retried.
         exchange: Exchange through which the task came to its worker.
         routing_key: Routing key of the task.
@@ -51,12 +55,21 @@ def record(
     return {
         "reason": str(reason),
         "error": None if error is None else error[:ERROR_LENGTH],
+        "traceback": None if traceback is None else traceback[-TRACEBACK_LENGTH:],
         "retries": retries,
         "exchange": exchange,
         "routing_key": routing_key,
         "worker": worker,
         "at": datetime.now(UTC).isoformat(),
     }
+
+
+def text_of(error: BaseException) -> str:
+    """Returns an error as a line: its class and what it says, at most ``ERROR_LENGTH`` characters."""
+    try:
+        return f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
+    except Exception as reason:  # the error's own __str__ failed
+        return f"{type(error).__name__}, which cannot be shown: {reason!r}"[:ERROR_LENGTH]
 
 
 def beyond_delivery_limit(message: Message, count: int, consumer: str, queue: str) -> Message:
@@ -105,7 +118,7 @@ def _buried(message: Message, reason: Reason, error: str, worker: str | None, qu
         worker=worker,
     )
     begun_anew = {name: value for name, value in (("retries", 0), ("expires", None)) if name in headers}
-    kept = {name: value for name, value in properties.items() if name not in (DELIVERY_COUNT, CHAIN_ID)}
+    kept = {name: value for name, value in properties.items() if name not in (DELIVERY_COUNT, CHAIN_ID, LAST_ERROR)}
     return {
         **message,
         "headers": {**_without_mark(headers), **begun_anew},

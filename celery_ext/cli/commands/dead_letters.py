@@ -112,6 +112,7 @@ def _fields(letter: DeadLetter) -> dict[str, Any]:
         "dead_letter_queue": letter.buried_in,
         "reason": letter.reason,
         "error": letter.error,
+        "traceback": letter.traceback,
         "at": letter.at and letter.at.isoformat(),
         "retries": letter.retries,
         "worker": letter.worker,

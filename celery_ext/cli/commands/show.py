@@ -94,6 +94,7 @@ def _text(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[st
         "eta": task.eta,
         "priority": task.priority,
         "retries": task.retries,
+        "failed": task.last_error,
         "chain": chain and _position(task, chain),
         "args": task.argsrepr,
         "kwargs": task.kwargsrepr,

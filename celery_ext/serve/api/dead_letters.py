@@ -25,7 +25,7 @@ from celery_ext.serve.api.exchange import (
     query_of,
     with_body,
 )
-from celery_ext.serve.api.tasks import headers_of
+from celery_ext.serve.api.tasks import shown_of
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import Serve, serve_of
@@ -91,7 +91,8 @@ class DeadLetter(Answer):
         id: Task id; of a message that is no task, its delivery tag.
         task: Name of the task.
         reason: Why it was buried; null if kombu-delayq did not bury it.
-        error: Its last error; absent where the server hides arguments, which it may name. So are the arguments.
+        error: Its last error; absent where the server hides arguments, which it may name. So are the next fields.
+        traceback: Where the error was raised, as Python prints it.
         at: When it was buried.
         worker: Who buried it.
         retries: How often it was retried.
@@ -113,6 +114,7 @@ class DeadLetter(Answer):
     exchange: str | None
     routing_key: str | None
     error: str | UnsetType | None = UNSET
+    traceback: str | UnsetType | None = UNSET
     args: Any = UNSET
     kwargs: Any = UNSET
     headers: dict[str, Any] | UnsetType = UNSET
@@ -240,8 +242,9 @@ def _shown(letter: Letter, *, hidden: bool) -> DeadLetter:
         priority=letter.priority,
         exchange=letter.exchange,
         routing_key=letter.routing_key,
-        headers=headers_of(letter.task.headers, hidden=hidden),
+        headers=shown_of(letter.task.headers, hidden=hidden),
     )
     if not hidden:
-        shown.error, shown.args, shown.kwargs = letter.error, letter.task.args, letter.task.kwargs
+        shown.error, shown.traceback = letter.error, letter.traceback
+        shown.args, shown.kwargs = letter.task.args, letter.task.kwargs
     return shown

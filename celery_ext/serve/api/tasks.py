@@ -36,6 +36,7 @@ from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import DelayedTask, Done, Progress, Selection, Skipped, by_id, search_page, search_tasks
+from kombu_delayq.message.dead_letters import LAST_ERROR
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import OperatorStore
 
@@ -131,6 +132,7 @@ class Task(Answer):
         kwargs: Keyword arguments.
         argsrepr: Positional arguments as text.
         kwargsrepr: Keyword arguments as text.
+        last_error: Why the run before failed, of a task that waits for a retry; it may name arguments.
         headers: Headers of the message.
         properties: Properties of the message.
         delay_chain: Its retry schedule.
@@ -150,6 +152,7 @@ class Task(Answer):
     kwargs: Any = UNSET
     argsrepr: str | UnsetType = UNSET
     kwargsrepr: str | UnsetType = UNSET
+    last_error: str | UnsetType | None = UNSET
     headers: dict[str, Any] | UnsetType = UNSET
     properties: dict[str, Any] | UnsetType = UNSET
     delay_chain: str | None = None
@@ -170,8 +173,8 @@ class TaskList(Answer):
     cursor: str | None
 
 
-#: What has arguments of a task: fields of an answer, and the last two also headers of a message.
-_ARGUMENTS = ("args", "kwargs", "argsrepr", "kwargsrepr")
+#: What has arguments of a task, or may name some: fields of an answer, and of the headers or properties of a message.
+_ARGUMENTS = ("args", "kwargs", "argsrepr", "kwargsrepr", LAST_ERROR)
 
 
 def task_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> Task:
@@ -185,13 +188,13 @@ def task_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> Task:
     fields = {**task.as_json(now_ms), "due": iso(task.message.due_ms), "args": task.args, "kwargs": task.kwargs}
     if hidden:
         fields |= dict.fromkeys(_ARGUMENTS, UNSET)
-    headers = headers_of(task.headers, hidden=hidden)
-    return Task(**fields, headers=headers, properties=task.properties, steps=_steps(task))
+    headers, properties = shown_of(task.headers, hidden=hidden), shown_of(task.properties, hidden=hidden)
+    return Task(**fields, headers=headers, properties=properties, steps=_steps(task))
 
 
-def headers_of(headers: Mapping[str, Any], *, hidden: bool) -> dict[str, Any]:
-    """Returns the headers of a message, without the arguments in them if these are hidden."""
-    return {name: value for name, value in headers.items() if not (hidden and name in _ARGUMENTS[2:])}
+def shown_of(fields: Mapping[str, Any], *, hidden: bool) -> dict[str, Any]:
+    """Returns the headers or properties of a message, without what shows arguments if these are hidden."""
+    return {name: value for name, value in fields.items() if not (hidden and name in _ARGUMENTS)}
 
 
 def _steps(task: DelayedTask) -> Steps | None:

@@ -83,7 +83,7 @@ def _row(letter: DeadLetter, now_ms: float, *, hidden: bool) -> LetterRow:
         return LetterRow(letter, at, "", "", "")
     error = letter.error or ""
     headline = error.strip().partition("\n")[0][:200]
-    return LetterRow(letter, at, error, headline, letter.task.arguments[:_MOST])
+    return LetterRow(letter, at, letter.traceback or error, headline, letter.task.arguments[:_MOST])
 
 
 def _change(request: Request, action: Action) -> Response:

@@ -72,7 +72,7 @@ def test_a_task_that_was_buried_runs_again_with_all_its_retries(make_proj: MakeP
     proj.worker("-Q", "orders", concurrency=1)
     task_id = proj.send("unchained", queue="orders", priority=6).id
     for retries in (1, 2):
-        waiting_step(proj, task_id, retries)
+        assert waiting_step(proj, task_id, retries).last_error == "NotifyFailed: no answer"
         run_now(proj.app, task_id)
     until(lambda: proj.server.client().llen("failed\x06\x166"), what="it is buried")
     [found] = [json.loads(line) for line in proj.celery("delayq", "dead-letters", "list", "--json").splitlines()]
@@ -94,6 +94,7 @@ def test_a_task_that_was_buried_runs_again_with_all_its_retries(make_proj: MakeP
     ]
     assert (again.queue, again.priority) == ("orders", 6)
     assert "dead_letter" not in again.properties
+    assert "failed     NotifyFailed: no answer" in proj.celery("delayq", "show", task_id)
     assert lines(proj.server, "dead-letters", "list", "failed", code=1) == []  # nobody knows it without the app
 
 

@@ -22,7 +22,7 @@ def proj() -> Iterator[Proj]:
 
 
 def buried(proj: Proj, count: int = 1) -> list[Any]:
-    """Waits for letters, and until no more come. Returns what each tells: reason, error, retries."""
+    """Waits for letters, and until no more come. Returns what each tells, beside its traceback."""
     key = proj.server.client()
     until(lambda: key.llen("failed") >= count, 60, "it is buried")
     stays(lambda: key.llen("failed") == count, 1.5, "it is buried once")
@@ -31,6 +31,7 @@ def buried(proj: Proj, count: int = 1) -> list[Any]:
         assert each["properties"]["dead_letter"]["worker"] == proj.workers[-1].node
         assert "eta" not in each["headers"] or each["headers"]["eta"] is None
     told = [each["properties"]["dead_letter"] for each in letters]
+    assert all("chain_tasks.py" in each["traceback"] for each in told if "ValueError" in each["error"])
     return [(each["reason"], each["error"], each["retries"]) for each in told]
 
 
@@ -52,7 +53,7 @@ def buried(proj: Proj, count: int = 1) -> list[Any]:
 def test_each_final_failure_is_buried_once(
     proj: Proj, task: str, how: str, options: dict[str, Any], reason: str, error: str
 ) -> None:
-    """An exception, a killed child, one that exits, and both time limits end in one dead letter, with the reason."""
+    """An exception, a killed child, one that exits, and both time limits end in one dead letter, with why and where."""
     sent = proj.send(task, how, **options)
     assert error_of(sent)
     [found] = buried(proj)

@@ -32,6 +32,7 @@ MORE = {
     "retries as a float": Case(Call(eta=ETA), {"retries": 3.0}),
     "retries, True": Case(Call(eta=ETA), {"retries": True}),
     "a step of a chain": Case(Call(eta=ETA), {"delay_chain": "1m,1h", "delay_chain_id": 'it\'s %s "one"'}),
+    "a retry": Case(Call(eta=ETA), {"retries": 1, "last_error": 'KeyError: "%s"\nü'}),
     "a step that is late": Case(Call(countdown=-1e9), {"delay_chain_id": "one", "priority": 3, "delay_chain": "1m"}),
     "expires and countdown": Case(Call(countdown=5.25), {"expires": 60}),
     "headers and compression": Case(Call(eta=ETA), {"headers": {"x": 1}, "compression": "zlib"}),
