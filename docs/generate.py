@@ -5,6 +5,7 @@ without a build. Neither needs Sphinx or Spark.
 """
 
 import ast
+import copy
 import dataclasses
 import inspect
 import re
@@ -81,12 +82,25 @@ def keys() -> Lines:
             yield _row(f"`{found if isinstance(found, str) else found(*_NAMES.get(name, ['orders']))}`", holds)
 
 
-def commands(command: click.Command = delayq, name: str = "delayq") -> Lines:
-    """Yields a heading and the help text for a command and for each of its subcommands."""
+def commands(command: click.Command = delayq, name: str = "delayq", known: set[tuple[str, ...]] | None = None) -> Lines:
+    """Yields a heading and the help text for a command and for each of its subcommands.
+
+    An option that a command above has with the same words is only named.
+    """
+    known = set() if known is None else known
     context = click.Context(command, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
-    yield from (f"## `{name}`", "", "```text", *command.get_help(context).splitlines(), "```", "")
+    options = {one: (*one.opts, one.help or "") for one in command.params if isinstance(one, click.Option)}
+    again = [one for one, words in options.items() if words in known]
+    known |= set(options.values())
+    shown = copy.copy(command)
+    shown.params = [one for one in command.params if one not in again]
+    shown.add_help_option = command is delayq
+    yield from (f"## `{name}`", "", "```text", *shown.get_help(context).splitlines())
+    if again:
+        yield from ("", f"  As above: {', '.join(one.opts[-1] for one in again)}")
+    yield from ("```", "")
     for sub in command.commands.values() if isinstance(command, click.Group) else ():
-        yield from commands(sub, f"{name} {sub.name}")
+        yield from commands(sub, f"{name} {sub.name}", known)
 
 
 def doctor_checks() -> Lines:
