@@ -92,14 +92,15 @@ class Heartbeat:
             self._store.close()
 
     def _leave(self) -> None:
-        if not self._does(self._consumer.leave):
-            logger.info("consumer %s cannot give its lease back, which ends by itself", self._consumer.name)
+        has_left = self._does(self._consumer.leave)
+        if not has_left:
+            logger.info("consumer %s cannot give its lease back now, and tries again", self._consumer.name)
         self._has_left.set()
         ends_at = monotonic() + self._store.options.consumer_ttl
-        while self._consumer.held and monotonic() < ends_at:
+        while (self._consumer.held or not has_left) and monotonic() < ends_at:
             sleep(LOOK_S)
             self._subscribe()
-            self._does(self._consumer.leave)  # only where nothing is in hand any more
+            has_left = self._does(self._consumer.leave)  # only where nothing is in hand any more
 
     def _subscribe(self) -> bool:
         """Keeps the subscription. Returns whether Redis has to know that there is one now, or none any more."""

@@ -11,6 +11,7 @@ from kombu_delayq.message.text import as_text
 from kombu_delayq.store.keys import Keys
 from tests.support.conditions import stays, until
 from tests.support.servers.cluster import PrivateCluster
+from tests.support.servers.proxies import Proxy
 from tests.support.servers.sentinels import MASTER_NAME, Sentinels
 from tests.support.workers.harness import MakeProj, Proj, Worker
 from tests.support.workers.held import CONSUMED, in_hand, leases
@@ -92,6 +93,40 @@ def test_consumers_whose_connections_are_cut_again_and_again_live(fleet: Proj) -
         sleep(2)
     until(lambda: in_hand(client) == 0 and {run["value"] for run in fleet.runs()} == {0, 1, 2, 3})
     stays(lambda: nobody_is_dead(*workers), LOOKED_S)
+
+
+def test_a_proxy_that_restarts_makes_nobody_dead(fleet: Proj) -> None:
+    """A worker behind a proxy that is away for a second, again and again, keeps what it holds; another one leads."""
+    with Proxy(fleet.server.port) as proxy:
+        other = fleet.worker(pool="threads", concurrency=1)
+        behind = fleet.worker(pool="threads", concurrency=1, broker_url=proxy.url)
+        until(lambda: are_seen(fleet, 2))
+        for value in range(2):
+            fleet.send("late_acked", 2 * LOOKED_S, value)
+        fleet.await_runs(2)
+        for _ in range(3):
+            proxy.restart(1)
+            stays(lambda: nobody_is_dead(other, behind), 3)
+        until(lambda: in_hand(fleet.server.client()) == 0)
+        assert len(fleet.runs()) == 2
+        assert nobody_is_dead(other, behind)
+
+
+def test_a_worker_cut_off_without_a_word_is_dead_when_its_lease_ends(fleet: Proj) -> None:
+    """A network that drops all packets leaves no trace: the lease decides, and both sides log it."""
+    client, ttl_s = fleet.server.client(), 12.0
+    with Proxy(fleet.server.port) as proxy:
+        fleet.conf["broker_transport_options"] = {"consumer_ttl": ttl_s}
+        cut_off = fleet.worker(pool="threads", concurrency=1, broker_url=proxy.url)
+        fleet.send("hang_once", 1)
+        fleet.await_runs(1)
+        until(lambda: are_seen(fleet))
+        other = fleet.worker(pool="threads", concurrency=1)
+        proxy.freeze()
+        stays(lambda: len(fleet.runs()) == 1, ttl_s / 2)
+        until(lambda: len(fleet.runs(redelivered=True)) == 1, 60)
+        until(lambda: f"process {cut_off.process.pid} on host" in other.log and in_hand(client) == 0)
+        until(lambda: "Redis cannot be used" in cut_off.log)
 
 
 def test_a_worker_that_stands_still_lives(fleet: Proj) -> None:

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock, Thread
+from time import sleep
 from typing import Self
 
 
@@ -37,6 +38,8 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = set()
         self._lock = Lock()
+        self._flows = Event()
+        self._flows.set()
         self.port = int(self._listener.getsockname()[1])
 
     @property
@@ -52,20 +55,38 @@ class Proxy:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
+    def restart(self, down_s: float) -> None:
+        """Cuts all connections, and refuses new ones for ``down_s`` s."""
+        self._close()
+        sleep(down_s)  # the fault itself
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._listen()
+
+    def freeze(self) -> None:
+        """Carries nothing from now on and closes nothing, as a network that drops all packets."""
+        self._flows.clear()
+
     def __enter__(self) -> Self:
-        Thread(target=self._accept, daemon=True).start()
+        self._listen()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._close()
+        self._flows.set()
+
+    def _listen(self) -> None:
+        Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def _close(self) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.split()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
             while True:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
                 Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
@@ -85,6 +106,7 @@ class Proxy:
     def _pump(self, source: socket.socket, sink: socket.socket, change: Callable[[bytes], bytes | None]) -> None:
         with suppress(OSError):
             while (data := source.recv(65536)) and (changed := change(data)) is not None:
+                self._flows.wait()
                 sink.sendall(changed)
             while data and self._silent:
                 data = source.recv(65536)
