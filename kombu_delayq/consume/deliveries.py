@@ -19,8 +19,8 @@ from kombu_delayq.store.types import Fetched, Requeued
 
 logger = get_logger(__name__)
 
-#: A callback that takes longer, in s, is followed by a turn of the event loop.
-QUICK_S = 0.005
+#: When the callbacks of a turn of the event loop have taken longer together, in s, the next turn begins.
+TURN_S = 0.005
 
 
 class Deliveries:
@@ -30,7 +30,7 @@ class Deliveries:
         channel: The channel.
         ack: Acknowledges a message by its delivery tag.
         on_priority: Called with the queue and the number of the list of each message that is delivered.
-        is_acked_next: Whether the next turn of the event loop acknowledges the message with a delivery tag.
+        run_acks: Runs what the next turn of the event loop would run to acknowledge messages.
 
     Attributes:
         error: What the latest callback that failed has raised.
@@ -41,12 +41,12 @@ class Deliveries:
         channel: Any,
         ack: Callable[[str], None],
         on_priority: Callable[[str, int], None],
-        is_acked_next: Callable[[str], bool],
+        run_acks: Callable[[], None],
     ) -> None:
         self._channel = channel
         self._ack = ack
         self._on_priority = on_priority
-        self._is_acked_next = is_acked_next
+        self._run_acks = run_acks
         self._fetched: deque[Fetched] = deque()
         self._busy_since: float | None = None
         self.error: BaseException | None = None
@@ -97,8 +97,9 @@ class Deliveries:
         """Delivers messages until an event loop has to turn. Returns whether it has to turn soon.
 
         The loop turns after a message with an eta: Celery passes it to its timer, even one that is due, and of several
-        with the same eta the timer would choose any. It turns after the task of a solo pool, which Celery acknowledges
-        in the next turn: the task after it may be long. And it turns after a callback that took its time.
+        with the same eta the timer would choose any. And it turns when the callbacks have taken their time: a solo pool
+        runs tasks in them. Celery would acknowledge these in the next turn, and the next task may be long. So they are
+        acknowledged here, and a thread sends that while the next task runs.
 
         Args:
             before_wait: Whether the loop waits next, for as long as its timer has said before. Then it has to turn
@@ -106,12 +107,12 @@ class Deliveries:
         """
         begun = monotonic()
         while (message := self.deliver()) is not None:
-            ended = monotonic()
             if (self._fetched or before_wait) and eta_of(message) is not None:
                 return True
-            if self._fetched and (ended - begun > QUICK_S or self._is_acked_next(getattr(message, "tag", ""))):
-                return True
-            begun = ended
+            if self._fetched:
+                if monotonic() - begun > TURN_S:
+                    return True
+                self._run_acks()
         return False
 
     def message_of(self, fetched: Fetched) -> Message | None:

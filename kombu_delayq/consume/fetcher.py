@@ -148,7 +148,7 @@ class Fetcher:
         self._idle = IdleWaits(connect, self._shared.budget, self._connection.send)
         self.held: dict[str, str] = channel.consumer.held
         self._acks = Acks(self.held, self._share)
-        self.deliveries = Deliveries(channel, self.ack, self._idle.note_priority, poller.is_acked_next)
+        self.deliveries = Deliveries(channel, self.ack, self._idle.note_priority, poller.run_acks)
         self._unnoted: set[str] = set()
         self._begun: set[str] = set()
         self._request: Request | None = None

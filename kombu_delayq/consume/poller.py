@@ -10,6 +10,7 @@ from threading import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kombu.message import Message
 from kombu.transport import redis as stock
 from kombu.utils.eventio import ERR, READ, poll
 from redis.exceptions import ResponseError
@@ -104,13 +105,18 @@ class DelayedPoller(_Poller):
         """
         self._on_connection_disconnect = self._forget_connection
 
-    def is_acked_next(self, tag: str) -> bool:
-        """Whether the next turn of Celery's event loop acknowledges the message with a delivery tag.
+    def run_acks(self) -> None:
+        """Runs what Celery's event loop would run in its next turn to acknowledge messages.
 
         Source: celery.worker.consumer.Consumer.call_soon, kombu.asynchronous.Hub
         """
-        ready = [getattr(promise, "fun", None) for promise in tuple(getattr(self._loop, "_ready", ()))]
-        return any(getattr(getattr(call, "__self__", None), "delivery_tag", None) == tag for call in ready)
+        if not (self._loop and self._loop._ready):
+            return
+        with self._loop._ready_lock:
+            acks = [call for call in self._loop._ready if _is_of_message(call)]
+            self._loop._ready.difference_update(acks)
+        for ack in acks:
+            ack()
 
     def wake(self) -> None:
         """Lets the event loop turn soon. Any thread may call this."""
@@ -268,3 +274,7 @@ class DelayedPoller(_Poller):
             raise NotPrimary("this Redis is not the primary, or takes no writes now")
         for channel in list(self._channels):
             channel.stay_in_use()
+
+
+def _is_of_message(call: Any) -> bool:
+    return isinstance(getattr(getattr(call, "fun", None), "__self__", None), Message)

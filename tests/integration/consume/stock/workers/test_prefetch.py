@@ -53,8 +53,8 @@ def test_a_worker_holds_what_its_prefetch_multiplier_allows(make_proj: MakeProj,
     assert values == [*range(3 * limit)] if pool == "solo" else sorted(values) == [*range(3 * limit)]
 
 
-def test_a_solo_worker_acknowledges_a_task_before_it_runs_the_next(make_proj: MakeProj) -> None:
-    """While a task runs, no message of a task before it is held, so that a killed worker repeats none of them.
+def test_a_solo_worker_acknowledges_a_task_while_it_runs_the_next(make_proj: MakeProj) -> None:
+    """While a task runs for long, no message of a task before it is held: a worker that is killed repeats none.
 
     However short the task before it was.
     """
