@@ -217,6 +217,20 @@ class Options:
         "overdue='dead-letter'. The process that puts them there runs no task, so it does not know the "
         "dead_letter_queue of a task.",
     )
+    dead_letter_ttl: float | None = _option(
+        90 * 86_400.0,
+        or_none(number(1)),
+        "s",
+        "How long a dead letter is kept, in any queue of dead letters; then the transfer workers drop it. None: until "
+        "somebody replays or drops it.",
+    )
+    dead_letter_max: int | None = _option(
+        10_000,
+        or_none(number(1, whole=True)),
+        "dead letters",
+        "How many dead letters of a queue are kept; the transfer workers drop the oldest of those beyond. None: any "
+        "number.",
+    )
     max_delay: float | None = _option(
         None,
         or_none(number(0)),

@@ -111,6 +111,8 @@ class TransportStore(Store, Protocol):
     consumers: Consumers
     chains: DelayChains
     leases: Leases
+    letters: DeadLetters
+    figures: Figures
     queues: Queues
 
 

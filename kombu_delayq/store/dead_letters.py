@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from redis.exceptions import ResponseError
 
+from kombu_delayq.message.dead_letters import buried_ms
 from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import hidden
@@ -16,6 +17,8 @@ from kombu_delayq.store.types import hidden
 #: A caller that gives no sign of life for ``REPLAYING_TTL_S`` loses its hold on a queue of dead letters. Other callers
 #: ask every ``REPLAYING_POLL_S`` whether the queue is free. Both in s.
 REPLAYING_TTL_S, REPLAYING_POLL_S = 15.0, 0.1
+#: One call of ``prune`` reads so many letters of a list at once, and drops about so many of it at most.
+PRUNE_PAGE, MOST_PRUNED = 100, 1000
 
 
 class Letter(NamedTuple):
@@ -64,15 +67,61 @@ class DeadLetters(StorePart):
         name = uuid4().hex
 
         def hold() -> None:
-            args = [name, round(REPLAYING_TTL_S * 1000)]
-            while as_text(self._client.run("lead", [self._keys.queues, self._keys.replaying(queue)], args)[0]) != name:
+            while not self._hold(queue, name):
                 sleep(REPLAYING_POLL_S)
 
         hold()
         try:
             yield hold
         finally:
-            self._client.run("release", [self._keys.replaying(queue)], [name])
+            self._release(queue, name)
+
+    def prune(self, queue: str, before_ms: float | None, most: int | None) -> int:
+        """Drops the oldest letters of a queue: those that are too old, and those that are too many.
+
+        Messages that are no dead letters stay. While a caller replays, nothing is dropped.
+
+        Args:
+            queue: Name of the queue.
+            before_ms: Letters that were buried before this are too old, ms since the epoch; None for none.
+            most: How many letters may stay, priority by priority, the most urgent first; None for any number.
+
+        Returns:
+            Number of letters dropped. With ``MOST_PRUNED`` or more, there may be others to drop.
+        """
+        lists, name = {key: length for key, length in self.lists(queue).items() if length}, uuid4().hex
+        if not lists or not self._hold(queue, name):
+            return 0
+        try:
+            excess, dropped = 0 if most is None else sum(lists.values()) - most, 0
+            for key in reversed(lists):
+                dropped += self._prune(key, before_ms, excess - dropped)
+            return dropped
+        finally:
+            self._release(queue, name)
+
+    def _prune(self, key: str, before_ms: float | None, excess: int) -> int:
+        skip = dropped = 0
+        while dropped < MOST_PRUNED and (page := self.page(key, skip, PRUNE_PAGE)):
+            buried = [(message, at_ms) for message in page if (at_ms := buried_ms(message)) is not None]
+            doomed = [
+                message
+                for number, (message, at_ms) in enumerate(buried)
+                if number < excess - dropped or (before_ms is not None and at_ms < before_ms)
+            ]
+            # The letters are at the end of the list, where LREM begins.
+            dropped += sum(self._client.send([("LREM", key, -1, message) for message in doomed])) if doomed else 0
+            skip += len(page) - len(doomed)
+            if len(doomed) < len(buried) or skip >= MOST_PRUNED:
+                break
+        return dropped
+
+    def _hold(self, queue: str, name: str) -> bool:
+        args = [name, round(REPLAYING_TTL_S * 1000)]
+        return as_text(self._client.run("lead", [self._keys.queues, self._keys.replaying(queue)], args)[0]) == name
+
+    def _release(self, queue: str, name: str) -> None:
+        self._client.run("release", [self._keys.replaying(queue)], [name])
 
     def replay(self, queue: str, key: str, letters: Sequence[Letter]) -> int:
         """Takes dead letters from the end of their list and sends them to their goals.

@@ -15,6 +15,7 @@ from kombu_delayq.transfer.background import BackgroundWorker
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
 from kombu_delayq.transfer.leader import Leader, Tidying
 from kombu_delayq.transfer.leadership import Leadership
+from kombu_delayq.transfer.pruning import Pruning
 from kombu_delayq.transfer.reclaim import Reclaiming
 from kombu_delayq.transfer.standby import Standby
 
@@ -57,6 +58,7 @@ class TransferWorker(BackgroundWorker):
         self._leader = Leader(self._messages, self._announcements, self._stopping)
         self._standby = Standby(self._messages, self._announcements, self._stopping)
         self._tidying = Tidying()
+        self._pruning = Pruning()
         self._reclaiming = Reclaiming()
         self._last_warning = ""
 
@@ -113,6 +115,7 @@ class TransferWorker(BackgroundWorker):
             return
         self._messages.clear(store)
         self._tidying.go_on(store, self._leadership.registered)
+        self._pruning.go_on(store)
 
     def _reclaim(self, store: TransportStore) -> float:
         """Gives back what dead consumers held. Returns the time until the next look at them, in s."""
