@@ -83,7 +83,7 @@ def keys() -> Lines:
 
 
 def commands(command: click.Command = delayq, name: str = "delayq", known: set[tuple[str, ...]] | None = None) -> Lines:
-    """Yields a heading and the help text for a command and for each of its subcommands.
+    """Yields a heading and the help text for a command and for each of its subcommands, without the examples.
 
     An option that a command above has with the same words is only named.
     """
@@ -95,7 +95,8 @@ def commands(command: click.Command = delayq, name: str = "delayq", known: set[t
     shown = copy.copy(command)
     shown.params = [one for one in command.params if one not in again]
     shown.add_help_option = command is delayq
-    yield from (f"## `{name}`", "", "```text", *shown.get_help(context).splitlines())
+    told = shown.get_help(context).partition("\n\n  Examples:\n")[0]
+    yield from (f"## `{name}`", "", "```text", *told.splitlines())
     if again:
         yield from ("", f"  As above: {', '.join(one.opts[-1] for one in again)}")
     yield from ("```", "")

@@ -45,11 +45,9 @@ class _WholeWords(BashComplete):
 def completion(context: click.Context, shell: str) -> None:
     """Print the script with which a shell completes the command: its commands, options and queues.
 
-    Names of queues come from the broker of the line, or of the environment; if it does not answer within a second, none
-    are offered. The script only asks `delayq` itself, so it stays right when that is upgraded.
+    Names of queues come from the broker of the line, or of the environment, if it answers within a second.
 
-    Run as `celery delayq completion`, it prints the script for the command `celery`, with all commands of Celery: a
-    shell knows a line by its first word. For names of queues that imports the app of the line.
+    Run as `celery delayq completion`, it prints the script for the command `celery`.
     """
     root = context.find_root()
     program = "delayq" if root.command.name == "delayq" else "celery"

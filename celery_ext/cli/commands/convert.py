@@ -78,11 +78,9 @@ def convert_queue(store: WaitingStore, conversion: Conversion) -> Iterator[None]
 def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) -> None:
     """Move delayed messages of queues to another layout.
 
-    The transport option layout says where an app stores and finds messages, so a fleet has one layout. Stop workers,
-    publishers and `delayq transfer`, set the option everywhere, run this command, and start them again. It moves the
-    messages that wait in the other layout, the next due first. If consumers or a transfer worker are known, it warns
-    and goes on: no message is lost then, and tasks are delivered from either layout, but processes of one layout do
-    not find, count or cancel what waits in the other one.
+    Stop workers, publishers and `delayq transfer`, set the transport option layout everywhere, run this command, and
+    start them again. It moves the messages that wait in the other layout, the next due first. If consumers or a
+    transfer worker are known, it warns and goes on: no message is lost then.
 
     You can stop the command at any time and run it again; it continues with the rest. Exit code 1 means that something
     could not be moved; stderr says what.

@@ -317,12 +317,10 @@ WORDS = {
 def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
     """Find and mend what a lost or damaged key leaves of messages.
 
-    Run it with --dry-run first. It looks at the given queues; without QUEUE, it looks at all queues, even those that no
-    transfer worker knows. It finds index entries without a body, bodies without an index entry, whose due time it takes
-    from the message, and messages that cannot be found by their ids. And it finds messages that went to consumers and
-    that nobody gives back: those of consumers that nobody knows and, where no transfer worker leads, of those whose
-    lease has ended. In Redis Cluster, it finds messages under names of keys from before. It may run while the queues
-    are in use, and run again.
+    Run it with --dry-run first. Without QUEUE, it looks at all queues, even those that no transfer worker knows. It
+    finds index entries without a body, bodies without an index entry, and messages that cannot be found by their ids.
+    And it finds what consumers hold that nobody knows and, where no transfer worker leads, those whose lease has ended.
+    It may run while the queues are in use, and run again.
 
     Exit code 0 means that all is sound by now, 1 that something is left: a body that is no message, a key of another
     type, or with --dry-run whatever was found.
