@@ -44,7 +44,7 @@ class JournaledStore(Store):
         self.figures = JournaledFigures(redis.figures, journal)
         self.fetching, self.consumers, self.leases = redis.fetching, redis.consumers, redis.leases
         self.letters, self.repair, self.nodes, self.servers = redis.letters, redis.repair, redis.nodes, redis.servers
-        self.answers, self.shared_runs = redis.answers, redis.shared_runs
+        self.answers, self.shared_runs, self.periodic = redis.answers, redis.shared_runs, redis.periodic
 
     def look_at_journal(self, *, counted: bool = True) -> tuple[Any, Any]:
         """Looks at the journal; see ``Store.look_at_journal`` and ``JournalState``."""

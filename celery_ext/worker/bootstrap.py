@@ -3,28 +3,31 @@
 from typing import Any
 
 from celery import _state
-from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_ready
+from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_ready, worker_shutdown
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
 from celery_ext.connection import bypasses, channel_of_consumer, store_of_consumer, uses_delayq
 from celery_ext.delays.install import extend_app, use_fast_publisher
+from celery_ext.periodic import declare_periodic, start_armer, stop_armer
 from celery_ext.publish.fast import FastPublisher
 from kombu_delayq.errors import DelayqError
 
 logger = get_logger(__name__)
 
 
-def install(app: Any, *, fast_publish: bool = False) -> None:
+def install(app: Any, *, fast_publish: bool = False, periodic: bool = False) -> None:
     """Lets an app use ``delay_chain``, ``delay_level`` and ``dead_letter_queue``, in tasks declared before and after.
 
     Workers on our transport call it themselves. Publishers need it for ``delay_level``, and to have the
-    declarations of their tasks checked. A second call changes nothing, but may add ``fast_publish``.
+    declarations of their tasks checked. A second call changes nothing, but may add ``fast_publish`` and ``periodic``.
 
     Args:
         app: The app.
         fast_publish: Whether ``delay``, ``apply_async``, ``retry`` and ``send_task`` make messages from templates,
             which takes a fraction of the time. The messages are those of Celery, byte for byte.
+        periodic: Whether workers of this app arm the entries of ``beat_schedule`` and ``add_periodic_task``, so that no
+            ``celery beat`` has to run.
 
     Raises:
         InvalidDelayChain: A task that is declared already has a wrong schedule. A task that is declared later raises
@@ -34,6 +37,8 @@ def install(app: Any, *, fast_publish: bool = False) -> None:
     extend_app(app)
     if fast_publish:
         use_fast_publisher(app, FastPublisher(app))
+    if periodic:
+        declare_periodic(app)
     attach()  # for workers that the `celery` command does not start
 
 
@@ -43,6 +48,8 @@ def attach() -> None:
     worker_init.connect(begin, dispatch_uid="delayq-remote-control")
     beat_init.connect(install_in, dispatch_uid="delayq-beat")
     celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
+    worker_ready.connect(start_armer, dispatch_uid="delayq-periodic")
+    worker_shutdown.connect(stop_armer, dispatch_uid="delayq-periodic-end")
 
 
 def begin(sender: Any = None, **kwargs: Any) -> None:

@@ -24,6 +24,7 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.nodes import Nodes
+from kombu_delayq.store.periodic import Periodic
 from kombu_delayq.store.promotion import Promotion
 from kombu_delayq.store.queues import QueueRegistry, Queues
 from kombu_delayq.store.repair import Repair
@@ -137,6 +138,7 @@ class OperatorStore(WaitingStore, Protocol):
     figures: Figures
     nodes: Nodes
     servers: Servers
+    periodic: Periodic
     answers: Answers
     shared_runs: SharedRuns
 
@@ -170,6 +172,7 @@ class DelayStore(Store):
         letters: Reads dead letters and sends them on.
         jobs: Begins, writes and ends bulk jobs.
         repair: Finds and mends damage.
+        periodic: Arms periodic entries.
         promotion: Takes in rows of a journal, and tells whether Redis has lost data.
         figures: Counts the messages of many queues, and what has happened to them.
         nodes: Looks at the nodes of a Redis Cluster.
@@ -200,6 +203,7 @@ class DelayStore(Store):
         self.letters = DeadLetters(shared)
         self.jobs = BulkJobs(shared, registry)
         self.repair = Repair(shared)
+        self.periodic = Periodic(shared, registry)
         self.promotion = Promotion(shared, registry)
         self.figures = Figures(shared)
         self.nodes = Nodes(shared)

@@ -341,6 +341,35 @@ class Keys(Naming):
         """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognize a repetition."""
         return self._of_queue(queue, f"sender:{name}")
 
+    def periodic_notes(self, queue: str) -> str:
+        """HASH: periodic entries armed in a queue, each with its note; beside them the token of who armed last."""
+        return self._of_queue(queue, "periodic")
+
+    @property
+    def periodic_entries(self) -> str:
+        """HASH: names of the periodic entries, each with task, schedule and queues as a JSON object."""
+        return self._of_all("periodic")
+
+    @property
+    def periodic_state(self) -> str:
+        """HASH: hash of the schedule that was noted last, and the token of the process that arms periodic entries."""
+        return self._of_all("periodic:state")
+
+    @property
+    def periodic_paused(self) -> str:
+        """SET: names of the periodic entries that are paused."""
+        return self._of_all("periodic:paused")
+
+    @property
+    def periodic_requests(self) -> str:
+        """HASH: ids of the runs that somebody wants now, each with the name of its periodic entry."""
+        return self._of_all("periodic:requests")
+
+    @property
+    def periodic_lease(self) -> str:
+        """STRING with a TTL: name of the process that arms periodic entries."""
+        return self._of_all("periodic:lease")
+
     @property
     def runs(self) -> str:
         """STRING: count of the runs of bulk jobs."""

@@ -158,6 +158,10 @@ class Proj:
         self.workers.append(worker)
         return worker.ready() if wait else worker
 
+    def start(self, *args: str, log: str) -> "Forked | subprocess.Popen[bytes]":
+        """Starts ``celery -A proj`` with a command that goes on; who calls it ends it."""
+        return _start(list(args), self.environment(), log)
+
     def celery(self, *args: str) -> str:
         """Runs ``celery -A proj`` with a command that must succeed. Returns its output."""
         done = subprocess.run(

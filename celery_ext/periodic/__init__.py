@@ -1,0 +1,51 @@
+"""Periodic tasks without a beat: any worker arms the next runs of each entry as delayed messages."""
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
+
+from celery import Celery
+
+if TYPE_CHECKING:
+    from celery_ext.periodic.armer import Armer
+    from celery_ext.periodic.scheduler import Scheduler
+
+__all__ = ["Scheduler", "declare_periodic", "is_periodic", "start_armer", "stop_armer"]
+
+#: Apps whose workers arm their entries.
+_declared: WeakSet[Celery] = WeakSet()
+#: What arms the entries of each worker's consumer.
+_armers: "WeakKeyDictionary[Celery, Armer]" = WeakKeyDictionary()
+
+
+def declare_periodic(app: Celery) -> None:
+    """Lets workers of an app arm the entries of its schedule."""
+    _declared.add(getattr(app, "_get_current_object", lambda: app)())
+
+
+def is_periodic(app: Celery) -> bool:
+    """Whether workers of an app arm the entries of its schedule."""
+    return getattr(app, "_get_current_object", lambda: app)() in _declared
+
+
+def start_armer(sender: Any, **kwargs: Any) -> None:
+    """Receives the signal ``worker_ready``, and begins to arm if the worker's app wants it."""
+    if is_periodic(sender.app) and sender.app not in _armers:
+        from celery_ext.periodic.armer import Armer, source_of
+
+        armer = _armers[sender.app] = Armer(sender.app, source_of(sender.app))
+        armer.start()
+
+
+def stop_armer(sender: Any, **kwargs: Any) -> None:
+    """Receives the signal ``worker_shutdown``, and gives the lease back."""
+    armer = _armers.pop(sender.app, None)
+    if armer is not None:
+        armer.stop()
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Scheduler":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from celery_ext.periodic.scheduler import Scheduler  # brings in Celery's beat
+
+    return Scheduler

@@ -1,0 +1,66 @@
+"""Arms the entries of an app in a thread of a worker or of beat."""
+
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from kombu.log import get_logger
+
+from celery_ext.connection import open_store, patient_options
+from celery_ext.periodic.arming import AWAY, Arming
+from celery_ext.periodic.entries import Settings, Source
+from celery_ext.periodic.messages import RunMessages
+from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.redis.backoff import Outage
+from kombu_delayq.transfer.background import BackgroundWorker
+
+logger = get_logger(__name__)
+
+
+def source_of(app: Any) -> Source:
+    """Returns where the entries of an app come from."""
+    return Settings(app)
+
+
+class Armer(BackgroundWorker):
+    """Arms the entries of an app. Any number of processes may run one; a single one of them arms.
+
+    Args:
+        app: The app.
+        source: Where its entries come from.
+    """
+
+    _logger = logger
+    _thread_name = "delayq-periodic"
+    _away = AWAY
+    _refused_line = "no periodic entry is armed by this process: %s"
+    _fault_line = "arming periodic entries failed and starts again"
+
+    def __init__(self, app: Any, source: Source) -> None:
+        super().__init__(Outage(logger, "periodic entries can be armed again after %.1f s"))
+        self._app = app
+        self._arming = Arming(app, source, self.name)
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process arms."""
+        return self._arming.leads
+
+    def _outage_line(self, error: Exception) -> str:
+        return f"no periodic entry can be armed: {type(error).__name__}: {error}"
+
+    def _connect_and_work(self) -> None:
+        options = patient_options(self._app.conf.broker_transport_options, hurried=True)
+        with ExitStack() as cleanup:
+            connection = cleanup.enter_context(self._app.connection_for_write(transport_options=options))
+            store = open_store(connection, pool=DelayedChannel.separate_pool)
+            cleanup.callback(store.close)
+            self._arming.begin(store, RunMessages(self._app, connection.default_channel))
+            cleanup.callback(self._give_back)
+            while not self._stopping.is_set():
+                wait_s = self._arming.step()
+                self._outage.succeeded()
+                self._stopping.wait(wait_s)
+
+    def _give_back(self) -> None:
+        with suppress(*AWAY):  # the lease ends by itself
+            self._arming.end()

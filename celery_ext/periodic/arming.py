@@ -1,0 +1,311 @@
+"""Arms the next runs of each entry, and follows what people and other processes want."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from math import inf
+from time import monotonic
+from typing import Any, NamedTuple
+
+from kombu.exceptions import OperationalError
+from kombu.log import get_logger
+from redis.exceptions import RedisError
+
+from celery_ext.periodic.entries import Entries, Entry, Source
+from celery_ext.periodic.messages import Caught, RunMessages
+from celery_ext.periodic.times import MOST_MISSED, NeverComes, missed_runs, next_ms, runs_after
+from kombu_delayq.message.pages import pages
+from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.periodic import PAUSED, Note, Run, Superseded
+from kombu_delayq.store.types import PageId
+
+logger = get_logger(__name__)
+
+#: How often a process looks at what is wanted, in s.
+LOOK_S = 1.0
+#: How far ahead runs are armed, in ms, and how much farther each time, so that frequent runs are armed a few at once.
+AHEAD_MS, MORE_MS = 60_000, 10_000
+#: Most runs of an entry that are armed at once.
+_MOST_RUNS = 1000
+#: Pause before the next attempt with an entry that cannot be sent, in s.
+_RETRY_S = 30.0
+#: What the noted schedule is called where entries come from a database, which all processes read.
+_DATABASE = "database"
+#: Errors of a server that is away, which no entry is to blame for.
+AWAY = (RedisError, OSError, OperationalError)
+
+
+class _Due(NamedTuple):
+    """A run that is to be armed."""
+
+    entry: Entry
+    at_ms: int
+    messages: list[Caught]
+
+
+class Arming:
+    """Arms entries while this process holds the lease, and else looks whether it is free.
+
+    Args:
+        app: The app.
+        source: Where its entries come from.
+        name: Name of this process; no other has the same.
+
+    Attributes:
+        leads: Whether this process arms.
+    """
+
+    def __init__(self, app: Any, source: Source, name: str) -> None:
+        self._app, self._source, self._name = app, source, name
+        self._found = Entries({}, {}, {})
+        self._schedule: str | None = None
+        self._token: int | None = None
+        self._beyond = 0
+        self._paused: frozenset[str] = frozenset()
+        self._latest: dict[str, float] = {}  # time of the latest run of each entry, armed or begun, ms since the epoch
+        self._queues: dict[str, list[str]] = {}  # where each entry is written down to be armed
+        self._unwritten: set[str] = set()  # entries whose record is not as they are
+        self._failures: dict[str, tuple[str, float]] = {}  # why an entry cannot be sent, and when to try again
+        self._said_other = ""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process arms."""
+        return self._token is not None
+
+    def begin(self, store: DelayStore, messages: RunMessages) -> None:
+        """Goes on with a new connection."""
+        self._store, self._messages, self._token = store, messages, None
+
+    def end(self) -> None:
+        """Gives the lease back."""
+        if self._token is not None:
+            self._token = None
+            self._store.periodic.end_lease(self._name)
+
+    def step(self) -> float:
+        """Looks once, and arms what is to be armed. Returns the time until the next look, in s."""
+        periodic, now_ms = self._store.periodic, self._store.now_ms()
+        is_new = self._read()
+        wishes = periodic.wishes()
+        if wishes.schedule is None:  # Redis has lost its data, or never had any
+            periodic.note_schedule(str(self._schedule))
+            self._token = None
+        elif wishes.schedule != self._schedule:
+            self._leave_to(wishes.schedule)
+            return LOOK_S
+        if not periodic.take_lease(self._name):
+            self._token = None
+            return LOOK_S
+        try:
+            if self._token is None or is_new or wishes.paused != self._paused:
+                self._load(int(now_ms), wishes.paused)
+            for run, name in wishes.requests.items():
+                self._run_now(run, name, int(now_ms))
+            self._arm(int(now_ms))
+        except Superseded as error:
+            self._token, self._beyond = None, error.token
+            return 0.0
+        return LOOK_S
+
+    def _read(self) -> bool:
+        """Reads the entries, if they may have changed. Returns whether they have."""
+        found = self._source.read()
+        if found is None:
+            return False
+        for name, why in found.wrong.items():
+            if why != self._found.wrong.get(name):
+                logger.warning("periodic entry %r does not run: %s", name, why)
+        for name, why in found.doubtful.items():
+            if why != self._found.doubtful.get(name):
+                logger.warning("periodic entry %r: %s", name, why)
+        self._found, self._failures = found, {}
+        if self._schedule is None:
+            self._schedule = _DATABASE if self._source.changes else found.digest
+            self._store.periodic.note_schedule(self._schedule)
+        return True
+
+    def _leave_to(self, schedule: str) -> None:
+        """Leaves arming to processes with another schedule, which was noted later."""
+        if self._said_other != schedule:
+            self._said_other = schedule
+            logger.warning(
+                "a process that started later has another periodic schedule (%s) than this one (%s), and arms alone",
+                *(schedule, self._schedule),
+            )
+        self.end()
+
+    def _load(self, now_ms: int, paused: frozenset[str]) -> None:
+        """Compares the entries with what is armed, and disarms what has to go."""
+        periodic = self._store.periodic
+        token = periodic.new_token(now_ms, self._beyond)
+        records = {name: json.loads(record) for name, record in periodic.records().items()}
+        entries = {name: entry for name, entry in self._found.entries.items() if entry.is_on and name not in paused}
+        self._disarm(token, entries, records, {*paused, *self._found.entries} - entries.keys())
+        notes = periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
+        self._latest, self._queues, self._unwritten = {}, {}, set()
+        gone = records.keys() - self._found.entries.keys() - self._found.wrong.keys()
+        if gone:
+            periodic.forget({name: records[name]["queues"] for name in gone})
+        for name, entry in entries.items():
+            record = records.get(name, {"queues": [], "digest": ""})
+            self._queues[name] = record["queues"]
+            self._latest[name] = self._begin(entry, [notes[queue].get(name) for queue in record["queues"]], now_ms)
+            if record["digest"] != entry.digest:
+                self._unwritten.add(name)
+        self._write_idle(records, entries)
+        self._token, self._paused = token, paused
+
+    def _disarm(self, token: int, entries: Mapping[str, Entry], records: Mapping[str, Any], off: Iterable[str]) -> None:
+        """Removes the waiting runs of entries that are changed, paused or gone."""
+        by_queue = defaultdict[tuple[str, Any], list[str]](list)
+        off = set(off)
+        for name, record in records.items():
+            is_as_armed = name in entries and record["digest"] == entries[name].digest
+            if record["digest"] and not is_as_armed:
+                for queue in record["queues"]:
+                    by_queue[queue, PAUSED if name in off else "changed"].append(name)
+        for (queue, state), names in by_queue.items():
+            for part in pages(names, MAX_OFFERS):
+                self._store.periodic.disarm(queue, part, token, state)
+
+    def _begin(self, entry: Entry, notes: list[Note | None], now_ms: int) -> float:
+        """Returns after which time an entry has to be armed."""
+        known = [note for note in notes if note is not None]
+        if entry.one_off and any(note.latest_ms for note in known):
+            return inf
+        if not known or any(note.digest == PAUSED or not note.latest_ms for note in known):
+            # A run that was missed while the entry was paused, or unknown, is none.
+            base_ms = now_ms if known or entry.last_ms is None else entry.last_ms
+            return max(base_ms, (entry.start_ms or 0) - 1) if entry.one_off else base_ms
+        return min(note.latest_ms for note in known)
+
+    def _write_idle(self, records: Mapping[str, Any], entries: Mapping[str, Entry]) -> None:
+        """Writes down entries of which nothing is armed, so that they are listed."""
+        idle: dict[str, dict[str, Any]] = {}
+        for name, entry in self._found.entries.items():
+            if name not in entries:
+                idle[name] = {**_record(entry), "queues": records.get(name, {}).get("queues", [])}
+                idle[name] |= {"digest": "", "is_on": entry.is_on}
+        for name, why in self._found.wrong.items():
+            idle[name] = {"queues": records.get(name, {}).get("queues", []), "digest": "", "error": why}
+        changed = {name: record for name, record in idle.items() if records.get(name) != record}
+        if changed:
+            self._store.periodic.write(changed)
+
+    def _arm(self, now_ms: int) -> None:
+        """Arms each entry that has fewer runs ahead than it should have."""
+        for part in pages(self._due(now_ms), MAX_OFFERS):
+            self._write(part)
+            by_queue = defaultdict[str, list[tuple[Run, int]]](list)
+            for entry, at_ms, messages in part:
+                for queue, offer, expire_ms in messages:
+                    by_queue[queue].append((Run(entry.name, entry.digest, at_ms, offer), expire_ms))
+            for queue, runs in by_queue.items():
+                for page in pages(runs, MAX_OFFERS, MAX_BYTES, lambda run: run[0].offer.size):
+                    self._arm_page(queue, page)
+            for entry, at_ms, _ in part:
+                self._latest[entry.name] = inf if entry.one_off else at_ms
+
+    def _arm_page(self, queue: str, page: list[tuple[Run, int]]) -> None:
+        token = self._token or 0
+        words = self._store.periodic.arm(queue, token, [run for run, _ in page], page[0][1])
+        if "changed" in words:  # such as after an attempt that ended before its record was written
+            names = {run.entry for (run, _), word in zip(page, words, strict=True) if word == "changed"}
+            self._store.periodic.disarm(queue, names, token)
+            raise Superseded(token)
+
+    def _due(self, now_ms: int) -> Iterator[_Due]:
+        """Yields the runs that are to be armed, those of an entry in order."""
+        for name, latest in list(self._latest.items()):
+            if latest > now_ms + AHEAD_MS or self._failures.get(name, ("", 0.0))[1] > monotonic():
+                continue
+            entry = self._found.entries[name]
+            try:
+                times = self._times(entry, int(latest), now_ms)
+                made = [_Due(entry, at_ms, self._messages.of(entry, at_ms, after)) for at_ms, after in times]
+            except AWAY:
+                raise
+            except Exception as error:  # of the entry's arguments, its routers or its class of schedules
+                self._note_failure(name, error)
+                continue
+            if not made:
+                self._latest[name] = inf
+            yield from made
+
+    def _times(self, entry: Entry, latest: int, now_ms: int) -> list[tuple[int, int | None]]:
+        """Returns the times of the runs to arm, each with that of the run after it, if the message expires then."""
+        zone = self._app.timezone
+        times: list[int] = []
+        if latest < now_ms:
+            most = MOST_MISSED if entry.missed == "all" else 1
+            times = missed_runs(entry.schedule, latest, now_ms, zone, most)
+            latest = times[-1] if times else latest
+            times = [] if entry.missed == "skip" else times
+        for at_ms in islice(runs_after(entry.schedule, latest, zone), _MOST_RUNS):
+            if at_ms >= (entry.end_ms or inf):
+                break
+            if at_ms >= (entry.start_ms or 0):
+                times.append(at_ms)
+                if at_ms > now_ms + AHEAD_MS + MORE_MS or entry.one_off:
+                    break
+        times = [at_ms for at_ms in times if (entry.start_ms or 0) <= at_ms < (entry.end_ms or inf)]
+        if entry.options.get("expires") != "next":
+            return [(at_ms, None) for at_ms in times]
+        return [(at_ms, self._after(entry, at_ms)) for at_ms in times]
+
+    def _after(self, entry: Entry, at_ms: int) -> int | None:
+        try:
+            return next_ms(entry.schedule, at_ms, self._app.timezone)
+        except NeverComes:
+            return None
+
+    def _note_failure(self, name: str, error: Exception) -> None:
+        said = f"{type(error).__name__}: {error}"
+        if self._failures.get(name, ("", 0.0))[0] != said:
+            logger.error("periodic entry %r cannot be sent: %s", name, said)
+            record = {**_record(self._found.entries[name]), "queues": self._queues.get(name, []), "error": said}
+            self._store.periodic.write({name: record})
+            self._unwritten.add(name)
+        self._failures[name] = said, monotonic() + _RETRY_S
+
+    def _write(self, due: Iterable[_Due]) -> None:
+        """Writes down entries before they are armed, so that whoever removes them finds what is armed."""
+        records: dict[str, dict[str, Any]] = {}
+        for entry, _, messages in due:
+            queues = sorted({message.queue for message in messages} | set(self._queues.get(entry.name, [])))
+            if entry.name in self._unwritten or queues != self._queues.get(entry.name):
+                records[entry.name] = {**_record(entry), "queues": queues}
+        if records:
+            self._store.periodic.write(records)
+            self._unwritten -= records.keys()
+            self._queues |= {name: record["queues"] for name, record in records.items()}
+
+    def _run_now(self, run: str, name: str, now_ms: int) -> None:
+        """Sends a run that somebody wants now."""
+        entry = self._found.entries.get(name)
+        if entry is None:
+            logger.warning("periodic entry %r is to run now, but the schedule has none of this name", name)
+        else:
+            try:
+                for queue, offer, expire_ms in self._messages.of(entry, now_ms, None, run):
+                    page = [offer._replace(due="")]
+                    self._store.delivery.put(queue, PageId(run, 1), page, expire_ms)
+            except AWAY:
+                raise
+            except Exception as error:  # as in ``_due``
+                logger.error("periodic entry %r cannot run now: %s: %s", name, type(error).__name__, error)
+        self._store.periodic.end_request(run)
+
+
+def _record(entry: Entry) -> dict[str, Any]:
+    """Returns what is written down of an entry, for lists; no arguments, which may be secret."""
+    return {
+        "digest": entry.digest,
+        "task": entry.task,
+        "schedule": str(entry.schedule),
+        "missed": entry.missed,
+        "is_on": True,
+    }

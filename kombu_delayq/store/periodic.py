@@ -1,0 +1,242 @@
+"""The store's operations on periodic entries: who arms their runs, what is armed, and what people want of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal, NamedTuple
+
+from kombu_delayq.message.fields import to_json
+from kombu_delayq.message.text import as_bytes, as_text
+from kombu_delayq.redis.replies import checked
+from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.queues import QueueRegistry
+from kombu_delayq.store.types import Offer
+
+#: For how long a process that arms keeps its lease without renewing it, in ms. Meanwhile nobody is missed: the runs of
+#: the next minute are armed.
+LEASE_MS = 10_000
+#: Digests of entries without armed runs.
+CHANGED, PAUSED = "changed", "paused"
+
+
+class Superseded(Exception):
+    """Another process arms now, or somebody has paused an entry: what is known of the entries is out of date.
+
+    Attributes:
+        token: The token that Redis has.
+    """
+
+    def __init__(self, token: int) -> None:
+        super().__init__(f"superseded by {token}")
+        self.token = token
+
+
+class Run(NamedTuple):
+    """A run of an entry, with its message.
+
+    Attributes:
+        entry: Name of the entry.
+        digest: Of what the entry says.
+        at_ms: Time of the run, whole ms since the epoch.
+        offer: The message.
+    """
+
+    entry: str
+    digest: str
+    at_ms: int
+    offer: Offer
+
+
+@dataclass(frozen=True)
+class Note:
+    """What is armed of an entry in one queue.
+
+    Attributes:
+        digest: Of what the entry said when it was armed, or ``CHANGED`` or ``PAUSED``.
+        last_ms: Time of the last run that is not armed any more, ms since the epoch; 0 for none.
+        runs: Time and id of each armed run, in order; some may have begun in the last minute.
+    """
+
+    digest: str = CHANGED
+    last_ms: int = 0
+    runs: tuple[tuple[int, str], ...] = ()
+
+    @classmethod
+    def read(cls, raw: bytes | str) -> "Note":
+        """Reads a note as the scripts write it."""
+        digest, last, *runs = as_text(raw).split(" ")
+        return cls(digest, int(last), tuple(zip(map(int, runs[::2]), runs[1::2], strict=True)))
+
+    @property
+    def latest_ms(self) -> int:
+        """Time of the latest run, armed or begun; 0 for none."""
+        return self.runs[-1][0] if self.runs else self.last_ms
+
+
+class Wishes(NamedTuple):
+    """What people and other processes want of the process that arms.
+
+    Attributes:
+        schedule: Hash of the schedule that was noted last; None for none.
+        paused: Names of the entries that are paused.
+        requests: Entries that are to run now, by the ids of their runs.
+    """
+
+    schedule: str | None
+    paused: frozenset[str]
+    requests: Mapping[str, str]
+
+
+class Periodic(StorePart):
+    """Arms periodic entries. Of each entry, each run is stored once."""
+
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client)
+        self._registry = registry
+
+    def note_schedule(self, schedule: str) -> None:
+        """Notes the hash of a process's schedule. Who has another one leaves arming to who has this one."""
+        self._client.ask("HSET", self._keys.periodic_state, "schedule", schedule)
+
+    def wishes(self) -> Wishes:
+        """Returns what is wanted of the process that arms; one round trip."""
+        keys = self._keys
+        commands = [("HGET", keys.periodic_state, "schedule"), ("SMEMBERS", keys.periodic_paused)]
+        commands.append(("HGETALL", keys.periodic_requests))
+        schedule, paused, requests = checked(self._client.replies(commands))
+        return Wishes(
+            None if schedule is None else as_text(schedule), frozenset(map(as_text, paused)), _texts(requests)
+        )
+
+    def take_lease(self, name: str) -> bool:
+        """Takes or renews the lease of the process that arms, if it is free. Returns whether the caller holds it."""
+        _, rank, _ = self._client.run("lead", [self._keys.queues, self._keys.periodic_lease], [name, LEASE_MS])
+        return bool(rank == 1)
+
+    def end_lease(self, name: str) -> None:
+        """Gives the lease back, if it is held under this name."""
+        self._client.run("release", [self._keys.periodic_lease], [name])
+
+    def leader(self) -> str | None:
+        """Returns the name of the process that arms."""
+        name = self._client.ask("GET", self._keys.periodic_lease)
+        return None if name is None else as_text(name)
+
+    def new_token(self, now_ms: float, beyond: int = 0) -> int:
+        """Returns a token that is higher than each before it. Only who holds the lease calls it.
+
+        Args:
+            now_ms: Redis's clock. It keeps tokens growing when Redis has lost its data.
+            beyond: A token that must be surpassed, too.
+        """
+        state = self._keys.periodic_state
+        before = int(self._client.ask("HGET", state, "token") or 0)
+        token = max(before + 1, beyond + 1, int(now_ms))
+        self._client.ask("HSET", state, "token", token)
+        return token
+
+    def arm(self, queue: str, token: int, runs: Sequence[Run], expire_ms: int = 0) -> list[str]:
+        """Stores runs until they are due; one round trip, two if the queue held no message.
+
+        Args:
+            queue: The queue to which the messages go then.
+            token: Token of the caller.
+            runs: The runs, those of an entry in order. A few hundred at a time keep Redis responsive.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+
+        Returns:
+            A word for each run: ``armed``; or, with nothing changed, ``repeated`` (a run that is as late or later was
+            armed before) or ``changed`` (the entry is armed by another digest).
+
+        Raises:
+            Superseded: Nothing was stored.
+        """
+        client = self._client
+        keys = [self._keys.periodic_notes(queue), *client.stored(queue)]
+        args = [client.wake(queue), queue, expire_ms, token]
+        args += chain.from_iterable((run.entry, run.digest, run.at_ms, *run.offer) for run in runs)
+        self._keys.check_queue(queue)
+        word, *words = client.run("arm", keys, args)
+        if as_text(word) == "superseded":
+            raise Superseded(int(words[0]))
+        self._registry.note(queue, word)
+        return list(map(as_text, words))
+
+    def disarm(
+        self, queue: str, entries: Iterable[str], token: int | None, state: Literal["changed", "paused"] = "changed"
+    ) -> int:
+        """Removes the waiting runs of entries from a queue; one round trip.
+
+        Args:
+            queue: The queue.
+            entries: Names of the entries.
+            token: Token of the caller; None for somebody who does not arm: the process that does looks anew.
+            state: For the note, which says that nothing is armed.
+
+        Returns:
+            How many runs were removed. They will never come.
+
+        Raises:
+            Superseded: Nothing was removed.
+        """
+        keys = [self._keys.periodic_notes(queue), *self._client.stored(queue)]
+        args = [self._keys.counts(queue), "" if token is None else token, state, *entries]
+        word, number = self._client.run("disarm", keys, args)
+        if as_text(word) == "superseded":
+            raise Superseded(int(number))
+        return int(number)
+
+    def notes(self, queues: Iterable[str]) -> dict[str, dict[str, Note]]:
+        """Returns by queue and entry what is armed; one round trip."""
+        queues = list(queues)
+        found = checked(self._client.replies([("HGETALL", self._keys.periodic_notes(queue)) for queue in queues]))
+        return {
+            queue: {name: Note.read(note) for name, note in _texts(notes).items() if name}
+            for queue, notes in zip(queues, found, strict=True)
+        }
+
+    def forget(self, entries: Mapping[str, Iterable[str]]) -> None:
+        """Forgets entries that are disarmed.
+
+        Args:
+            entries: By name, the queues in which they were armed.
+        """
+        commands: list[tuple[Any, ...]] = [
+            ("HDEL", self._keys.periodic_notes(queue), name) for name, queues in entries.items() for queue in queues
+        ]
+        self._client.send([*commands, *(("HDEL", self._keys.periodic_entries, name) for name in entries)])
+
+    def write(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        """Writes down entries, so that everybody can list them, and can find what is armed of them."""
+        pairs = chain.from_iterable((name, to_json(record)) for name, record in records.items())
+        self._client.ask("HSET", self._keys.periodic_entries, *pairs)
+
+    def records(self) -> dict[str, bytes]:
+        """Returns the entries that are written down, by name, each as JSON."""
+        found = self._client.ask("HGETALL", self._keys.periodic_entries)
+        return {as_text(name): as_bytes(record) for name, record in found.items()}
+
+    def pause(self, entries: Iterable[str]) -> None:
+        """Notes that entries are paused."""
+        self._client.ask("SADD", self._keys.periodic_paused, *entries)
+
+    def resume(self, entries: Iterable[str]) -> int:
+        """Notes that entries are not paused any more. Returns how many were."""
+        return int(self._client.ask("SREM", self._keys.periodic_paused, *entries))
+
+    def request(self, run: str, entry: str) -> None:
+        """Asks for a run of an entry now.
+
+        Args:
+            run: Id of the run, such as a random UUID.
+            entry: Name of the entry.
+        """
+        self._client.ask("HSET", self._keys.periodic_requests, run, entry)
+
+    def end_request(self, run: str) -> None:
+        """Notes that a run that was asked for is on its way."""
+        self._client.ask("HDEL", self._keys.periodic_requests, run)
+
+
+def _texts(found: Mapping[Any, Any]) -> dict[str, str]:
+    return {as_text(name): as_text(value) for name, value in found.items()}

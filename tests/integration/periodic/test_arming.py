@@ -1,0 +1,188 @@
+"""What processes arm of a schedule, together and one after the other."""
+
+import json
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from celery.beat import BeatLazyFunc
+from celery.schedules import BaseSchedule, crontab
+from kombu import Exchange, Queue
+
+from tests.support.workers.periodic import HOUR_MS, StartProcess
+
+both_brokers = pytest.mark.parametrize("broker_url", ["plain", "cluster"], indirect=True)
+
+
+class Never(BaseSchedule):
+    """A schedule whose next run cannot be computed, as that of some crontabs."""
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+        """Fails."""
+        raise RuntimeError("unable to rollover")
+
+
+def every(seconds: float, task: str = "shop.tick", **more: Any) -> dict[str, Any]:
+    return {"task": task, "schedule": seconds, **more}
+
+
+@both_brokers
+def test_a_minute_is_armed_and_each_run_once(start_process: StartProcess) -> None:
+    """One process arms the runs of the next minute, at least one; a second one that leads next adds nothing."""
+    schedule = {"second": every(1.0), "hour": every(3600.0, options={"queue": "slow"})}
+    first = start_process("first", schedule)
+    ticks, [(hourly, due_ms)] = first.armed(), first.armed("slow")
+    assert 60 <= len(ticks) <= 72
+    assert 3_595_000 < due_ms - first.store.now_ms() <= 3_600_000
+    second = start_process("second", schedule)
+    assert (first.arming.leads, second.arming.leads) == (True, False)
+    first.arming.end()
+    second.step()
+    assert second.arming.leads
+    assert second.armed()[: len(ticks)] == ticks[-len(second.armed()) :][: len(ticks)]
+    assert second.armed("slow") == [(hourly, due_ms)]
+
+
+def test_who_was_away_doubles_nothing(start_process: StartProcess) -> None:
+    """A process that led before, and does not know that another does, is refused when something has changed since."""
+    first = start_process("first", {"old": every(1.0), "kept": every(1.0)})
+    first.store.client.delete(first.store.keys.periodic_lease)
+    start_process("second", {"kept": every(1.0)})
+    before = first.armed()
+    first.arming._latest = dict.fromkeys(first.arming._latest, int(first.store.now_ms()))
+    with pytest.raises(Exception, match="superseded"):
+        first.arming._arm(int(first.store.now_ms()))
+    assert first.armed() == before
+    assert len(before) < 80  # of one entry
+
+
+def test_the_schedule_noted_last_wins(start_process: StartProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """In a rolling deploy entries are changed, removed and added with the first new process, and old ones stand by."""
+    old = start_process("old", {"changed": every(1.0), "removed": every(1.0), "kept": every(3600.0)})
+    [kept] = [due for _, due in old.armed() if due - old.store.now_ms() > 100_000]
+    new = start_process("new", {"changed": every(1800.0), "kept": every(3600.0), "added": every(900.0)})
+    old.step()
+    new.step()
+    assert (old.arming.leads, new.arming.leads) == (False, True)
+    assert sorted(round((due - new.store.now_ms()) / 900_000) for _, due in new.armed()) == [1, 2, 4]
+    assert kept in [due for _, due in new.armed()]
+    assert sorted(new.store.periodic.records()) == ["added", "changed", "kept"]
+    old.step()
+    assert caplog.text.count("has another periodic schedule") == 1
+
+
+def test_an_entry_that_moves_to_another_queue(start_process: StartProcess) -> None:
+    """What waits in the old queue goes, and the entry goes on in the new one."""
+    start_process("old", {"tick": every(600.0)})
+    new = start_process("new", {"tick": every(600.0, options={"queue": "other"})})
+    new.store.client.delete(new.store.keys.periodic_lease)
+    new.step()
+    assert (len(new.armed()), len(new.armed("other"))) == (0, 1)
+
+
+@pytest.mark.parametrize(("missed", "made_up"), [("last", 1), ("skip", 0), ("all", 6)])
+@pytest.mark.parametrize("of", [600.0, crontab(minute="*/10")])
+def test_missed_runs(start_process: StartProcess, missed: str, made_up: int, of: Any) -> None:
+    """After an hour without anybody, one missed run comes, or none, or each."""
+    process = start_process("p", {"tick": every(of, options={"missed": missed})})
+    process.age("tick", HOUR_MS + 5000)
+    process.step()
+    now_ms = process.store.now_ms()
+    past = [due for _, due in process.armed() if due <= now_ms]
+    assert made_up <= len(past) <= made_up + (missed == "all")
+    assert [due for _, due in process.armed() if due > now_ms]
+    assert all(now_ms - due <= 600_000 for due in past[-1:])
+    assert {later - before for before, later in pairwise(past)} <= {600_000.0}
+
+
+def test_pause_and_resume(start_process: StartProcess) -> None:
+    """A paused entry has no run, and after its pause none is made up."""
+    process = start_process("p", {"tick": every(600.0), "other": every(600.0)})
+    process.age("tick", HOUR_MS)
+    process.store.periodic.pause(["tick"])
+    process.step()
+    assert len(process.armed()) == 1
+    process.store.periodic.resume(["tick"])
+    process.step()
+    assert [round((due - process.store.now_ms()) / 1000, -2) for _, due in process.armed()] == [600.0, 600.0]
+
+
+def test_messages_are_those_of_beat(start_process: StartProcess) -> None:
+    """A message has the arguments, options and header of beat's; an expiry counts from its run."""
+    options = {"queue": "q", "priority": 3, "headers": {"own": 1}, "expires": 30, "countdown": 5}
+    entry = every(600.0, args=(1, BeatLazyFunc(lambda: "lazy")), kwargs={"k": "v"}, options=options)
+    process = start_process("p", {"tick": entry})
+    [message] = process.store.scan.browse("q").messages
+    body = json.loads(message.body or b"")
+    headers, properties = body["headers"], body["properties"]
+    assert (headers["task"], headers["celery_beat_task"], headers["own"]) == ("shop.tick", True, 1)
+    assert headers["argsrepr"] == "[1, 'lazy']"
+    assert (properties["priority"], properties["periodic_entry"]) == (3, "tick")
+    assert headers["ignore_result"] in (False, None)
+    [(at_ms, _)] = process.store.periodic.notes(["q"])["q"]["tick"].runs
+    assert message.due_ms == at_ms + 5000
+    assert datetime.fromisoformat(headers["expires"]).timestamp() * 1000 == at_ms + 30_000
+
+
+def test_a_run_may_expire_with_the_next(start_process: StartProcess) -> None:
+    """With ``expires="next"`` a run that has not begun expires when the next one is due."""
+    process = start_process("p", {"tick": every(600.0, options={"expires": "next"})})
+    [message] = process.store.scan.browse("celery").messages
+    expires = json.loads(message.body or b"")["headers"]["expires"]
+    assert datetime.fromisoformat(expires).timestamp() * 1000 == message.due_ms + 600_000
+
+
+def test_wrong_entries_stop_no_others(start_process: StartProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """Each entry that cannot run is named, with the reason, and the others are armed."""
+
+    def fail() -> None:
+        raise LookupError("no such thing")
+
+    process = start_process(
+        "p",
+        {
+            "never": {"task": "shop.tick", "schedule": Never()},
+            "no schedule": {"task": "shop.tick", "schedule": "soon"},
+            "no task": {"schedule": 1.0},
+            "typo": every(600.0, tsak=1),
+            "missed": every(600.0, options={"missed": "some"}),
+            "lazy": every(600.0, args=[BeatLazyFunc(fail)]),
+            "fanout": every(600.0, options={"queue": "all"}),
+            "good": every(600.0),
+        },
+        task_queues=[Queue("celery"), Queue("all", Exchange("all", "fanout"))],
+    )
+    assert len(process.armed()) == 1
+    for name in ("no schedule", "no task", "typo", "missed"):
+        assert f"periodic entry {name!r} does not run: " in caplog.text
+    assert "periodic entry 'never' cannot be sent: NeverComes: " in caplog.text
+    assert "'lazy' cannot be sent: LookupError: no such thing" in caplog.text
+    assert "periodic entry 'good': this process knows no task shop.tick" in caplog.text
+    records = {name: json.loads(record) for name, record in process.store.periodic.records().items()}
+    assert "never comes" in records["never"]["error"]
+    assert "LookupError" in records["lazy"]["error"]
+    assert "fanout exchange all" in records["fanout"]["error"]
+
+
+def test_run_now(start_process: StartProcess) -> None:
+    """A run that somebody wants now goes to its queue once, and the schedule goes on as it was."""
+    process = start_process("p", {"tick": every(600.0)})
+    before = process.armed()
+    process.store.periodic.request("the-run", "tick")
+    process.store.periodic.request("another", "unknown")
+    process.step()
+    process.store.periodic.request("the-run", "tick")  # as after a process that died before its end
+    process.step()
+    assert process.armed() == before
+    [raw] = process.store.client.lrange("celery", 0, -1)
+    assert json.loads(raw)["headers"]["id"] == "the-run"
+    assert process.store.periodic.wishes().requests == {}
+
+
+def test_a_redis_that_has_lost_its_data(start_process: StartProcess) -> None:
+    """The same process arms the entries anew."""
+    process = start_process("p", {"tick": every(600.0)})
+    process.store.client.flushall()
+    process.step()
+    assert len(process.armed()) == 1

@@ -1,0 +1,79 @@
+"""Workers arm periodic entries, whatever dies."""
+
+import os
+import signal
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.conditions import until
+from tests.support.workers.harness import MakeProj, Proj
+
+EACH_SECOND = {"task": "proj.record", "schedule": 1.0, "args": ["tick"]}
+INCLUDE = {"include": ["periodic_tasks"]}
+
+
+def assert_each_once(proj: Proj, count: int) -> None:
+    """Waits for runs of an entry each second: none is missing, and none comes twice."""
+    runs = sorted(proj.await_runs(count), key=lambda run: str(run["eta"]))
+    assert len({run["id"] for run in runs}) == len(runs)
+    times = [round(datetime.fromisoformat(run["eta"]).timestamp() * 1000) for run in runs]
+    assert {later - before for before, later in pairwise(times)} == {1000}
+
+
+def leader(proj: Proj) -> str:
+    """Returns the name of the process that arms, which has its id; empty for none."""
+    return str(proj.server.client().get("{delayq}:periodic:lease") or "")
+
+
+@pytest.mark.journey
+def test_each_run_comes_once_when_workers_die(make_proj: MakeProj) -> None:
+    """One worker is killed, another is stopped while it arms and goes on later, a third arms: each run comes once."""
+    proj = make_proj(periodic_entries={"tick": EACH_SECOND}, **INCLUDE)
+    killed, stopped = proj.worker(), proj.worker()
+    proj.await_runs(2)
+    killed.kill()
+    proj.await_runs(4)
+    third = proj.worker()
+    os.killpg(stopped.process.pid, signal.SIGSTOP)
+    try:
+        proj.server.client().delete("{delayq}:periodic:lease")  # as after its time
+        until(lambda: f":{third.process.pid}:" in leader(proj), what="the third one arms")
+        proj.await_runs(8)
+    finally:
+        os.killpg(stopped.process.pid, signal.SIGCONT)
+    assert_each_once(proj, 12)
+
+
+def test_a_restart_of_redis(make_proj: MakeProj) -> None:
+    """A Redis that is killed, and has each write on disk, comes back with all runs, and none is missing or doubled."""
+    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
+        proj = make_proj(server, periodic_entries={"tick": EACH_SECOND}, **INCLUDE)
+        proj.worker()
+        proj.await_runs(2)
+        server.stop(signal.SIGKILL)
+        server.start()
+        assert_each_once(proj, 6)
+        proj.close()
+
+
+def test_beat_processes_are_harmless(make_proj: MakeProj, tmp_path: Path) -> None:
+    """Two beat processes with our scheduler arm for a worker that does not, and when one ends, the other goes on."""
+    proj = make_proj(beat_schedule={"tick": EACH_SECOND}, beat_scheduler="celery_ext.periodic:Scheduler")
+    proj.worker()
+    beats = [proj.start("beat", "--pidfile=", log=str(tmp_path / str(number))) for number in range(2)]
+    try:
+        proj.await_runs(2)
+        holder = leader(proj)
+        [first, second] = sorted(beats, key=lambda beat: f":{beat.pid}:" not in holder)
+        first.terminate()
+        assert first.wait(20) == 0
+        until(lambda: f":{second.pid}:" in leader(proj), 5, what="the other one arms, before a lease would end")
+        assert_each_once(proj, 6)
+    finally:
+        for beat in beats:
+            beat.kill()
+            beat.wait(10)

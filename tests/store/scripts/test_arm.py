@@ -1,0 +1,74 @@
+"""``arm.lua``: stores runs of periodic entries, each once."""
+
+import pytest
+
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.periodic import Note, Run, Superseded
+from kombu_delayq.store.types import Offer
+from tests.support.store.keyspace import (
+    BODIES,
+    DUE,
+    DUPLICATES,
+    FUTURE_MS,
+    ORDER,
+    refuses_a_key_of_the_wrong_type,
+)
+
+AT = int(FUTURE_MS)
+pytestmark = pytest.mark.both_layouts
+
+
+def run(at_ms: int, entry: str = "report", digest: str = "d1") -> Run:
+    identity = f"{entry}-{at_ms}".replace(" ", "_")  # in use a UUID, without blanks
+    return Run(entry, digest, at_ms, Offer(identity, repr(float(at_ms)), 0, f"body of {identity}"))
+
+
+def waiting_ids(store: DelayStore) -> set[str]:
+    return {str(message.id) for message in store.scan.browse("q").messages}
+
+
+def test_each_run_is_stored_once(store: DelayStore) -> None:
+    """Two that arm the same runs store each once, and a run that is not later than the latest is refused."""
+    assert store.periodic.arm("q", 1, [run(AT), run(AT + 1000)]) == ["armed", "armed"]
+    assert store.periodic.arm("q", 1, [run(AT), run(AT + 1000), run(AT + 2000)]) == ["repeated", "repeated", "armed"]
+    assert waiting_ids(store) == {f"report-{AT + ms}" for ms in (0, 1000, 2000)}
+    assert store.queues.names() == ["q"]
+
+
+def test_a_run_that_has_left_does_not_come_again(store: DelayStore) -> None:
+    """What was armed and has run is refused, too, long after its message has left."""
+    past = int(store.now_ms()) - 3_600_000
+    assert store.periodic.arm("q", 1, [run(past)]) == ["armed"]
+    assert store.lookup.cancel(["q"], [f"report-{past}"])
+    assert store.periodic.arm("q", 1, [run(past)]) == ["repeated"]
+    assert store.periodic.notes(["q"]) == {"q": {"report": Note("d1", past)}}
+
+
+def test_entries_are_apart(store: DelayStore) -> None:
+    """Each entry has its latest run, also one with blanks in its name."""
+    names = ("report", "clean up", "ü")
+    assert store.periodic.arm("q", 1, [run(AT, name) for name in names]) == ["armed"] * 3
+    [notes] = store.periodic.notes(["q"]).values()
+    assert {name: note.latest_ms for name, note in notes.items()} == dict.fromkeys(names, AT)
+
+
+def test_another_digest_is_refused(store: DelayStore) -> None:
+    """While an entry is armed, nobody arms it by another digest."""
+    store.periodic.arm("q", 1, [run(AT)])
+    assert store.periodic.arm("q", 1, [run(AT + 1, digest="d2")]) == ["changed"]
+    assert waiting_ids(store) == {f"report-{AT}"}
+
+
+def test_a_lower_token_is_refused(store: DelayStore) -> None:
+    """Who has led before the one that armed last stores nothing."""
+    store.periodic.arm("q", 7, [run(AT)])
+    with pytest.raises(Superseded) as found:
+        store.periodic.arm("q", 6, [run(AT + 1000)])
+    assert found.value.token == 7
+    assert waiting_ids(store) == {f"report-{AT}"}
+
+
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES, "delayq:{q}:periodic"])
+def test_a_key_of_the_wrong_type_is_refused(store: DelayStore, key: str) -> None:
+    """A key of another type is named before anything is written."""
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.periodic.arm("q", 1, [run(AT)]))

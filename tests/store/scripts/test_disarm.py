@@ -1,0 +1,65 @@
+"""``disarm.lua``: removes the waiting runs of periodic entries."""
+
+import pytest
+
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.periodic import Note, Superseded
+from tests.store.scripts.test_arm import AT, run, waiting_ids
+from tests.support.store.keyspace import (
+    BODIES,
+    DUE,
+    DUPLICATES,
+    ORDER,
+    refuses_a_key_of_the_wrong_type,
+)
+
+pytestmark = pytest.mark.both_layouts
+
+
+def test_waiting_runs_go(store: DelayStore) -> None:
+    """The runs of an entry are removed, those of others stay, and the entry is armed anew by another digest."""
+    store.periodic.arm("q", 1, [run(AT), run(AT + 1000), run(AT, "other")])
+    assert store.periodic.disarm("q", ["report"], 1) == 2
+    assert waiting_ids(store) == {f"other-{AT}"}
+    assert store.periodic.notes(["q"])["q"]["report"] == Note("changed", 0)
+    assert store.periodic.arm("q", 1, [run(AT, digest="d2")]) == ["armed"]
+
+
+def test_a_run_that_has_left_is_still_known(store: DelayStore) -> None:
+    """A run that does not wait any more is the last one, and does not come again."""
+    left = int(store.now_ms()) - 10
+    store.periodic.arm("q", 1, [run(left), run(AT)])
+    store.lookup.cancel(["q"], [f"report-{left}"])
+    assert store.periodic.disarm("q", ["report"], 1, "paused") == 1
+    assert store.periodic.notes(["q"])["q"]["report"] == Note("paused", left)
+    assert store.periodic.arm("q", 1, [run(left, digest="d2"), run(AT, digest="d2")]) == ["repeated", "armed"]
+
+
+def test_without_a_token_it_supersedes_who_arms(store: DelayStore) -> None:
+    """Who pauses an entry has no token; then who arms is refused until it has looked anew."""
+    store.periodic.arm("q", 1, [run(AT)])
+    assert store.periodic.disarm("q", ["report"], None, "paused") == 1
+    with pytest.raises(Superseded) as found:
+        store.periodic.arm("q", 1, [run(AT)])
+    assert found.value.token > 1
+    assert waiting_ids(store) == set()
+
+
+def test_a_lower_token_removes_nothing(store: DelayStore) -> None:
+    """Who has led before changes nothing."""
+    store.periodic.arm("q", 7, [run(AT)])
+    with pytest.raises(Superseded):
+        store.periodic.disarm("q", ["report"], 6)
+    assert waiting_ids(store) == {f"report-{AT}"}
+
+
+def test_entries_that_nobody_armed(store: DelayStore) -> None:
+    """An entry without a note gets none."""
+    assert store.periodic.disarm("q", ["unknown"], 1) == 0
+    assert store.periodic.notes(["q"]) == {"q": {}}
+
+
+@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES, "delayq:{q}:periodic"])
+def test_a_key_of_the_wrong_type_is_refused(store: DelayStore, key: str) -> None:
+    """A key of another type is named before anything is written."""
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.periodic.disarm("q", ["report"], 1))

@@ -1,0 +1,85 @@
+"""A year of runs in seven zones, compared with what Celery's own beat sends, by a clock that is moved."""
+
+import copy
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.beat import Scheduler
+from celery.schedules import crontab, schedule
+
+from celery_ext.periodic.times import runs_after, whole_ms
+
+#: Zones with odd changes of their clocks, each with a year that has some.
+ZONES = {
+    "Europe/Berlin": 2026,
+    "Australia/Lord_Howe": 2026,  # by half an hour
+    "America/St_Johns": 2006,  # at a minute past midnight
+    "Pacific/Apia": 2011,  # without December 30
+    "America/Sao_Paulo": 2018,  # at midnight
+    "Africa/Casablanca": 2025,  # around Ramadan
+    "America/New_York": 2026,
+}
+ENTRIES = {
+    "in the gap": crontab(minute=30, hour=2),
+    "after midnight": crontab(minute=15, hour=0),
+    "some hours": crontab(minute=45, hour="0-3,23", day_of_week="sun"),
+    "month": crontab(minute=0, hour=0, day_of_month=1),
+    "week": crontab(minute=30, hour=1, day_of_week="sun"),
+    "interval": schedule(timedelta(days=3, hours=13)),
+    "day": schedule(timedelta(days=1), relative=True),
+}
+
+
+class MovedBeat(Scheduler):
+    """Celery's beat, which notes what it sends, and does not wake up 10 ms early.
+
+    Args:
+        app: The app.
+        begin: Where its clock begins.
+    """
+
+    def __init__(self, app: Celery, begin: datetime) -> None:
+        self.clock = begin
+        self.sent = defaultdict[str, list[int]](list)
+        super().__init__(app, max_interval=10**9)
+
+    def setup_schedule(self) -> None:
+        """Gives the schedules of the entries the clock."""
+        super().setup_schedule()
+        for entry in self.schedule.values():
+            entry.schedule.nowfun = lambda: self.clock.astimezone(self.app.timezone)
+            entry.last_run_at = entry.default_now()
+
+    def adjust(self, n: Any, drift: float = 0.0) -> Any:
+        """Returns a time as it is."""
+        return n
+
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        """Notes that an entry is sent."""
+        self.sent[entry.name].append(whole_ms(self.clock))
+
+    def run(self, end: datetime) -> None:
+        """Moves the clock until the end."""
+        while self.clock < end:
+            self.clock += timedelta(microseconds=max(round(self.tick() * 1_000_000), 0))
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_year_of_runs_is_that_of_beat(zone: str) -> None:
+    """Each entry runs at the times at which Celery's beat sends it."""
+    begin = datetime(ZONES[zone], 1, 1, 10, 7, 3, tzinfo=UTC)
+    end = begin + timedelta(days=365)
+    app = Celery("shop", broker="memory://", set_as_current=False)
+    app.conf.update(timezone=zone, result_expires=None)
+    app.conf.beat_schedule = {name: {"task": "t", "schedule": copy.deepcopy(of)} for name, of in ENTRIES.items()}
+    beat = MovedBeat(app, begin)
+    beat.run(end)
+    for name, entry in beat.schedule.items():
+        ours = list(takewhile(lambda at: at < whole_ms(end), runs_after(entry.schedule, whole_ms(begin), app.timezone)))
+        theirs = [at for at in beat.sent[name] if at < whole_ms(end)]
+        assert ours == theirs, (name, [datetime.fromtimestamp(at / 1000, app.timezone) for at in {*ours} ^ {*theirs}])
+        assert len(theirs) >= 12
