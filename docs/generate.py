@@ -42,6 +42,8 @@ _NAMES: dict[str, list[object]] = {
     **{key: ["9b74c989"] for key in ("answer", "shared_run", "shared_run_commands")},
     "landing": ["orders", 0, "web1:4711:5f0e5c7e"],
 }
+#: Where the help text of a command begins to list examples, or the commands that follow on the page.
+_LISTS = re.compile(r"\n\n(?:  Examples|Look|Commands):\n")
 _GENERATED = re.compile(r"(<!-- generated: ([\w ./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -95,7 +97,7 @@ def commands(command: click.Command = delayq, name: str = "delayq", known: set[t
     shown = copy.copy(command)
     shown.params = [one for one in command.params if one not in again]
     shown.add_help_option = command is delayq
-    told = shown.get_help(context).partition("\n\n  Examples:\n")[0]
+    told = _LISTS.split(shown.get_help(context))[0]
     yield from (f"## `{name}`", "", "```text", *told.splitlines())
     if again:
         yield from ("", f"  As above: {', '.join(one.opts[-1] for one in again)}")
