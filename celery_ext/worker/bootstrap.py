@@ -80,9 +80,13 @@ def install_in(sender: Any, **kwargs: Any) -> None:
         SystemExit: A task is declared wrongly. Celery would only log an exception of another type.
     """
     try:
-        _install(sender.app)
+        delayed = _install(sender.app)
     except DelayqError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from error
+    if delayed and hasattr(sender, "consumer_cls"):  # a worker, and not beat
+        from celery_ext.worker.consumer import make_lean  # brings in all of Celery's worker
+
+        make_lean(sender)
 
 
 def report(instance: Any, **kwargs: Any) -> None:
@@ -128,7 +132,7 @@ def refuse_bypassed_transport(sender: Any, **kwargs: Any) -> None:
         raise SystemExit(f"broker_url {url} makes kombu overlook broker_transport; write {scheme}://… instead")
 
 
-def _install(app: Any) -> None:
+def _install(app: Any) -> bool:
     try:
         with app.connection_for_read() as connection:
             delayed = uses_delayq(connection)
@@ -136,3 +140,4 @@ def _install(app: Any) -> None:
         delayed = False
     if delayed:
         install(app)
+    return delayed

@@ -7,13 +7,12 @@ from typing import Any
 
 from kombu.log import get_logger
 from kombu.utils.encoding import bytes_to_str
-from kombu.utils.json import loads
 
 from kombu_delayq.consume.acks import drained
 from kombu_delayq.consume.early import NotAdopted
 from kombu_delayq.consume.qos import FetchedPayload
 from kombu_delayq.message.due import eta_of
-from kombu_delayq.message.fields import Message, fault_of, priority_of, read
+from kombu_delayq.message.fields import Message, fault_of, from_json, priority_of, read
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import Fetched, Requeued
 
@@ -30,7 +29,6 @@ class Deliveries:
         channel: The channel.
         ack: Acknowledges a message by its delivery tag.
         on_priority: Called with the queue and the number of the list of each message that is delivered.
-        run_acks: Runs what the next turn of the event loop would run to acknowledge messages.
 
     Attributes:
         error: What the latest callback that failed has raised.
@@ -41,12 +39,10 @@ class Deliveries:
         channel: Any,
         ack: Callable[[str], None],
         on_priority: Callable[[str, int], None],
-        run_acks: Callable[[], None],
     ) -> None:
         self._channel = channel
         self._ack = ack
         self._on_priority = on_priority
-        self._run_acks = run_acks
         self._fetched: deque[Fetched] = deque()
         self._busy_since: float | None = None
         self.error: BaseException | None = None
@@ -97,9 +93,8 @@ class Deliveries:
         """Delivers messages until an event loop has to turn. Returns whether it has to turn soon.
 
         The loop turns after a message with an eta: Celery passes it to its timer, even one that is due, and of several
-        with the same eta the timer would choose any. And it turns when the callbacks have taken their time: a solo pool
-        runs tasks in them. Celery would acknowledge these in the next turn, and the next task may be long. So they are
-        acknowledged here, and a thread sends that while the next task runs.
+        with the same eta the timer would choose any. And it turns when callbacks have taken their time, such as tasks
+        of a solo pool: what they have acknowledged is sent then.
 
         Args:
             before_wait: Whether the loop waits next, for as long as its timer has said before. Then it has to turn
@@ -109,16 +104,14 @@ class Deliveries:
         while (message := self.deliver()) is not None:
             if (self._fetched or before_wait) and eta_of(message) is not None:
                 return True
-            if self._fetched:
-                if monotonic() - begun > TURN_S:
-                    return True
-                self._run_acks()
+            if self._fetched and monotonic() - begun > TURN_S:
+                return True
         return False
 
     def message_of(self, fetched: Fetched) -> Message | None:
         """Returns a message as kombu's consumers get it. Drops one that they cannot read, with an error in the log."""
         try:
-            message: Message = loads(bytes_to_str(fetched.body))
+            message: Message = from_json(fetched.body)
             if fetched.tag:
                 message["properties"].setdefault("delivery_tag", fetched.tag)
                 message = FetchedPayload(message, fetched.tag)

@@ -148,7 +148,7 @@ class Fetcher:
         self._idle = IdleWaits(connect, self._shared.budget, self._connection.send)
         self.held: dict[str, str] = channel.consumer.held
         self._acks = Acks(self.held, self._share)
-        self.deliveries = Deliveries(channel, self.ack, self._idle.note_priority, poller.run_acks)
+        self.deliveries = Deliveries(channel, self.ack, self._idle.note_priority)
         self._unnoted: set[str] = set()
         self._begun: set[str] = set()
         self._request: Request | None = None
@@ -229,7 +229,8 @@ class Fetcher:
                 self._idle.wait(self._store, self._consumer.name_in(self._share), queues)
             elif credit := self._shared.credit.of(self):
                 self._fetch(queues, credit)
-        self._send_acks()
+        if not self.asked:  # otherwise they go with the next request
+            self._send_acks()
 
     def turn_apart(self) -> None:
         """Does what ``turn`` does by commands of the store, each a round trip, and does not wait for messages."""
@@ -253,10 +254,12 @@ class Fetcher:
         self._acks.add(tag)
         if self._is_closed or not self._poller.loop_turns or not self._channel.fetches:
             self._acks.send(self._store)
-        elif not self._poller.is_own_thread:
-            self._poller.wake()
-        elif self.deliveries.are_under_way:
-            self._send_acks()  # a solo pool runs the task now, and the loop turns only afterwards
+        elif not (self._poller.is_own_thread or self._request or self.deliveries.are_under_way):
+            self._poller.wake()  # otherwise the loop turns soon
+
+    def acks_later(self, tag: str) -> bool:
+        """Whether ``ack`` of a message only notes it, so that any thread may do so in the middle of its work."""
+        return tag in self.held and not self._is_closed and self._poller.loop_turns and self._channel.fetches
 
     def help(self, store: TransportStore, busy_s: float = 0.0) -> None:
         """Does for a fetcher whose thread is busy what cannot wait; another thread calls this now and then.

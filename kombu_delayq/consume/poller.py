@@ -10,7 +10,6 @@ from threading import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kombu.message import Message
 from kombu.transport import redis as stock
 from kombu.utils.eventio import ERR, READ, poll
 from redis.exceptions import ResponseError
@@ -53,6 +52,7 @@ class DelayedPoller(_Poller):
         self._lines: dict[int, Readable] = {}
         self._wake_at = inf
         self._waker: tuple[socket.socket, socket.socket] | None = None
+        self._is_waking = False
         self._ticks: Any = None
 
     @property
@@ -92,7 +92,7 @@ class DelayedPoller(_Poller):
         if self._ticks is None and not hasattr(self, "maybe_refresh_binding_expiry"):
             self._ticks = loop.call_repeatedly(LONGEST_WAIT_S, bool)
         if self._waker is None:
-            self._waker = socket.socketpair()
+            self._waker, self._is_waking = socket.socketpair(), False
             for end in self._waker:
                 end.setblocking(False)
 
@@ -105,23 +105,11 @@ class DelayedPoller(_Poller):
         """
         self._on_connection_disconnect = self._forget_connection
 
-    def run_acks(self) -> None:
-        """Runs what Celery's event loop would run in its next turn to acknowledge messages.
-
-        Source: celery.worker.consumer.Consumer.call_soon, kombu.asynchronous.Hub
-        """
-        if not (self._loop and self._loop._ready):
-            return
-        with self._loop._ready_lock:
-            acks = [call for call in self._loop._ready if _is_of_message(call)]
-            self._loop._ready.difference_update(acks)
-        for ack in acks:
-            ack()
-
     def wake(self) -> None:
         """Lets the event loop turn soon. Any thread may call this."""
         waker = self._waker  # the thread that consumes may close it now
-        if waker is not None:
+        if waker is not None and not self._is_waking:
+            self._is_waking = True
             with suppress(BlockingIOError, OSError):  # it wakes already; or it is closed
                 waker[1].send(b"\0")
 
@@ -236,6 +224,7 @@ class DelayedPoller(_Poller):
         if self._waker is not None and fileno == self._waker[0].fileno():
             with suppress(BlockingIOError):
                 self._waker[0].recv(4096)
+            self._is_waking = False  # who comes before this is served by the turn that follows
             return None
         with as_lost():
             return super().on_readable(fileno) if line is None else line.read()
@@ -274,7 +263,3 @@ class DelayedPoller(_Poller):
             raise NotPrimary("this Redis is not the primary, or takes no writes now")
         for channel in list(self._channels):
             channel.stay_in_use()
-
-
-def _is_of_message(call: Any) -> bool:
-    return isinstance(getattr(getattr(call, "fun", None), "__self__", None), Message)

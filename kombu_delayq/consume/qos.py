@@ -29,7 +29,20 @@ class FetchedMessage(_Message):
     """kombu's message, which is acknowledged by the delivery tag under which it was fetched."""
 
     def __init__(self, payload: Message, channel: Any = None, **kwargs: Any) -> None:
-        super().__init__(payload, channel=channel, **kwargs)
+        headers, properties = payload.get("headers"), payload["properties"]
+        body = payload.get("body")
+        if body:
+            body = channel.decode_body(body, properties.get("body_encoding"))
+        if type(body) is not bytes or kwargs or (headers and "compression" in headers):
+            super().__init__(payload, channel=channel, **kwargs)
+        else:  # what kombu's two classes do, in half the time
+            self._raw, self._state, self._decoded_cache = payload, "RECEIVED", None
+            self.channel, self.accept = channel, None
+            self.errors: list[Any] = []
+            self.body, self.headers, self.properties = body, headers or {}, properties
+            self.content_type, self.content_encoding = payload.get("content-type"), payload.get("content-encoding")
+            self.delivery_info = properties.get("delivery_info") or {}
+            self.delivery_tag = properties["delivery_tag"]
         if isinstance(payload, FetchedPayload):
             self.delivery_tag = payload.tag
 

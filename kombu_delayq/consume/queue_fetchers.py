@@ -205,6 +205,11 @@ class QueueFetchers:
             with queue_fetcher.guarded():
                 queue_fetcher.fetcher.ack(tag)
 
+    def acks_later(self, tag: str) -> bool:
+        """Whether ``ack`` of a message only notes it, so that the thread that consumes may do so in any callback."""
+        queue = self.held.get(tag)
+        return queue is not None and self._poller.is_own_thread and self._of(queue).fetcher.acks_later(tag)
+
     def pause(self) -> None:
         """Lets no message come to any queue fetcher."""
         for queue_fetcher in list(self._by_queue.values()):

@@ -1,11 +1,22 @@
 """The fields of a message, whatever somebody wrote in their place."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+from kombu.utils.json import loads
 
-from kombu_delayq.message.fields import fault_of, headers_of, properties_of, read, task_id_of, text_to_json, to_json
+from kombu_delayq.message.fields import (
+    fault_of,
+    from_json,
+    headers_of,
+    properties_of,
+    read,
+    task_id_of,
+    text_to_json,
+    to_json,
+)
 from tests.support.messages import plain_message, task_message
 
 
@@ -74,3 +85,31 @@ def test_messages_of_kombu_have_no_fault(message: dict[str, Any]) -> None:
 def test_a_text_is_written_as_any_value(text: str) -> None:
     """The faster way for texts gives the same JSON."""
     assert text_to_json(text) == to_json(text) == json.dumps(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": [1, 2.5, -1e400, NaN, "caf\\u00e9", "\\ud800", null, true], "n": 123456789012345678901234567890}',
+        ' {"a": 1} ',
+        '"text"',
+        '{"__type__": "uuid", "__value__": {"hex": "00000000000040008000000000000000"}}',
+        '{"\\u005f_type__": "decimal", "__value__": "1.50"}',
+        '[{"__type__": "bytes", "__value__": "raw"}, {"a": "__type__"}]',
+    ],
+)
+@pytest.mark.parametrize("as_data", [str, str.encode])
+def test_json_is_read_as_kombu_reads_it(text: str, as_data: Any) -> None:
+    """The faster reader finds the same values, also dates, UUIDs and the like, however their marks are written."""
+    assert repr(from_json(as_data(text))) == repr(loads(as_data(text)))
+
+
+@pytest.mark.parametrize(
+    "data", ["", "{", "{} x", "\ufeff{}", b"\xff", '{"__type__": "no such", "__value__": 1}', None]
+)
+def test_what_is_no_json_is_the_same_error_as_of_kombu(data: Any) -> None:
+    """The faster reader raises what kombu raises."""
+    with pytest.raises((ValueError, TypeError)) as theirs:
+        loads(data)
+    with pytest.raises(type(theirs.value), match=re.escape(str(theirs.value))):
+        from_json(data)

@@ -1,0 +1,89 @@
+"""Tasks of the thread pool: a thread that is awake takes the next one, and wakes one other thread at most."""
+
+from collections import deque
+from threading import Lock
+from typing import Any, Self
+
+from celery.concurrency import thread
+from celery.concurrency.base import apply_target
+from kombu.log import get_logger
+
+logger = get_logger(__name__)
+
+
+class TaskThreads:
+    """Hands tasks to the threads of Celery's pool ``threads``.
+
+    The pool's executor wakes a thread for each task. With short tasks most of these find that another thread has
+    done the work, and all of them compete for the interpreter. Here a thread goes on with the next task, and before it
+    begins one, it wakes one further thread if there is more to do. While that thread has not begun, no other is woken:
+    it begins as soon as a task waits for something, or has computed for the interpreter's switch interval.
+
+    Args:
+        pool: The pool.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._executor = pool.executor
+        self._most = pool.limit
+        self._calls: deque[tuple[Any, ...]] = deque()
+        self._lock = Lock()
+        self._awake = 0
+        self._is_waking = False
+
+    @classmethod
+    def of(cls, pool: Any) -> Self | None:
+        """Returns what hands tasks to the threads of a pool from now on; None for a pool of another kind."""
+        if type(pool) is not thread.TaskPool:
+            return None
+        threads = cls(pool)
+        pool.on_apply = threads.apply
+        return threads
+
+    def apply(
+        self,
+        target: Any,
+        args: Any = None,
+        kwargs: Any = None,
+        callback: Any = None,
+        accept_callback: Any = None,
+        **_: Any,
+    ) -> None:
+        """Runs a task in a thread; the arguments are those of ``TaskPool.on_apply``."""
+        self._calls.append((target, args, kwargs, callback, accept_callback))
+        self._wake()
+
+    def clear(self) -> None:
+        """Drops what no thread has begun."""
+        self._calls.clear()
+
+    def _wake(self) -> None:
+        """Lets one more thread run tasks, unless there is nothing to do, or no thread, or one is about to begin."""
+        with self._lock:
+            if self._is_waking or self._awake == self._most or not self._calls:
+                return
+            self._is_waking = True
+            self._awake += 1
+        try:
+            self._executor.submit(self._run)
+        except RuntimeError:  # the pool has stopped
+            self._calls.clear()
+
+    def _run(self) -> None:
+        """Runs tasks until none is left."""
+        with self._lock:
+            self._is_waking = False
+        while self._calls:
+            try:
+                call = self._calls.popleft()
+            except IndexError:  # another thread was quicker
+                break
+            self._wake()
+            try:
+                apply_target(*call)
+            except BaseException:  # Celery has reported what is a task's; the executor would drop the rest, too
+                logger.debug("the call of a task failed", exc_info=True)
+            del call
+        with self._lock:
+            self._awake -= 1
+        self._wake()  # for what came since

@@ -1,0 +1,46 @@
+"""A message that was fetched, beside the one that kombu makes of the same payload."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from kombu import Connection
+from kombu.transport import virtual
+
+from kombu_delayq.consume.qos import FetchedMessage, FetchedPayload
+from tests.support.messages import task_message
+
+ATTRIBUTES = (
+    *("body", "headers", "properties", "delivery_info", "content_type", "content_encoding", "accept", "channel"),
+    *("_raw", "_state", "acknowledged", "_decoded_cache"),
+)
+
+
+def payload(**changes: Any) -> dict[str, Any]:
+    """Returns a message of a task as its queue has it, with other values for some of its fields."""
+    message = deepcopy(task_message())
+    message["properties"] |= {"delivery_tag": "t", "delivery_info": {"exchange": "", "routing_key": "q"}}
+    return message | changes
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        payload(),
+        payload(body="caf\u00e9", properties={"delivery_tag": "t", "body_encoding": None}),
+        payload(body="\ud800", properties={"delivery_tag": "t"}),
+        payload(body=""),
+        payload(headers=None),
+        payload(headers={"compression": "application/x-gzip"}, body="H4sIAAAAAAAC"),
+        {"properties": {"delivery_tag": "t"}},
+    ],
+)
+def test_a_message_is_the_one_that_kombu_makes(found: dict[str, Any]) -> None:
+    """Each attribute has kombu's value, also of bodies in other encodings and of damaged ones; but for the tag."""
+    with Connection("memory://") as connection:
+        channel = connection.default_channel
+        theirs = virtual.Message(deepcopy(found), channel=channel)
+        ours = FetchedMessage(FetchedPayload(deepcopy(found), "tag"), channel=channel)
+        assert [getattr(ours, name) for name in ATTRIBUTES] == [getattr(theirs, name) for name in ATTRIBUTES]
+        assert [error[0] for error in ours.errors] == [error[0] for error in theirs.errors]
+        assert (ours.delivery_tag, theirs.delivery_tag) == ("tag", "t")

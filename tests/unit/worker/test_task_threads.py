@@ -1,0 +1,96 @@
+"""Tasks of the thread pool, without a worker."""
+
+from collections.abc import Iterator
+from threading import Barrier, Event, get_ident
+from typing import Any
+
+import pytest
+from celery.concurrency.thread import TaskPool
+
+from celery_ext.worker.task_threads import TaskThreads
+from tests.support.conditions import until
+
+LIMIT = 4
+
+
+@pytest.fixture
+def pool() -> Iterator[Any]:
+    """Celery's thread pool, with tasks handed out by us."""
+    pool = TaskPool(LIMIT)
+    assert TaskThreads.of(pool) is not None
+    pool.start()
+    yield pool
+    pool.stop()
+
+
+def test_each_task_runs_once_in_the_order_of_their_arrival(pool: Any) -> None:
+    """Tasks that wait for nothing run all, each with its callbacks, and none twice."""
+    begun: list[int] = []
+    ended: list[int] = []
+    for number in range(1000):
+        pool.apply_async(
+            lambda number: number,
+            (number,),
+            accept_callback=lambda pid, at, number=number: begun.append(number),
+            callback=ended.append,
+        )
+    until(lambda: len(ended) == 1000)
+    assert sorted(begun) == sorted(ended) == list(range(1000))
+
+
+def test_tasks_that_wait_have_all_threads(pool: Any) -> None:
+    """As many tasks run at a time as the pool has threads, while each waits for the others."""
+    together, ended = Barrier(LIMIT), list[Any]()
+    for _ in range(3 * LIMIT):
+        pool.apply_async(together.wait, (10,), callback=ended.append)
+    until(lambda: len(ended) == 3 * LIMIT)
+    assert sorted(ended) == sorted([*range(LIMIT)] * 3)
+
+
+def test_short_tasks_wake_few_threads(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a thread is about to begin, no other is woken, and the one that has begun runs what waits."""
+    woken: list[Any] = []
+    monkeypatch.setattr(pool.executor, "submit", woken.append)
+    ran: list[int] = []
+    for _ in range(100):
+        pool.apply_async(get_ident, callback=ran.append)
+    assert len(woken) == 1
+    woken[0]()
+    assert ran == [get_ident()] * 100
+    assert len(woken) == 2
+
+
+def test_an_error_in_a_callback_ends_neither_the_thread_nor_the_rest(pool: Any) -> None:
+    """As with Celery's executor, what a callback raises concerns no other task."""
+
+    def fail(found: Any) -> None:
+        raise SystemExit(1)
+
+    ended: list[Any] = []
+    pool.apply_async(int, callback=fail)
+    for _ in range(2 * LIMIT):
+        pool.apply_async(int, callback=ended.append)
+    until(lambda: len(ended) == 2 * LIMIT)
+
+
+def test_what_has_not_begun_is_dropped_on_request() -> None:
+    """A pool that is cleared ends what runs, and begins nothing more."""
+    pool = TaskPool(1)
+    threads = TaskThreads.of(pool)
+    assert threads is not None
+    goes_on, ended = Event(), list[Any]()
+    pool.apply_async(goes_on.wait, (10,), callback=ended.append)
+    pool.apply_async(int, callback=ended.append)
+    threads.clear()
+    goes_on.set()
+    pool.stop()
+    assert ended == [True]
+
+
+def test_other_pools_stay_as_they_are() -> None:
+    """Only Celery's own thread pool gets tasks handed out by us."""
+
+    class OwnPool(TaskPool):
+        """A pool of the user's own."""
+
+    assert TaskThreads.of(OwnPool(1)) is None
