@@ -4,7 +4,6 @@ A table stands in its page between ``<!-- generated: NAME -->`` and ``<!-- end -
 without a build. Neither needs Sphinx or Spark.
 """
 
-import ast
 import copy
 import dataclasses
 import inspect
@@ -28,7 +27,6 @@ from kombu_delayq.store.keys import Keys
 Lines = Iterator[str]
 
 DOCS = Path(__file__).parent
-PACKAGES = ("kombu_delayq", "celery_ext")
 #: Columns of the help texts, whatever the terminal has.
 WIDTH = 100
 #: What the docstring of a key or channel begins with.
@@ -122,30 +120,8 @@ def error_rows(module: ModuleType) -> Lines:
             yield _row(f"`{name}`", also, inspect.getdoc(kind))
 
 
-def packages() -> Lines:
-    """Yields a row for each package, by the first sentence of its docstring."""
-    yield from _table("folder", "holds")
-    for package in _packages():
-        yield _row(f"`{_shown(package)}/`", _sentence(package / "__init__.py"))
-
-
-def _packages() -> list[Path]:
-    return [path.parent for each in PACKAGES for path in sorted((DOCS.parent / each).rglob("__init__.py"), key=_order)]
-
-
-def _order(path: Path) -> tuple[str, ...]:
-    """Puts a package before the packages in it."""
-    return path.parent.parts
-
-
 def _shown(path: Path) -> str:
     return path.relative_to(DOCS.parent).as_posix()
-
-
-def _sentence(path: Path) -> str:
-    """Returns the first paragraph of a module's docstring, which is a sentence, without importing the module."""
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return docstring.partition("\n\n")[0]
 
 
 def _table(*titles: str) -> Lines:
@@ -192,7 +168,6 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "doctor checks": doctor_checks,
     "errors": lambda: error_rows(errors),
     "spark errors": lambda: error_rows(spark_errors),
-    "packages": packages,
     "http routes": http_routes,
     "benchmarks": benchmarks,
 }
