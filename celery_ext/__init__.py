@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from celery_ext.dead_letters import DeadLetter, DeadLetters
     from celery_ext.delays.chain import DelayChain
     from celery_ext.delays.levels import DelayLevels
     from celery_ext.delays.task import delay_chain_exhausted
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Call",
+    "DeadLetter",
+    "DeadLetters",
     "DelayChain",
     "DelayLevels",
     "DelayedTask",
@@ -47,6 +50,8 @@ _MODULES = {
     "Call": "celery_ext.publish.recipe",
     "cancel": "celery_ext.waiting.control",
     "count": "celery_ext.waiting.control",
+    "DeadLetter": "celery_ext.dead_letters",
+    "DeadLetters": "celery_ext.dead_letters",
     "delay_chain_exhausted": "celery_ext.delays.task",
     "DelayChain": "celery_ext.delays.chain",
     "DelayedTask": "celery_ext.waiting.delayed_task",

@@ -1,68 +1,57 @@
 """The options that choose dead letters, and the argument that names their queues."""
 
-from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
-from celery import Celery
 from click.shell_completion import CompletionItem
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import offer, read_ids
+from celery_ext.cli.options import DURATION, offer, read_ids
 from celery_ext.cli.output import print_stderr
-from celery_ext.dead_letters import DeadLetter
+from celery_ext.dead_letters import Choice, DeadLetter, routes
 from celery_ext.dead_letters import letters as letters_of
-from kombu_delayq.options import Options
 from kombu_delayq.store import OperatorStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class LetterFilter:
-    """Chooses dead letters, and remembers which ids it has met.
-
-    Args:
-        ids: Task ids; none for any.
-        tasks: Task names, or patterns of such; none for any.
-    """
-
-    def __init__(self, ids: Iterable[str], tasks: Sequence[str]) -> None:
-        self.ids = frozenset(ids)
-        self.met: set[str] = set()
-        self._tasks = tasks
-
-    @property
-    def narrow(self) -> bool:
-        """Whether only some letters are chosen, not all."""
-        return bool(self.ids or self._tasks)
-
-    def __call__(self, letter: DeadLetter) -> bool:
-        """Whether a letter is chosen."""
-        chosen = (not self.ids or letter.id in self.ids) and is_of(letter, self._tasks)
-        if chosen and self.ids:
-            self.met.add(letter.id)
-        return chosen
+#: The options that choose letters by what they are; ``letter_filter`` takes their values.
+_CONDITIONS = (
+    click.option(
+        *("-t", "--task", "tasks"),
+        metavar="NAME",
+        multiple=True,
+        help="Only dead letters of this task; the name may be a pattern, such as 'shop.*'. May be repeated.",
+    ),
+    click.option("-e", "--error", metavar="TEXT", help="Only dead letters with this text in their error, in any case."),
+    click.option("--older-than", type=DURATION, help="Only letters buried longer ago than this, such as 7d."),
+    click.option("--newer-than", type=DURATION, help="Only letters buried at most so long ago, such as 1h."),
+)
 
 
-def is_of(letter: DeadLetter, tasks: Sequence[str]) -> bool:
-    """Whether a letter is of one of the tasks, which may be patterns; of any if there are none."""
-    name = letter.name
-    return not tasks or (name is not None and any(name == task or fnmatchcase(name, task) for task in tasks))
+def letter_condition_options(command: F) -> F:
+    """Adds ``--task``, ``--error``, ``--older-than`` and ``--newer-than``: the argument ``conditions``, a dict."""
 
+    @wraps(command)
+    def with_conditions(*args: Any, **given: Any) -> Any:
+        names = {"tasks": "tasks", "error": "error", "older_than": "older_than_s", "newer_than": "newer_than_s"}
+        conditions = {name: given.pop(option) for option, name in names.items()}
+        return command(*args, conditions=conditions, **given)
 
-def letter_task_option(command: F) -> F:
-    """Adds ``--task``: the argument ``tasks``."""
-    text = "Only dead letters of this task; the name may be a pattern, such as 'shop.*'. May be repeated."
-    return click.option("-t", "--task", "tasks", metavar="NAME", multiple=True, help=text)(command)
+    found: Any = with_conditions
+    for option in reversed(_CONDITIONS):
+        found = option(found)
+    return found  # type: ignore[no-any-return]
 
 
 def letter_filter_options(command: F) -> F:
-    """Adds ``--id``, ``--task`` and ``--all``: the arguments ``ids``, ``tasks`` and ``every`` of ``letter_filter``."""
+    """Adds ``--id``, ``--all`` and the conditions: the arguments ``ids``, ``every`` and ``conditions``."""
+    command = letter_condition_options(command)
     for option in (
         click.option("-a", "--all", "every", is_flag=True, help="All dead letters."),
-        letter_task_option,
         click.option(
             "-i",
             "--id",
@@ -76,19 +65,21 @@ def letter_filter_options(command: F) -> F:
     return command
 
 
-def letter_filter(ids: Sequence[str], tasks: Sequence[str], *, every: bool) -> LetterFilter:
-    """Returns the filter that the options of ``letter_filter_options`` describe. Ids and tasks both have to match.
+def letter_filter(ids: Sequence[str], conditions: Mapping[str, Any], *, every: bool) -> Choice:
+    """Returns the choice that the options of ``letter_filter_options`` describe. All of them have to match.
 
     Raises:
-        click.UsageError: There is no ``--all``, id or task; there is ``--all`` together with an id or a task; or the
-            standard input, which should have the ids, has none.
+        click.UsageError: There is no ``--all``, id or condition; there is ``--all`` together with one; or the standard
+            input, which should have the ids, has none.
     """
-    if every == bool(ids or tasks):
-        raise click.UsageError("which of the dead letters? Give --id, --task or --all")
+    if every == (bool(ids) or any(conditions.values())):
+        raise click.UsageError(
+            "which of the dead letters? Give --id, --task, --error, --older-than, --newer-than or --all"
+        )
     chosen = list(read_ids(ids))
     if ids and not chosen:
         raise click.UsageError("there is no id on the standard input")
-    return LetterFilter(chosen, tasks)
+    return Choice(chosen, **conditions)
 
 
 def dead_letter_queues(broker: CliBroker, given: Sequence[str]) -> list[str]:
@@ -101,7 +92,7 @@ def dead_letter_queues(broker: CliBroker, given: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(given))
     if broker.app is None:
         raise click.UsageError("which queue? Give its name, or run it as `celery -A app delayq dead-letters …`")
-    queues = named_by(broker.app)
+    queues = routes.named_by(broker.app)
     if not queues:
         raise click.UsageError("which queue? No task of the app has a dead_letter_queue")
     return queues
@@ -115,7 +106,7 @@ def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Seq
     """
     letters, known = letters_of.queues(store), set(store.queues.names())
     if broker.app is not None:
-        named = named_by(broker.app)
+        named = routes.named_by(broker.app)
         letters, known = letters.union(named), known.union(named, broker.app.amqp.queues)
     queues = []
     for name in names:
@@ -153,16 +144,6 @@ def _count(store: OperatorStore, queue: str) -> int | None:
         return sum(store.letters.lists(queue).values())
     except ResponseError:  # a key has another type; the command will name it
         return None
-
-
-def named_by(app: Celery) -> list[str]:
-    """Returns the queues of dead letters that a task or the delivery limit of an app names."""
-    app.loader.import_default_modules()
-    named = {getattr(task, "dead_letter_queue", None) for task in app.tasks.values()}
-    options = app.conf.broker_transport_options or {}
-    if options.get("delivery_limit", Options().delivery_limit) is not None:
-        named.add(options.get("dead_letter_queue", Options().dead_letter_queue))
-    return sorted(name for name in named if isinstance(name, str))
 
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

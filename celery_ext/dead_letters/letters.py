@@ -1,11 +1,11 @@
 """Dead letters: as a user sees them, and how they are read, replayed and dropped. Knows the store, and no app."""
 
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cached_property
+from time import sleep
 from typing import Any
 
 from celery_ext.waiting import DelayedTask
@@ -121,11 +121,19 @@ class DeadLetter:
 #: Most dead letters in one call, and about the most bytes.
 PAGE, PAGE_BYTES = 100, 1_000_000
 
+#: Most letters at which ``chosen_page`` looks.
+MOST_LOOKED = 10_000
+
 #: How many of the latest letters of a list are searched for an id.
 MOST_SEARCHED = 2_000
 
+#: Least number of letters a second: a replay that is paced renews its hold on the queue in time.
+LEAST_RATE = 0.1
+
 #: Decides where a dead letter goes.
 Decide = Callable[[DeadLetter], Letter]
+#: Decides what is done with a chosen dead letter; None if nothing can be.
+LetterAction = Callable[[DeadLetter], Letter | None]
 
 
 def queues(store: OperatorStore) -> set[str]:
@@ -155,6 +163,38 @@ def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
                 break
             yield from (DeadLetter(queue, message) for message in page)
             skip, count = skip + len(page), _next_count(page)
+
+
+def chosen_page(
+    store: OperatorStore, queue: str, skip: int, limit: int, chosen: Callable[[DeadLetter], bool]
+) -> tuple[list[DeadLetter], int | None]:
+    """Returns dead letters of a queue, priority by priority, the oldest first.
+
+    Args:
+        store: The broker's store.
+        queue: Name of the queue.
+        skip: How many to pass over.
+        limit: Most letters to return.
+        chosen: Whether a letter is wanted.
+
+    Returns:
+        The letters, and how many to pass over for the next page; None for the last page. At most ``MOST_LOOKED`` are
+        looked at, so there may be fewer than ``limit``.
+    """
+    found: list[DeadLetter] = []
+    before, looked, count = 0, 0, min(PAGE, limit)
+    for key, length in store.letters.lists(queue).items():
+        at = max(skip - before, 0)
+        while at < length and (page := store.letters.page(key, at, min(count, length - at))):
+            for letter in (DeadLetter(queue, message) for message in page):
+                if len(found) >= limit or looked >= MOST_LOOKED:
+                    return found, before + at
+                at, looked = at + 1, looked + 1
+                if chosen(letter):
+                    found.append(letter)
+            count = min(limit, _next_count(page))
+        before += length
+    return found, None
 
 
 def latest(store: OperatorStore, more: Iterable[str] = ()) -> Iterator[DeadLetter]:
@@ -200,7 +240,7 @@ def back(letter: DeadLetter) -> Letter:
 
 
 def replay(
-    store: OperatorStore, queue: str, decide: Decide, newest: datetime | None
+    store: OperatorStore, queue: str, decide: Decide, newest: datetime | None, rate: float | None = None
 ) -> Iterator[tuple[DeadLetter, Letter]]:
     """Goes once through the dead letters of a queue and sends each where ``decide`` says.
 
@@ -214,6 +254,7 @@ def replay(
         decide: Decides where a letter goes; called again when a consumer took some letters meanwhile.
         newest: When the newest letter was buried, as ``count`` found; None if no letter has a time. A letter that was
             buried later came meanwhile.
+        rate: Most letters a second that leave, ``LEAST_RATE`` or more; None for no limit.
 
     Yields:
         Each letter, and where it went.
@@ -224,47 +265,53 @@ def replay(
         return back(letter) if is_new else decide(letter)
 
     with store.letters.replaying(queue) as hold:
-        yield from _round(store, queue, decide_unless_new, hold)
+        yield from _round(store, queue, decide_unless_new, hold, rate)
 
 
-def route_of(channel: Any, fanouts: Collection[str] = ()) -> Callable[[DeadLetter], str | None]:
-    """Makes a function that returns the queue from which a dead letter came.
-
-    The function returns None if the queue is unknown: the letter does not name its exchange, or the exchange is now
-    bound to no queue for the letter's routing key, or to several.
+def change(
+    store: OperatorStore,
+    queue: str,
+    chosen: Callable[[DeadLetter], bool],
+    action: LetterAction,
+    *,
+    rate: float | None = None,
+) -> Iterator[tuple[DeadLetter, Letter]]:
+    """Looks which dead letters of a queue are chosen, then goes once more through it, as ``replay``, and acts on these.
 
     Args:
-        channel: A channel of one of our transports, to read the bindings.
-        fanouts: Exchanges whose messages wait in no queue.
+        store: The broker's store.
+        queue: Name of the queue.
+        chosen: Whether a letter is chosen; asked more than once.
+        action: What is done to a letter.
+        rate: Most letters a second; None for no limit.
+
+    Yields:
+        Each chosen letter, and where it went: ``back`` if the action could do nothing with it.
     """
+    newest, some = None, False
+    for letter in browse(store, queue):
+        some = chosen(letter) or some
+        if letter.at is not None:
+            newest = max(letter.at, newest or letter.at)
+    left: set[bytes] = set()
 
-    @cache
-    def queue_of(exchange: str, routing_key: str) -> str | None:
-        if not exchange:
-            return routing_key or None
-        if exchange in fanouts:
-            return None
-        # Source: kombu.transport.virtual.exchange: a topic exchange has a pattern in its bindings, a direct one none.
-        queues = {
-            queue
-            for key, pattern, queue in channel.get_table(exchange)
-            if (re.match(pattern, routing_key) if pattern else key == routing_key)
-        }
-        return queues.pop() if len(queues) == 1 else None
+    def decide(letter: DeadLetter) -> Letter:
+        decided = action(letter) if chosen(letter) else back(letter)
+        if decided is None:
+            left.add(letter.message)
+        return decided or back(letter)
 
-    def route(letter: DeadLetter) -> str | None:
-        if letter.exchange is None or letter.routing_key is None:
-            return None
-        return queue_of(letter.exchange, letter.routing_key)
-
-    return route
+    for letter, what in replay(store, queue, decide, newest, rate) if some else ():
+        if what.to != "back" or letter.message in left:
+            yield letter, what
 
 
 def _round(
-    store: OperatorStore, queue: str, decide: Decide, hold: Callable[[], None]
+    store: OperatorStore, queue: str, decide: Decide, hold: Callable[[], None], rate: float | None
 ) -> Iterator[tuple[DeadLetter, Letter]]:
+    most = PAGE if rate is None else max(1, min(PAGE, int(rate)))
     for key, left in store.letters.lists(queue).items():
-        count = PAGE
+        count = most
         while left > 0:
             hold()
             page = store.letters.page(key, 0, min(count, left))
@@ -279,7 +326,9 @@ def _round(
                 queue, key, decided
             )  # fewer when a consumer took some: the next page begins there
             yield from zip(letters[:taken], decided[:taken], strict=True)
-            left, count = left - taken, _next_count(page)
+            left, count = left - taken, min(most, _next_count(page))
+            if rate is not None:
+                sleep(sum(decision.to != "back" for decision in decided[:taken]) / rate)
 
 
 def _next_count(page: list[bytes]) -> int:

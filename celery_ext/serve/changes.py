@@ -1,20 +1,19 @@
 """Changes waiting tasks and dead letters for a caller of a server: within its rights, and with a line in the audit."""
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import datetime
 from typing import NamedTuple
 
-from celery_ext.dead_letters import DeadLetter
+from celery_ext.dead_letters import Choice, DeadLetter, routes
 from celery_ext.dead_letters import letters as letters_of
+from celery_ext.dead_letters.letters import LetterAction
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve
 from celery_ext.waiting import Outcome, by_id, revoke
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.dead_letters import Letter
 
 
 def check_letter_queue(store: OperatorStore, queue: str, more: tuple[str, ...] = ()) -> None:
@@ -49,21 +48,6 @@ def count_letters(store: OperatorStore, queue: str) -> int:
     return sum(store.letters.lists(queue).values())
 
 
-def letters_page(store: OperatorStore, queue: str, skip: int, limit: int) -> list[DeadLetter]:
-    """Returns dead letters of a queue, priority by priority, the oldest first, after ``skip`` of them."""
-    found: list[DeadLetter] = []
-    for key, length in store.letters.lists(queue).items():
-        if skip >= length:
-            skip -= length
-            continue
-        wanted = min(limit - len(found), length - skip)
-        found += (DeadLetter(queue, message) for message in store.letters.page(key, skip, wanted))
-        skip = 0
-        if len(found) >= limit:
-            break
-    return found
-
-
 class LettersChanged(NamedTuple):
     """What became of dead letters.
 
@@ -77,7 +61,7 @@ class LettersChanged(NamedTuple):
     met: set[str]
 
 
-def replay(serve: Serve, caller: Caller, queue: str, ids: Collection[str] | None) -> LettersChanged:
+def replay(serve: Serve, caller: Caller, queue: str, choice: Choice) -> LettersChanged:
     """Sends dead letters back to the queues from which they came, within the rights of a caller.
 
     Letters that are buried meanwhile stay. Others wait until this round through the queue is over.
@@ -86,23 +70,16 @@ def replay(serve: Serve, caller: Caller, queue: str, ids: Collection[str] | None
         serve: The server.
         caller: Who does it. A letter whose queue is none of its queues stays.
         queue: A queue of dead letters.
-        ids: Ids of the letters; None for all.
+        choice: Which letters.
     """
     with serve.broker.channel() as channel:
-        exchanges = (known.exchange for known in serve.broker.app.amqp.queues.values())
-        fanouts = {exchange.name for exchange in exchanges if exchange and exchange.type == "fanout"}
-        route = letters_of.route_of(channel, fanouts)
-
-        def send(letter: DeadLetter) -> Letter | None:
-            to = route(letter)
-            return None if to is None or to == queue else letters_of.to_queue(letter, to, as_before=True)
-
-        return _change_letters(serve, caller, Action.REPLAY, queue, ids, send, caller.may_return)
+        send = routes.sending(channel, serve.broker.app)
+        return _change_letters(serve, caller, Action.REPLAY, queue, choice, send, caller.may_return)
 
 
-def drop(serve: Serve, caller: Caller, queue: str, ids: Collection[str] | None) -> LettersChanged:
+def drop(serve: Serve, caller: Caller, queue: str, choice: Choice) -> LettersChanged:
     """Removes dead letters, within the rights of a caller. The arguments are those of ``replay``."""
-    return _change_letters(serve, caller, Action.DROP, queue, ids, letters_of.away, lambda letter: True)
+    return _change_letters(serve, caller, Action.DROP, queue, choice, letters_of.away, lambda letter: True)
 
 
 def _change_letters(
@@ -110,47 +87,24 @@ def _change_letters(
     caller: Caller,
     action: Action,
     queue: str,
-    ids: Collection[str] | None,
-    act: Callable[[DeadLetter], Letter | None],
+    choice: Choice,
+    act: LetterAction,
     may_go: Callable[[DeadLetter], bool],
 ) -> LettersChanged:
-    named, met = frozenset(ids or ()), set[str]()
+    met = set[str]()
 
     def is_chosen(letter: DeadLetter) -> bool:
-        chosen = (ids is None or letter.id in named) and caller.may(action, task=letter.name or "") and may_go(letter)
+        chosen = choice(letter) and caller.may(action, task=letter.name or "") and may_go(letter)
         if chosen:
             met.add(letter.id)
         return chosen
 
-    newest = _look(serve.store, queue, is_chosen)
-    unroutable: set[bytes] = set()
-
-    def decide(letter: DeadLetter) -> Letter:
-        if not is_chosen(letter):
-            return letters_of.back(letter)
-        if (decided := act(letter)) is None:
-            unroutable.add(letter.message)
-            return letters_of.back(letter)
-        return decided
-
-    what = {"queue": queue, **({"all": True} if ids is None else ids_named(sorted(ids)))}
+    words = {"queue": "replayed", "away": "dropped", "back": "unroutable"}
+    what = {"queue": queue, **(ids_named(sorted(choice.ids)) if choice.ids else {"all": not choice.narrow})}
     with audited(str(action), what, who=caller.name) as counts:
-        for letter, decided in letters_of.replay(serve.store, queue, decide, newest) if met else ():
-            if decided.to != "back":
-                counts["replayed" if action is Action.REPLAY else "dropped"] += 1
-            elif letter.message in unroutable:
-                counts["unroutable"] += 1
+        for _, decided in letters_of.change(serve.store, queue, is_chosen, act):
+            counts[words[decided.to]] += 1
     return LettersChanged(counts, met)
-
-
-def _look(store: OperatorStore, queue: str, look_at: Callable[[DeadLetter], object]) -> datetime | None:
-    """Looks at all letters of a queue. Returns when the newest was buried; None if none has a time."""
-    newest: datetime | None = None
-    for letter in letters_of.browse(store, queue):
-        look_at(letter)
-        if letter.at is not None:
-            newest = max(letter.at, newest or letter.at)
-    return newest
 
 
 def run(serve: Serve, caller: Caller, task_id: str) -> Outcome:

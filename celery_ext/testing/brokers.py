@@ -12,12 +12,14 @@ from kombu.message import Message
 from kombu.serialization import prepare_accept_content
 
 from celery_ext.connection import TRANSPORT, open_store
+from celery_ext.dead_letters import DeadLetter, letters
 from celery_ext.testing.apps import active_apps
 from celery_ext.testing.memory_store import MemoryStore
 from celery_ext.testing.memory_transport import MemoryBroker
 from celery_ext.testing.sending import Clock, Sending, Sent
 from celery_ext.waiting import DelayedTask, by_id
 from celery_ext.waiting.delayed_task import READABLE
+from kombu_delayq.message.fields import to_json
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Waiting
 
@@ -87,9 +89,23 @@ class Broker:
                     found.append(message)
         return sorted(found, key=self._number)
 
+    def dead_letters(self) -> list[DeadLetter]:
+        """Returns the dead letters in all queues that the apps name, of each queue the oldest first."""
+        channel, found = self._connection.default_channel, list[DeadLetter]()
+        for queue in sorted(self._graves()):
+            if isinstance(self.store, MemoryStore):
+                waiting = channel.queues[queue].queue if queue in channel.queues else ()
+                found += [DeadLetter(queue, to_json(message).encode()) for message in waiting]
+            else:
+                found += letters.browse(self.store, queue)
+        return found
+
     def clear(self) -> None:
-        """Removes all delayed messages, and all in the queues."""
+        """Removes all delayed messages, and all in the queues, dead letters too."""
         store = self.store
+        for queue in self._graves():
+            with suppress(*self._connection.channel_errors):  # nobody has declared the queue
+                self._connection.default_channel.queue_purge(queue)
         for queue in store.queues.names():
             store.queues.purge(queue)
         self.ready()
@@ -103,9 +119,13 @@ class Broker:
         return {*READABLE}.union(*(prepare_accept_content(kind) for kind in kinds if kind))
 
     def _queues(self) -> set[str]:
-        apps = [app for app in active_apps() if "amqp" in vars(app)]
-        dead = {getattr(task, "dead_letter_queue", None) for app in apps for task in app._tasks.values()}
-        return {*self.store.queues.names()}.union(*(app.amqp.queues for app in apps)) - dead
+        queues = (app.amqp.queues for app in active_apps() if "amqp" in vars(app))
+        return {*self.store.queues.names()}.union(*queues) - self._graves()
+
+    def _graves(self) -> set[str]:
+        tasks = (task for app in active_apps() for task in app._tasks.values())
+        named = {getattr(task, "dead_letter_queue", None) for task in tasks}
+        return {name for name in named if isinstance(name, str)}
 
     def _number(self, message: Message) -> int:
         call = self._sending.sent.get(str(message.properties.get("correlation_id")))

@@ -11,6 +11,7 @@ from kombu.connection import Connection
 from kombu.transport import memory as stock
 
 from celery_ext.connection import uses_delayq
+from celery_ext.dead_letters import DeadLetter
 from celery_ext.delays import durations
 from celery_ext.testing import brokers
 from celery_ext.testing.apps import pointed_at, send_task_of_celery
@@ -251,8 +252,17 @@ class DelayedTasks:
         end_s = self._clock.still_s() + (end_ms - self._clock.now_ms()) / 1000
         return self._run(lambda task: self._sending.due_ms(task) <= end_ms, end_s, propagate)
 
+    def dead_letters(self, task: Any = None) -> list[DeadLetter]:
+        """Returns the tasks that have failed for good and whose messages were buried, of each queue the oldest first.
+
+        Args:
+            task: Only this task: the task itself, or its name.
+        """
+        name = getattr(task, "name", task)
+        return [letter for letter in self._broker.dead_letters() if name in (None, letter.name)]
+
     def clear(self) -> None:
-        """Removes all that waits. Nothing of it runs."""
+        """Removes all that waits, and all dead letters. Nothing of it runs."""
         self._broker.clear()
         self._sending.immediate.clear()
 

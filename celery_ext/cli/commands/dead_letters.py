@@ -1,6 +1,6 @@
 """``delayq dead-letters``: ``list``, ``replay`` and ``drop``."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -12,14 +12,12 @@ from redis.exceptions import ResponseError
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.group import QuietGroup
 from celery_ext.cli.letter_options import (
-    LetterFilter,
     dead_letter_queues,
     dead_letter_queues_argument,
-    is_of,
     known_dead_letter_queues,
+    letter_condition_options,
     letter_filter,
     letter_filter_options,
-    letter_task_option,
 )
 from celery_ext.cli.options import STDIN, confirm, json_option, yes_option
 from celery_ext.cli.output import (
@@ -35,8 +33,9 @@ from celery_ext.cli.output import (
     when,
 )
 from celery_ext.cli.progress import with_progress
-from celery_ext.dead_letters import DeadLetter
+from celery_ext.dead_letters import Choice, DeadLetter, routes
 from celery_ext.dead_letters import letters as letters_of
+from celery_ext.dead_letters.letters import LEAST_RATE, LetterAction
 from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.dead_letters import Letter
@@ -58,7 +57,7 @@ def dead_letters() -> None:
 
 @dead_letters.command("list")
 @dead_letter_queues_argument
-@letter_task_option
+@letter_condition_options
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -68,12 +67,13 @@ def dead_letters() -> None:
 )
 @json_option()
 @click.pass_obj
-def list_(broker: CliBroker, queues: tuple[str, ...], tasks: tuple[str, ...], limit: int, as_json: bool) -> None:
+def list_(broker: CliBroker, queues: tuple[str, ...], conditions: dict[str, Any], limit: int, as_json: bool) -> None:
     """List dead letters, of each priority the oldest first.
 
     FROM is the routing key by which the task came to its worker. Messages that were not put there by kombu-delayq have
     no reason.
     """
+    choice = Choice(**conditions)
     with broker.store() as (_, store):
         names = dead_letter_queues(broker, queues)
         known = known_dead_letter_queues(broker, store, names)
@@ -81,8 +81,9 @@ def list_(broker: CliBroker, queues: tuple[str, ...], tasks: tuple[str, ...], li
         for queue in known:
             try:
                 total = sum(store.letters.lists(queue).values())
-                wanted = (letter for letter in letters_of.browse(store, queue) if is_of(letter, tasks))
-                found = with_progress(islice(wanted, limit or None), "listing", None if tasks else total, printing=True)
+                wanted = filter(choice, letters_of.browse(store, queue))
+                of = None if choice.narrow else total
+                found = with_progress(islice(wanted, limit or None), "listing", of, printing=True)
                 _print(queue, found, total, as_json=as_json, now_ms=store.now_ms())
             except ResponseError as error:  # such as for a key of another type; the other queues go on
                 failed = True
@@ -138,15 +139,16 @@ def _row(letter: DeadLetter, now_ms: float) -> list[str]:
     ]
 
 
-#: Decides what to do with a chosen dead letter; None if the command cannot do it.
-Action = Callable[[DeadLetter], Letter | None]
-
-
 @click.command()
 @dead_letter_queues_argument
 @letter_filter_options
 @click.option(
     "--to-queue", "to", metavar="NAME", help="Send the letters to this queue instead of the queue from which they came."
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=LEAST_RATE),
+    help="Most letters a second, so that what failed once is not overrun; by default all at once.",
 )
 @json_option()
 @click.pass_obj
@@ -154,9 +156,10 @@ def replay(
     broker: CliBroker,
     queues: tuple[str, ...],
     ids: tuple[str, ...],
-    tasks: tuple[str, ...],
+    conditions: dict[str, Any],
     every: bool,
     to: str | None,
+    rate: float | None,
     as_json: bool,
 ) -> None:
     """Send dead letters to the queues from which they came, to be run again with all their retries.
@@ -164,25 +167,17 @@ def replay(
     The oldest goes first. All others stay in their order, and so do letters that come meanwhile. If you stop the
     command, no letter is lost or sent twice.
     """
-    selection = letter_filter(ids, tasks, every=every)
+    selection = letter_filter(ids, conditions, every=every)
     names = dead_letter_queues(broker, queues)
     if to in names:
         raise click.UsageError(f"{to!r} is a queue of dead letters itself; give another --to-queue")
     with broker.store() as (connection, store):
         known = known_dead_letter_queues(broker, store, names)
-        app_queues = broker.app.amqp.queues.values() if broker.app is not None else ()
-        exchanges = (queue.exchange for queue in app_queues)
-        fanouts = {exchange.name for exchange in exchanges if exchange and exchange.type == "fanout"}
-        route = letters_of.route_of(connection.default_channel, fanouts)
-
-        def send(letter: DeadLetter) -> Letter | None:
-            queue = to or route(letter)
-            return None if queue is None else letters_of.to_queue(letter, queue, as_before=to is None)
-
+        send = routes.sending(connection.default_channel, broker.app, to)
         work = _LetterJob(store, selection, send, "replay", "replayed", as_json=as_json)
         for name in known:
             work.count(name)
-        work.do("replaying")
+        work.do("replaying", rate)
     work.end("nobody knows from which queue they came: give --to-queue", missing=len(names) - len(known))
 
 
@@ -196,7 +191,7 @@ def drop(
     broker: CliBroker,
     queues: tuple[str, ...],
     ids: tuple[str, ...],
-    tasks: tuple[str, ...],
+    conditions: dict[str, Any],
     every: bool,
     yes: bool,
     as_json: bool,
@@ -205,7 +200,7 @@ def drop(
 
     All others stay in their order, and so do letters that come meanwhile.
     """
-    selection = letter_filter(ids, tasks, every=every)
+    selection = letter_filter(ids, conditions, every=every)
     names = dead_letter_queues(broker, queues)
     with broker.store() as (connection, store):
         work = _LetterJob(store, selection, letters_of.away, "drop", "dropped", as_json=as_json)
@@ -223,7 +218,7 @@ class _LetterJob:
     """Replays or drops the chosen dead letters of some queues, and remembers what it could not do."""
 
     def __init__(
-        self, store: OperatorStore, selection: LetterFilter, action: Action, name: str, word: str, *, as_json: bool
+        self, store: OperatorStore, selection: Choice, action: LetterAction, name: str, word: str, *, as_json: bool
     ) -> None:
         self.wanted: dict[str, int] = {}
         self._store = store
@@ -252,11 +247,11 @@ class _LetterJob:
         if wanted:
             self.wanted[queue] = wanted
 
-    def do(self, label: str) -> None:
-        """Replays or drops the letters, and prints what it did."""
+    def do(self, label: str, rate: float | None = None) -> None:
+        """Replays or drops the letters, at most ``rate`` a second, and prints what it did."""
         for queue, wanted in self.wanted.items():
             total = sum(self._store.letters.lists(queue).values())
-            round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue))
+            round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue), rate)
             printing, sent = self._as_json or bool(self._selection.ids), False
             with audited(self._name, {"queue": queue}, of=wanted, unchanged=()) as done:
                 for letter, what in with_progress(round_, label, total, printing=printing):

@@ -12,6 +12,7 @@ from celery_ext.cli.letter_options import LatestLetters
 from celery_ext.cli.options import count_of_ids, ids_argument, json_option, read_ids
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, task_name, when_due
 from celery_ext.cli.progress import with_progress
+from celery_ext.dead_letters import DeadLetter
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
 from celery_ext.waiting import DelayedTask, by_id
@@ -42,8 +43,7 @@ def show(broker: CliBroker, ids: tuple[str, ...], raw: bool, as_json: bool) -> N
             asked += 1
             if not messages:
                 letter = letters.get(identity)
-                lies = "" if letter is None else f", but a dead letter in queue {letter.buried_in!r}"
-                print_stderr(f"{identity}: not waiting{lies}")
+                print_stderr(f"{identity}: not waiting{'' if letter is None else _grave(letter)}")
             for task in map(DelayedTask, messages):
                 found += 1
                 if raw:
@@ -56,6 +56,11 @@ def show(broker: CliBroker, ids: tuple[str, ...], raw: bool, as_json: bool) -> N
                     click.echo("\n".join([""] * (found > 1) + _text(task, chain, now_ms)))
     if asked and not found:
         raise SystemExit(1)
+
+
+def _grave(letter: DeadLetter) -> str:
+    why = ": ".join(text for text in (letter.reason, letter.error) if text)
+    return f", but a dead letter in queue {letter.buried_in!r}" + (f" ({why})" if why else "")
 
 
 def _print_raw(task: DelayedTask) -> None:

@@ -16,11 +16,11 @@ from kombu.connection import Connection
 from redis.exceptions import NoPermissionError, ResponseError
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.letter_options import named_by
 from celery_ext.cli.options import DURATION, json_option, known_queues, queues_argument
 from celery_ext.cli.output import for_terminal, print_stderr
 from celery_ext.cli.status_text import text
 from celery_ext.connection import stock_transport
+from celery_ext.dead_letters import routes
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import QueueCounts
@@ -164,7 +164,9 @@ def _held_back(stats: QueueStats, counts: QueueCounts | None) -> dict[str, Any] 
 
 def _dead_letters(broker: CliBroker, store: OperatorStore, queues: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Counts dead letters by queue: in the queues into which letters were put, and those that the app names."""
-    of_app = [] if broker.app is None else _or_missing(store, lambda: named_by(broker.app), list[str](), (Exception,))
+    of_app = (
+        [] if broker.app is None else _or_missing(store, lambda: routes.named_by(broker.app), list[str](), (Exception,))
+    )
     known = {*_or_missing(store, store.figures.dead_letter_queues, list[str]()), *of_app}
     names = sorted(known.intersection(queues) if queues else known)
     found = {}

@@ -1,22 +1,26 @@
 """``/v1/dead-letters``: tasks that failed for good are listed, replayed and dropped."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from celery_ext.dead_letters import Choice
 from celery_ext.dead_letters import DeadLetter as Letter
+from celery_ext.dead_letters import letters as letters_of
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import (
     MAX_BATCH,
     Answer,
     Count,
+    Countdown,
     CursorText,
     Iso,
     Limit,
+    Sought,
     Strict,
     TaskId,
     answer,
@@ -26,12 +30,39 @@ from celery_ext.serve.api.exchange import (
     with_body,
 )
 from celery_ext.serve.api.tasks import shown_of
-from celery_ext.serve.problems import bad_request
+from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import Serve, serve_of
 
 
-class PageQuery(Strict):
+class Conditions(Strict):
+    """What dead letters have to meet, all of it.
+
+    Attributes:
+        task: Only letters of this task; ``*`` stands for any text.
+        error: Only letters with this text in their error, in any case.
+        older_than_s: Only letters that were buried longer ago than this, in s.
+        newer_than_s: Only letters that were buried at most so long ago, in s.
+    """
+
+    task: Sought | None = None
+    error: Sought | None = None
+    older_than_s: Countdown | None = None
+    newer_than_s: Countdown | None = None
+
+    def choice(self, ids: list[str] | None = None, *, hidden: bool) -> Choice:
+        """Returns the choice of letters, of some ids or of all.
+
+        Raises:
+            Problem: 403: there is an ``error``, while the server hides arguments, which it may name.
+        """
+        if self.error is not None and hidden:
+            raise Problem(403, "this server hides arguments, so errors cannot be searched", "arguments-hidden")
+        tasks = () if self.task is None else (self.task,)
+        return Choice(ids or (), tasks, self.error, self.older_than_s, self.newer_than_s)
+
+
+class PageQuery(Conditions):
     """A page of a list.
 
     Attributes:
@@ -43,8 +74,8 @@ class PageQuery(Strict):
     limit: Limit = 100
 
 
-class LettersRequest(Strict):
-    """Which dead letters: either of the two.
+class LettersRequest(Conditions):
+    """Which dead letters: either those of some ids or all, as far as they meet the conditions.
 
     Attributes:
         ids: Task ids.
@@ -125,7 +156,7 @@ class LetterList(Answer):
 
     Attributes:
         dead_letters: The letters.
-        cursor: Where the next page begins; null on the last.
+        cursor: Where the next page begins; null on the last. With conditions a page may have fewer rows, or none.
     """
 
     dead_letters: list[DeadLetter]
@@ -182,11 +213,11 @@ def list_letters(request: Request) -> Response:
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     wanted = query_of(request, PageQuery)
     skip = _skip(wanted.cursor)
-    found = changes.letters_page(serve.store, queue, skip, wanted.limit)
     hidden = serve.settings.hide_arguments
+    choice = wanted.choice(hidden=hidden)
+    found, after = letters_of.chosen_page(serve.store, queue, skip, wanted.limit, choice)
     shown = [_shown(one, hidden=hidden) for one in found if caller.may(Action.READ, task=one.name or "")]
-    cursor = str(skip + len(found)) if len(found) == wanted.limit else None
-    return answer(LetterList(dead_letters=shown, cursor=cursor))
+    return answer(LetterList(dead_letters=shown, cursor=None if after is None else str(after)))
 
 
 @with_body(LettersRequest)
@@ -205,14 +236,14 @@ def _changed(
     request: Request,
     wanted: LettersRequest,
     action: Action,
-    act: Callable[[Serve, Caller, str, Collection[str] | None], changes.LettersChanged],
+    act: Callable[[Serve, Caller, str, Choice], changes.LettersChanged],
 ) -> Response:
     serve, caller, queue = serve_of(request), caller_of(request), request.path_params["queue"]
     caller.check(action, queue=queue)
     if (wanted.ids is None) is not wanted.all:
         raise invalid_field("$", 'give either ids, or "all": true')
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
-    done, met = act(serve, caller, queue, wanted.ids)
+    done, met = act(serve, caller, queue, wanted.choice(wanted.ids, hidden=serve.settings.hide_arguments))
     return answer(
         LettersDone(
             replayed=done["replayed"],

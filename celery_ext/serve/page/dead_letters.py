@@ -1,13 +1,15 @@
 """Dead letters: their queues, why each was buried, and the way back or out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, fields
+from typing import NamedTuple, Self
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from celery_ext.dead_letters import DeadLetter
+from celery_ext.dead_letters import Choice, DeadLetter
+from celery_ext.dead_letters import letters as letters_of
+from celery_ext.delays import durations
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.page.figures import Moment, moment, number
@@ -30,6 +32,44 @@ class LetterRow(NamedTuple):
     error: str
     headline: str
     arguments: str
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What letters have to meet to be shown, as it was written.
+
+    Attributes:
+        task: Name of a task, or a pattern.
+        error: Text in the error.
+        older: Duration: buried longer ago.
+        newer: Duration: buried at most so long ago.
+    """
+
+    task: str = ""
+    error: str = ""
+    older: str = ""
+    newer: str = ""
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """Returns the filter in an address or a form."""
+        return cls(*(given.get(field.name, "").strip() for field in fields(cls)))
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The parts that are given, by name."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+    def choice(self, *, hidden: bool) -> Choice:
+        """Returns the choice of letters.
+
+        Raises:
+            ValueError: A duration is none, or errors are hidden, which may name arguments.
+        """
+        if self.error and hidden:
+            raise ValueError("arguments are hidden on this server, and so are errors, which may name them")
+        older, newer = (durations.parse(text) if text else None for text in (self.older, self.newer))
+        return Choice((), (self.task,) if self.task else (), self.error or None, older, newer)
 
 
 @dataclass(frozen=True)
@@ -69,12 +109,33 @@ def _page(request: Request, queue: str, notes: list[Note], status: int = 200) ->
     caller.check(Action.READ, queue=queue)
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     page.now_ms, count = serve.store.now_ms(), changes.count_letters(serve.store, queue)
-    skip = _skip(request.query_params)
-    found = changes.letters_page(serve.store, queue, skip, ROWS)
-    hidden = serve.settings.hide_arguments
-    rows = [_row(one, page.now_ms, hidden=hidden) for one in found if caller.may(Action.READ, task=one.name or "")]
-    more = page.letters(queue, skip=str(skip + ROWS)) if skip + len(found) < count and found else ""
-    return render("letters.html", page, status, queue=queue, count=count, letters=rows, more=more, bound=BOUND)
+    skip, hidden = _skip(request.query_params), serve.settings.hide_arguments
+    wanted = Filter.of(dict(form_of(request)) if request.method == "POST" else request.query_params)
+    try:
+        choice = wanted.choice(hidden=hidden)
+    except ValueError as error:
+        notes.append(Note("bad", f"The filter does not work: {error}."))
+        wanted, choice = Filter(), Choice()
+
+    def is_shown(letter: DeadLetter) -> bool:
+        return choice(letter) and caller.may(Action.READ, task=letter.name or "")
+
+    found, after = letters_of.chosen_page(serve.store, queue, skip, ROWS, is_shown)
+    rows = [_row(one, page.now_ms, hidden=hidden) for one in found]
+    more = page.letters(queue, skip=str(after), **wanted.query) if after is not None and after < count else ""
+    matching = sum(map(is_shown, letters_of.browse(serve.store, queue))) if choice.narrow else count
+    return render(
+        "letters.html",
+        page,
+        status,
+        queue=queue,
+        count=count,
+        matching=matching,
+        filter=wanted,
+        letters=rows,
+        more=more,
+        bound=BOUND,
+    )
 
 
 def _row(letter: DeadLetter, now_ms: float, *, hidden: bool) -> LetterRow:
@@ -87,19 +148,26 @@ def _row(letter: DeadLetter, now_ms: float, *, hidden: bool) -> LetterRow:
 
 
 def _change(request: Request, action: Action) -> Response:
-    serve, caller, fields = serve_of(request), caller_of(request), form_of(request)
-    form, ids = dict(fields), {value for name, value in fields if name == "id"}
-    queue = form.get("queue", "")
+    serve, caller, given = serve_of(request), caller_of(request), form_of(request)
+    form, ids = dict(given), {value for name, value in given if name == "id"}
+    queue, wanted = form.get("queue", ""), Filter.of(form)
     caller.check(action, queue=queue)
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     every = "all" in form
-    if every and (wrong := _unconfirmed(form, changes.count_letters(serve.store, queue))):
-        return _page(request, queue, [Note("bad", wrong)], 422)
-    if not every and not ids:
+    try:
+        choice = wanted.choice(hidden=serve.settings.hide_arguments) if every else Choice(ids)
+    except ValueError as error:
+        raise bad_request(str(error), "bad-filter") from None
+    if every:
+        chosen = filter(choice, letters_of.browse(serve.store, queue))
+        count = sum(1 for _ in chosen) if choice.narrow else changes.count_letters(serve.store, queue)
+        if wrong := _unconfirmed(form, count):
+            return _page(request, queue, [Note("bad", wrong)], 422)
+    elif not ids:
         return _page(request, queue, [Note("warn", "Nothing changed: no letter is ticked.")], 422)
 
     act = changes.replay if action is Action.REPLAY else changes.drop
-    done, _ = act(serve, caller, queue, None if every else ids)
+    done, _ = act(serve, caller, queue, choice)
     query = {word: str(count) for word, count in done.items()} or {"none": "1"}
     return RedirectResponse(Links(path_of(request)).letters(queue, **query), 303)
 

@@ -137,7 +137,7 @@ def test_replay_of_some_leaves_the_others_in_their_order(broker: PrivateRedis, r
 
 
 def test_replay_and_drop_of_a_task_by_its_name(broker: PrivateRedis, raw_client: redis.Redis, audit: Audit) -> None:
-    """Replay and drop take the letters of the tasks that are named, with their priority, and no others."""
+    """Replay and drop take the letters of the tasks, errors and age that are named, with their priority, no others."""
     bury(raw_client, letter("a"), letter("b", task="proj.mail", priority=4), letter("c", task="old[er]"), letter("d"))
     stdout = run(broker, "dead-letters", "replay", DEAD, "--task", "*.mail").stdout
     assert stdout == f"queue {DEAD}: 1 replayed (1 to orders)\n"
@@ -146,6 +146,9 @@ def test_replay_and_drop_of_a_task_by_its_name(broker: PrivateRedis, raw_client:
         {"id": "c", "task": "old[er]", "outcome": "dropped"}
     ]
     assert ids(raw_client, DEAD) == ["a", "d"]
+    assert [each["id"] for each in lines(broker, "dead-letters", "list", DEAD, "--error", "notifyfailed: D")] == ["d"]
+    assert len(lines(broker, "dead-letters", "list", DEAD, "--older-than", "1h")) == 2
+    assert lines(broker, "dead-letters", "drop", DEAD, "--newer-than", "1h", "--yes", code=1) == []
     run(broker, "dead-letters", "drop", DEAD, "--task", "old[er]", "--yes", code=1)
     dropped, replayed = audit()
     assert (dropped["action"], dropped["what"]) == ("drop", {"queue": DEAD, "outcomes": {"dropped": 1}})
@@ -156,8 +159,8 @@ def test_nothing_is_dropped_or_replayed_unasked(broker: PrivateRedis, raw_client
     """Without --yes nobody can be asked here, and without a choice or a queue there is nothing to do; exit code 2."""
     bury(raw_client, letter("a"))
     assert f"1 of queue {DEAD}, on {broker.url}?" in run(broker, "dead-letters", "drop", DEAD, "--all", code=2).stderr
-    assert "Give --id, --task or --all" in run(broker, "dead-letters", "drop", DEAD, "--yes", code=2).stderr
-    assert "Give --id, --task or --all" in run(broker, "dead-letters", "replay", DEAD, code=2).stderr
+    assert "Give --id, --task, --error" in run(broker, "dead-letters", "drop", DEAD, "--yes", code=2).stderr
+    assert "Give --id, --task, --error" in run(broker, "dead-letters", "replay", DEAD, code=2).stderr
     assert "which queue?" in run(broker, "dead-letters", "list", code=2).stderr
     run(broker, "dead-letters", "replay", DEAD, "--all", "--to-queue", DEAD, code=2)
     assert ids(raw_client, DEAD) == ["a"]

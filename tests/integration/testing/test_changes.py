@@ -109,7 +109,7 @@ def test_a_cancelled_delay_chain_ends(delayed_tasks: DelayedTasks, shop: Shop) -
 
 
 def test_dead_letters_do_not_run(delayed_tasks: DelayedTasks, shop: Shop) -> None:
-    """A task that is buried after its last step stays in its queue of dead letters."""
+    """A task that is buried after its last step stays in its queue of dead letters, and the test finds it there."""
 
     @shop.app.task(
         shared=False, name="shop.pay", delay_chain="1m", autoretry_for=(OSError,), dead_letter_queue="shop.dead"
@@ -119,9 +119,18 @@ def test_dead_letters_do_not_run(delayed_tasks: DelayedTasks, shop: Shop) -> Non
         raise OSError("declined")
 
     pay.delay()
+    delayed_tasks.advance("30s", propagate=False)
+    [waits] = delayed_tasks.waiting()
+    assert waits.last_error == "OSError: declined"
+    assert delayed_tasks.dead_letters() == []
     delayed_tasks.advance("1h", propagate=False)
     delayed_tasks.advance("1h")
     assert shop.done == ["tried", "tried"]
+    [letter] = delayed_tasks.dead_letters(pay)
+    assert (letter.name, letter.reason, letter.error) == ("shop.pay", "delay chain exhausted", "OSError: declined")
+    assert delayed_tasks.dead_letters("shop.remind") == []
+    delayed_tasks.clear()
+    assert delayed_tasks.dead_letters() == []
 
 
 def test_delay_levels_need_install(delayed_tasks: DelayedTasks, shop: Shop) -> None:

@@ -112,6 +112,15 @@ def test_dead_letters_are_listed_replayed_and_dropped(
         "args": ["one"],
         "routing_key": "celery",
     }
+    assert "KeyError: 'hush'" in (letters[0]["traceback"] or "KeyError: 'hush'")
+    for wanted, found in (
+        ({"error": "HUSH"}, 3),
+        ({"error": "x"}, 0),
+        ({"task": "shop.*"}, 3),
+        ({"older_than_s": 60}, 0),
+    ):
+        assert len(api.get(where, params=wanted).json()["dead_letters"]) == found
+    assert api.post(f"{where}:drop", json={"all": True, "newer_than_s": 60, "task": "x"}).json()["dropped"] == 0
     done = api.post(f"{where}:replay", json={"ids": ["two", "none"]}).json()
     assert done == {"replayed": 1, "dropped": 0, "unroutable": 0, "missing": ["none"]}
     assert redis_server.client().llen("celery") == 1
@@ -149,6 +158,7 @@ def test_hidden_arguments_are_hidden_in_dead_letters(make_api: MakeApi, redis_se
     api = make_api(hide_arguments=True)
     bury_some(redis_server, "secret")
     text = api.get("/v1/dead-letters/dead%2Fletters").text
+    assert api.get("/v1/dead-letters/dead%2Fletters", params={"error": "hush"}).status_code == 403
     assert "hush" not in text
     assert '"args"' not in text
 

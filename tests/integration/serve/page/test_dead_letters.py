@@ -50,6 +50,22 @@ def test_replay_and_drop_the_ticked(store: DelayStore, visit: Visit, bury, audit
     assert [(line["action"], line["count"]) for line in audit()] == [("drop", 1), ("replay", 1)]
 
 
+def test_letters_are_filtered_and_those_that_match_change(store: DelayStore, visit: Visit, bury) -> None:
+    """A filter by task, error and age says how many match, and only these are dropped."""
+    bury(12)
+    page = visit().see("dead-letters/dead")
+    page.get_by_label("Text in the error").fill("no card 1")
+    page.get_by_label("at most so long ago").fill("1h")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.get_by_role("heading", name="3 of 12 letters").wait_for()
+    page.get_by_role("button", name="Drop all 3").click()
+    page.get_by_text("3 dropped").wait_for()
+    assert store.client.llen("dead") == 9
+    page.get_by_label("Buried longer ago than").fill("soon")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.get_by_text("The filter does not work").wait_for()
+
+
 def test_all_letters_need_the_number(store: DelayStore, visit: Visit, bury) -> None:
     """To replay more letters than the bound, their number has to be typed."""
     bury(BOUND + 1)

@@ -1,0 +1,176 @@
+"""The dead letters of an app: listed, found, replayed and dropped."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from celery_ext.connection import as_operational_errors, open_store
+from celery_ext.dead_letters import letters as letters_of
+from celery_ext.dead_letters import routes
+from celery_ext.dead_letters.choice import Choice
+from celery_ext.dead_letters.letters import DeadLetter, LetterAction
+from kombu_delayq.audit import audited, ids_named
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from kombu_delayq.store import OperatorStore
+
+
+class DeadLetters:
+    """The dead letters of an app's broker.
+
+    The conditions of its methods are these; a letter has to meet all of them:
+
+    - ``queue``: name of a queue of dead letters; None for all that Redis knows or a task of the app names.
+    - ``task``: name of a task, or a pattern with ``*``, ``?`` and ``[…]``.
+    - ``error``: text in the last error, in whatever case.
+    - ``older_than``, ``newer_than``: how long ago the letter was buried, a timedelta or s.
+
+    Args:
+        app: Any app on the broker.
+    """
+
+    def __init__(self, app: "Celery[Any]") -> None:
+        self._app = app
+
+    def queues(self) -> dict[str, int]:
+        """Returns the queues of dead letters with the number of their letters.
+
+        Raises:
+            kombu.exceptions.OperationalError: Redis does not answer.
+        """
+        with self._opened() as store:
+            return {queue: sum(store.letters.lists(queue).values()) for queue in self._queues(store, None)}
+
+    def list(self, queue: str | None = None, *, limit: int | None = None, **conditions: Any) -> Iterator[DeadLetter]:
+        """Yields dead letters, of each queue and priority the oldest first. It reads a page at a time, no snapshot.
+
+        Args:
+            queue: See the class.
+            limit: Most letters to yield; None for all.
+            **conditions: ``task``, ``error``, ``older_than`` and ``newer_than``; see the class.
+
+        Raises:
+            kombu.exceptions.OperationalError: Redis does not answer.
+        """
+        choice, left = _choice((), **conditions), limit
+        with self._opened() as store:
+            queues = self._queues(store, queue)
+        for name in queues:
+            skip: int | None = 0
+            while skip is not None and left != 0:
+                count = letters_of.PAGE if left is None else min(left, letters_of.PAGE)
+                with self._opened() as store:  # open for one page only: the caller may need the pool's connections
+                    found, skip = letters_of.chosen_page(store, name, skip, count, choice)
+                yield from found
+                left = None if left is None else left - len(found)
+
+    def get(self, task_id: str) -> DeadLetter | None:
+        """Returns the dead letter of a task; None if it is not among the latest 2,000 of a queue.
+
+        Raises:
+            kombu.exceptions.OperationalError: Redis does not answer.
+        """
+        with self._opened() as store:
+            found = letters_of.latest(store, routes.named_by(self._app))
+            return next((letter for letter in found if letter.id == task_id), None)
+
+    def replay(
+        self,
+        ids: str | Iterable[str] = (),
+        *,
+        queue: str | None = None,
+        to_queue: str | None = None,
+        rate: float | None = None,
+        **conditions: Any,
+    ) -> dict[str, int]:
+        """Sends dead letters to the queues from which they came, to be run again with all their retries.
+
+        Args:
+            ids: A task id, or several; none for all that meet the conditions.
+            queue: See the class.
+            to_queue: Sends the letters to this queue instead.
+            rate: Most letters a second, 0.1 or more; None for no limit. The call lasts as long as that takes.
+            **conditions: ``task``, ``error``, ``older_than`` and ``newer_than``; see the class.
+
+        Returns:
+            How many were ``replayed``; and how many stay as ``unroutable``, for nobody knows their queue.
+
+        Raises:
+            ValueError: No id, queue or condition says which letters, or ``rate`` is too low.
+            kombu.exceptions.OperationalError: Redis does not answer.
+        """
+        if rate is not None and not rate >= letters_of.LEAST_RATE:
+            raise ValueError(f"rate={rate!r} is not {letters_of.LEAST_RATE} or more letters a second")
+        with self._connected() as connection:
+            send = routes.sending(connection.default_channel, self._app, to_queue)
+            done = self._change(open_store(connection), "replay", send, ids, queue, conditions, rate)
+        return {"replayed": done["queue"], "unroutable": done["back"]}
+
+    def drop(self, ids: str | Iterable[str] = (), *, queue: str | None = None, **conditions: Any) -> int:
+        """Removes dead letters: they will never run. Returns how many.
+
+        Args:
+            ids: A task id, or several; none for all that meet the conditions.
+            queue: See the class.
+            **conditions: ``task``, ``error``, ``older_than`` and ``newer_than``; see the class.
+
+        Raises:
+            ValueError: No id, queue or condition says which letters.
+            kombu.exceptions.OperationalError: Redis does not answer.
+        """
+        with self._opened() as store:
+            return self._change(store, "drop", letters_of.away, ids, queue, conditions)["away"]
+
+    def _change(
+        self,
+        store: "OperatorStore",
+        name: str,
+        action: LetterAction,
+        ids: str | Iterable[str],
+        queue: str | None,
+        conditions: dict[str, Any],
+        rate: float | None = None,
+    ) -> Counter[str]:
+        named = (ids,) if isinstance(ids, str) else tuple(ids)
+        choice, counts = _choice(named, **conditions), Counter[str]()
+        if not choice.narrow and queue is None:
+            raise ValueError("which dead letters? Name ids, a condition, or a queue for all of its letters")
+        for one in self._queues(store, queue):
+            with audited(name, {"queue": one, **(ids_named(named) if named else {})}) as done:
+                for _, what in letters_of.change(store, one, choice, action, rate=rate):
+                    done[what.to] += 1
+            counts.update(done)
+        return counts
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        with as_operational_errors(), self._app.pool.acquire(block=True) as connection:
+            open_store(connection, retry_policy=self._app.conf.task_publish_retry_policy or {})
+            yield connection
+
+    @contextmanager
+    def _opened(self) -> Iterator["OperatorStore"]:
+        with self._connected() as connection:
+            yield open_store(connection)
+
+    def _queues(self, store: "OperatorStore", queue: str | None) -> Sequence[str]:
+        return sorted({*letters_of.queues(store), *routes.named_by(self._app)}) if queue is None else [queue]
+
+
+def _choice(
+    ids: Iterable[str],
+    *,
+    task: str | None = None,
+    error: str | None = None,
+    older_than: timedelta | float | None = None,
+    newer_than: timedelta | float | None = None,
+) -> Choice:
+    return Choice(ids, () if task is None else (task,), error, _seconds(older_than), _seconds(newer_than))
+
+
+def _seconds(given: timedelta | float | None) -> float | None:
+    return given.total_seconds() if isinstance(given, timedelta) else given

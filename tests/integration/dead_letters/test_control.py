@@ -1,0 +1,87 @@
+"""``celery_ext.DeadLetters``: dead letters from Python."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from time import monotonic
+
+import pytest
+from celery import Celery
+from celery.app.task import Context
+
+from celery_ext import DeadLetters, install
+from celery_ext.dead_letters import bury
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.message.dead_letters import Reason
+from tests.support.workers.harness import TRANSPORT
+
+
+def work(number: int) -> None:
+    """The tasks; nobody runs them."""
+
+
+@pytest.fixture
+def app() -> Iterator[Celery]:
+    with PrivateRedis() as server, Celery("shop", broker=server.url, set_as_current=False) as app:
+        app.conf.broker_transport = TRANSPORT
+        install(app)
+        for name in ("mail", "bill"):
+            app.task(work, name=f"shop.{name}", dead_letter_queue=f"dead-{name}")
+        yield app
+
+
+def bury_some(app: Celery, name: str, *ids: str, error: str = "no address") -> None:
+    """Buries tasks as a worker does."""
+    task = app.tasks[f"shop.{name}"]
+    for task_id in ids:
+        info = {"exchange": "", "routing_key": name}
+        request = Context(
+            id=task_id, args=[1], kwargs={}, retries=3, hostname="w1", delivery_info=info, called_directly=False
+        )
+        bury(task, request, Reason.FAILED, ValueError(error))
+
+
+def test_letters_are_listed_and_found(app: Celery) -> None:
+    """They come queue by queue, the oldest first, by task, error and age; one is found by its id."""
+    letters = DeadLetters(app)
+    bury_some(app, "mail", *(f"m{number}" for number in range(120)))
+    bury_some(app, "bill", "b0", error="customer")
+    assert letters.queues() == {"dead-bill": 1, "dead-mail": 120, "dead_letters": 0}
+    assert [letter.id for letter in letters.list()] == ["b0", *(f"m{number}" for number in range(120))]
+    assert [letter.id for letter in letters.list("dead-mail", limit=2)] == ["m0", "m1"]
+    assert [letter.id for letter in letters.list(error="CUSTOMER")] == ["b0"]
+    assert [letter.id for letter in letters.list(task="*.bill", newer_than=timedelta(hours=1))] == ["b0"]
+    assert list(letters.list(older_than=3600)) == []
+    found = letters.get("b0")
+    assert found is not None
+    assert (found.name, found.buried_in, found.error) == ("shop.bill", "dead-bill", "ValueError: customer")
+    assert letters.get("nobody") is None
+
+
+def test_letters_are_replayed_and_dropped(app: Celery) -> None:
+    """Those that are named go back to their queues, at the pace that is asked for, or to another one, or away."""
+    letters = DeadLetters(app)
+    bury_some(app, "mail", *(f"m{number}" for number in range(12)))
+    bury_some(app, "bill", "b0", "b1")
+    assert letters.replay(["m3", "b1", "nobody"]) == {"replayed": 2, "unroutable": 0}
+    begun = monotonic()
+    assert letters.replay(task="shop.mail", rate=20) == {"replayed": 11, "unroutable": 0}
+    assert monotonic() - begun >= 10 / 20
+    assert letters.replay("b0", to_queue="other") == {"replayed": 1, "unroutable": 0}
+    assert letters.queues() == {"dead-bill": 0, "dead-mail": 0, "dead_letters": 0}
+    with app.connection_for_read() as connection:
+        channel = connection.default_channel
+        assert [channel._size(queue) for queue in ("mail", "bill", "other")] == [12, 1, 1]
+    bury_some(app, "bill", "b2", "b3")
+    assert letters.drop("b2") == 1
+    assert letters.drop(error="no address") == 1
+    assert letters.drop(queue="dead-bill") == 0
+
+
+def test_all_letters_have_to_be_asked_for(app: Celery) -> None:
+    """A call that says nothing changes nothing, and neither does one with a pace that is too slow."""
+    letters = DeadLetters(app)
+    bury_some(app, "bill", "b0")
+    for wrong in (letters.replay, letters.drop, lambda: letters.replay("b0", rate=0.01)):
+        with pytest.raises(ValueError, match=r"which dead letters|rate="):
+            wrong()
+    assert letters.queues()["dead-bill"] == 1
