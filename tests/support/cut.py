@@ -1,8 +1,8 @@
 """Which tests run when, as far as that follows from where they stand and what they reach.
 
-`make test` leaves to `make test-all` what starts processes, and what is of an extra. A server of Redis is no such
-process. The contract is what another version of Celery, kombu or redis-py, or another server, could do otherwise: it
-runs once with each.
+`make test` leaves to `make test-all` what starts processes, what is of an extra, what compares with stock kombu, and
+what breaks connections. A server of Redis is no such process. The contract is what another version of Celery, kombu or
+redis-py, or another server, could do otherwise: it runs once with each.
 """
 
 import inspect
@@ -21,8 +21,20 @@ _STARTERS = ("subprocess", "multiprocessing")
 _OF_PROJ = {"worker", "celery"}
 #: Modules whose classes have methods that start processes, and others.
 _KNOWN = ("tests.support.servers", "tests.support.workers.harness")
-#: Folders of rooms that are an extra, or need several servers.
+#: Folders that are left to `make test-all` as a whole, but for their journeys.
 _WIDE = (
+    "tests/spark",
+    "tests/jvm",
+    "tests/store/redisson",
+    "tests/integration/cluster",
+    "tests/integration/connection",
+    "tests/integration/consume/stock",
+    "tests/integration/journal",
+    "tests/integration/serve",
+    "tests/integration/testing",
+)
+#: Folders of what is an extra, or needs several servers: the contract leaves out their journeys.
+_EXTRAS = (
     "tests/spark",
     "tests/jvm",
     "tests/integration/cluster",
@@ -71,7 +83,7 @@ def is_contract(item: pytest.Item) -> bool:
         return "wrong_type" not in item.name and not _cases(item) - {"layout"}
     if where.startswith(CONTRACT):
         return "wrong_type" not in item.name
-    return item.get_closest_marker("journey") is not None and not where.startswith(_WIDE)
+    return item.get_closest_marker("journey") is not None and not where.startswith(_EXTRAS)
 
 
 def _cases(item: pytest.Item) -> set[str]:
