@@ -26,14 +26,15 @@ from tests.support.pages import blocks
 from tests.support.workers.harness import TRANSPORT
 from tests.support.workers.held import KEYS
 
-PAGES = {
-    name: ROOT / f"docs/{name}.md"
-    for name in (
-        *(f"how-to/{page}" for page in ("alerts", "cluster", "dead-letters", "delivery-guarantees", "doctor")),
-        *(f"how-to/{page}" for page in ("export-import", "keda", "manage", "migrate", "outage", "redisson")),
-        *("how-to/repair-convert", "how-to/spark/write", "troubleshooting"),
-    )
-}
+HOW_TO = ROOT / "docs/how-to"
+#: Each page with a line that can run here.
+PAGES = (
+    *(HOW_TO / f"{name}.md" for name in ("alerts", "cluster", "consume-over-http", "dead-letters", "doctor")),
+    *(HOW_TO / f"{name}.md" for name in ("delivery-guarantees", "export-import", "http-api", "keda", "kubernetes")),
+    *(HOW_TO / f"{name}.md" for name in ("manage", "migrate", "outage", "prometheus", "redisson", "repair-convert")),
+    *(HOW_TO / f"{name}.md" for name in ("serve", "spark/write")),
+    ROOT / "docs/troubleshooting.md",
+)
 TASK = "5f0e5c7e-7a0f-4f0c-a8a4-6a4f1f5f0f5e"
 #: Queues of dead letters of the pages.
 LETTERS = ("failed-notifications", "too_late", "bad-orders")
@@ -140,9 +141,9 @@ def run_command(words: list[str], app: Celery, url: str, data: bytes) -> bytes:
     return done.stdout_bytes
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_lines_of_a_page_do_what_they_are_shown_for(
-    page: str,
+    page: Path,
     redis_server: PrivateRedis,
     client: redis.Redis,
     raw_client: redis.Redis,
@@ -155,7 +156,7 @@ def test_the_lines_of_a_page_do_what_they_are_shown_for(
     app = Celery("app", broker=redis_server.url, set_as_current=False)
     app.conf.update(broker_transport=TRANSPORT, result_backend="cache+memory://")
     app.task(name="shop.notify", dead_letter_queue=LETTERS[0], max_retries=3)(notify)
-    lines = list(command_lines(PAGES[page]))
+    lines = list(command_lines(page))
     assert lines
     put_what_pages_speak_of(client, raw_client)
     run_line("delayq export orders --output orders.jsonl", app, redis_server.url, tmp_path)
