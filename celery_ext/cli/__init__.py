@@ -23,6 +23,7 @@ from celery_ext.cli.commands.export import export
 from celery_ext.cli.commands.import_ import import_
 from celery_ext.cli.commands.journal import journal
 from celery_ext.cli.commands.list import list_
+from celery_ext.cli.commands.periodic import periodic
 from celery_ext.cli.commands.purge import purge
 from celery_ext.cli.commands.repair import repair
 from celery_ext.cli.commands.reschedule import reschedule
@@ -48,7 +49,7 @@ Exit codes:
 
 _COMMANDS = {
     "Look": (status, doctor, list_, count, show),
-    "Change": (cancel, reschedule, run_now, purge, dead_letters),
+    "Change": (cancel, reschedule, run_now, periodic, purge, dead_letters),
     "Run": (transfer, serve, tokens, journal, demo, completion),
     "Mend": (repair, convert, export, import_),
 }

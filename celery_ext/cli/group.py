@@ -53,6 +53,22 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq run-now - < ids.txt": "Those whose ids are in a file",
         "delayq run-now --task shop.report": "All of a task, after a question",
     },
+    "periodic": {
+        "delayq periodic list": "Each entry, with its next run",
+        "delayq periodic pause report": "No run of an entry until it is resumed",
+    },
+    "periodic list": {
+        "delayq periodic list --json | jq -r 'select(.error != \"\") | .name'": "Those that cannot be sent",
+    },
+    "periodic pause": {
+        "delayq periodic pause report cleanup": "Two entries",
+    },
+    "periodic resume": {
+        "delayq periodic resume report cleanup": "Two entries",
+    },
+    "periodic run-now": {
+        "delayq periodic run-now report": "One run now",
+    },
     "purge": {
         "delayq purge orders mails": "Two queues, after a question",
     },

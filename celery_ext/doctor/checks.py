@@ -81,6 +81,7 @@ CHECKS = (
     Check("prefixes", broker.prefixes, _REDIS),
     Check("layout", broker.layout, _REDIS),
     Check("journal", broker.journal, _REDIS),
+    Check("periodic", broker.periodic, _REDIS),
     Check("workers", fleet.workers, _WORKERS, asks=True),
     Check("fleet", fleet.fleet, _WORKERS, asks=True),
     Check("same-options", fleet.same_options, _WORKERS, asks=True),

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from celery import Celery
+from celery.signals import task_received
 
 if TYPE_CHECKING:
     from celery_ext.periodic.armer import Armer
@@ -34,6 +35,13 @@ def start_armer(sender: Any, **kwargs: Any) -> None:
 
         armer = _armers[sender.app] = Armer(sender.app, source_of(sender.app))
         armer.start()
+        task_received.connect(_look_at, dispatch_uid="delayq-stock-beat")
+
+
+def _look_at(sender: Any, request: Any, **kwargs: Any) -> None:
+    armer = _armers.get(sender.app)
+    if armer is not None:
+        armer.look_at(request)
 
 
 def stop_armer(sender: Any, **kwargs: Any) -> None:

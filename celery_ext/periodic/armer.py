@@ -8,7 +8,7 @@ from kombu.log import get_logger
 from celery_ext.connection import open_store, patient_options
 from celery_ext.periodic.arming import AWAY, Arming
 from celery_ext.periodic.entries import Settings, Source
-from celery_ext.periodic.messages import RunMessages
+from celery_ext.periodic.messages import BEAT, ENTRY, RunMessages
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.redis.backoff import Outage
 from kombu_delayq.transfer.background import BackgroundWorker
@@ -44,6 +44,13 @@ class Armer(BackgroundWorker):
     def leading(self) -> bool:
         """Whether this process arms."""
         return self._arming.leads
+
+    def look_at(self, request: Any) -> None:
+        """Looks at a message that a worker of this process has got: a stock beat's has no entry of ours."""
+        headers = request.message.headers or {}
+        # A retry has the headers of the run before it, and not its properties.
+        if headers.get(BEAT) and not headers.get("retries") and ENTRY not in (request.message.properties or {}):
+            self._arming.stock_beat = request.name
 
     def _outage_line(self, error: Exception) -> str:
         return f"no periodic entry can be armed: {type(error).__name__}: {error}"

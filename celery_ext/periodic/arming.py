@@ -18,7 +18,7 @@ from celery_ext.periodic.times import MOST_MISSED, NeverComes, missed_runs, next
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.periodic import PAUSED, Note, Run, Superseded
+from kombu_delayq.store.periodic import OTHER_SCHEDULE, PAUSED, STOCK_BEAT, Note, Run, Superseded
 from kombu_delayq.store.types import PageId
 
 logger = get_logger(__name__)
@@ -27,6 +27,8 @@ logger = get_logger(__name__)
 LOOK_S = 1.0
 #: How far ahead runs are armed, in ms, and how much farther each time, so that frequent runs are armed a few at once.
 AHEAD_MS, MORE_MS = 60_000, 10_000
+#: How often at most what is seen of others is noted and logged, in s.
+_SIGHTING_S = 300.0
 #: Most runs of an entry that are armed at once.
 _MOST_RUNS = 1000
 #: Pause before the next attempt with an entry that cannot be sent, in s.
@@ -54,7 +56,7 @@ class Arming:
         name: Name of this process; no other has the same.
 
     Attributes:
-        leads: Whether this process arms.
+        stock_beat: Name of a task that a stock beat has sent to this process since the last look; else empty.
     """
 
     def __init__(self, app: Any, source: Source, name: str) -> None:
@@ -69,6 +71,8 @@ class Arming:
         self._unwritten: set[str] = set()  # entries whose record is not as they are
         self._failures: dict[str, tuple[str, float]] = {}  # why an entry cannot be sent, and when to try again
         self._said_other = ""
+        self._sighted_until = 0.0
+        self.stock_beat = ""
 
     @property
     def leads(self) -> bool:
@@ -94,8 +98,9 @@ class Arming:
             periodic.note_schedule(str(self._schedule))
             self._token = None
         elif wishes.schedule != self._schedule:
-            self._leave_to(wishes.schedule)
+            self._leave_to(wishes.schedule, now_ms)
             return LOOK_S
+        self._note_stock_beat(now_ms)
         if not periodic.take_lease(self._name):
             self._token = None
             return LOOK_S
@@ -127,8 +132,19 @@ class Arming:
             self._store.periodic.note_schedule(self._schedule)
         return True
 
-    def _leave_to(self, schedule: str) -> None:
+    def _note_stock_beat(self, now_ms: float) -> None:
+        """Notes and logs that a stock beat sends tasks, if a worker of this process has got one."""
+        if self.stock_beat and monotonic() > self._sighted_until:
+            self._sighted_until = monotonic() + _SIGHTING_S
+            self._store.periodic.note_sighting(STOCK_BEAT, now_ms)
+            logger.warning("a stock beat sends periodic tasks beside the workers, such as %s", self.stock_beat)
+        self.stock_beat = ""
+
+    def _leave_to(self, schedule: str, now_ms: float) -> None:
         """Leaves arming to processes with another schedule, which was noted later."""
+        if monotonic() > self._sighted_until:
+            self._sighted_until = monotonic() + _SIGHTING_S
+            self._store.periodic.note_sighting(OTHER_SCHEDULE, now_ms)
         if self._said_other != schedule:
             self._said_other = schedule
             logger.warning(

@@ -38,6 +38,31 @@ class Caught(NamedTuple):
     expire_ms: int
 
 
+def options_of(app: Any, entry: Entry, at_ms: int, next_ms: int | None) -> dict[str, Any]:
+    """Returns the options of ``apply_async`` for a run; the arguments are those of ``RunMessages.of``."""
+    options = {**entry.options, "headers": {**(entry.options.get("headers") or {}), BEAT: True}, ENTRY: entry.name}
+    wait = timedelta(seconds=options.pop("countdown", None) or 0)
+    options["eta"] = moment_of(at_ms) + wait
+    expires = entry.options.get("expires", getattr(app.tasks.get(entry.task), "expires", None))
+    if expires == "next":
+        options["expires"] = None if next_ms is None else moment_of(next_ms) + wait
+    elif isinstance(expires, Real):
+        options["expires"] = moment_of(at_ms) + timedelta(seconds=float(expires))
+    return options
+
+
+def send_run(app: Any, entry: Entry, options: dict[str, Any]) -> Any:
+    """Sends a run as Celery's beat does, with lazy arguments evaluated now. Returns the result of the call.
+
+    Source: celery.beat.Scheduler.apply_async
+    """
+    task = app.tasks.get(entry.task)
+    args, kwargs = _evaluate_entry_args(entry.args), _evaluate_entry_kwargs(entry.kwargs)
+    if task is None:
+        return app.send_task(entry.task, args, kwargs, **options)
+    return task.apply_async(args, kwargs, **options)
+
+
 class RunMessages:
     """Makes the messages of runs.
 
@@ -75,37 +100,15 @@ class RunMessages:
         """
         self._caught, self._task_id = [], task_id or self.id_of(entry, at_ms)
         task = self._app.tasks.get(entry.task)
-        options = self._options(entry, task, at_ms, next_ms)
-        ignored = RESULT_OF_UNKNOWN if task is None else task.ignore_result
-        self._ignore_result = options.get("ignore_result", ignored)
-        # Else the result backend would wait for this result.
-        options |= {"ignore_result": True, "task_id": self._task_id, "producer": self._producer, ENTRY: entry.name}
-        send = self._app.send_task if task is None else task.apply_async
-        args = (entry.task,) if task is None else ()
-        send(
-            *args,
-            _evaluate_entry_args(entry.args),
-            _evaluate_entry_kwargs(entry.kwargs),
-            add_to_parent=False,
-            retry=False,
-            **options,
+        self._ignore_result = entry.options.get(
+            "ignore_result", RESULT_OF_UNKNOWN if task is None else task.ignore_result
         )
+        # Else the result backend would wait for this result.
+        more = {"ignore_result": True, "task_id": self._task_id, "producer": self._producer, "retry": False}
+        send_run(self._app, entry, {**options_of(self._app, entry, at_ms, next_ms), **more, "add_to_parent": False})
         if not self._caught:
             raise WrongEntry(f"its task {entry.task} goes to no queue")
         return self._caught
-
-    def _options(self, entry: Entry, task: Any, at_ms: int, next_ms: int | None) -> dict[str, Any]:
-        options = {**entry.options, "headers": {**(entry.options.get("headers") or {}), BEAT: True}}
-        for name in ("retry", "countdown"):
-            options.pop(name, None)
-        countdown = entry.options.get("countdown") or 0
-        options["eta"] = moment_of(at_ms) + timedelta(seconds=countdown)
-        expires = entry.options.get("expires", getattr(task, "expires", None))
-        if expires == "next":
-            options["expires"] = None if next_ms is None else moment_of(next_ms) + timedelta(seconds=countdown)
-        elif isinstance(expires, Real):
-            options["expires"] = moment_of(at_ms) + timedelta(seconds=float(expires))
-        return options
 
     def _catch(self, queue: str, message: Message, **kwargs: Any) -> Any:
         if task_id_of(message["headers"]) != self._task_id:

@@ -3,17 +3,21 @@
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from celery_ext.dead_letters import Choice, DeadLetter, routes
 from celery_ext.dead_letters import letters as letters_of
 from celery_ext.dead_letters.letters import LetterAction
+from celery_ext.periodic import control
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve
 from celery_ext.waiting import Outcome, by_id, revoke
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import OperatorStore
+
+#: Pauses or resumes periodic entries, or runs them now.
+ChangeEntry: TypeAlias = Callable[..., dict[str, control.Outcome]]
 
 
 def check_letter_queue(store: OperatorStore, queue: str, more: tuple[str, ...] = ()) -> None:
@@ -80,6 +84,27 @@ def replay(serve: Serve, caller: Caller, queue: str, choice: Choice) -> LettersC
 def drop(serve: Serve, caller: Caller, queue: str, choice: Choice) -> LettersChanged:
     """Removes dead letters, within the rights of a caller. The arguments are those of ``replay``."""
     return _change_letters(serve, caller, Action.DROP, queue, choice, letters_of.away, lambda letter: True)
+
+
+def change_entry(serve: Serve, caller: Caller, name: str, action: Action, act: ChangeEntry) -> control.Outcome:
+    """Pauses or resumes a periodic entry, or runs it now, within the rights of a caller. Returns what became of it.
+
+    Args:
+        serve: The server.
+        caller: Who does it.
+        name: Name of the entry.
+        action: What the caller must be allowed to do with the entry's queues and task.
+        act: One of the functions of ``celery_ext.periodic.control``.
+
+    Raises:
+        Problem: There is no such entry, 404, or the caller may not do this, 403.
+    """
+    entry = next((entry for entry in control.list_entries(serve.store) if entry.name == name), None)
+    if entry is None:
+        raise Problem(404, f"there is no periodic entry {name!r}", "unknown-entry")
+    for queue in entry.queues or ("",):
+        caller.check(action, queue=queue, task=entry.task)
+    return act(serve.store, [name], who=caller.name)[name]
 
 
 def _change_letters(

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
+from celery_ext.periodic.control import Listed, list_entries
 from kombu_delayq import __version__
 from kombu_delayq.message.text import readable
 from kombu_delayq.store import OperatorStore
@@ -107,6 +108,9 @@ class Snapshot:
         journal: How the journal is, with the rows of these queues; None without one.
         cluster: The nodes; None on a server without hash slots.
         slots: By queue, its hash slot, also while its node is away; empty on a server without them.
+        periodic: The periodic entries.
+        arms: Whether a process arms them.
+        now_ms: Redis's clock.
     """
 
     leads: bool
@@ -119,6 +123,9 @@ class Snapshot:
     journal: "JournalState | None" = None
     cluster: Cluster | None = None
     slots: Mapping[str, int] = field(default_factory=dict)
+    periodic: Sequence[Listed] = ()
+    arms: bool = False
+    now_ms: float = 0.0
 
 
 class SnapshotReader:
@@ -164,6 +171,7 @@ class SnapshotReader:
         now_ms = max((stats.now_ms for stats in stats_of), default=0.0)
         unacked = self._optional(store, "messages in hand", figures.held, None)
         consumers = self._optional(store, "consumers", store.consumers.by_queue, None)
+        entries = self._optional(store, "periodic entries", lambda: list_entries(store), list[Listed]())
         return Snapshot(
             store.leases.leader() is not None,
             stats_of,
@@ -175,6 +183,9 @@ class SnapshotReader:
             journal,
             cluster,
             slots,
+            [entry for entry in entries if all(map(may_see, entry.queues))],
+            bool(entries) and self._optional(store, "who arms", store.periodic.leader, None) is not None,
+            store.now_ms() if entries else 0.0,
         )
 
     def _optional(self, store: OperatorStore, what: str, look: Callable[[], T], missing: T) -> T:
@@ -218,6 +229,8 @@ def all_of(snapshot: Snapshot) -> Iterator[Metric]:
     yield from _due(snapshot)
     yield from _counted(snapshot)
     yield _lateness(snapshot)
+    if snapshot.periodic:
+        yield from _periodic(snapshot)
     if snapshot.journal is not None:
         yield from families_of_journal(snapshot.journal)
     if snapshot.cluster is not None:
@@ -302,6 +315,26 @@ def _lateness(snapshot: Snapshot) -> Metric:
         buckets = list(zip(_LE, (*lateness.buckets, lateness.count), strict=True))
         family.add_metric((readable(queue),), buckets, lateness.sum_s)
     return family
+
+
+def _periodic(snapshot: Snapshot) -> Iterator[Metric]:
+    text = "Whether a process arms periodic entries: 1 or 0. With 0, entries end after the runs that are armed."
+    yield GaugeMetricFamily("delayq_periodic_armer_present", text, value=float(snapshot.arms))
+    text = "How long ago the last run of a periodic entry was sent to its queue; absent before the first."
+    since = GaugeMetricFamily("delayq_periodic_since_last_run_seconds", text, labels=("entry",), unit="seconds")
+    text = "How soon the next run of a periodic entry is due; below 0 when it is overdue, absent while none is armed."
+    until = GaugeMetricFamily("delayq_periodic_until_next_run_seconds", text, labels=("entry",), unit="seconds")
+    text = (
+        "1 for a periodic entry that cannot be sent; the log of the worker that arms, and `delayq periodic`, say why."
+    )
+    wrong = GaugeMetricFamily("delayq_periodic_wrong", text, labels=("entry",))
+    for entry in snapshot.periodic:
+        if entry.last_ms is not None:
+            since.add_metric((readable(entry.name),), (snapshot.now_ms - entry.last_ms) / 1000)
+        if entry.next_ms is not None:
+            until.add_metric((readable(entry.name),), (entry.next_ms - snapshot.now_ms) / 1000)
+        wrong.add_metric((readable(entry.name),), float(entry.state == "wrong"))
+    yield from (since, until, wrong)
 
 
 def _gauge(name: str, text: str, unit: str = "") -> GaugeMetricFamily:

@@ -16,6 +16,7 @@ from celery_ext.delays import durations
 from celery_ext.testing import brokers
 from celery_ext.testing.apps import pointed_at, send_task_of_celery
 from celery_ext.testing.brokers import Agenda, Broker
+from celery_ext.testing.periodic_runs import PeriodicRuns
 from celery_ext.testing.running import ByWorker, InThisProcess, Ran, Runner, Runs
 from celery_ext.testing.sending import Clock, Sending
 from celery_ext.waiting import DelayedTask
@@ -166,6 +167,7 @@ class DelayedTasks:
     def __init__(self, broker: Broker, runner: Runner, sending: Sending, runs: Runs) -> None:
         self._broker, self._runner, self._sending, self._runs = broker, runner, sending, runs
         self._clock = sending.clock
+        self._periodic = PeriodicRuns(sending.clock)
 
     @property
     def now(self) -> datetime:
@@ -218,7 +220,8 @@ class DelayedTasks:
         """Moves the clock on, and runs what comes due meanwhile, in order, each at its time.
 
         What a task sends is run, too, if it comes due in the same time. The time of day does not change: code that
-        reads it reads the clock of the process.
+        reads it reads the clock of the process. Of an app with ``install(app, periodic=True)`` the periodic tasks
+        run, too; they count from the beginning of the test.
 
         Args:
             duration: How long: such as ``"2h"``, or s, or a timedelta.
@@ -279,6 +282,7 @@ class DelayedTasks:
         """Runs what is due, and moves the clock on to a time."""
         before, check_end = len(self._runs.all), self._sending.endless()
         agenda = Agenda(self._broker, self._sending)
+        self._periodic.send(end_s)
         while True:
             check_end()
             self._runner.run_ready(propagate, check_end)

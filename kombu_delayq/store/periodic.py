@@ -18,6 +18,9 @@ LEASE_MS = 10_000
 #: Digests of entries without armed runs.
 CHANGED, PAUSED = "changed", "paused"
 
+#: What processes see of others, beside ``schedule`` and ``token`` in the same HASH.
+OTHER_SCHEDULE, STOCK_BEAT = "other_schedule", "stock_beat"
+
 
 class Superseded(Exception):
     """Another process arms now, or somebody has paused an entry: what is known of the entries is out of date.
@@ -107,6 +110,15 @@ class Periodic(StorePart):
         return Wishes(
             None if schedule is None else as_text(schedule), frozenset(map(as_text, paused)), _texts(requests)
         )
+
+    def note_sighting(self, what: str, now_ms: float) -> None:
+        """Notes that a process has seen ``OTHER_SCHEDULE`` or ``STOCK_BEAT``."""
+        self._client.ask("HSET", self._keys.periodic_state, what, int(now_ms))
+
+    def sightings(self) -> dict[str, int]:
+        """Returns when ``OTHER_SCHEDULE`` and ``STOCK_BEAT`` were last seen, ms since the epoch."""
+        found = _texts(self._client.ask("HGETALL", self._keys.periodic_state))
+        return {what: int(found[what]) for what in (OTHER_SCHEDULE, STOCK_BEAT) if what in found}
 
     def take_lease(self, name: str) -> bool:
         """Takes or renews the lease of the process that arms, if it is free. Returns whether the caller holds it."""
@@ -215,6 +227,10 @@ class Periodic(StorePart):
         """Returns the entries that are written down, by name, each as JSON."""
         found = self._client.ask("HGETALL", self._keys.periodic_entries)
         return {as_text(name): as_bytes(record) for name, record in found.items()}
+
+    def paused(self) -> frozenset[str]:
+        """Returns the names of the entries that are paused."""
+        return frozenset(map(as_text, self._client.ask("SMEMBERS", self._keys.periodic_paused)))
 
     def pause(self, entries: Iterable[str]) -> None:
         """Notes that entries are paused."""

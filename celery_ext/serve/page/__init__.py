@@ -1,7 +1,7 @@
 """The page: what comes due when, queue by queue and task by task."""
 
 from celery_ext.serve.access.identity import Action
-from celery_ext.serve.page import bulk, dead_letters, overview, queue, site, task
+from celery_ext.serve.page import bulk, dead_letters, overview, periodic, queue, site, task
 from celery_ext.serve.page.site import explain, is_wanted
 from celery_ext.serve.routes import ActionRoute
 
@@ -29,6 +29,10 @@ def routes() -> list[ActionRoute]:
         ActionRoute("/dead-letters/{queue:name}", dead_letters.letters, Action.READ),
         ActionRoute("/do/replay", dead_letters.replay, Action.REPLAY, method="POST"),
         ActionRoute("/do/drop", dead_letters.drop, Action.DROP, method="POST"),
+        ActionRoute("/periodic", periodic.entries, Action.READ),
+        ActionRoute("/do/periodic/pause", periodic.pause, Action.CANCEL, method="POST", name="periodic_pause"),
+        ActionRoute("/do/periodic/resume", periodic.resume, Action.RESCHEDULE, method="POST", name="periodic_resume"),
+        ActionRoute("/do/periodic/run", periodic.run_now, Action.RUN, method="POST", name="periodic_run"),
         ActionRoute("/login", site.login, None),
         ActionRoute("/login", site.log_in, None, method="POST"),
         ActionRoute("/logout", site.leave, None, method="POST"),

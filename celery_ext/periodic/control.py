@@ -1,0 +1,144 @@
+"""Lists periodic entries, pauses and resumes them, and runs them now."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from uuid import uuid4
+
+from kombu_delayq.audit import audited
+from kombu_delayq.store.lookup import Lookup
+from kombu_delayq.store.periodic import Note, Periodic
+
+State: TypeAlias = Literal["on", "paused", "off", "wrong"]
+Outcome: TypeAlias = Literal["paused", "resumed", "requested", "unchanged", "unknown"]
+
+
+class PeriodicStore(Protocol):
+    """The parts of a store that periodic entries need."""
+
+    periodic: Periodic
+    lookup: Lookup
+
+    def now_ms(self) -> float:
+        """Returns Redis's clock, ms since the epoch."""
+
+
+class Listed(NamedTuple):
+    """An entry as it is listed.
+
+    Attributes:
+        name: Its name.
+        state: ``paused`` by somebody; ``off`` by its own schedule; ``wrong`` if it cannot be sent.
+        task: Name of its task; empty if it is not known.
+        schedule: Its schedule in words.
+        queues: The queues to which it goes.
+        next_ms: When its next run is due, ms since the epoch, also one that is overdue; None if none is armed.
+        last_ms: When its last run was due, ms since the epoch; None for none.
+        missed: As the entry says.
+        error: Why it cannot be sent; else empty.
+    """
+
+    name: str
+    state: State
+    task: str
+    schedule: str
+    queues: Sequence[str]
+    next_ms: int | None
+    last_ms: int | None
+    missed: str
+    error: str
+
+
+def list_entries(store: PeriodicStore) -> list[Listed]:
+    """Returns the entries that were armed, by their names; four round trips, and one more while runs are overdue."""
+    records: dict[str, Any] = {name: json.loads(record) for name, record in store.periodic.records().items()}
+    notes = store.periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
+    paused, now_ms = store.periodic.paused(), store.now_ms()
+    begun = {run: queue for queue, of in notes.items() for note in of.values() for run in note.runs if run[0] <= now_ms}
+    ids = [identity for _, identity in begun]
+    late = {*store.lookup.get(sorted({*begun.values()}), ids)} if begun else set()
+    return [
+        _listed(name, record, [notes[queue].get(name, Note()) for queue in record["queues"]], paused, now_ms, late)
+        for name, record in sorted(records.items())
+    ]
+
+
+def _listed(
+    name: str, record: Mapping[str, Any], notes: Sequence[Note], paused: frozenset[str], now_ms: float, late: set[str]
+) -> Listed:
+    waiting = [at for note in notes for at, identity in note.runs if at > now_ms or identity in late]
+    begun = [at for note in notes for at, identity in note.runs if at <= now_ms and identity not in late]
+    last_ms = max([*begun, *(note.last_ms for note in notes)], default=0)
+    error = str(record.get("error", ""))
+    state: State = "paused" if name in paused else "wrong" if error else "on" if record.get("is_on", True) else "off"
+    task, schedule, missed = (str(record.get(word, "")) for word in ("task", "schedule", "missed"))
+    queues, next_ms = record["queues"], min(waiting, default=None)
+    return Listed(name, state, task, schedule, queues, next_ms, last_ms or None, missed, error)
+
+
+def pause(store: PeriodicStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
+    """Lets entries rest until they are resumed, and cancels what waits of them.
+
+    Args:
+        store: The store.
+        names: Names of the entries.
+        who: Who does it; by default the user of this process.
+
+    Returns:
+        By name ``paused``, ``unchanged`` if it was, or ``unknown``.
+    """
+    with _noted("pause", names, who) as found:
+        paused = store.periodic.paused()
+        records = store.periodic.records()
+        for name in found:
+            if name in records:
+                store.periodic.pause([name])
+                for queue in json.loads(records[name])["queues"]:
+                    store.periodic.disarm(queue, [name], None, "paused")
+                found[name] = "unchanged" if name in paused else "paused"
+    return found
+
+
+def resume(store: PeriodicStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
+    """Lets paused entries run again, from the next run on. The arguments are those of ``pause``.
+
+    Returns:
+        By name ``resumed``, ``unchanged`` if it was not paused, or ``unknown``.
+    """
+    with _noted("resume", names, who) as found:
+        records = store.periodic.records()
+        for name in found:
+            if store.periodic.resume([name]):
+                found[name] = "resumed"
+            elif name in records:
+                found[name] = "unchanged"
+    return found
+
+
+def run_now(store: PeriodicStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
+    """Lets entries run once more, within a second or two, also paused ones. The schedule goes on as it was.
+
+    The process that arms sends the runs. The arguments are those of ``pause``.
+
+    Returns:
+        By name ``requested`` or ``unknown``.
+    """
+    with _noted("run periodic", names, who) as found:
+        records = store.periodic.records()
+        for name in found:
+            if name in records:
+                store.periodic.request(str(uuid4()), name)
+                found[name] = "requested"
+    return found
+
+
+@contextmanager
+def _noted(action: str, names: Iterable[str], who: str | None) -> Iterator[dict[str, Outcome]]:
+    """Yields the outcome ``unknown`` for each name, and leaves a line in the audit of what became of them."""
+    found: dict[str, Outcome] = dict.fromkeys(names, "unknown")
+    with audited(action, {"entries": list(found)}, who=who, unchanged=("unknown", "unchanged")) as counts:
+        try:
+            yield found
+        finally:
+            counts.update(found.values())

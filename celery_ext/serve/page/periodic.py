@@ -1,0 +1,72 @@
+"""Periodic entries: when each runs next, and buttons to pause, resume and run it now."""
+
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from celery_ext.periodic import control
+from celery_ext.serve import changes
+from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.page.figures import Moment, moment
+from celery_ext.serve.page.rendering import Links, Note, View, form_of, path_of, render
+from celery_ext.serve.service import serve_of
+
+
+class EntryRow(NamedTuple):
+    """What the page shows of an entry."""
+
+    entry: control.Listed
+    next: Moment | None
+    last: Moment | None
+    is_overdue: bool
+
+
+#: What the page says after a change.
+_DONE = {
+    "paused": "{} is paused, and what waited of it is cancelled.",
+    "resumed": "{} runs again.",
+    "requested": "{} runs now.",
+    "unchanged": "Nothing changed: {} was so before.",
+}
+
+
+def entries(request: Request) -> Response:
+    """Answers with all entries that the caller may see."""
+    store, caller, page = serve_of(request).store, caller_of(request), View(request, "periodic", _notes(request))
+    page.now_ms = store.now_ms()
+    found = control.list_entries(store)
+    seen = [entry for entry in found if all(caller.may_read(queue, entry.task) for queue in entry.queues or ("",))]
+    rows = [_row(entry, page.now_ms) for entry in seen]
+    return render("periodic.html", page, rows=rows, armed_by=store.periodic.leader())
+
+
+def pause(request: Request) -> Response:
+    """Lets an entry rest."""
+    return _change(request, Action.CANCEL, control.pause)
+
+
+def resume(request: Request) -> Response:
+    """Lets an entry run again."""
+    return _change(request, Action.RESCHEDULE, control.resume)
+
+
+def run_now(request: Request) -> Response:
+    """Lets an entry run once more."""
+    return _change(request, Action.RUN, control.run_now)
+
+
+def _change(request: Request, action: Action, act: changes.ChangeEntry) -> Response:
+    name = dict(form_of(request)).get("entry", "")
+    outcome = changes.change_entry(serve_of(request), caller_of(request), name, action, act)
+    return RedirectResponse(Links(path_of(request)).to("periodic", done=outcome, entry=name), 303)
+
+
+def _row(entry: control.Listed, now_ms: float) -> EntryRow:
+    is_overdue = entry.next_ms is not None and entry.next_ms < now_ms - 5000
+    return EntryRow(entry, moment(entry.next_ms, now_ms), moment(entry.last_ms, now_ms), is_overdue)
+
+
+def _notes(request: Request) -> list[Note]:
+    text = _DONE.get(request.query_params.get("done", ""))
+    return [] if text is None else [Note("ok", text.format(request.query_params.get("entry", "")[:200]))]

@@ -1,0 +1,128 @@
+"""Periodic entries are listed, paused, resumed and run now: in the shell, over HTTP, on the page and by metrics."""
+
+import json
+from typing import Any
+
+import pytest
+from celery.schedules import crontab
+from starlette.testclient import TestClient
+
+from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.periodic import control
+from celery_ext.serve import DelayqCollector, asgi
+from celery_ext.serve.access.identity import Action, Caller
+from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT
+from tests.support.commands.shell import lines, run
+from tests.support.examining import look
+from tests.support.serve.metrics import scraped
+from tests.support.workers.periodic import Process, StartProcess
+
+ORIGIN = "http://127.0.0.1:8000"
+SCHEDULE: dict[str, Any] = {
+    "report": {"task": "shop.report", "schedule": crontab(hour=7, minute=30), "options": {"queue": "slow"}},
+    "tick": {"task": "shop.tick", "schedule": 600.0},
+    "wrong": {"task": "shop.tick", "schedule": "soon"},
+}
+
+
+@pytest.fixture
+def process(start_process: StartProcess) -> Process:
+    """A process that has armed three entries."""
+    return start_process("p", SCHEDULE)
+
+
+def states(process: Process) -> dict[str, str]:
+    """Returns the state of each entry."""
+    return {entry.name: entry.state for entry in control.list_entries(process.store)}
+
+
+def test_entries_are_listed(process: Process) -> None:
+    """Each entry has its next run, what it is, and what is wrong with it; an overdue run is still the next one."""
+    report, tick, wrong = control.list_entries(process.store)
+    assert (report.state, report.task, report.queues) == ("on", "shop.report", ["slow"])
+    assert "30 7 * * *" in report.schedule
+    assert tick.next_ms is not None
+    assert 590_000 < tick.next_ms - process.store.now_ms() <= 600_000
+    assert tick.last_ms is None
+    assert (wrong.state, wrong.next_ms) == ("wrong", None)
+    assert "'soon'" in wrong.error
+    process.age("tick", 3_600_000)
+    process.step()
+    _, tick, _ = control.list_entries(process.store)
+    assert tick.next_ms is not None
+    assert tick.next_ms < process.store.now_ms()
+
+
+def test_the_command(process: Process, redis_server: PrivateRedis) -> None:
+    """``delayq periodic`` lists, pauses, resumes and runs now; an unknown name is exit code 1."""
+    assert [line["name"] for line in lines(redis_server, "periodic", "list")] == ["report", "tick", "wrong"]
+    text = run(redis_server, "periodic", "list").stdout
+    assert "3 entries, armed by p" in text
+    assert "paused" in run(redis_server, "periodic", "pause", "tick").stdout
+    assert states(process)["tick"] == "paused"
+    assert process.armed() == []
+    process.step()
+    assert "unchanged" in run(redis_server, "periodic", "pause", "tick").stdout
+    assert "requested" in run(redis_server, "periodic", "run-now", "tick").stdout
+    assert "resumed" in run(redis_server, "periodic", "resume", "tick").stdout
+    process.step()
+    assert (states(process)["tick"], len(process.armed())) == ("on", 1)
+    assert process.store.client.llen("celery") == 1
+    assert "nothing: unknown" in run(redis_server, "periodic", "resume", "nothing", code=1).stdout
+
+
+def test_the_http_api_and_the_page(process: Process) -> None:
+    """Both show the entries that a caller may see, and change them within its rights."""
+    caller = Caller("tester", frozenset(Action), queues=("celery",))
+    made = asgi(process.app, allow_write=True, identify=lambda request: caller)
+    with TestClient(made, ORIGIN, headers={"Origin": ORIGIN}) as api:
+        found = api.get("/v1/periodic").json()
+        assert ([entry["name"] for entry in found["entries"]], found["armed_by"]) == (["tick"], "p")
+        assert api.post("/v1/periodic/tick:pause").json() == {"outcome": "paused"}
+        assert api.post("/v1/periodic/report:pause").status_code == 403
+        assert api.post("/v1/periodic/nothing:pause").status_code == 404
+        page = api.get("/periodic", headers={"Accept": "text/html"}).text
+        assert "shop.tick" in page
+        assert "shop.report" not in page
+        assert "Resume" in page
+        done = api.post("/do/periodic/resume", data={"entry": "tick"}, follow_redirects=True)
+        assert "tick runs again." in done.text
+        assert api.post("/v1/periodic/tick:run-now").json() == {"outcome": "requested"}
+    made.state.serve.broker.close()  # type: ignore[attr-defined]
+    assert states(process)["tick"] == "on"
+
+
+def test_metrics_say_what_has_not_run(process: Process) -> None:
+    """Each entry has the time until its next run, below 0 when it is overdue, and whether it is wrong."""
+    process.age("tick", 3_600_000)
+    process.step()
+    found = scraped(DelayqCollector(process.store))
+    until = {key[1]: value for key, value in found.items() if key[0] == "periodic_until_next_run_seconds"}
+    assert until["tick"] < 0 < until["report"]
+    assert found["periodic_armer_present",] == 1
+    assert {key[1]: value for key, value in found.items() if key[0] == "periodic_wrong"}["wrong"] == 1
+    since = {key[1]: value for key, value in found.items() if key[0] == "periodic_since_last_run_seconds"}
+    assert since["tick"] == pytest.approx(3600, abs=10)
+
+
+def test_the_doctor(process: Process) -> None:
+    """It names wrong entries, another schedule, a stock beat, and that nobody arms."""
+    periodic, now_ms = process.store.periodic, process.store.now_ms()
+    assert ["wrong" in finding.found for finding in look("periodic", process.app, process.store)] == [True]
+    periodic.note_sighting(OTHER_SCHEDULE, now_ms)
+    periodic.note_sighting(STOCK_BEAT, now_ms)
+    process.arming.end()
+    found = " ".join(finding.found for finding in look("periodic", process.app, process.store))
+    for word in ("no process arms", "another periodic schedule", "a stock beat"):
+        assert word in found
+    periodic.note_sighting(STOCK_BEAT, now_ms - 3_600_000)
+    assert not any("stock beat" in finding.found for finding in look("periodic", process.app, process.store))
+
+
+def test_changes_are_audited(process: Process, audit: Any) -> None:
+    """A pause leaves a line, and what changes nothing leaves none."""
+    control.pause(process.store, ["tick", "nothing"])
+    control.pause(process.store, ["tick"])
+    [line] = audit()
+    assert (line["action"], line["count"], line["what"]["entries"]) == ("pause", 1, ["tick", "nothing"])
+    assert json.loads(json.dumps(line))
