@@ -19,6 +19,8 @@ from tests.support.pages import PAGES, blocks, named
 #: Where a log line is looked for, and where lines of the level INFO are explained.
 LOGS = (ROOT / "docs/troubleshooting.md", ROOT / "docs/how-to/logs.md")
 LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "critical": "CRITICAL"}
+#: What threads in the background log, by the attribute that has it.
+THREADS = {"_fault_line": "ERROR", "_refused_line": "CRITICAL"}
 #: What stands in a message for a value, in the documentation, in the text of a log call, and in an f-string.
 GAP = "…"
 #: Names of settings of transports, where pages set them.
@@ -85,6 +87,8 @@ def calls() -> Iterator[tuple[str, str]]:
                     text = template(first)
                     if attr in LEVELS and text and text != GAP:
                         yield LEVELS[attr], text
+                case ast.Assign(targets=[ast.Name(name)], value=line) if name in THREADS and (text := template(line)):
+                    yield THREADS[name], text
 
 
 def test_a_log_message_is_documented() -> None:
