@@ -17,7 +17,12 @@ logger = get_logger(__name__)
 
 
 def source_of(app: Any) -> Source:
-    """Returns where the entries of an app come from."""
+    """Returns where the entries of an app come from: the tables of django-celery-beat if that is its scheduler."""
+    scheduler = str(app.conf.beat_scheduler)
+    if scheduler == "django" or scheduler.startswith("django_celery_beat."):
+        from celery_ext.periodic.database import Database  # needs Django, set up
+
+        return Database(app)
     return Settings(app)
 
 

@@ -27,6 +27,8 @@ logger = get_logger(__name__)
 LOOK_S = 1.0
 #: How far ahead runs are armed, in ms, and how much farther each time, so that frequent runs are armed a few at once.
 AHEAD_MS, MORE_MS = 60_000, 10_000
+#: How often a source is told which runs have begun, in s: more often than notes of runs are forgotten.
+_NOTE_S = 5.0
 #: How often at most what is seen of others is noted and logged, in s.
 _SIGHTING_S = 300.0
 #: Most runs of an entry that are armed at once.
@@ -71,7 +73,7 @@ class Arming:
         self._unwritten: set[str] = set()  # entries whose record is not as they are
         self._failures: dict[str, tuple[str, float]] = {}  # why an entry cannot be sent, and when to try again
         self._said_other = ""
-        self._sighted_until = 0.0
+        self._sighted_until = self._noted_until = 0.0
         self.stock_beat = ""
 
     @property
@@ -92,7 +94,10 @@ class Arming:
     def step(self) -> float:
         """Looks once, and arms what is to be armed. Returns the time until the next look, in s."""
         periodic, now_ms = self._store.periodic, self._store.now_ms()
-        is_new = self._read()
+        is_new = not self._source.changes and self._read()
+        if self._schedule is None:
+            self._schedule = _DATABASE if self._source.changes else self._found.digest
+            periodic.note_schedule(self._schedule)
         wishes = periodic.wishes()
         if wishes.schedule is None:  # Redis has lost its data, or never had any
             periodic.note_schedule(str(self._schedule))
@@ -104,12 +109,15 @@ class Arming:
         if not periodic.take_lease(self._name):
             self._token = None
             return LOOK_S
+        is_new = (self._source.changes and self._read()) or is_new
         try:
             if self._token is None or is_new or wishes.paused != self._paused:
+                self._note_runs(now_ms, at_once=True)  # what is disarmed is forgotten
                 self._load(int(now_ms), wishes.paused)
             for run, name in wishes.requests.items():
                 self._run_now(run, name, int(now_ms))
             self._arm(int(now_ms))
+            self._note_runs(now_ms)
         except Superseded as error:
             self._token, self._beyond = None, error.token
             return 0.0
@@ -127,10 +135,20 @@ class Arming:
             if why != self._found.doubtful.get(name):
                 logger.warning("periodic entry %r: %s", name, why)
         self._found, self._failures = found, {}
-        if self._schedule is None:
-            self._schedule = _DATABASE if self._source.changes else found.digest
-            self._store.periodic.note_schedule(self._schedule)
         return True
+
+    def _note_runs(self, now_ms: float, *, at_once: bool = False) -> None:
+        """Tells the source which runs have begun, if it wants to know, and not too often."""
+        if not self._source.changes or not (at_once or monotonic() > self._noted_until):
+            return
+        self._noted_until = monotonic() + _NOTE_S
+        begun = defaultdict[str, set[int]](set)
+        for notes in self._store.periodic.notes(
+            {queue for queues in self._queues.values() for queue in queues}
+        ).values():
+            for name, note in notes.items():
+                begun[name] |= {at_ms for at_ms, _ in note.runs if at_ms <= now_ms} | {note.last_ms}
+        self._source.note({name: sorted(times - {0}) for name, times in begun.items()}, now_ms)
 
     def _note_stock_beat(self, now_ms: float) -> None:
         """Notes and logs that a stock beat sends tasks, if a worker of this process has got one."""
@@ -190,12 +208,13 @@ class Arming:
     def _begin(self, entry: Entry, notes: list[Note | None], now_ms: int) -> float:
         """Returns after which time an entry has to be armed."""
         known = [note for note in notes if note is not None]
-        if entry.one_off and any(note.latest_ms for note in known):
+        if entry.one_off and any(note.latest_ms and note.digest != PAUSED for note in known):
             return inf
         if not known or any(note.digest == PAUSED or not note.latest_ms for note in known):
             # A run that was missed while the entry was paused, or unknown, is none.
-            base_ms = now_ms if known or entry.last_ms is None else entry.last_ms
-            return max(base_ms, (entry.start_ms or 0) - 1) if entry.one_off else base_ms
+            if entry.start_ms is not None and entry.last_ms is None and not any(note.latest_ms for note in known):
+                return entry.start_ms - 1
+            return now_ms if known or entry.last_ms is None else entry.last_ms
         return min(note.latest_ms for note in known)
 
     def _write_idle(self, records: Mapping[str, Any], entries: Mapping[str, Entry]) -> None:
@@ -255,19 +274,21 @@ class Arming:
         """Returns the times of the runs to arm, each with that of the run after it, if the message expires then."""
         zone = self._app.timezone
         times: list[int] = []
+        if entry.start_ms is not None and latest == entry.start_ms - 1:  # the first run is at the start, as with beat
+            latest = entry.start_ms
+            times.append(latest)
         if latest < now_ms:
             most = MOST_MISSED if entry.missed == "all" else 1
-            times = missed_runs(entry.schedule, latest, now_ms, zone, most)
+            times += missed_runs(entry.schedule, latest, now_ms, zone, most)
             latest = times[-1] if times else latest
-            times = [] if entry.missed == "skip" else times
+            times = [] if entry.missed == "skip" else times[-most:]
         for at_ms in islice(runs_after(entry.schedule, latest, zone), _MOST_RUNS):
-            if at_ms >= (entry.end_ms or inf):
+            if latest > now_ms + AHEAD_MS or at_ms >= (entry.end_ms or inf):
                 break
-            if at_ms >= (entry.start_ms or 0):
-                times.append(at_ms)
-                if at_ms > now_ms + AHEAD_MS + MORE_MS or entry.one_off:
-                    break
+            latest = at_ms if at_ms > now_ms + AHEAD_MS + MORE_MS else latest
+            times.append(at_ms)
         times = [at_ms for at_ms in times if (entry.start_ms or 0) <= at_ms < (entry.end_ms or inf)]
+        times = times[:1] if entry.one_off else times
         if entry.options.get("expires") != "next":
             return [(at_ms, None) for at_ms in times]
         return [(at_ms, self._after(entry, at_ms)) for at_ms in times]
@@ -321,7 +342,7 @@ def _record(entry: Entry) -> dict[str, Any]:
     return {
         "digest": entry.digest,
         "task": entry.task,
-        "schedule": str(entry.schedule),
+        "schedule": " ".join(str(entry.schedule).split()),
         "missed": entry.missed,
         "is_on": True,
     }

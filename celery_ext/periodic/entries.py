@@ -1,7 +1,7 @@
 """What an app's schedule says: its entries, and what is wrong with some of them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha1
@@ -88,8 +88,11 @@ class Source(Protocol):
     def read(self) -> Entries | None:
         """Returns the entries; None if they are as they were at the last call."""
 
-    def note(self, runs: Mapping[str, tuple[int, int]]) -> None:
-        """Gets by name the time of the last run, ms since the epoch, and how many have come since the last call."""
+    def note(self, runs: Mapping[str, Sequence[int]], now_ms: float) -> None:
+        """Gets by name the times of the runs that have begun lately, in order, ms since the epoch; and Redis's clock.
+
+        Only a source that changes is told.
+        """
 
 
 class Settings:
@@ -112,7 +115,7 @@ class Settings:
         self._is_read = True
         return checked(self._app, dict(self._given()))
 
-    def note(self, runs: Mapping[str, tuple[int, int]]) -> None:
+    def note(self, runs: Mapping[str, Sequence[int]], now_ms: float) -> None:
         """Notes nothing: Redis knows the last run."""
 
     def _given(self) -> Iterator[tuple[str, Any]]:
@@ -127,11 +130,13 @@ def checked(app: Any, given: Mapping[str, Any]) -> Entries:
 
     Args:
         app: The app.
-        given: By name, an ``Entry``, or what ``beat_schedule`` may have.
+        given: By name, an ``Entry``, why there is none, or what ``beat_schedule`` may have.
     """
     found = Entries({}, {}, {})
     for name, value in given.items():
         try:
+            if isinstance(value, Exception):
+                raise value
             entry = value if isinstance(value, Entry) else _entry(app, str(name), value)
             _check(entry)
         except Exception as error:  # each class of schedules and arguments fails in its own way

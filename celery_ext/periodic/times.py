@@ -39,6 +39,7 @@ def next_ms(of: Any, last_ms: int, zone: tzinfo) -> int:
 
     Source: celery.beat.Scheduler.tick
     """
+    zone = vars(of).get("tz", zone)  # django-celery-beat's crontabs have one of their own
     last = moment_of(last_ms).astimezone(zone)
     at_ms, asked = last_ms, object.__new__(type(of))
     vars(asked).update(vars(of))  # ``copy`` would leave out the app, and with it the time zone

@@ -1,0 +1,115 @@
+"""The entries of django-celery-beat: its tables, with its admin, in place of its ``DatabaseScheduler``."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, close_old_connections
+from django.db.models import F
+from django_celery_beat.models import PeriodicTask, PeriodicTasks
+from django_celery_beat.schedulers import DatabaseScheduler, ModelEntry
+from kombu.exceptions import OperationalError
+
+from celery_ext.periodic.entries import Entries, Entry, checked
+from celery_ext.periodic.times import whole_ms
+from kombu_delayq.message.due import in_utc, moment_of
+
+
+class Database:
+    """The entries of the tables. Only the process that arms reads them.
+
+    As with the ``DatabaseScheduler``, entries of ``beat_schedule`` are copied into the tables at the start, and
+    changes in the admin hold at once.
+
+    Args:
+        app: The app.
+    """
+
+    changes = True
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._changed: Any = None
+        self._is_copied = False
+        #: Time of the last run, as the table has it, and the row, by name.
+        self._rows: dict[str, tuple[int, Any]] = {}
+
+    def read(self) -> Entries | None:
+        """Returns the entries if the tables have changed since the last call, else None."""
+        with _usable():
+            if not self._is_copied:
+                DatabaseScheduler(app=self._app, lazy=True).setup_schedule()
+                self._is_copied = True
+            changed = PeriodicTasks.last_change()
+            if self._rows and changed == self._changed:
+                return None
+            rows = PeriodicTask.objects.select_related("interval", "crontab", "solar", "clocked")
+            # ``ModelEntry`` makes up a last run for those that have none.
+            self._rows = {row.name: (_ms(row.last_run_at) or 0, row) for row in rows}
+            given = {name: self._entry(row, last_ms or None) for name, (last_ms, row) in self._rows.items()}
+            self._changed = changed
+        return checked(self._app, given)
+
+    def note(self, runs: Mapping[str, Sequence[int]], now_ms: float) -> None:
+        """Writes ``last_run_at`` and ``total_run_count``, and disables what has ended.
+
+        Args:
+            runs: By name, the times of the runs that have begun lately, ms since the epoch, in order.
+            now_ms: Redis's clock.
+        """
+        with _usable():
+            for name, (last_ms, row) in list(self._rows.items()):
+                new = [at_ms for at_ms in runs.get(name, ()) if at_ms > last_ms]
+                values: dict[str, Any] = {}
+                if new:
+                    values = {"last_run_at": moment_of(new[-1]), "total_run_count": F("total_run_count") + len(new)}
+                    self._rows[name] = new[-1], row
+                has_ended = (new and row.one_off) or (row.expires is not None and whole_ms(row.expires) <= now_ms)
+                if has_ended and row.enabled:
+                    row.enabled = False
+                    values |= {"enabled": False, **({"total_run_count": 0} if row.one_off else {})}
+                if values:
+                    PeriodicTask.objects.filter(pk=row.pk).update(**values)
+                if "enabled" in values:
+                    PeriodicTasks.update_changed()
+
+    def _entry(self, row: Any, last_ms: int | None) -> Entry | Exception:
+        try:
+            model = ModelEntry(row, app=self._app)
+        except Exception as error:  # of one row; the others run
+            return error
+        settings = (self._app.conf.beat_schedule or {}).get(row.name) or {}
+        ours = settings.get("options") or {} if isinstance(settings, Mapping) else {}
+        options = dict(model.options)
+        if ours.get("expires") == "next" and "expires" not in options:
+            options["expires"] = "next"
+        return Entry(
+            row.name,
+            row.task,
+            model.schedule,
+            model.args,
+            model.kwargs,
+            options,
+            ours.get("missed", "last"),
+            is_on=row.enabled,
+            start_ms=_ms(row.start_time),
+            end_ms=_ms(row.expires),
+            one_off=row.one_off,
+            last_ms=last_ms,
+        )
+
+
+def _ms(moment: Any) -> int | None:
+    return None if moment is None else whole_ms(in_utc(moment))
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    """Lets the block use the database from a thread that lives long, and raises an error that outages have."""
+    close_old_connections()
+    try:
+        yield
+    except (DatabaseError, InterfaceError) as error:
+        raise OperationalError(f"the database of django-celery-beat: {error}") from error
+    finally:
+        close_old_connections()

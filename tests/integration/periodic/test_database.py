@@ -1,0 +1,114 @@
+"""Entries of django-celery-beat: a real worker follows its tables, as its own scheduler does."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.conditions import until
+from tests.support.workers.harness import APPS, MakeProj, Proj
+
+pytest.importorskip("django_celery_beat")
+
+#: A program of whoever uses the admin: it reads lines of Python, runs each, and prints what it leaves in ``out``.
+EDITOR = """
+import json, sys
+import periodic_django
+from django.core.management import call_command
+from django.utils import timezone
+from datetime import timedelta
+from django_celery_beat.models import *
+call_command("migrate", verbosity=0)
+print("null", flush=True)
+for line in sys.stdin:
+    out = None
+    exec(line)
+    print(json.dumps(out, default=str), flush=True)
+"""
+
+
+class Admin:
+    """Somebody who changes rows, each with ``save``, as the admin does."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", EDITOR],
+            cwd=APPS,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._read()
+
+    def do(self, line: str) -> Any:
+        """Runs a line of Python. Returns what it leaves in ``out``."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def row(self, name: str) -> dict[str, Any]:
+        """Returns what is noted in a row."""
+        fields = ["enabled", "last_run_at", "total_run_count"]
+        found = self.do(f"out = PeriodicTask.objects.filter(name={name!r}).values(*{fields!r})[0]")
+        assert isinstance(found, dict)
+        return found
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.stdin.close()  # type: ignore[union-attr]
+        self._process.wait(20)
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the editor has ended"
+        return json.loads(line)
+
+
+def values(proj: Proj) -> list[Any]:
+    """Returns the arguments of the runs so far."""
+    return [run["value"] for run in proj.runs()]
+
+
+def test_changes_in_the_tables_hold_at_once(
+    make_proj: MakeProj, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is added, changed, disabled, or runs once, does so within ten seconds, and the rows say what has run."""
+    monkeypatch.setenv("PERIODIC_DATABASE", str(tmp_path / "db.sqlite3"))
+    proj = make_proj(include=["periodic_django"])
+    admin = Admin(proj.environment())
+    try:
+        worker = proj.worker()
+        admin.do("second, _ = IntervalSchedule.objects.get_or_create(every=1, period='seconds')")
+        add = "PeriodicTask.objects.create(name={0!r}, task='proj.record', interval=second, args='[\"{0}\"]'{1})"
+        begun = datetime.now(UTC)
+        admin.do(add.format("added", ""))
+        admin.do(add.format("once", ", one_off=True"))
+        admin.do(add.format("later", ", start_time=timezone.now() + timedelta(hours=1)"))
+        admin.do(add.format("over", ", expires=timezone.now() - timedelta(hours=1)"))
+        until(lambda: values(proj).count("added") >= 2 and "once" in values(proj), 20, what="what was added runs")
+        assert datetime.now(UTC) - begun < timedelta(seconds=10)
+        admin.do("t = PeriodicTask.objects.get(name='added'); t.args = '[\"changed\"]'; t.save()")
+        until(lambda: "changed" in values(proj), 10, what="the change holds")
+        admin.do("t = PeriodicTask.objects.get(name='added'); t.enabled = False; t.save()")
+        until(lambda: proj.delayed() == 1, 10, what="nothing waits but what comes later")
+        until(lambda: not admin.row("once")["enabled"], 10, what="what runs once is disabled")
+        until(lambda: not admin.row("over")["enabled"], 10, what="what is over is disabled")
+        noted = until(lambda: row if (row := admin.row("added"))["total_run_count"] >= 3 else None, 10)
+        assert noted is not None
+        count = len([value for value in values(proj) if value in ("added", "changed")])
+        assert abs(noted["total_run_count"] - count) <= 1
+        assert datetime.fromisoformat(noted["last_run_at"]) > begun
+        assert values(proj).count("once") == 1
+        assert {"later", "over"}.isdisjoint(values(proj))
+        assert len({run["id"] for run in proj.runs()}) == len(proj.runs())
+        assert "Traceback" not in worker.log
+    finally:
+        admin.close()
