@@ -1,5 +1,6 @@
 """Fixtures that all tiers share. Every server here is started by the test that uses it."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("contract")
         if isinstance(item, pytest.Function) and is_wide(item) and not item.get_closest_marker("journey"):
             item.add_marker("wide")
+
+
+def pytest_collection_finish() -> None:
+    """Leaves what is there before the first test out of all garbage collections: each app that ends asks for one."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
