@@ -23,10 +23,12 @@ class SharedOptions(TypedDict, total=False):
     Attributes:
         delay_chain: Retry schedule of the calls, a ``DelayChain`` or its text, such as ``4m,10m,1h``.
         delay_level: A level of the table ``delayq_levels``, instead of ``countdown`` or ``eta``.
+        if_waiting: What happens where the task id waits already.
     """
 
     delay_chain: "DelayChain | str | None"
     delay_level: int | None
+    if_waiting: Literal["add", "keep", "replace"] | None
     countdown: float | None
     eta: datetime | str | None
     expires: float | datetime | str | None
@@ -79,11 +81,15 @@ class TaskOptions(TypedDict, total=False):
         delay_chain: Retry schedule, a ``DelayChain`` or its text, such as ``4m,10m,1h``.
         dead_letter_queue: Name of the queue that gets the message when the task has failed for good.
         dead_letter_on: When the message goes there.
+        waiting_key: Names of arguments that make the task id.
+        if_waiting: What happens where the task id waits already.
     """
 
     delay_chain: "DelayChain | str"
     dead_letter_queue: str
     dead_letter_on: Literal["exhausted", "failure"]
+    waiting_key: Sequence[str]
+    if_waiting: Literal["add", "keep", "replace"]
 
 
 if TYPE_CHECKING:
@@ -101,7 +107,7 @@ else:
 
 
 class Task(_Task):
-    """Celery's class of tasks; to a type checker its calls take ``delay_chain`` and ``delay_level``.
+    """Celery's class of tasks; to a type checker its calls take ``delay_chain``, ``delay_level``, ``if_waiting``.
 
     ``app = Celery("shop", task_cls=Task)`` gives it to all tasks of an app.
     """

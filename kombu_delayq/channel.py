@@ -13,11 +13,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from kombu_delayq import hooks
 from kombu_delayq.consume.channel import ConsumingChannel
 from kombu_delayq.errors import DelayChainCancelled
+from kombu_delayq.message import once
 from kombu_delayq.message.bodies import keep_text, omit_defaults
 from kombu_delayq.message.canonical import canonical, uuid_of
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import Due, due_of
-from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message
+from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, to_json
 from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
@@ -40,6 +41,23 @@ class OfferingChannel(_Channel):
         identity, body = canonical(message, due.task_id)
         when = f"+{due.ms!r}" if due.relative else repr(due.ms)
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
+
+    def put_once(self, queue: str, message: Message, due: Due | None, mode: str) -> None:
+        """Stores a message unless one of its id waits, or in place of that; ``once.became`` says which.
+
+        A message that is due at once goes through the store, too, so that Redis decides in one step. It keeps its own
+        delivery tag, since a consumer may hold the message before it of the same content.
+        """
+        if due is not None:
+            self._check_delay(due)
+        if due is not None and (due.relative or due.ms > self.store.now_ms()):
+            offer = self.offer_of(message, due)
+        else:
+            identity = message["properties"].get("correlation_id") or message["properties"]["delivery_tag"]
+            offer = Offer(str(identity), "+0", self._get_message_priority(message, reverse=False), to_json(message))
+        expire_ms = getattr(self, "_expires", {}).get(queue) or 0
+        [word] = self.store.delivery.offer_once(queue, mode, offer, expire_ms=int(expire_ms))
+        once.became.set(word)
 
     def _inplace_augment_message(self, message: Message, *address: str) -> None:
         if not self.options.compact:
@@ -165,6 +183,9 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             self.store.queues.note_dead_letters(queue)
         if message["properties"].get(CHAIN) is not None:
             self.store.chains.use_chains()  # before the task can run
+        if (mode := once.check_mode(message["properties"].pop(once.IF_WAITING, None), "a call")) is not None:
+            self._check_version()
+            return self.put_once(queue, message, due, mode)
         if due is None or not (due.relative or due.ms > time() * 1000):
             if self._slot_names is not None:
                 self._slot_names.check_queue(queue)

@@ -45,6 +45,10 @@ class InvalidDeadLetter(DelayqError, ValueError):
     """A task or a setting does not say when a task's message goes to its dead letter queue, or to which."""
 
 
+class InvalidIfWaiting(DelayqError, ValueError):
+    """A call or a task with ``if_waiting`` or ``waiting_key`` does not say which task it means, or what to do."""
+
+
 class DelayTooLong(DelayqError, ValueError):
     """A message asks for a longer delay than the transport option ``max_delay`` allows."""
 

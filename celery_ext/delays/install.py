@@ -14,13 +14,15 @@ from celery.signals import task_failure, task_internal_error
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.task import DelayChainTask, note_failure, note_internal_error
+from celery_ext.delays.waiting_key import waiting_options
+from kombu_delayq.message import once
 
 if TYPE_CHECKING:
     from celery import Celery
 
 
 #: Attributes of a task that Celery itself does not know.
-ATTRIBUTES = ("delay_chain", "dead_letter_queue", "dead_letter_on")
+ATTRIBUTES = ("delay_chain", "dead_letter_queue", "dead_letter_on", "waiting_key", "if_waiting")
 
 #: Several threads may extend an app at once: each of them may make a worker's first connection, which extends the app.
 _lock = RLock()
@@ -115,6 +117,7 @@ class _SendTask:
         *args: Any,
         delay_chain: DelayChain | str | None = None,
         delay_level: int | None = None,
+        if_waiting: str | None = None,
         delayq_left_to_celery: bool = False,
         **options: Any,
     ) -> Any:
@@ -124,26 +127,35 @@ class _SendTask:
             *args: As of ``send_task``.
             delay_chain: Retry schedule of this call; overrides the task's.
             delay_level: A level of the table ``delayq_levels``, instead of ``countdown`` or ``eta``.
+            if_waiting: What happens where the task id waits already, one of ``once.MODES``; overrides the task's. The
+                result has what became of it in its attribute ``if_waiting``.
             delayq_left_to_celery: Whether the fast publisher has left this call to Celery. Only our tasks say so.
             **options: As of ``send_task``.
 
         Raises:
             InvalidDelayChain: The schedule is not a delay chain.
             InvalidDelayLevel: There is no such level, or there is a ``countdown`` or an ``eta`` too.
+            InvalidIfWaiting: There is no such mode, or no task id to look for.
         """
+        mode = waiting_options(self._app, args, options, if_waiting)
         if delay_chain is not None:
             options["delay_chain"] = DelayChain.parse(delay_chain).text  # as a property of the message
         if delay_level is not None:
             delay_s = delay_of_level(self._app, delay_level, options)
             if delay_s:
                 options["eta"] = self._eta(delay_s)
-        if self.fast is not None and not delayq_left_to_celery:
+        if self.fast is not None and not delayq_left_to_celery and mode is None:
             result = self.fast.send(*args, **options)
             if result is not None:
                 return result
         # The method of the class is looked up at each call: tracers replace it when the process begins its work.
         send_task = self.before or partial(type(self._app).send_task, self._app)
-        return send_task(*args, **options)
+        if mode is None:
+            return send_task(*args, **options)
+        once.became.set(None)
+        result = send_task(*args, **{**options, once.IF_WAITING: mode})
+        result.if_waiting = once.became.get()
+        return result
 
     def _eta(self, delay_s: float) -> datetime:
         """Returns an eta that is not before the last eta of this delay, so that messages of a level stay in order."""

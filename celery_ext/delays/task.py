@@ -1,6 +1,7 @@
 """The class of tasks that follow a delay chain when they fail, and are buried after the last step."""
 
 import sys
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from celery.utils.imports import symbol_by_name
 from celery_ext.dead_letters import SETTING, bury, check_occasion, reason_of
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
+from celery_ext.delays.waiting_key import check_waiting
 from celery_ext.waiting.revoke import announce_revoked
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
 from kombu_delayq.message.dead_letters import LAST_ERROR, Reason, text_of
@@ -110,11 +112,15 @@ class DelayChainTask(_Task):
         dead_letter_queue: Name of the queue that gets the message when the task has failed for good.
         dead_letter_on: When the message goes there: ``exhausted``, when no retry is left; ``failure``, after any final
             failure. None for the setting ``delayq_dead_letter_on``, whose default is ``exhausted``.
+        waiting_key: Names of arguments that make the task id, where a call has none.
+        if_waiting: What happens where the task id waits already. None for ``keep`` if there is a ``waiting_key``.
     """
 
     delay_chain: DelayChain | str | None
     dead_letter_queue: str | None
     dead_letter_on: str | None
+    waiting_key: Sequence[str] | None
+    if_waiting: str | None
 
     @classmethod
     def on_bound(cls, app: Any) -> None:
@@ -129,7 +135,9 @@ class DelayChainTask(_Task):
         Raises:
             InvalidDelayChain: ``delay_chain`` is not a delay chain, or the task has ``retry_backoff`` too.
             InvalidDeadLetter: ``dead_letter_on`` is wrong, or the task has no ``dead_letter_queue`` for it.
+            InvalidIfWaiting: ``waiting_key`` or ``if_waiting`` is wrong.
         """
+        check_waiting(cls)
         cls._read_dead_letter_queue()
         if cls.delay_chain is None:
             return
@@ -187,7 +195,11 @@ class DelayChainTask(_Task):
 
     def apply_async(self, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
         """Sends the task, as ``celery.Task.apply_async`` does, with ``fast_publish`` in less time."""
-        fast = None if more else getattr(vars(self._get_app()).get("send_task"), "fast", None)
+        fast = (
+            None
+            if more or self.waiting_key is not None
+            else getattr(vars(self._get_app()).get("send_task"), "fast", None)
+        )
         if fast is not None:
             result = fast.apply_async(self, args, kwargs, options)
             if result is LEFT_TO_CELERY:

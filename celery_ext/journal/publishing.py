@@ -16,8 +16,9 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.rows import Addition
-from kombu_delayq.errors import JournalUnavailable
+from kombu_delayq.errors import InvalidIfWaiting, JournalUnavailable
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
+from kombu_delayq.message.once import Once
 from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis.replies import Command, time_ms
 from kombu_delayq.store.client import StoreClient
@@ -277,6 +278,14 @@ class JournaledDelivery(PartOfBoth[Delivery]):
                 offered = Offered("behind", 0, 0, 0)
         repeated = len(offers) - len(placed.offers) - placed.stored
         return offered._replace(offered=offered.offered + placed.stored, repeated=offered.repeated + repeated)
+
+    def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Once]:
+        """Refuses: no single step could look at the journal and at Redis.
+
+        Raises:
+            InvalidIfWaiting: Always.
+        """
+        raise InvalidIfWaiting(f"if_waiting={mode!r} does not work with a journal (transport option journal_url)")
 
     def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
         """Publishes a page of messages, each to where it belongs; see ``Delivery.put``."""

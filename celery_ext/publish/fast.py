@@ -26,7 +26,7 @@ logger = get_logger(__name__)
 _MOST_RECIPES = 1000
 _NOTHING = (None,) * 9
 #: Options that the app's ``send_task`` reads before this publisher.
-_READ_BEFORE = frozenset(("delay_chain", "delay_level"))
+_READ_BEFORE = frozenset(("delay_chain", "delay_level", "if_waiting"))
 _NO_OPTIONS = (None,) * len(IN_OPTIONS)
 #: Longest expiry in s of which a message is made here.
 _MOST_EXPIRES_S = 100 * 366 * 86400

@@ -154,6 +154,9 @@ class Target:
             "its class has its own apply_async or shadow_name, or pydantic arguments": (
                 self.task is not None and not applies_as_celery(self.task)
             ),
+            "each is compared with what waits (if_waiting)": (
+                self.options.get("if_waiting") is not None or getattr(self.task, "waiting_key", None) is not None
+            ),
             "send_task of the app has been replaced": not sends_as_celery(self.app),
         }
         return next((reason for reason, holds in reasons.items() if holds), None)

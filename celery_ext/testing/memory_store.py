@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from kombu_delayq.message.canonical import unsigned
 from kombu_delayq.message.fields import CHAIN_ID, headers_of, read
+from kombu_delayq.message.once import Once
 from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.options import Options
 from kombu_delayq.store.chains import CancelledChains
@@ -319,6 +320,23 @@ class MemoryDelivery:
         is_head = after is not None and (before is None or after < before)
         place = "behind" if not is_head else "first" if before is None else "head"
         return Offered(place, *(states.count(state) for state in ("offered", "repeated", "renamed")))
+
+    def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Once]:
+        """Keeps messages unless messages of their ids wait, or in place of those, as ``Delivery.offer_once``."""
+        with self._shelf.lock:
+            return [self._offer_once(queue, mode, offer) for offer in offers]
+
+    def _offer_once(self, queue: str, mode: str, offer: Offer) -> Once:
+        content = unsigned(as_bytes(offer.body))
+        waiting = list(self._shelf.find([queue], as_text(offer.id)))
+        if any(unsigned(as_bytes(kept.message.body or b"")) == content for kept in waiting):
+            return "added"
+        if waiting and mode == "keep":
+            return "kept"
+        for kept in waiting:
+            self._shelf.remove(kept)
+        self.offer(queue, offer)
+        return "replaced" if waiting else "added"
 
     def push(self, queue: str, offer: Offer, expire_ms: int = 0) -> None:
         """Pushes a message to its queue; its due time is not looked at."""

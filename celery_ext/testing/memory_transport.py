@@ -14,6 +14,7 @@ from celery_ext.testing.sending import Clock
 from kombu_delayq import hooks, options
 from kombu_delayq.channel import OfferingChannel
 from kombu_delayq.errors import DelayChainCancelled
+from kombu_delayq.message import once
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN_ID, Message
 from kombu_delayq.message.text import as_text
@@ -75,6 +76,8 @@ class Channel(OfferingChannel, stock.Channel):
         if CHAIN_ID in properties:
             return self._put_step(queue, message, due)
         hooks.check_unread(properties)
+        if (mode := once.check_mode(properties.pop(once.IF_WAITING, None), "a call")) is not None:
+            return self.put_once(queue, message, due, mode)
         if due is None or not (due.relative or due.ms > self.store.now_ms()):
             super()._put(queue, message, **kwargs)
         else:

@@ -5,10 +5,12 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from kombu_delayq.message.once import Once
 from kombu_delayq.message.text import as_bytes, as_text, digest
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import (
     Offer,
@@ -51,6 +53,24 @@ class Delivery(Heads):
         reply = self._client.run_directly("offer", *self._offer_start(queue, expire_ms), *chain.from_iterable(offers))
         self._registry.note(queue, reply[0])
         return Offered(as_text(reply[0]), *reply[1:])
+
+    def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Once]:
+        """Stores messages unless messages of their ids wait in this queue, or in place of those; one round trip.
+
+        Args:
+            queue: The queue to which the messages go.
+            mode: ``keep`` or ``replace``, what happens to messages that wait.
+            offers: The messages. One that waits already, as when a call is repeated, counts as ``added``.
+            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+
+        Returns:
+            What became of each: ``added``, ``kept`` or ``replaced``.
+        """
+        keys, args = self._offer_start(queue, expire_ms)
+        rows = chain.from_iterable(offers)
+        place, words = self._client.run("offer_once", keys, [*args, mode, MAX_DUPLICATES, *rows])
+        self._registry.note(queue, place)
+        return ["added" if (word := as_text(one)) == "repeated" else word for one in words]  # type: ignore[misc]
 
     def push(self, queue: str, offer: Offer, expire_ms: int = 0) -> None:
         """Pushes a message to its queue, as kombu does with one that is due at once; one round trip.

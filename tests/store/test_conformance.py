@@ -14,6 +14,7 @@ from celery_ext.journal import JournaledStore
 from celery_ext.journal.database import engine_of, parse_url
 from celery_ext.testing.memory_store import MemoryStore
 from celery_ext.waiting import by_id
+from kombu_delayq.errors import InvalidIfWaiting
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
@@ -141,3 +142,15 @@ def test_pages_have_each_message_once(store: AnyStore) -> None:
         page = store.scan.browse("q", page, count=3)
         seen += page.messages
     assert [message.id for message in seen] == [str(number) for number in range(7)]
+
+
+def test_one_message_of_an_id_waits_once(store: AnyStore) -> None:
+    """``offer_once`` keeps or replaces what waits; with a journal, which no single step looks at, it refuses."""
+    if isinstance(store, JournaledStore):
+        with pytest.raises(InvalidIfWaiting, match="journal"):
+            store.delivery.offer_once("q", "keep", waiting("i"))
+        return
+    words = [store.delivery.offer_once("q", "keep", waiting("i", body=body)) for body in ("one", "two", "one")]
+    assert words == [["added"], ["kept"], ["added"]]
+    assert store.delivery.offer_once("q", "replace", waiting("i", FUTURE_MS + 5, "three", 3)) == ["replaced"]
+    assert _kept(store) == [("i", FUTURE_MS + 5, 3, b"three")]

@@ -102,6 +102,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "claim_ids": lambda store: store.jobs.claim_ids(_begun(store), ["unknown"]),
     "convert": lambda store: store.queues.convert("q"),
     "purge": lambda store: store.queues.purge("q"),
+    "offer_once": lambda store: store.delivery.offer_once("q", "keep", waiting("once")),
     "put": lambda store: store.delivery.put("q", PageId(uuid4().hex, 1), [waiting("p")]),
     "keep_alive": lambda store: store.queues.keep_alive("q", 60_000),
     "due_counts": lambda store: store.figures.due_counts(["q"], [0, FUTURE_MS]),

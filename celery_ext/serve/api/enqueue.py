@@ -58,14 +58,15 @@ class Enqueued(Answer):
     Attributes:
         id: Task id.
         task: Its name.
-        outcome: ``delayed`` (it waits until it is due) or ``queued`` (it is in its queue).
+        outcome: ``delayed`` (it waits until it is due), ``queued`` (it is in its queue), ``kept`` (one with its id
+            waits already, and this one was not enqueued) or ``replaced`` (it waits in place of one with its id).
         queue: Its queue; null if it went to an exchange that may have several.
-        due: When it is due; null at once.
+        due: When it is due; null at once, and for ``kept``.
     """
 
     id: str
     task: str
-    outcome: Literal["delayed", "queued"]
+    outcome: Literal["delayed", "queued", "kept", "replaced"]
     queue: str | None
     due: Iso | None
 
@@ -75,7 +76,7 @@ class BatchItem(Answer):
 
     Attributes:
         status: HTTP status that the item alone would have had.
-        outcome: ``delayed``, ``queued``; ``refused`` (nothing was enqueued) or ``unknown`` (Redis may have it).
+        outcome: As for a single task; or ``refused`` (nothing was enqueued) or ``unknown`` (Redis may have it).
         id: Task id; absent if the item was refused before it had one.
         task: Name of the task.
         queue: Its queue.
@@ -84,7 +85,7 @@ class BatchItem(Answer):
     """
 
     status: int
-    outcome: Literal["delayed", "queued", "refused", "unknown"]
+    outcome: Literal["delayed", "queued", "kept", "replaced", "refused", "unknown"]
     id: str | UnsetType = UNSET
     task: str | UnsetType = UNSET
     queue: str | UnsetType | None = UNSET
@@ -177,6 +178,8 @@ async def _ordered(
     """Returns what has to be published for a task, after all checks."""
     if wanted.countdown is not None and wanted.eta is not None:
         raise invalid_field("$", "give either countdown or eta, not both")
+    if wanted.if_waiting in ("keep", "replace") and wanted.id is None:
+        raise invalid_field("$.id", f"if_waiting={wanted.if_waiting!r} needs an id")
     if wanted.delay_chain is not None:
         try:
             DelayChain.parse(wanted.delay_chain)
@@ -225,13 +228,16 @@ def _created(request: Request, order: Order, sent: Sent) -> Response:
 
 
 def _enqueued(order: Order, sent: Sent) -> Enqueued:
-    is_delayed = sent.due_ms is not None
+    due_ms = None if sent.became == "kept" else sent.due_ms
+    outcome: Literal["delayed", "queued", "kept", "replaced"] = "queued" if due_ms is None else "delayed"
+    if sent.became in ("kept", "replaced"):
+        outcome = sent.became
     return Enqueued(
         id=sent.id,
         task=order.wanted.task,
-        outcome="delayed" if is_delayed else "queued",
+        outcome=outcome,
         queue=order.item.recipe.route.queue,
-        due=iso(sent.due_ms) if sent.due_ms is not None else None,
+        due=None if due_ms is None else iso(due_ms),
     )
 
 

@@ -22,6 +22,7 @@ from celery_ext.serve.api.recipes import WRONG, Recipe, refused
 from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.service import ServeBroker
 from kombu_delayq.message.due import ms_of
+from kombu_delayq.message.once import Once
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.redis.errors import is_full
@@ -49,10 +50,12 @@ class Sent(NamedTuple):
     Attributes:
         id: Task id.
         due_ms: When it is due, ms since the epoch; None if it is in its queue.
+        became: With ``if_waiting``: what became of it. Of one that was ``kept``, nobody knows when it is due.
     """
 
     id: str
     due_ms: float | None
+    became: Once | None = None
 
 
 class Item(NamedTuple):
@@ -231,7 +234,7 @@ def send_alone(item: Item) -> Result:
     """Lets Celery send an item by itself."""
     try:
         due = item.call.eta
-        task_id = item.recipe.send(item.call, item.expires, item.headers)
+        task_id, became = item.recipe.send(item.call, item.expires, item.headers)
     except (OperationalError, RedisConnectionError, RedisTimeoutError, OSError) as error:
         return _failure(error, 1, is_sent=not _never_left(error))
     except RedisError as error:
@@ -240,7 +243,7 @@ def send_alone(item: Item) -> Result:
         return refused(error)
     waits = waits_in_redis(item.recipe.target.app)
     due_ms = ms_of(due) if isinstance(due, datetime) and waits else 0.0
-    return Sent(task_id, due_ms if due_ms > time() * 1000 else None)
+    return Sent(task_id, due_ms if due_ms > time() * 1000 else None, became)
 
 
 def _failure(error: Exception, count: int, *, is_sent: bool) -> Problem:

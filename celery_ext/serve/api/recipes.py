@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from celery import Celery
 from celery.exceptions import QueueNotFound
@@ -33,7 +33,9 @@ from celery_ext.serve.api.exchange import (
 )
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import ServeBroker
+from kombu_delayq.message import once
 from kombu_delayq.message.fields import CHAIN
+from kombu_delayq.message.once import IF_WAITING, Once
 from kombu_delayq.store.types import Offer
 
 #: Options that a task may have, and that say where its messages go and how. Others are none of a router's business.
@@ -145,6 +147,8 @@ class TaskRequest(Strict):
         priority: As in Celery; by default that of the task.
         delay_chain: How long each retry waits; by default that of the task.
         id: Task id; by default a random one.
+        if_waiting: What happens where a task of this ``id`` waits in the queue: the new one comes beside it (``add``),
+            is not enqueued (``keep``), or takes its place (``replace``). The last two need an ``id``.
         headers: Further headers of the message, such as ``traceparent``.
     """
 
@@ -162,6 +166,7 @@ class TaskRequest(Strict):
     priority: Priority | None = None
     delay_chain: ChainText | None = None
     id: TaskId | None = None
+    if_waiting: Literal["add", "keep", "replace"] | None = None
     headers: Headers = field(default_factory=dict)
 
 
@@ -177,11 +182,13 @@ class Kind(NamedTuple):
     priority: int | None
     chain: str | None
     expires: bool
+    if_waiting: str | None
 
     @classmethod
     def of(cls, request: TaskRequest) -> "Kind":
         """Returns the kind of a request."""
-        return cls(request.task, request.queue, request.priority, request.delay_chain, request.expires is not None)
+        expires, once = request.expires is not None, request.if_waiting
+        return cls(request.task, request.queue, request.priority, request.delay_chain, expires, once)
 
 
 @dataclass(frozen=True)
@@ -215,17 +222,18 @@ class Recipe:
             raise RuntimeError("Celery has to send these messages one by one")
         return self.messages.of(call, expires=expires, headers=headers)
 
-    def send(self, call: Call, expires: Any, headers: Mapping[str, str]) -> str:
-        """Lets Celery send a call by itself. Returns the task id."""
+    def send(self, call: Call, expires: Any, headers: Mapping[str, str]) -> tuple[str, Once | None]:
+        """Lets Celery send a call by itself. Returns the task id, and with ``if_waiting`` what became of it."""
         target = self.target
         own = {"expires": expires, "headers": dict(headers) or None, "router": self.route}
         options = {**target.options, **{name: value for name, value in own.items() if value is not None}}
+        once.became.set(None)
         result = Target(target.app, target.name, options).call(call)
         # A result backend that listens for the results of what this process sends would listen for ever.
         forget = getattr(result.backend, "on_result_fulfilled", None)
         if forget is not None and not result.ignored:
             forget(result)
-        return str(result.id)
+        return str(result.id), once.became.get()
 
 
 class Recipes:
@@ -273,6 +281,8 @@ class Recipes:
             options[CHAIN] = request.delay_chain
         if request.expires is not None:
             options["expires"] = request.expires
+        if request.if_waiting is not None:
+            options[IF_WAITING] = request.if_waiting
         target = Target(app, task, options)
         until = monotonic() + KEPT_S
         one_by_one = Recipe(route, target, None, "", 0, until)

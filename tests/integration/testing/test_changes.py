@@ -7,7 +7,7 @@ import pytest
 
 import celery_ext
 from celery_ext.testing.delayed_tasks import DelayedTasks
-from kombu_delayq.errors import DelayTooLong, InvalidDelayLevel
+from kombu_delayq.errors import DelayTooLong, InvalidDelayLevel, InvalidIfWaiting
 from tests.integration.testing.conftest import Shop
 
 
@@ -131,6 +131,73 @@ def test_dead_letters_do_not_run(delayed_tasks: DelayedTasks, shop: Shop) -> Non
     assert delayed_tasks.dead_letters("shop.remind") == []
     delayed_tasks.clear()
     assert delayed_tasks.dead_letters() == []
+
+
+def test_one_task_of_an_id_waits(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """``if_waiting`` keeps the task that waits or replaces it, says which, and means those alone that wait."""
+    celery_ext.install(shop.app)
+
+    def remind(number: int, mode: str, **options: Any) -> str:
+        result = shop.remind.apply_async((number,), task_id="one", if_waiting=mode, **options)
+        assert result.id == "one"
+        return str(result.if_waiting)
+
+    assert [remind(number, "keep", countdown=60) for number in (1, 2)] == ["added", "kept"]
+    assert delayed_tasks.has(args=(1,), in_="1m", count=1)
+    assert [remind(number, "replace", countdown=120) for number in (3, 4)] == ["replaced", "replaced"]
+    assert delayed_tasks.has(args=(4,), in_="2m", count=1)
+    assert remind(5, "keep") == "kept"
+    delayed_tasks.advance("2m")
+    assert shop.done == [4]
+    assert remind(6, "keep") == "added"
+    delayed_tasks.run_due()
+    assert shop.done == [4, 6]
+    assert delayed_tasks.waiting() == []
+
+
+def test_a_key_of_arguments_names_the_task(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """``waiting_key`` makes the id of the named arguments, however they are given, and leaves retries alone."""
+    celery_ext.install(shop.app)
+
+    @shop.app.task(
+        shared=False, name="shop.index", bind=True, waiting_key=("order_id",), autoretry_for=(OSError,), max_retries=1
+    )
+    def index(self: Any, order_id: int, reason: str = "") -> None:
+        shop.done.append((order_id, reason, self.request.retries))
+        if reason == "fails":
+            raise OSError
+
+    results = [index.apply_async((7, "first"), countdown=10), index.apply_async((7,), {"reason": "x"}, countdown=99)]
+    results += [index.apply_async(kwargs={"order_id": 7}, countdown=10), index.apply_async((8, "fails"), countdown=10)]
+    assert [result.if_waiting for result in results] == ["added", "kept", "kept", "added"]
+    assert len({result.id for result in results[:3]}) == 1
+    assert results[3].id != results[0].id
+    newest = index.apply_async((7, "newest"), countdown=20, if_waiting="replace")
+    assert (newest.id, newest.if_waiting) == (results[0].id, "replaced")
+    delayed_tasks.advance("1h", propagate=False)
+    assert shop.done == [(8, "fails", 0), (7, "newest", 0), (8, "fails", 1)]
+    assert celery_ext.send_many(shop.app, index, [celery_ext.Call((9,), countdown=n) for n in (5, 6, 7)]) == 3
+    assert delayed_tasks.has(index, args=(9,), count=1)
+
+
+def test_what_waits_has_to_be_named(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """Without a task id, with another word, or with a key that the call has not, nothing is sent."""
+    celery_ext.install(shop.app)
+
+    @shop.app.task(shared=False, name="shop.keyed", waiting_key=("order_id",))
+    def keyed(order: int) -> None:
+        """Has no such argument."""
+
+    for call in (
+        lambda: shop.remind.apply_async((1,), countdown=9, if_waiting="keep"),
+        lambda: shop.remind.apply_async((1,), countdown=9, task_id="one", if_waiting="kep"),
+        lambda: keyed.apply_async((1,), countdown=9),
+    ):
+        with pytest.raises(InvalidIfWaiting):
+            call()
+    with pytest.raises(InvalidIfWaiting, match="list of argument names"):
+        shop.app._task_from_fun(keyed.run, name="shop.wrong", waiting_key="order_id")
+    assert delayed_tasks.waiting() == []
 
 
 def test_delay_levels_need_install(delayed_tasks: DelayedTasks, shop: Shop) -> None:

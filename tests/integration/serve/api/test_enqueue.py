@@ -57,6 +57,24 @@ def test_a_task_waits_as_if_an_app_had_sent_it(api: TestClient, redis_server: Pr
     assert where.json()["id"] == asked["id"]
 
 
+def test_a_task_that_waits_is_kept_or_replaced(api: TestClient, redis_server: PrivateRedis) -> None:
+    """With ``if_waiting`` one task of an id waits, and the answer says which; also for the items of a batch."""
+
+    def enqueue(number: int, mode: str) -> tuple[str, bool]:
+        wanted = {**REMIND, "args": [number], "id": "one", "countdown": 60, "if_waiting": mode}
+        answer = api.post("/v1/tasks", json=wanted)
+        assert answer.status_code == 201, answer.text
+        return answer.json()["outcome"], answer.json()["due"] is None
+
+    assert [enqueue(1, "keep"), enqueue(2, "keep")] == [("delayed", False), ("kept", True)]
+    assert waiting(redis_server, "one").args == [1]
+    assert enqueue(3, "replace") == ("replaced", False)
+    assert waiting(redis_server, "one").args == [3]
+    items = [{**REMIND, "id": "one", "countdown": 9, "if_waiting": "keep"}, {**REMIND, "id": "two", "countdown": 9}]
+    results = api.post("/v1/tasks:batch", json={"tasks": items}).json()["results"]
+    assert [(item["outcome"], item["id"]) for item in results] == [("kept", "one"), ("delayed", "two")]
+
+
 def test_a_countdown_counts_from_the_request(api: TestClient, redis_server: PrivateRedis) -> None:
     """A countdown is a due time that many seconds away; so is an expiry in seconds."""
     before = datetime.now(UTC)
@@ -96,6 +114,8 @@ def test_a_task_that_is_due_goes_to_its_queue(api: TestClient, client: redis.Red
         ({"id": "x" * 501}, "$.id"),
         ({"task": ""}, "$.task"),
         ({"args": "ab"}, "$.args"),
+        ({"if_waiting": "keep"}, "$.id"),
+        ({"if_waiting": "skip", "id": "i"}, "$.if_waiting"),
         ({"kwargs": [1]}, "$.kwargs"),
         ({"countdwon": 1}, "$"),
         ({"headers": {"task": "shop.other"}}, "key in $.headers"),

@@ -1,0 +1,87 @@
+"""One task once while it waits: reads ``if_waiting`` and ``waiting_key`` of tasks and calls."""
+
+import json
+from collections.abc import Mapping, Sequence
+from inspect import Signature, signature
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from kombu_delayq.errors import InvalidIfWaiting, quoted
+from kombu_delayq.message.once import check_mode
+
+#: Where ``send_task`` takes these, if a caller gives them without their names.
+_PLACES = {"args": 1, "kwargs": 2, "task_id": 5}
+
+
+def check_waiting(task: Any) -> None:
+    """Checks ``waiting_key`` and ``if_waiting`` of a task class.
+
+    Raises:
+        InvalidIfWaiting: One of them is wrong.
+    """
+    check_mode(task.if_waiting, f"task {task.name}")
+    key = task.waiting_key
+    if key is None:
+        return
+    if isinstance(key, str) or not (isinstance(key, Sequence) and key and all(isinstance(name, str) for name in key)):
+        raise InvalidIfWaiting(
+            f'waiting_key of task {task.name} is a list of argument names, such as ("order_id",), not {quoted(key)}'
+        )
+
+
+def waiting_options(app: Any, args: Sequence[Any], options: dict[str, Any], given: str | None) -> str | None:
+    """Returns what happens where the task id of a call waits; None if nobody asks. Adds the id that a key makes.
+
+    Args:
+        app: The app that sends.
+        args: Positional arguments of ``send_task``.
+        options: Its other arguments; ``task_id`` is added to them.
+        given: ``if_waiting`` of the call.
+
+    Raises:
+        InvalidIfWaiting: The mode is wrong, or there is neither a task id nor a key to make one.
+    """
+    name = args[0] if args else options.get("name")
+    task = app._tasks.get(name)
+    key = getattr(task, "waiting_key", None)
+    if given is None and key is None and getattr(task, "if_waiting", None) is None:
+        return None
+    if given is None and options.get("retries"):
+        return None  # a retry is another step of a task that has run
+    of_task = getattr(task, "if_waiting", None) or ("keep" if key is not None else None)
+    mode = check_mode(given if given is not None else of_task, f"a call of task {name}")
+    if mode is None or _given("task_id", args, options) is not None:
+        return mode
+    if key is None:
+        raise InvalidIfWaiting(
+            f"if_waiting={mode!r} of a call of task {name} needs a task_id, or a waiting_key of the task"
+        )
+    options["task_id"] = id_of(task, _given("args", args, options) or (), _given("kwargs", args, options) or {})
+    return mode
+
+
+def id_of(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Returns the task id that the waiting key of a task makes of the arguments of a call: a UUID of version 5.
+
+    Raises:
+        InvalidIfWaiting: The arguments do not have what the key names, or JSON cannot write it.
+    """
+    try:
+        bound = _signature(task).bind(*args, **kwargs)
+        bound.apply_defaults()
+        values = [bound.arguments[name] for name in task.waiting_key]
+        text = json.dumps([task.name, values], sort_keys=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidIfWaiting(
+            f"waiting_key {tuple(task.waiting_key)!r} of task {task.name} cannot be made of a call: {error}"
+        ) from error
+    return str(uuid5(NAMESPACE_URL, f"delayq:{text}"))
+
+
+def _signature(task: Any) -> Signature:
+    return signature(task.run)
+
+
+def _given(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    place = _PLACES[name]
+    return args[place] if len(args) > place else options.get(name)
