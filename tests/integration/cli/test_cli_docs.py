@@ -67,7 +67,7 @@ def put_what_pages_speak_of(client: redis.Redis, raw_client: redis.Redis) -> Non
         raw_client.sadd("{delayq}:dead_letters", queue)
         for task_id, task in ((TASK, "shop.notify"), ("old", "shop.old_notify")):
             why = {"reason": "delay chain exhausted", "error": "E", "retries": 7, "exchange": "", "worker": "w@h"}
-            why |= {"routing_key": "orders", "at": "2026-01-02T03:04:05+00:00"}
+            why |= {"routing_key": "orders", "at": datetime.now(UTC).isoformat()}
             raw_client.lpush(queue, json.dumps(message(task_id, queue, task, dead_letter=why)))
 
 
