@@ -15,7 +15,8 @@ PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart
 # Tests start thousands of processes. Without bytecode, each would compile all that it imports of this project.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo demo-serve demo-spark demo-far test test-all contract nightly check docs reference bench bench-targets chaos clean
+.PHONY: help demo demo-serve demo-spark demo-far test test-all contract nightly check docs reference bench bench-targets chaos \
+	release-check clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
@@ -32,6 +33,7 @@ help:
 	@echo "make bench  compare with others: speed, lateness, memory (35 minutes; QUICK=1, ONLY=Celery)"
 	@echo "make bench-targets   measure what this project promises, beside Celery (20 minutes; QUICK=1, ONLY=transfer)"
 	@echo "make chaos  kill workers and Redis at random, and look for lost tasks (5 minutes; SECONDS=60, HOURS=2, SEED=7)"
+	@echo "make release-check  build what is handed out, and say what a release still lacks (1 minute)"
 	@echo "make clean  remove everything that these targets made"
 
 demo: $(VENV)/.embedded
@@ -98,6 +100,9 @@ bench-targets: $(VENV)/.test-all
 chaos: $(VENV)/.test
 	$(BIN)/python -m tests.chaos $(if $(HOURS),--hours $(HOURS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(SEED),--seed $(SEED)) $(CHAOS)
+
+release-check: $(VENV)/.test-all
+	$(BIN)/python .ci/release_check.py
 
 clean:
 	rm -rf $(VENV) $(OLDEST) $(SERVERS) $(BENCH) $(BULLMQ)/node_modules docs/_build build dist .mypy_cache .ruff_cache .pytest_cache

@@ -2,7 +2,10 @@
 
 import os
 import re
+import subprocess
 import tomllib
+from pathlib import Path
+from runpy import run_path
 
 import yaml
 from packaging.version import Version
@@ -34,6 +37,29 @@ def test_the_changelog_begins_with_this_version() -> None:
     assert versions == sorted(set(versions), reverse=True)
     assert versions[0] == Version(__version__)
     assert "unreleased" not in [date for _, date in sections[1:]]
+
+
+def test_a_release_has_no_placeholders_and_a_date() -> None:
+    """The check names each placeholder, and a section of the changelog without a date or of another version."""
+    check = run_path(str(ROOT / ".ci/release_check.py"))["complaints"]
+    wanted = {"Repository", "Documentation", "Changelog"}
+    assert PROJECT["urls"].keys() == wanted
+    assert PROJECT["authors"]
+    filled = {"authors": [{"name": "Ada"}], "urls": dict.fromkeys(wanted, "https://forge.example/it")}
+    assert list(check(filled, "# Changelog\n\n## 1.0 (2030-01-01)\n", "1.0")) == []
+    missing = list(check(PROJECT, "## 1.0 (unreleased)\n", "1.0"))
+    left = [url for url in PROJECT["urls"].values() if "example.invalid" in url]
+    assert [any(url in line for line in missing) for url in left] == [True] * len(left)
+    assert "the date of 1.0" in missing[-1]
+    assert "is not 1.1" in next(iter(check(filled, "## 1.0 (2030-01-01)\n", "1.1")))
+
+
+def test_placeholders_stand_in_one_place() -> None:
+    """Nothing but ``pyproject.toml`` and what looks for them there has an address that is none."""
+    having = {ROOT / "pyproject.toml", ROOT / ".ci/release_check.py", Path(__file__)}
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    texts = {path: path.read_bytes() for name in files if (path := ROOT / name).is_file()}
+    assert {path for path, text in texts.items() if b"example.invalid" in text} <= having
 
 
 def test_the_readme_installs_from_a_checkout() -> None:

@@ -1,0 +1,78 @@
+"""Says what is missing before a release, and builds what is handed out: ``make release-check``."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+#: What stands in ``pyproject.toml``, and nowhere else, for what only whoever publishes knows.
+PLACEHOLDER = re.compile(r"example\.invalid|fill in")
+
+
+def main() -> int:
+    """Prints what is missing; if nothing is, builds and checks. Returns the exit code."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    source = (ROOT / "kombu_delayq/__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)
+    version = found[1] if found else ""
+    missing = [*complaints(project, (ROOT / "docs/changelog.md").read_text(encoding="utf-8"), version)]
+    if _output("git", "status", "--porcelain"):
+        missing.append("the working tree has changes that are not committed")
+    if _output("git", "tag", "--list", f"v{version}"):
+        missing.append(f"the tag v{version} is there already: raise __version__ in kombu_delayq/__init__.py")
+    _build()
+    for each in missing:
+        print(f"missing: {each}")
+    if missing:
+        return 1
+    print(f"{version} is ready: tag the commit v{version}, and hand out what is in dist/")
+    return 0
+
+
+def complaints(project: dict[str, Any], changelog: str, version: str) -> Iterator[str]:
+    """Yields what a release lacks.
+
+    Args:
+        project: The table ``project`` of ``pyproject.toml``.
+        changelog: Text of the changelog.
+        version: The version to release.
+    """
+    for author in project.get("authors", []):
+        if any(PLACEHOLDER.search(value) for value in author.values()):
+            yield f"authors in pyproject.toml: {author}"
+    for name, url in project.get("urls", {}).items():
+        if PLACEHOLDER.search(url):
+            yield f"address of {name} in pyproject.toml: {url}"
+    first = re.search(r"^## (\S+) \((.+)\)$", changelog, re.MULTILINE)
+    if first is None or first[1] != version:
+        yield f"the first section of docs/changelog.md is not {version}"
+    elif first[2] == "unreleased":
+        yield f"the date of {version} in docs/changelog.md, in place of unreleased"
+
+
+def _build() -> None:
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    _run(sys.executable, "-m", "build")
+    files = sorted(map(str, dist.iterdir()))
+    _run(sys.executable, "-m", "twine", "check", "--strict", *files)
+    _run(
+        str(Path(sys.executable).with_name("check-wheel-contents")), *(file for file in files if file.endswith(".whl"))
+    )
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
