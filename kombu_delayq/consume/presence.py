@@ -23,7 +23,7 @@ class Presence:
     """A subscription to a channel for each name of a consumer. For one thread.
 
     Nobody publishes there. Redis counts the subscribers, and the kernel closes the connection with the process. In a
-    cluster it is a connection to the node that knows who leads.
+    cluster it is a connection to the node that knows who leads, and moves with that.
 
     Args:
         store: The store of the broker, over connections of the caller's own.
@@ -36,6 +36,7 @@ class Presence:
         self.names: frozenset[str] = frozenset()
         self._store = store
         self._pubsub: Any = None
+        self._node: Any = None
         self._asked_at = self._heard_at = 0.0
         self._is_refused = False
 
@@ -50,6 +51,10 @@ class Presence:
         if self._is_refused:
             return
         try:
+            node = pools.node_of(self._store.client.connection_pool, self._store.keys.lease)
+            if node is not self._node:
+                self.close()
+                self._node = node
             if self._pubsub is not None:
                 self._check()
             if not self.names.issuperset(names):
@@ -84,10 +89,9 @@ class Presence:
             self._pubsub.ping()
 
     def _subscribe(self, names: Collection[str]) -> None:
-        keys = self._store.keys
         if self._pubsub is None:
-            self._pubsub = pools.client_at(self._store.client.connection_pool, keys.lease).pubsub()
-        channels = {keys.presence(name) for name in names}
+            self._pubsub = redis.Redis(connection_pool=self._node).pubsub()
+        channels = {self._store.keys.presence(name) for name in names}
         self._pubsub.subscribe(*sorted(channels))
         until = monotonic() + ANSWER_S
         while channels:

@@ -2,6 +2,7 @@
 
 from math import inf
 from time import monotonic
+from typing import Any
 
 from kombu_delayq.redis import pools
 from kombu_delayq.store import TransportStore
@@ -15,6 +16,8 @@ GONE_S = 3.0
 #: For so long after its own connection was made, in s, a worker takes nobody for gone: when Redis or the network was
 #: away, all consumers have to come back.
 GRACE_S = 6.0
+#: The same after another node of a cluster has come to say who leads: some consumers may know that only after a while.
+SETTLE_S = 25.0
 #: After a refusal a worker looks again after so long, in s.
 REST_S = 60.0
 
@@ -23,7 +26,8 @@ class GoneConsumers:
     """Consumers that have subscribed, and whose subscription is missing, as a leading transfer worker sees them."""
 
     def __init__(self) -> None:
-        self._next_look = self._next_read = -inf
+        self._next_look = self._next_read = self._settles_at = -inf
+        self._node: tuple[Any, Any] | None = None  # host and port of the server that is asked
         self._subscribed: dict[str, list[str]] = {}  # the consumers of each share that have subscribed
         self._missing_since: dict[str, float] = {}
 
@@ -58,9 +62,18 @@ class GoneConsumers:
         missing = store.consumers.without_subscriber(names) if names else set()
         self._missing_since = {name: self._missing_since.get(name, now) for name in missing}
         # Asked last: a connection that was lost during this look is a new one now.
-        if monotonic() - pools.connected_at(store.client.connection_pool, store.keys.lease) < GRACE_S:
+        if self._is_settling(store, now):
             return {}
         gone = {name for name, since in self._missing_since.items() if now - since >= GONE_S}
         return {
             share: found for share, names in self._subscribed.items() if (found := sorted(gone.intersection(names)))
         }
+
+    def _is_settling(self, store: TransportStore, now: float) -> bool:
+        """Whether some consumers that live may not have come back yet to where this worker asks."""
+        pool, key = store.client.connection_pool, store.keys.lease
+        at = pools.node_of(pool, key).connection_kwargs
+        before, self._node = self._node, (at.get("host"), at.get("port"))
+        if before not in (None, self._node):
+            self._settles_at = now + SETTLE_S
+        return now < self._settles_at or monotonic() - pools.connected_at(pool, key) < GRACE_S

@@ -195,6 +195,19 @@ def test_in_a_cluster_what_a_killed_worker_held_runs_again(cluster: PrivateClust
     assert {run["pid"] for run in proj.runs(redelivered=True)} == {other.process.pid}
 
 
+def test_in_a_cluster_a_failover_makes_nobody_dead(cluster: PrivateCluster, make_proj: MakeProj) -> None:
+    """The node at which consumers subscribe lives on as a replica: they subscribe where the leader asks now."""
+    proj, keys = make_proj(broker_url=cluster.url, broker_transport_options={"consumer_ttl": TTL_S}), Keys(slots=True)
+    workers = [proj.worker("-Q", "q0,q1", pool="threads", concurrency=1) for _ in range(2)]
+    for value in range(2):
+        proj.send("late_acked", 2 * LOOKED_S, value, queue=f"q{value}")
+    proj.await_runs(2)
+    until(lambda: str(cluster.client().hvals(keys.consumed("q1"))).count('"subscribed": true') == 2)
+    promoted = cluster.failover(cluster.node_of(keys.lease))
+    stays(lambda: nobody_is_dead(*workers) and len(proj.runs()) == 2, 1.5 * LOOKED_S)
+    until(lambda: len(promoted.client.pubsub_channels("delayq:consumer:*")) == 2, what="consumers subscribe there")
+
+
 def test_without_the_right_to_subscribe_the_lease_decides(fleet: Proj) -> None:
     """A worker whose user may not subscribe says so once, and what it held when it is killed waits for its lease."""
     client = fleet.server.client()

@@ -7,7 +7,7 @@ import pytest
 
 from kombu_delayq.redis import pools
 from kombu_delayq.transfer import gone
-from kombu_delayq.transfer.gone import GONE_S, GRACE_S, LOOK_S, GoneConsumers
+from kombu_delayq.transfer.gone import GONE_S, GRACE_S, LOOK_S, SETTLE_S, GoneConsumers
 
 ME, OTHER = "host:1:aaaaaaaa", "host:2:bbbbbbbb"
 
@@ -18,12 +18,13 @@ class Fleet:
     Attributes:
         now_s: The clock.
         connected_at: When the leader's connection was made.
+        port: Where the leader asks.
         missing: Consumers without a subscriber.
         looks: How often Redis was asked who subscribes.
     """
 
     def __init__(self) -> None:
-        self.now_s, self.connected_at, self.missing, self.looks = 1000.0, 0.0, set[str](), 0
+        self.now_s, self.connected_at, self.port, self.missing, self.looks = 1000.0, 0.0, 6379, set[str](), 0
         self.gone = GoneConsumers()
         consumers = SimpleNamespace(
             subscribed=lambda: {"": [ME, OTHER], "q": [ME]}, without_subscriber=self._without_subscriber
@@ -49,6 +50,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     fleet = Fleet()
     monkeypatch.setattr(gone, "monotonic", lambda: fleet.now_s)
     monkeypatch.setattr(pools, "connected_at", lambda _pool, _key: fleet.connected_at)
+    monkeypatch.setattr(pools, "node_of", lambda _pool, _key: SimpleNamespace(connection_kwargs={"port": fleet.port}))
     return fleet
 
 
@@ -75,6 +77,15 @@ def test_after_a_lost_connection_everybody_has_the_time_to_come_back(fleet: Flee
     fleet.after(10)
     fleet.connected_at, fleet.missing = fleet.now_s, {ME, OTHER}
     assert fleet.after(GRACE_S - LOOK_S) == {}
+    fleet.missing = {OTHER}
+    assert fleet.after(LOOK_S) == {"": [OTHER]}
+
+
+def test_after_a_failover_of_a_cluster_everybody_has_the_time_to_notice(fleet: Fleet) -> None:
+    """Some consumers still subscribe at the node that was the leader's before, until they ask for the nodes again."""
+    fleet.after(10)
+    fleet.port, fleet.missing = 6380, {ME, OTHER}
+    assert fleet.after(SETTLE_S) == {}
     fleet.missing = {OTHER}
     assert fleet.after(LOOK_S) == {"": [OTHER]}
 
