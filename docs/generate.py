@@ -83,7 +83,7 @@ def keys() -> Lines:
 
 
 def commands(command: click.Command = delayq, name: str = "delayq", known: set[tuple[str, ...]] | None = None) -> Lines:
-    """Yields a heading and the help text for a command and for each of its subcommands, without the examples.
+    """Yields a heading, the first sentence of the help text and the options for a command and each of its subcommands.
 
     An option that a command above has with the same words is only named.
     """
@@ -95,6 +95,7 @@ def commands(command: click.Command = delayq, name: str = "delayq", known: set[t
     shown = copy.copy(command)
     shown.params = [one for one in command.params if one not in again]
     shown.add_help_option = command is delayq
+    shown.help = (command.help or "").partition("\n\n")[0]
     told = _LISTS.split(shown.get_help(context))[0]
     yield from (f"## `{name}`", "", "```text", *told.splitlines())
     if again:
