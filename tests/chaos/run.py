@@ -3,19 +3,26 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from celery_ext.connection import open_store
+from celery_ext.periodic import control
 from tests.chaos.brokers.single import SingleRedis
 from tests.chaos.faults import Chaos, Draw, drawn, weights_of
+from tests.chaos.fleet.app import make_app
 from tests.chaos.fleet.members import Fleet
 from tests.chaos.fleet.posts import Plan, posts
-from tests.chaos.fleet.setup import OURS, STOCK
+from tests.chaos.fleet.setup import OURS, STOCK, TICK
 from tests.chaos.ledger import leftovers
 from tests.chaos.ledger.aof import blamed
 from tests.chaos.ledger.events import read
-from tests.chaos.ledger.judge import Finding, Judge, Run, Task, gather
+from tests.chaos.ledger.judge import Finding, Judge, Run, Task, add_missing_ticks, gather
 from tests.chaos.ledger.logs import false_returns, silences
 from tests.support.conditions import until
 
@@ -123,6 +130,7 @@ class Chaotic:
             self._publish(fleet, chaos, broker)
             published = time.time()
             until(lambda: fleet.retire("publisher"), RETIRE_S, "publishers have ended")
+            until(lambda: _pause_ticks(fleet), RETIRE_S, "the periodic entry is paused")
             drained = self._drain(fleet, broker)
             until_drained = time.time()
             until(lambda: fleet.retire("worker"), RETIRE_S, "workers have ended")
@@ -135,6 +143,7 @@ class Chaotic:
             stuck = leftovers.ids_in(client, left)
         self._tell("judging the ledger")
         tasks = gather(read(self._directory))
+        add_missing_ticks(tasks)
         silent = list(silences(self._directory, self._plan.lease_s))
         findings = list(Judge([*self._faults.faults, *silent], self._plan.lease_s, stuck).findings(tasks))
         findings = self._blamed(findings, tasks)
@@ -262,6 +271,22 @@ class Progress:
 
     def __str__(self) -> str:
         return f"{self._counts[b'C']:,} published, {self._counts[b'S']:,} runs"
+
+
+def _pause_ticks(fleet: Fleet) -> bool:
+    """Pauses the periodic entry, so that Redis can drain. Returns whether nothing is armed."""
+    setup = next((member.post.setup for member in fleet.of_role("worker") if member.post.setup.ticks_to), None)
+    if setup is None:
+        return True
+    with (
+        make_app(setup) as app,
+        suppress(RedisError, OSError, OperationalError),
+        app.connection_for_write() as connection,
+    ):
+        store = open_store(connection)
+        control.pause(store, [TICK])
+        return all(entry.next_ms is None for entry in control.list_entries(store))
+    return False
 
 
 def _counted(tasks: dict[str, Task]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from celery import Celery
 from celery.exceptions import Reject
 
 from celery_ext import install
-from tests.chaos.fleet.setup import OURS, STOCK, VARIABLE, Setup
+from tests.chaos.fleet.setup import OURS, STOCK, TICK, TICK_MS, VARIABLE, Setup
 from tests.chaos.ledger.events import Ledger
 
 TRANSPORT = "kombu_delayq.transport:Transport"
@@ -29,6 +29,7 @@ def make_app(setup: Setup) -> Celery:
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         task_ignore_result=True,
+        result_expires=None,  # else there is a periodic entry to clean up results
         task_default_queue="chaos.ours",
         # As long as an outage of Redis may last: Celery gives up a task whose retry cannot be published.
         task_publish_retry_policy={"max_retries": 60, "interval_start": 0.1, "interval_step": 0.1, "interval_max": 0.5},
@@ -36,7 +37,10 @@ def make_app(setup: Setup) -> Celery:
         worker_cancel_long_running_tasks_on_connection_loss=False,
     )
     if setup.by != STOCK:
-        install(app)
+        install(app, periodic=bool(setup.ticks_to))
+        options = {"queue": setup.ticks_to, "missed": "all"}
+        tick = {"task": "chaos.tick", "schedule": TICK_MS / 1000, "options": options}
+        app.conf.beat_schedule = {TICK: tick} if setup.ticks_to else {}
     _add_tasks(app, Ledger(setup.ledger, setup.name, setup.by))
     return app
 
@@ -48,6 +52,14 @@ def _add_tasks(app: Celery, ledger: Ledger) -> None:
         eta = datetime.fromisoformat(request.eta).timestamp() if request.eta else 0.0
         ledger.write_many([f"S {request.id} {request.retries} {eta!r} {bool(redelivered):d} {time.time()!r}"])
         return request.id, request.retries
+
+    @app.task(name="chaos.tick", bind=True, shared=False)
+    def tick(self: Any) -> None:
+        due, now = datetime.fromisoformat(self.request.eta).timestamp(), repr(time.time())
+        queue = self.request.delivery_info["routing_key"]
+        # Nobody notes that it is published, so its first run does.
+        ledger.write_many([f"I {self.request.id} {TICK} {queue} 0 {due!r} {now}", f"C {self.request.id} {now}"])
+        ledger.write("D", *begin(self))
 
     @app.task(name="chaos.late", bind=True, shared=False)
     def late(self: Any) -> None:

@@ -94,7 +94,10 @@ def _worker(plan: Plan, broker: SingleRedis, directory: Path, by: str, pool: str
         *("--without-gossip", "--without-mingle"),
         *(() if pool == "solo" else ("-c", str(POOLS[pool]))),
     ]
-    return Post("worker", pool, tuple(options), _setup(plan, broker, directory, f"{by}-{pool}", by))
+    setup = _setup(plan, broker, directory, f"{by}-{pool}", by)
+    # A Redis that loses its data forgets since when an entry counts.
+    ticks_to = "" if by == STOCK or plan.journal else SPREAD[0] if plan.cluster else QUEUES[OURS]
+    return Post("worker", pool, tuple(options), replace(setup, ticks_to=ticks_to))
 
 
 def _setup(plan: Plan, broker: SingleRedis, directory: Path, name: str, by: str) -> Setup:

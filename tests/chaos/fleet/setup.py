@@ -12,6 +12,8 @@ VARIABLE = "CHAOS_SETUP"
 OURS, STOCK = "ours", "stock"
 #: Queues by who consumes them. A loss in the first two has one suspect.
 QUEUES = {OURS: "chaos.ours", STOCK: "chaos.stock", "mixed": "chaos.mixed"}
+#: The periodic entry of the fleet, and its period in ms.
+TICK, TICK_MS = "tick", 1000
 #: Queues of ours in a cluster: by their slots, each of three primaries has one.
 SPREAD = ("chaos.ours.1", "chaos.ours.2", "chaos.ours.3")
 
@@ -39,6 +41,7 @@ class Setup:
         audiences: Keys of ``QUEUES`` into which a publisher publishes.
         queues: Queues into which a publisher publishes; by default those of its audiences.
         clock_off_s: By how much the clock is off by which the process tells what is due late.
+        ticks_to: Queue of the periodic entry that workers arm; empty for none.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Setup:
     audiences: tuple[str, ...] = (OURS,)
     queues: tuple[str, ...] = ()
     clock_off_s: float = 0.0
+    ticks_to: str = ""
 
     @classmethod
     def of_environment(cls) -> "Setup":

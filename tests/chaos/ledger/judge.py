@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.chaos.fleet.setup import OURS, STOCK, owner_of
+from tests.chaos.fleet.setup import OURS, STOCK, TICK, TICK_MS, owner_of
 from tests.chaos.ledger.events import Fault, Writer
 
 #: By how much two readings of the clock may differ: due times are written in whole ms.
@@ -120,6 +120,15 @@ def gather(events: Iterable[tuple[Writer, list[str]]]) -> dict[str, Task]:
         else:
             _note_running(tasks[task_id], event, fields, writer)
     return dict(tasks)
+
+
+def add_missing_ticks(tasks: dict[str, Task]) -> None:
+    """Adds the runs of the periodic entry that should have been between its first and its last, and never started."""
+    found = {round(task.due * 1000): task for task in tasks.values() if task.kind == TICK}
+    for at_ms in range(min(found, default=0), max(found, default=0), TICK_MS):
+        if at_ms not in found:
+            [queue, *_] = {task.queue for task in found.values()}
+            tasks[f"{TICK}-{at_ms}"] = Task(TICK, queue, due=at_ms / 1000, confirmed=at_ms / 1000)
 
 
 def _note_publishing(task: Task, event: str, fields: list[str]) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.fleet.setup import TICK
 from tests.chaos.ledger.events import Fault, Ledger, Writer, read
-from tests.chaos.ledger.judge import UNEXPLAINED, Finding, Judge, gather
+from tests.chaos.ledger.judge import UNEXPLAINED, Finding, Judge, Task, add_missing_ticks, gather
 
 OURS = Writer("ours-threads", "ours", 10, 10)
 OTHER = Writer("ours-solo", "ours", 20, 20)
@@ -144,3 +145,12 @@ def test_a_ledger_is_read_as_it_was_written(tmp_path: Path):
     found = list(read(tmp_path))
     assert [fields[:2] for _, fields in found] == [["S", "a"], ["D", "a"]]
     assert {(writer.name, writer.by) for writer, _ in found} == {("ours-solo", "ours")}
+
+
+def test_a_run_of_the_periodic_entry_that_is_missing_is_lost() -> None:
+    """Between the first and the last run of the entry each second has one, or it counts as lost."""
+    tasks = {str(at): Task(TICK, "chaos.ours", due=float(at), confirmed=at) for at in (100, 101, 103)}
+    add_missing_ticks(tasks)
+    assert sorted(tasks) == ["100", "101", "103", "tick-102000"]
+    [found] = Judge([], 5.0, {}).findings({"tick-102000": tasks["tick-102000"]})
+    assert (found.what, found.by) == ("lost", "ours")
