@@ -1,7 +1,7 @@
 """Delayed delivery for Celery on Redis: a Kombu transport.
 
 Importing this package makes the broker URL schemes ``delayq``, ``delayqs``, ``delayq+sentinel``,
-``delayq+socket``, ``delayq+cluster`` and ``delayqs+cluster`` known to kombu.
+``delayq+socket``, ``delayq+cluster``, ``delayqs+cluster``, ``valkey`` and ``valkeys`` known to kombu.
 """
 
 from kombu_delayq import urls
@@ -15,6 +15,7 @@ from kombu_delayq.errors import (
     InvalidDelay,
     InvalidDelayChain,
     InvalidDelayLevel,
+    InvalidIfWaiting,
     InvalidOptions,
     InvalidQueueName,
     JournalUnavailable,
@@ -34,6 +35,7 @@ __all__ = [
     "InvalidDelay",
     "InvalidDelayChain",
     "InvalidDelayLevel",
+    "InvalidIfWaiting",
     "InvalidOptions",
     "InvalidQueueName",
     "JournalUnavailable",

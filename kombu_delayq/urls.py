@@ -32,9 +32,12 @@ SENTINEL = "kombu_delayq.transport:SentinelTransport"
 #: The dotted path of the transport for a cluster.
 CLUSTER = "kombu_delayq.cluster:Transport"
 
+#: Other names of two of our schemes, which clients of Valkey use. Stock kombu has none.
+VALKEY_SCHEMES = {"valkey": "delayq", "valkeys": "delayqs"}
 #: The stock scheme that means the same, by our scheme.
 STOCK_SCHEMES = {"delayq": "redis", "delayqs": "rediss", "delayq+sentinel": "sentinel", "delayq+socket": "socket"}
 OUR_SCHEMES = {stock: ours for ours, stock in STOCK_SCHEMES.items()}
+STOCK_SCHEMES |= {name: STOCK_SCHEMES[ours] for name, ours in VALKEY_SCHEMES.items()}
 
 #: What to write in place of a scheme that is no Redis, where it is clear what was meant.
 INSTEAD = {
@@ -44,8 +47,8 @@ INSTEAD = {
 
 #: With the transport for a cluster, URLs may have the schemes of one server.
 IN_CLUSTER = {
-    **dict.fromkeys(("redis", "delayq"), "delayq+cluster"),
-    **dict.fromkeys(("rediss", "delayqs"), "delayqs+cluster"),
+    **dict.fromkeys(("redis", "delayq", "valkey"), "delayq+cluster"),
+    **dict.fromkeys(("rediss", "delayqs", "valkeys"), "delayqs+cluster"),
 }
 
 logger = get_logger(__name__)
@@ -90,7 +93,7 @@ def configure(client: Any, *, sentinel: bool = False, cluster: bool = False) -> 
     if scheme in ("rediss", "delayqs+cluster") or client.ssl:
         first = client._initial_params
         named = (given, str(first["transport"]), scheme_of(first["hostname"] or ""))
-        _take_tls(client, checked=bool({"delayqs", "delayqs+cluster"} & {*named}))
+        _take_tls(client, checked=bool({"delayqs", "valkeys", "delayqs+cluster"} & {*named}))
     if cluster:
         _settle_nodes(client)
         return "delayqs+cluster" if client.ssl else "delayq+cluster"
@@ -210,7 +213,7 @@ def _settle_nodes(client: Any) -> None:
 
 def _instead(given: str) -> str:
     """Returns a URL's beginning to write in place of a scheme that kombu does not know; empty without a good guess."""
-    tls, kind = given.startswith(("delayqs", "rediss")), given.rpartition("+")[2]
+    tls, kind = given.startswith(("delayqs", "rediss", "valkeys")), given.rpartition("+")[2]
     kind = STOCK_SCHEMES.get(kind, kind)
     if kind == "cluster":
         return f"{CLUSTER_SCHEMES[tls]}://…"
@@ -330,7 +333,9 @@ def register() -> None:
         {scheme: SENTINEL if scheme == "delayq+sentinel" else PLAIN for scheme in STOCK_SCHEMES}
     )
     plain, sentinel = _KnownAs("redis", PLAIN), _KnownAs("sentinel", SENTINEL)
-    connection.resolve_aliases.update({"delayq": plain, "delayqs": _KnownAs("rediss", PLAIN), PLAIN: plain})
+    checked = _KnownAs("rediss", PLAIN)
+    connection.resolve_aliases.update({"delayq": plain, "delayqs": checked, PLAIN: plain})
+    connection.resolve_aliases.update({"valkey": plain, "valkeys": checked})
     connection.resolve_aliases.update({"delayq+sentinel": sentinel, SENTINEL: sentinel})
     transport.TRANSPORT_ALIASES.update(dict.fromkeys(CLUSTER_SCHEMES, CLUSTER))
     cluster = _KnownAs("redis", CLUSTER)

@@ -87,14 +87,14 @@ def broker_url(subject: Subject) -> Findings:
 
 def _readers_of(conf: Any) -> Findings:
     """Finds installed packages that read the URL themselves, where it has a scheme that only kombu-delayq knows."""
-    if not any(str(url).startswith("delayq") for given in _given_urls(conf) for url in urls.split(given)):
+    if not any(str(url).startswith(("delayq", "valkey")) for given in _given_urls(conf) for url in urls.split(given)):
         return
     for package, remedy in _READ_THE_URL.items():
         with suppress(metadata.PackageNotFoundError):
             metadata.version(package)
             yield Finding(
                 Level.WARNING,
-                f"{package} reads the broker URL itself, and does not know the scheme delayq",
+                f"{package} reads the broker URL itself, and knows no scheme such as delayq and valkey",
                 f"{remedy}; or set broker_transport, and leave the broker URL as it was",
                 "how-to/broker-urls.md#which-of-the-two",
             )

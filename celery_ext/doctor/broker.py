@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
@@ -29,6 +29,21 @@ def version(subject: Subject) -> Findings:
     except UnsupportedRedis as error:
         yield Finding(Level.ERROR, str(error), "upgrade Redis", "reference/compatibility.md")
     yield from _each(subject, _role)
+
+
+def lua(subject: Subject) -> Findings:
+    """Does Redis run Lua scripts?"""
+    try:
+        subject.the_store.client.eval("return 1", 0)
+    except NoPermissionError as error:
+        yield Finding(Level.ERROR, f"the user may run no scripts: {error}", "give it +eval +evalsha", "how-to/acl.md")
+    except ResponseError as error:
+        yield Finding(
+            Level.ERROR,
+            f"the server runs no Lua scripts, so nothing can be stored or delivered: {error}",
+            "load the module for Lua, apart from Valkey 9.1 on; or take EVAL and EVALSHA out of rename-command",
+            "reference/compatibility.md",
+        )
 
 
 def _role(name: str, info: Mapping[str, Any]) -> Findings:

@@ -16,6 +16,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store, patient_options
 from celery_ext.doctor import app, broker, fleet
 from celery_ext.doctor.finding import Finding, Findings, Level
+from celery_ext.doctor.priorities import priorities
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import ask
 from kombu_delayq import urls
@@ -67,8 +68,10 @@ CHECKS = (
     Check("install", app.install, _APP),
     Check("chains", app.chains, _APP),
     Check("visibility-timeout", app.visibility_timeout, _APP, at_start=True),
+    Check("priorities", priorities, _APP),
     Check("kombu", app.kombu, _APP, at_start=True),
     Check("redis-version", broker.version, _REDIS),
+    Check("lua", broker.lua, _REDIS),
     Check("eviction", broker.eviction, _REDIS),
     Check("persistence", broker.persistence, _REDIS),
     Check("memory", broker.memory, _REDIS, at_start=True),

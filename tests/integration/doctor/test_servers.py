@@ -23,10 +23,17 @@ def store_of(server: PrivateRedis, user: str | None = None, **options: Any) -> D
 def test_a_fresh_server_passes_but_keeps_nothing(redis_server: PrivateRedis) -> None:
     """The servers of the tests write nothing to disk; all else is as it should be."""
     store = store_of(redis_server)
-    for check in ("redis-version", "eviction", "memory", "clock"):
+    for check in ("redis-version", "lua", "eviction", "memory", "clock"):
         assert look(check, store=store) == [], check
     [found] = look("persistence", store=store)
     assert (found.level, "keeps nothing on disk" in found.found) == ("error", True)
+
+
+def test_a_server_without_lua_is_an_error() -> None:
+    """Where the server knows no EVAL, the check says what to load."""
+    with PrivateRedis("--rename-command", "EVAL", "", "--rename-command", "EVALSHA", "") as server:
+        [found] = look("lua", store=store_of(server))
+    assert (found.level, "runs no Lua scripts" in found.found, "module" in found.do) == ("error", True, True)
 
 
 def test_a_server_that_evicts_is_worse_with_a_limit(own_server: PrivateRedis) -> None:

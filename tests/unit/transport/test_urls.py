@@ -33,7 +33,8 @@ class Way(NamedTuple):
 
 def _ways() -> dict[str, Way]:
     ways = {}
-    for ours, known in (("delayq", "redis"), ("delayqs", "rediss"), ("delayq+sentinel", "sentinel")):
+    schemes = {"delayq": "redis", "delayqs": "rediss", "delayq+sentinel": "sentinel"}
+    for ours, known in (schemes | {"valkey": "redis", "valkeys": "rediss"}).items():
         for scheme, named in ((ours, None), (known, DOTTED), (ours, DOTTED)):
             label = f"{scheme} {'dotted' if named else 'alias'}"
             ways[label] = Way(f"{scheme}://a:7001/0", named, known)
@@ -43,6 +44,7 @@ def _ways() -> dict[str, Way]:
     ways["by class name with dots"] = Way("redis://a:7001", "kombu_delayq.transport.Transport", "redis")
     ways["sentinel with dots"] = Way("sentinel://a:7001", "kombu_delayq.transport.SentinelTransport", "sentinel")
     ways["list of both schemes"] = Way("redis://a:7001;delayq://b:7002;redis://c:7003", DOTTED, "redis", HOSTS)
+    ways["list with Valkey"] = Way("valkey://a:7001;delayq://b:7002;redis://c:7003", DOTTED, "redis", HOSTS)
     ways["upper case"] = Way("REDIS://a:7001;Redis://b:7002;REDIS://c:7003", DOTTED, "redis", HOSTS)
     ways["upper case TLS"] = Way("REDISS://a:7001;Rediss://b:7002;REDISS://c:7003", DOTTED, "rediss", HOSTS)
     ways["blanks"] = Way("delayq://a:7001; delayq://b:7002 ;delayq://c:7003;", None, "redis", HOSTS)
@@ -156,7 +158,6 @@ def test_shuffled_list_stays_on_our_transport() -> None:
             DOTTED,
             "write no broker_transport in the settings of tests; or leave both, and use the pytest fixture",
         ),
-        ("valkey://:secret@a", DOTTED, "broker URL valkey://"),
         ("redis://:secret@a", DOTTED_SENTINEL, "write delayq+sentinel://"),
         ("delayq://a;amqp://:secret@b", None, "found amqp://…, delayq://…"),
         ("redis://a;rediss://:secret@b", DOTTED, "found redis://…, rediss://…"),
@@ -206,7 +207,7 @@ def test_kombu_overlooks_the_dotted_path_behind_a_plus() -> None:
     assert type(connection.transport) is stock.Transport
 
 
-@pytest.mark.parametrize("scheme", ["delayq", "delayqs"])
+@pytest.mark.parametrize("scheme", ["delayq", "delayqs", "valkeys"])
 def test_tls_setting_true_checks_the_server(scheme: str) -> None:
     """``broker_use_ssl = True``, which stock kombu drops, gives TLS with the certificate and its name checked."""
     connection = Connection(f"{scheme}://a;{scheme}://b", ssl=True)
@@ -216,14 +217,14 @@ def test_tls_setting_true_checks_the_server(scheme: str) -> None:
         connection.maybe_switch_next()
 
 
-@pytest.mark.parametrize("scheme", ["delayq", "delayqs", "redis", "rediss"])
+@pytest.mark.parametrize("scheme", ["delayq", "delayqs", "valkey", "valkeys", "redis", "rediss"])
 def test_tls_settings_are_taken_as_they_are(scheme: str) -> None:
     """A dict in ``broker_use_ssl`` is handed to the Redis client for every host; ``delayqs`` adds its checks only."""
     given = {"ssl_cert_reqs": ssl.CERT_OPTIONAL, "ssl_ca_certs": "/ca"}
     connection = Connection(f"{scheme}://a;{scheme}://b", transport=DOTTED, ssl=given)
     for _ in range(4):
         assert connection.transport
-        expected = {**given, "ssl_check_hostname": True} if scheme == "delayqs" else given
+        expected = {**given, "ssl_check_hostname": True} if scheme in ("delayqs", "valkeys") else given
         assert connection.ssl == connection.clone().ssl == expected
         connection.maybe_switch_next()
 
