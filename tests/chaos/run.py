@@ -226,7 +226,8 @@ class Chaotic:
 
     def _excuse(self, task: Task) -> str:
         """Returns why a lost task may be gone: something of it was written where Redis itself loses writes."""
-        times = [task.confirmed, task.due, *(run.start for run in task.runs), *(due for _, due in task.nexts)]
+        times = [task.confirmed, task.due, *(due for _, due in task.nexts)]
+        times += [at for run in task.runs for at in (run.start, run.end) if at is not None]  # a retry is written last
         return next(filter(None, map(self._broker.excuse, times)), "")
 
     def _flushed(self, task: Task) -> str:
