@@ -1,6 +1,6 @@
 """Checks whether priorities do what the settings of an app say."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -44,5 +44,9 @@ def priorities(subject: Subject) -> Findings:
 def _used(app: Any) -> Iterator[tuple[str, int]]:
     """Yields what the app's settings and tasks name, with its priority."""
     found = [("task_default_priority", app.conf.task_default_priority)]
+    routes = app.conf.task_routes or ()
+    for table in [routes] if isinstance(routes, Mapping) else routes:
+        items = table.items() if isinstance(table, Mapping) else ()
+        found += [(str(name), route.get("priority")) for name, route in items if isinstance(route, Mapping)]
     found += [(task.name, getattr(task, "priority", None)) for task in own_tasks(app)]
     yield from ((name, priority) for name, priority in found if isinstance(priority, int))

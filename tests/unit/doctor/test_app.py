@@ -211,18 +211,14 @@ def test_visibility_timeout_is_above_the_lease_of_consumers() -> None:
     assert "visibility_timeout=30 is not above consumer_ttl=60" in found.found
 
 
-def _work() -> None:
-    """A task that nobody runs."""
-
-
 def test_priorities_that_do_not_do_what_they_say_are_found() -> None:
     """RabbitMQ's limit of priorities, and two priorities that share a list, are notices; different lists are none."""
     app = app_with(task_queue_max_priority=10)
     [found] = look("priorities", app)
     assert (found.level, "0 runs first" in found.found) == ("notice", True)
-    app = app_with(task_default_priority=4)
-    for name, priority in (("shop.mail", 3), ("shop.bill", 9)):
-        app.task(_work, name=name, priority=priority)
+    app = app_with(
+        task_default_priority=4, task_routes={"shop.mail": {"priority": 3}, "shop.*": {"queue": "q", "priority": 9}}
+    )
     [found] = look("priorities", app)
     assert (found.level, found.found.startswith("the priorities 3 and 4 are one")) == ("notice", True)
     assert "shop.mail" in found.found
