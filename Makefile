@@ -15,7 +15,7 @@ PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart
 # Tests start thousands of processes. Without bytecode, each would compile all that it imports of this project.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo demo-serve demo-spark demo-far test test-all contract nightly check docs reference bench bench-targets chaos \
+.PHONY: help demo demo-serve demo-spark demo-far test test-all contract nightly check compiled docs reference bench bench-targets chaos \
 	release-check clean
 
 help:
@@ -49,12 +49,13 @@ demo-far: $(VENV)/.spark
 	@$(BIN)/python docs/examples/spark/reminders/demo.py
 
 # Packages that are missing leave out the tests of their extra; tests/support/cut.py says which.
-test: check
+test: $(VENV)/.test
+	@$(MAKE) --no-print-directory -j 2 check compiled
 	$(BIN)/python $(PYTEST) -m 'not wide and not nightly' tests
 
 # Each test once with the newest versions; the contract once more with the others.
 test-all: $(VENV)/.test-all
-	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory -j 2 check compiled
 	$(BIN)/python $(PYTEST) -m 'not nightly' tests
 	@$(MAKE) --no-print-directory contract
 
@@ -63,6 +64,11 @@ check: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# Pytest rewrites and compiles each file of tests once, beside mypy, and not in each of its processes at the same time.
+# A file that cannot be read is named by the run itself.
+compiled: $(VENV)/.test
+	@-$(BIN)/python -m pytest --collect-only -qq tests >/dev/null 2>&1
 
 # With the oldest Celery, kombu, redis-py and Redis supported, and with later versions of Redis and Valkey than
 # distributions have, each from its wheel. One layout: both are made of the same commands. Of journeys, a newer server
