@@ -40,11 +40,7 @@ def _publish_from_stock(make_proj: MakeProj, countdown: float, **settings: Any) 
 
 
 @pytest.mark.journey
-@pytest.mark.parametrize(
-    ("pool", "layout"),
-    [("prefork", "hash"), ("threads", "hash"), ("gevent", "hash"), ("solo", "hash"), ("prefork", "redisson")],
-    indirect=["layout"],
-)
+@pytest.mark.parametrize("pool", ["prefork", "gevent"])  # Celery has two loops; all other pools run in that of prefork
 def test_what_stands_in_a_plain_queue_is_put_into_the_store(make_proj: MakeProj, pool: str) -> None:
     """Tasks that stock producers sent with an eta wait in Redis, not in the worker, and run once, not early."""
     accepting = {"accept_content": ["json", "pickle"]}

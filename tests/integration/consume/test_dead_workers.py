@@ -3,7 +3,6 @@
 import os
 import signal
 from collections import Counter
-from importlib.util import find_spec
 from time import sleep
 
 import pytest
@@ -45,10 +44,7 @@ def holds(proj: Proj, count: int) -> bool:
     ("pool", "most"),
     [
         ("prefork", 4),
-        ("threads", 4),
-        ("solo", 1),
         ("gevent", 2),  # its consumer stands still while the pool is full
-        pytest.param("eventlet", 2, marks=pytest.mark.skipif(not find_spec("eventlet"), reason="not installed")),
     ],
 )
 def test_what_a_killed_worker_held_runs_in_another(fleet: Proj, pool: str, most: int) -> None:
@@ -105,7 +101,7 @@ def test_a_stopped_worker_is_taken_for_dead_and_says_so(fleet: Proj) -> None:
     assert len(fleet.runs(value="slow")) == 2
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
 def test_a_task_longer_than_lease_and_visibility_timeout_runs_once(make_proj: MakeProj, pool: str) -> None:
     """A worker keeps what it holds, also beside a stock worker that sweeps each second, and other transfer workers."""
     proj = make_proj(broker_transport_options={**OPTIONS, **swept_after(2 * TTL_S)})
@@ -123,11 +119,10 @@ def test_a_task_longer_than_lease_and_visibility_timeout_runs_once(make_proj: Ma
     assert "consumer_ttl" not in worker.log
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_a_silent_redis_kills_no_consumer(make_proj: MakeProj, own_server: PrivateRedis, pool: str) -> None:
+def test_a_silent_redis_kills_no_consumer(make_proj: MakeProj, own_server: PrivateRedis) -> None:
     """When Redis does not answer for longer than all leases, living workers keep what they hold, and it runs once."""
     proj = make_proj(own_server, broker_transport_options=OPTIONS)
-    workers = [proj.worker(pool=pool, concurrency=1, wait=False) for _ in range(2)]
+    workers = [proj.worker(concurrency=1, wait=False) for _ in range(2)]
     for worker in workers:
         worker.ready()
     for value in range(2):

@@ -17,8 +17,6 @@ from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
-pytestmark = pytest.mark.both_layouts
-
 HARMED, SOUND = "orders", "mails"
 DUE, BODIES, ORDER = range(3)  # which of the keys of a queue
 QUEUES, LEASE = "{delayq}:queues", "{delayq}:transfer"
@@ -61,6 +59,7 @@ def _ready(client: redis.Redis, queue: str) -> Callable[[], bool]:
     return lambda: client.llen(queue) == 1
 
 
+@pytest.mark.both_layouts
 @pytest.mark.parametrize("which", [DUE, BODIES, ORDER, QUEUES])
 def test_publish_names_the_key(connection: Connection, client: redis.Redis, which: int | str) -> None:
     """Publishing fails with an error that names the key, stores no half, and works once the key is away."""
@@ -81,6 +80,7 @@ def test_publish_names_the_key(connection: Connection, client: redis.Redis, whic
     assert client.sismember(QUEUES, HARMED)
 
 
+@pytest.mark.both_layouts
 @pytest.mark.parametrize("which", [DUE, BODIES, HARMED, f"{HARMED}\x06\x166"])
 def test_transfer_goes_on_with_other_queues(
     connection: Connection, client: redis.Redis, caplog: pytest.LogCaptureFixture, which: int | str

@@ -12,7 +12,7 @@ from tests.support.workers.consumers import JOBS, drain, drained, held, none_hel
 from tests.support.workers.harness import Proj
 
 
-@pytest.mark.parametrize("prefetch_count", [0, 1, 4])
+@pytest.mark.parametrize("prefetch_count", [0, 1])
 def test_a_call_delivers_one_message(proj: Proj, prefetch_count: int) -> None:
     """Each call delivers one message, in order, whatever the prefetch count."""
     received: list[Any] = []
@@ -30,14 +30,14 @@ def test_a_call_delivers_one_message(proj: Proj, prefetch_count: int) -> None:
     assert none_held(proj.server.client())
 
 
-@pytest.mark.parametrize("timeout", [0.2, 1.5])
-def test_a_call_ends_close_to_its_timeout(proj: Proj, timeout: float) -> None:
+def test_a_call_ends_close_to_its_timeout(proj: Proj) -> None:
     """When nothing comes, a call raises ``socket.timeout`` after its timeout, and not before."""
     with proj.connection() as connection, connection.Consumer(JOBS, on_message=print):
-        begun = monotonic()
-        with pytest.raises(TimeoutError):
-            connection.drain_events(timeout=timeout)
-        assert timeout <= monotonic() - begun < timeout + DEADLINE_S
+        for timeout in (0.2, 1.2):
+            begun = monotonic()
+            with pytest.raises(TimeoutError):
+                connection.drain_events(timeout=timeout)
+            assert timeout <= monotonic() - begun < timeout + DEADLINE_S
 
 
 def test_a_call_without_time_still_gets_what_is_there(proj: Proj) -> None:

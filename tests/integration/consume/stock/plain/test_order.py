@@ -25,8 +25,7 @@ def _consumed(connection: Connection, count: int, prefetch_count: int, *names: s
     return received
 
 
-@pytest.mark.parametrize("prefetch_count", [0, 1, 4])
-@pytest.mark.parametrize("strategy", ["round_robin", "priority", "sorted"])
+@pytest.mark.parametrize(("strategy", "prefetch_count"), [("round_robin", 1), ("priority", 4), ("sorted", 0)])
 def test_queues_are_consumed_as_the_strategy_says(make_proj: MakeProj, strategy: str, prefetch_count: int) -> None:
     """``round_robin`` takes from the queues in turn, ``priority`` as they were given, ``sorted`` by name."""
     proj = make_proj(broker_transport_options={"queue_order_strategy": strategy})
@@ -51,7 +50,7 @@ def test_queues_are_consumed_as_the_strategy_says(make_proj: MakeProj, strategy:
     assert none_held(proj.server.client())
 
 
-@pytest.mark.parametrize("prefetch_count", [0, 1, 4])
+@pytest.mark.parametrize("prefetch_count", [0, 1])
 def test_a_priority_step_goes_before_the_order_of_queues(make_proj: MakeProj, prefetch_count: int) -> None:
     """All queues' messages of one priority step come before those of the next step."""
     steps = [0, 3, 6, 9]
@@ -84,8 +83,7 @@ def test_a_message_of_a_higher_step_overtakes_those_that_wait(make_proj: MakePro
     assert [message.payload for message in messages] == [0, "urgent", 1, 2]
 
 
-@pytest.mark.parametrize("priority", [0, 3, 9])
-def test_a_waiting_consumer_gets_a_message_of_any_priority(make_proj: MakeProj, priority: int) -> None:
+def test_a_waiting_consumer_gets_a_message_of_any_priority(make_proj: MakeProj) -> None:
     """A consumer that waits for messages gets those of each list of its queue, also of a second queue."""
     proj = make_proj(broker_transport_options={"priority_steps": [0, 3, 9]})
     received: list[Any] = []
@@ -99,9 +97,9 @@ def test_a_waiting_consumer_gets_a_message_of_any_priority(make_proj: MakeProj, 
         proj.connection() as publisher,
         connection.Consumer(queues("one", "two"), on_message=on_message),
     ):
-        for n in range(3):
+        for n, priority in enumerate((0, 3, 9, 9)):
             with pytest.raises(TimeoutError):
                 connection.drain_events(timeout=0.1)
             publish(publisher, n, queue="two", priority=priority)
             drain(connection, received, n + 1)
-    assert received == [0, 1, 2]
+    assert received == [0, 1, 2, 3]
