@@ -16,7 +16,7 @@ PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo demo-serve demo-spark demo-far test test-all contract nightly check compiled docs reference bench bench-targets chaos \
-	release-check clean
+	bench-workers release-check clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
@@ -32,6 +32,7 @@ help:
 	@echo "make reference   write the tables in docs/ that are made from the code"
 	@echo "make bench  compare with others: speed, lateness, memory (35 minutes; QUICK=1, ONLY=Celery)"
 	@echo "make bench-targets   measure what this project promises, beside Celery (20 minutes; QUICK=1, ONLY=transfer)"
+	@echo "make bench-workers   one worker process of each task queue, side by side (5 minutes; PYTHON=python3.13, QUICK=1)"
 	@echo "make chaos  kill workers and Redis at random, and look for lost tasks (5 minutes; SECONDS=60, HOURS=2, SEED=7)"
 	@echo "make release-check  build what is handed out, and say what a release still lacks (1 minute)"
 	@echo "make clean  remove everything that these targets made"
@@ -101,6 +102,9 @@ bench: $(BENCH)/.contenders
 
 bench-targets: $(VENV)/.test-all
 	$(BIN)/python -m tests.bench.targets $(if $(QUICK),--quick) $(if $(ONLY),--only "$(ONLY)")
+
+bench-workers: $(BENCH)/.contenders
+	$(BENCH)/bin/python -m tests.bench.workers $(if $(QUICK),--quick)
 
 # CHAOS has further options: see `python -m tests.chaos --help`.
 chaos: $(VENV)/.test

@@ -33,7 +33,7 @@ BUSY_S = 1.0
 #: Errors of a Redis that does not let this user run a command of the script.
 _DENIED = re.compile("NOPERM|executing the script can't|Unknown Redis command")
 #: Most messages that one call fetches.
-BATCH = 8
+BATCH = 32
 
 
 class CreditUser(Protocol):

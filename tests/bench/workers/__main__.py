@@ -1,0 +1,169 @@
+"""How many tasks a second one worker process runs that do nothing, beside the workers of other task queues."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+import click
+import psutil
+
+from celery_ext.demo.private_redis import PrivateRedis
+from tests.bench.journal import Journal
+from tests.bench.targets.app import OURS
+from tests.bench.targets.report import Figure, heading, machine
+from tests.support.conditions import until
+
+#: Tasks that wait when a worker starts; tasks begun before the watch, and those that are left at its end.
+FILLED, WARM, LEFT = 6_000, 500, 1_000
+#: Threads, or tasks at a time in an event loop.
+CONCURRENCY = 10
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """A worker.
+
+    Attributes:
+        name: Its name in the table.
+        package: What has to be installed.
+        app: Module of its app, in ``tests.bench.workers``.
+        command: Arguments of ``python -m`` that start one process of it.
+        promise: What it promises of a task whose worker is killed.
+        env: Further environment variables.
+    """
+
+    name: str
+    package: str
+    app: str
+    command: Sequence[str]
+    promise: str = "at least once"
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def _celery(pool: str) -> list[str]:
+    return ["celery", "-A", "tests.bench.workers.celery_", "worker", "-l", "ERROR", "-P", pool, "-c", str(CONCURRENCY)]
+
+
+_ARDIQ = ["ardiq", "run", "-q", "tests.bench.workers.ardiq_:app"]
+_BLITZQ = ["blitzq", "worker", "tests.bench.workers.blitzq_:app", "-c", str(CONCURRENCY), "--threads", str(CONCURRENCY)]
+_ASYNC = {"BENCH_ASYNC": "1"}
+CONTENDERS = (
+    Contender("kombu-delayq, threads", "celery", "celery_", _celery("threads"), env={"BENCH_TRANSPORT": OURS}),
+    Contender("kombu-delayq, solo", "celery", "celery_", _celery("solo"), env={"BENCH_TRANSPORT": OURS}),
+    Contender("Celery, threads", "celery", "celery_", _celery("threads"), "at least once, but for what it just takes"),
+    Contender("Celery, solo", "celery", "celery_", _celery("solo"), "at least once, but for what it just takes"),
+    Contender("ArdiQ, sync", "ardiq", "ardiq_", _ARDIQ),
+    Contender("ArdiQ, async", "ardiq", "ardiq_", _ARDIQ, env=_ASYNC),
+    Contender("BlitzQ, sync", "blitzq", "blitzq_", _BLITZQ),
+    Contender("BlitzQ, async", "blitzq", "blitzq_", _BLITZQ, env=_ASYNC),
+    Contender(
+        "dramatiq",
+        "dramatiq",
+        "dramatiq_",
+        ["dramatiq", "tests.bench.workers.dramatiq_", "-p", "1", "-t", str(CONCURRENCY)],
+    ),
+    Contender(
+        "potatoq",
+        "potatoq",
+        "potatoq_",
+        ["potatoq", "-A", "tests.bench.workers.potatoq_:app", "worker", "--pool", "threads", "-c", str(CONCURRENCY)],
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was seen of a worker: tasks a second, CPU time of worker and Redis a task in µs, and its memory in MB."""
+
+    per_s: float
+    worker_us: float
+    redis_us: float
+    rss_mb: float
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="One round instead of three.")
+def main(quick: bool) -> None:
+    """Prints what one worker process of each task queue that is installed takes for a task that does nothing."""
+    with PrivateRedis() as server:
+        about = machine(server.client())
+    click.echo(", ".join(f"{name} {value}" for name, value in about.items()))
+    click.echo(f"\n{heading()}")
+    for figure in measure(1 if quick else 3):
+        click.echo(f"{figure.line()}  {figure.note}".rstrip())
+
+
+def measure(rounds: int) -> Iterator[Figure]:
+    """Runs the worker of each task queue that is installed, in turns, so that a busy machine disturbs all alike."""
+    found: dict[Contender, list[Run]] = {one: [] for one in CONTENDERS if _version(one.package)}
+    for _ in range(rounds):
+        for contender in found:
+            found[contender].append(_run(contender))
+    for contender, runs in found.items():
+        note = f"{contender.package} {_version(contender.package)}; {contender.promise}"
+
+        def of(value: Callable[[Run], float], runs: list[Run] = runs) -> float:
+            return median(map(value, runs))
+
+        yield Figure(f"worker, {contender.name}", of(lambda run: run.per_s), "/s", note=note)
+        yield Figure(f"worker, {contender.name}, CPU time", of(lambda run: run.worker_us), "µs/task")
+        yield Figure(f"worker, {contender.name}, CPU time of Redis", of(lambda run: run.redis_us), "µs/task")
+        yield Figure(f"worker, {contender.name}, memory", of(lambda run: run.rss_mb), "MB")
+
+
+def _run(contender: Contender) -> Run:
+    with TemporaryDirectory(prefix="delayq-bench-") as folder, PrivateRedis() as server:
+        journal = Journal(Path(folder) / "journal")
+        env = {**os.environ, "BENCH_SERVER": server.url, "BENCH_JOURNAL": str(journal.path), **contender.env}
+        python = [sys.executable, "-m"]
+        fill = f"from tests.bench.workers.{contender.app} import fill; fill({FILLED}); import os; os._exit(0)"
+        # Without the interpreter's own end, in which the threads of ArdiQ's core may crash.
+        subprocess.run([sys.executable, "-c", fill], cwd=ROOT, env=env, check=True)
+        with psutil.Popen(
+            [*python, *contender.command],
+            cwd=ROOT,
+            env={**env, "PYTHONWARNINGS": "ignore"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as worker:
+            try:
+                return _watched(worker, psutil.Process(server.pid), journal)
+            finally:
+                for process in (*worker.children(recursive=True), worker):
+                    process.kill()
+
+
+def _watched(worker: Any, redis: psutil.Process, journal: Journal) -> Run:
+    until(lambda: journal.count() >= WARM, 60, "the worker runs tasks")
+    begun, first, worker_s, redis_s = monotonic(), journal.count(), _cpu_s(worker), _cpu_s(redis)
+    until(lambda: journal.count() >= FILLED - LEFT, 120, "the worker has run most tasks")
+    took_s, tasks = monotonic() - begun, journal.count() - first
+    rss = sum(process.memory_info().rss for process in (worker, *worker.children(recursive=True)))
+    per_task = 1e6 / tasks
+    return Run(tasks / took_s, (_cpu_s(worker) - worker_s) * per_task, (_cpu_s(redis) - redis_s) * per_task, rss / 1e6)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    return float(sum(one.user + one.system for one in times))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m tests.bench.workers")
