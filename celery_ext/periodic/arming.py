@@ -71,6 +71,7 @@ class Arming:
         self._latest: dict[str, float] = {}  # time of the latest run of each entry, armed or begun, ms since the epoch
         self._queues: dict[str, list[str]] = {}  # where each entry is written down to be armed
         self._unwritten: set[str] = set()  # entries whose record is not as they are
+        self._unstarted: set[str] = set()  # entries whose first run, at their start, is not armed
         self._failures: dict[str, tuple[str, float]] = {}  # why an entry cannot be sent, and when to try again
         self._said_other = ""
         self._sighted_until = self._noted_until = 0.0
@@ -179,7 +180,7 @@ class Arming:
         entries = {name: entry for name, entry in self._found.entries.items() if entry.is_on and name not in paused}
         self._disarm(token, entries, records, {*paused, *self._found.entries} - entries.keys())
         notes = periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
-        self._latest, self._queues, self._unwritten = {}, {}, set()
+        self._latest, self._queues, self._unwritten, self._unstarted = {}, {}, set(), set()
         gone = records.keys() - self._found.entries.keys() - self._found.wrong.keys()
         if gone:
             periodic.forget({name: records[name]["queues"] for name in gone})
@@ -213,7 +214,8 @@ class Arming:
         if not known or any(note.digest == PAUSED or not note.latest_ms for note in known):
             # A run that was missed while the entry was paused, or unknown, is none.
             if entry.start_ms is not None and entry.last_ms is None and not any(note.latest_ms for note in known):
-                return entry.start_ms - 1
+                self._unstarted.add(entry.name)
+                return entry.start_ms
             return now_ms if known or entry.last_ms is None else entry.last_ms
         return min(note.latest_ms for note in known)
 
@@ -243,6 +245,7 @@ class Arming:
                     self._arm_page(queue, page)
             for entry, at_ms, _ in part:
                 self._latest[entry.name] = inf if entry.one_off else at_ms
+                self._unstarted.discard(entry.name)
 
     def _arm_page(self, queue: str, page: list[tuple[Run, int]]) -> None:
         token = self._token or 0
@@ -255,7 +258,8 @@ class Arming:
     def _due(self, now_ms: int) -> Iterator[_Due]:
         """Yields the runs that are to be armed, those of an entry in order."""
         for name, latest in list(self._latest.items()):
-            if latest > now_ms + AHEAD_MS or self._failures.get(name, ("", 0.0))[1] > monotonic():
+            is_armed = latest > now_ms + AHEAD_MS and name not in self._unstarted
+            if is_armed or self._failures.get(name, ("", 0.0))[1] > monotonic():
                 continue
             entry = self._found.entries[name]
             try:
@@ -274,19 +278,19 @@ class Arming:
         """Returns the times of the runs to arm, each with that of the run after it, if the message expires then."""
         zone = self._app.timezone
         times: list[int] = []
-        if entry.start_ms is not None and latest == entry.start_ms - 1:  # the first run is at the start, as with beat
-            latest = entry.start_ms
+        if entry.name in self._unstarted:  # the first run is at the start, as with beat
             times.append(latest)
         if latest < now_ms:
             most = MOST_MISSED if entry.missed == "all" else 1
             times += missed_runs(entry.schedule, latest, now_ms, zone, most)
             latest = times[-1] if times else latest
             times = [] if entry.missed == "skip" else times[-most:]
-        for at_ms in islice(runs_after(entry.schedule, latest, zone), _MOST_RUNS):
-            if latest > now_ms + AHEAD_MS or at_ms >= (entry.end_ms or inf):
-                break
-            latest = at_ms if at_ms > now_ms + AHEAD_MS + MORE_MS else latest
-            times.append(at_ms)
+        if latest <= now_ms + AHEAD_MS:
+            until_ms = now_ms + AHEAD_MS + MORE_MS
+            for at_ms in islice(runs_after(entry.schedule, latest, zone), _MOST_RUNS):
+                times.append(at_ms)
+                if at_ms > until_ms:
+                    break
         times = [at_ms for at_ms in times if (entry.start_ms or 0) <= at_ms < (entry.end_ms or inf)]
         times = times[:1] if entry.one_off else times
         if entry.options.get("expires") != "next":

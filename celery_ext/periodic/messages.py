@@ -98,6 +98,8 @@ class RunMessages:
             WrongEntry: It goes to no queue, or to a fanout, which keeps no message.
             Exception: What an argument, a router or the task raises.
         """
+        if self._app.conf.task_always_eager:
+            raise WrongEntry("task_always_eager is set, with which no task waits")
         self._caught, self._task_id = [], task_id or self.id_of(entry, at_ms)
         task = self._app.tasks.get(entry.task)
         self._ignore_result = entry.options.get(

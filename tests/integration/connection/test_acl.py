@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
 
 import pytest
@@ -25,6 +25,7 @@ from tests.support.servers.acl import PAGE, denials, url_of
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, land, lives, message
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import CONSUMERS, KEYS
+from tests.support.workers.periodic import Process
 
 
 @pytest.fixture
@@ -65,6 +66,20 @@ def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
     proj.await_runs(1, id=first.id)
     proj.await_runs(1, id="far-2")
     assert proj.app.control.purge() == 1
+
+
+def test_periodic_entries_with_the_rights_of_the_page(users: PrivateRedis) -> None:
+    """User shop arms entries, caretaker changes them, and status lists them."""
+    with ExitStack() as cleanup:
+        process = Process(cleanup, url_of(users, "shop"), "p", {"tick": {"task": "t", "schedule": 600.0}}).step()
+        for user, command in (("status", "list"), ("caretaker", "pause tick"), ("caretaker", "run-now tick")):
+            run(users, user, "periodic", *command.split())
+        process.step()
+        assert process.armed() == []
+        run(users, "caretaker", "periodic", "resume", "tick")
+        assert len(process.step().armed()) == 1
+        process.arming.end()
+    assert denials(users) == []
 
 
 @pytest.mark.both_layouts

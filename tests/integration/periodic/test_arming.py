@@ -3,13 +3,18 @@
 import json
 from datetime import datetime, timedelta
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery.beat import BeatLazyFunc
-from celery.schedules import BaseSchedule, crontab
+from celery.schedules import BaseSchedule, crontab, schedule
 from kombu import Exchange, Queue
 
+from celery_ext.periodic.armer import Armer
+from celery_ext.periodic.entries import Entry, Settings, checked
+from celery_ext.periodic.messages import BEAT, ENTRY
+from kombu_delayq.store.periodic import STOCK_BEAT
 from tests.support.workers.periodic import HOUR_MS, StartProcess
 
 both_brokers = pytest.mark.parametrize("broker_url", ["plain", "cluster"], indirect=True)
@@ -186,3 +191,50 @@ def test_a_redis_that_has_lost_its_data(start_process: StartProcess) -> None:
     process.store.client.flushall()
     process.step()
     assert len(process.armed()) == 1
+
+
+def test_a_stock_beat_beside_us_is_noticed(start_process: StartProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """A message of beat without an entry of ours is noted and logged once; a retry of ours is none."""
+    process = start_process("p", {"tick": every(600.0)})
+    armer = Armer(process.app, Settings(process.app))
+    armer._arming = process.arming
+    for headers, properties in (({BEAT: True}, {ENTRY: "tick"}), ({BEAT: True, "retries": 1}, {}), ({}, {})):
+        armer.look_at(
+            SimpleNamespace(name="shop.tick", message=SimpleNamespace(headers=headers, properties=properties))
+        )
+        process.step()
+    assert process.store.periodic.sightings() == {}
+    for _ in range(2):
+        armer.look_at(SimpleNamespace(name="shop.tick", message=SimpleNamespace(headers={BEAT: True}, properties={})))
+        process.step()
+    assert [*process.store.periodic.sightings()] == [STOCK_BEAT]
+    assert caplog.text.count("a stock beat sends periodic tasks") == 1
+
+
+def test_an_eager_app_arms_nothing(start_process: StartProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """With ``task_always_eager`` no task runs in the process that arms."""
+    process = start_process("p", {"tick": every(600.0)}, task_always_eager=True)
+    assert process.armed() == []
+    assert "task_always_eager is set" in caplog.text
+
+
+def test_one_off_start_and_end(start_process: StartProcess) -> None:
+    """An entry runs once, or first at its start, or not after its end, where its source says so."""
+    process = start_process("p", {})
+    now_ms = int(process.store.now_ms())
+    kinds: dict[str, dict[str, Any]] = {
+        "once": {"one_off": True},
+        "later": {"start_ms": now_ms + HOUR_MS},
+        "ended": {"end_ms": now_ms},
+        "off": {"is_on": False},
+    }
+    given = {name: Entry(name, "t", schedule(30.0), **more) for name, more in kinds.items()}
+    process.arming._found = checked(process.app, given)
+    process.arming._token = None
+    process.step()
+    notes = process.store.periodic.notes(["celery"])["celery"]
+    assert {name: len(note.runs) for name, note in notes.items()} == {"once": 1, "later": 1}
+    assert notes["later"].latest_ms == now_ms + HOUR_MS
+    process.arming._token = None
+    process.step()
+    assert len(process.armed()) == 2

@@ -1,5 +1,9 @@
 """``advance`` runs what schedules ask for."""
 
+import threading
+
+from celery import Celery
+from celery.contrib.testing.worker import start_worker
 from celery.schedules import crontab
 
 from celery_ext import install
@@ -24,3 +28,12 @@ def test_without_periodic_nothing_runs(delayed_tasks: DelayedTasks, shop: Shop) 
     """An app that keeps its beat has no periodic runs in a test."""
     shop.app.conf.beat_schedule = {"often": {"task": "shop.remind", "schedule": 1.0}}
     assert delayed_tasks.advance("1h") == []
+
+
+def test_a_worker_of_a_test_arms_nothing() -> None:
+    """The clock of the test says when periodic tasks run, not the worker that a test starts in its process."""
+    app = Celery("shop", broker="memory://", set_as_current=False)
+    install(app, periodic=True)
+    with start_worker(app, pool="solo", perform_ping_check=False):
+        assert "delayq-periodic" not in {thread.name for thread in threading.enumerate()}
+    app.close()
