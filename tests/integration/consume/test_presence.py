@@ -41,7 +41,7 @@ def nobody_is_dead(*workers: Worker) -> bool:
 
 
 @pytest.mark.journey
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
+@pytest.mark.parametrize("pool", ["prefork", "gevent"])
 def test_what_a_killed_worker_held_runs_again_within_seconds(fleet: Proj, pool: str) -> None:
     """All that a killed worker had in hand runs in another one, though its lease would go on for minutes."""
     doomed = fleet.worker(pool=pool, concurrency=1)

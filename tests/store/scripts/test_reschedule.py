@@ -149,15 +149,16 @@ def test_a_message_that_becomes_its_duplicate_s_equal_is_kept(store: DelayStore)
     assert [each.body for each in store.lookup.get(["q"], ["i"])["i"]] == [b"two"] * 2
 
 
-@pytest.mark.parametrize("identity", ODD_IDS)
-def test_any_id(store: DelayStore, identity: str) -> None:
+def test_any_id(store: DelayStore) -> None:
     """A message of any id is rescheduled, is found by it, and is delivered once."""
-    store.delivery.offer("q", odd(identity, due_ms=FUTURE_MS))
-    soon_ms = clock_ms(store.client) + 1_000
-    assert change(store, identity, soon_ms, b"\xff\x00") == "rescheduled"
-    assert only(store, identity) == Waiting("q", identity, kept_ms(store, soon_ms), 0, b"\xff\x00", store.layout)
-    until(lambda: store.delivery.transfer("q").moved)
-    assert popped(store.client, "q") == [b"\xff\x00"]
+    store.delivery.offer("q", *(odd(identity, due_ms=FUTURE_MS) for identity in ODD_IDS))
+    soon_ms = clock_ms(store.client) + 2_000
+    bodies = [b"\xff" + bytes([n]) for n in range(len(ODD_IDS))]
+    for identity, body in zip(ODD_IDS, bodies, strict=True):
+        assert change(store, identity, soon_ms, body) == "rescheduled"
+        assert only(store, identity) == Waiting("q", identity, kept_ms(store, soon_ms), 0, body, store.layout)
+    until(lambda: store.delivery.transfer("q").moved == 0 and store.queues.size("q") == 0)
+    assert sorted(popped(store.client, "q")) == bodies
     assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, DUPLICATES)))
 
 

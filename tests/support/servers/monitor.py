@@ -3,9 +3,7 @@
 import re
 import socket
 from collections import Counter
-from collections.abc import Iterable
 from threading import Thread
-from time import sleep
 from types import TracebackType
 from typing import Self
 
@@ -39,12 +37,6 @@ class Monitor:
             if address in addresses:
                 sent[command] += count
         return sent
-
-    def per_second(self, names: Iterable[str], for_s: float) -> dict[str, float]:
-        """Counts the commands a second of clients by their names, over ``for_s``."""
-        before = {name: self.commands(name).total() for name in names}
-        sleep(for_s)
-        return {name: (self.commands(name).total() - count) / for_s for name, count in before.items()}
 
     def __enter__(self) -> Self:
         self._socket.sendall(b"MONITOR\r\n")

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.support import ROOT
 from tests.support.pages import blocks
 from tests.unit.docs.test_docs import is_there
@@ -48,9 +46,8 @@ def sources() -> Iterator[str]:
         yield Path(spec.origin).read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def texts() -> set[str]:
-    """All texts of the code, with gaps, and the lines of the Lua scripts."""
+def all_texts() -> set[str]:
+    """Returns all texts of the code, with gaps, and the lines of the Lua scripts."""
     found = {text for source in sources() for node in ast.walk(ast.parse(source)) if (text := template(node))}
     found |= {re.sub(r"\{\d[^{}]*\}", GAP, text) for text in found}
     lua = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "lua").rglob("*.lua"))
@@ -66,10 +63,10 @@ def quotes(page: Path) -> Iterator[str]:
             yield code
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_quotes_are_texts_of_the_code(page: Path, texts: set[str]) -> None:
+def test_quotes_are_texts_of_the_code() -> None:
     """Each line that is quoted is in the code, with gaps for what differs from case to case."""
-    assert [quote for quote in quotes(page) if not is_said(quote, texts)] == []
+    texts = all_texts()
+    assert [(page.name, quote) for page in PAGES for quote in quotes(page) if not is_said(quote, texts)] == []
 
 
 def is_said(quote: str, texts: set[str]) -> bool:
