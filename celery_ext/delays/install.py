@@ -3,7 +3,7 @@
 import dis
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from threading import RLock
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,6 +13,8 @@ from celery.signals import task_failure, task_internal_error
 
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
+from celery_ext.delays.on_commit import SETTING as ON_COMMIT
+from celery_ext.delays.on_commit import send_on_commit, waits_for_commit
 from celery_ext.delays.task import DelayChainTask, note_failure, note_internal_error
 from celery_ext.delays.waiting_key import waiting_options
 from kombu_delayq.message import once
@@ -137,14 +139,25 @@ class _SendTask:
             InvalidDelayLevel: There is no such level, or there is a ``countdown`` or an ``eta`` too.
             InvalidIfWaiting: There is no such mode, or no task id to look for.
         """
-        mode = waiting_options(self._app, args, options, if_waiting)
         if delay_chain is not None:
             options["delay_chain"] = DelayChain.parse(delay_chain).text  # as a property of the message
+        mode = waiting_options(self._app, args, options, if_waiting)
+        own: dict[str, Any] = {"delay_level": delay_level, "mode": mode, "left_to_celery": delayq_left_to_celery}
+        if self.on_commit and waits_for_commit(options):
+            return send_on_commit(self._app, partial(self._send, **own), args, options)
+        return self._send(*args, **own, **options)
+
+    @cached_property
+    def on_commit(self) -> bool:
+        """Whether calls within a transaction wait for its commit; read with the first call."""
+        return bool(self._app.conf.get(ON_COMMIT))
+
+    def _send(self, *args: Any, delay_level: int | None, mode: str | None, left_to_celery: bool, **options: Any) -> Any:
         if delay_level is not None:
             delay_s = delay_of_level(self._app, delay_level, options)
             if delay_s:
                 options["eta"] = self._eta(delay_s)
-        if self.fast is not None and not delayq_left_to_celery and mode is None:
+        if self.fast is not None and not left_to_celery and mode is None:
             result = self.fast.send(*args, **options)
             if result is not None:
                 return result

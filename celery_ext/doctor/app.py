@@ -12,6 +12,7 @@ from kombu.utils.url import maybe_sanitize_url
 
 from celery_ext.connection import TRANSPORT, bypasses, stock_transport
 from celery_ext.dead_letters import burying
+from celery_ext.delays import on_commit
 from celery_ext.delays.durations import in_words
 from celery_ext.delays.install import idle_chains, own_tasks, unread
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
@@ -39,7 +40,7 @@ _READ_THE_URL = {
     "apache-airflow-providers-celery": "set broker_transport in Airflow's extra_celery_config, and leave its URL",
 }
 #: Settings of an app that kombu-delayq has added.
-SETTINGS = ("delayq_levels", burying.SETTING)
+SETTINGS = ("delayq_levels", burying.SETTING, on_commit.SETTING)
 _TRAPS = "how-to/broker-urls.md#traps"
 
 

@@ -1,0 +1,46 @@
+"""Sends the calls of a Django app when the transaction commits: the setting ``delayq_send_on_commit``."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from celery.utils import uuid
+
+from kombu_delayq.message.dead_letters import DEAD_LETTER
+
+#: The app's setting. Without it, calls are sent at once, as Celery does.
+SETTING = "delayq_send_on_commit"
+#: Options that are good for the moment of the call alone: what they name has been given back by the commit.
+OF_THE_MOMENT = ("producer", "publisher", "connection")
+
+
+def waits_for_commit(options: Mapping[str, Any]) -> bool:
+    """Whether a call is made within a transaction of Django's default database.
+
+    A retry and a dead letter are sent at once: the error that leads to them rolls the transaction back.
+    """
+    from django.db import transaction  # an app without Django has no such setting
+
+    is_consequence = bool(options.get("retries")) or DEAD_LETTER in options
+    return not is_consequence and transaction.get_connection().in_atomic_block
+
+
+def send_on_commit(app: Any, send: Callable[..., object], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Sends a call when the transaction commits, and never if it is rolled back.
+
+    Args:
+        app: The app.
+        send: Gets ``args`` and the options then.
+        args: Positional arguments of ``send_task``.
+        options: Its other arguments.
+
+    Returns:
+        The result that the call will have.
+    """
+    from django.db import transaction
+
+    task_id = args[5] if len(args) > 5 else options.get("task_id")
+    if task_id is None:
+        task_id = options["task_id"] = uuid()
+    later = {name: value for name, value in options.items() if name not in OF_THE_MOMENT}
+    transaction.on_commit(lambda: send(*args, **later))
+    return (options.get("result_cls") or app.AsyncResult)(task_id)
