@@ -17,6 +17,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.periodic import Run
 from kombu_delayq.store.types import Offer, PageId, Part, QueueForm, Request, Requeued, Waiting
 from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.cost import calls, round_trips
@@ -117,6 +118,8 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "promote": lambda store: store.promotion.promote(JOURNAL_ID, 1, [row(1)]),
     "hold_rows": lambda store: store.promotion.hold_rows(numbers(2), "hold"),
     "claim_rows": lambda store: store.promotion.claim_rows(numbers(2)),
+    "arm": lambda store: store.periodic.arm("q", 1, [Run("entry", "digest", 1, waiting("r"))]),
+    "disarm": lambda store: store.periodic.disarm("q", ["entry"], 1),
     "forget_empty": lambda store: store.queues.forget_empty(["unknown"]),
     "close": lambda store: store.jobs.close(JOB, "committed"),
 }
