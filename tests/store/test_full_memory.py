@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
 from tests.support.store.consuming import INDEX, UNACKED
@@ -20,9 +19,11 @@ FULL = "command not allowed when used memory"
 
 
 @pytest.fixture
-def store(make_store: MakeStore, own_server: PrivateRedis) -> Iterator[DelayStore]:
-    """A store on a server that the test may fill."""
-    return make_store(own_server)
+def store(make_store: MakeStore) -> Iterator[DelayStore]:
+    """A store on a server that the test may fill; what comes later has memory again."""
+    store = make_store()
+    yield store
+    relieve(store)
 
 
 def fill(store: DelayStore) -> None:

@@ -52,15 +52,15 @@ def test_a_server_that_hides_its_info_is_taken_as_it_is(make_store: MakeStore, o
     store.close()
 
 
-@pytest.mark.parametrize("policy", ["noeviction", "allkeys-lru", "volatile-ttl", "allkeys-random"])
-def test_a_server_that_may_evict_is_warned_of(make_store: MakeStore, own_server: PrivateRedis, policy: str) -> None:
+def test_a_server_that_may_evict_is_warned_of(store: DelayStore) -> None:
     """An evicting ``maxmemory-policy`` is named with its risk and the remedy; noeviction is not mentioned."""
-    store = make_store(own_server)
-    store.client.config_set("maxmemory-policy", policy)
-    warning = store.eviction_warning()
-    if policy == "noeviction":
-        assert warning == ""
-    else:
-        assert policy in warning
-        assert "drop delayed messages" in warning
-        assert "Set it to noeviction" in warning
+    assert store.eviction_warning() == ""
+    try:
+        for policy in ("allkeys-lru", "volatile-ttl", "allkeys-random"):
+            store.client.config_set("maxmemory-policy", policy)
+            warning = store.eviction_warning()
+            assert policy in warning
+            assert "drop delayed messages" in warning
+            assert "Set it to noeviction" in warning
+    finally:
+        store.client.config_set("maxmemory-policy", "noeviction")

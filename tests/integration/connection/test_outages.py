@@ -63,9 +63,8 @@ def _await_each_once(proj: Proj, dues: dict[str, float], back: float) -> None:
     proj.journal.delete("runs")
 
 
-@pytest.mark.journey
 @pytest.mark.both_layouts
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.journey)])
 def test_a_restarted_redis_goes_on_from_its_file(
     make_proj: MakeProj, durable_server: PrivateRedis, how: signal.Signals
 ) -> None:

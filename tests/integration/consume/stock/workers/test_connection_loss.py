@@ -40,8 +40,7 @@ def _load(proj: Proj, queues: Sequence[str]) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.journey
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("pool", [pytest.param("prefork", marks=pytest.mark.journey), "threads"])
 def test_a_worker_goes_on_after_it_lost_its_connections(make_proj: MakeProj, pool: str) -> None:
     """Each time that its connections are killed, the worker connects again and runs what comes then, once."""
     proj = make_proj()

@@ -9,16 +9,16 @@ from tests.support.workers.consumers import held, none_held, waiting
 from tests.support.workers.harness import MakeProj
 
 needs_eventlet = pytest.mark.skipif(not find_spec("eventlet"), reason="eventlet is not installed")
+#: A journey in each of Celery's two loops; `make test-all` runs the others.
 POOLS = [
-    "prefork",
+    pytest.param("prefork", marks=pytest.mark.journey),
     "threads",
     "solo",
-    "gevent",
+    pytest.param("gevent", marks=pytest.mark.journey),
     pytest.param("eventlet", marks=[needs_eventlet]),
 ]
 
 
-@pytest.mark.journey
 @pytest.mark.parametrize("pool", POOLS)
 def test_every_pool_runs_each_task_once(make_proj: MakeProj, pool: str) -> None:
     """A pool runs as many tasks at a time as it can, all of them once, and leaves nothing behind when it ends."""

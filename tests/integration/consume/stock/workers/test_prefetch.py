@@ -32,8 +32,9 @@ def _most_unfinished(proj: Proj, count: int, noted: str = "passed") -> int:
     return max(seen)
 
 
-@pytest.mark.journey
-@pytest.mark.parametrize(("pool", "multiplier"), [("threads", 1), ("threads", 4), ("prefork", 1), ("solo", 4)])
+@pytest.mark.parametrize(
+    ("pool", "multiplier"), [("threads", 4), pytest.param("prefork", 1, marks=pytest.mark.journey), ("solo", 4)]
+)
 def test_a_worker_holds_what_its_prefetch_multiplier_allows(make_proj: MakeProj, pool: str, multiplier: int) -> None:
     """Of many tasks a worker holds its processes times the multiplier, and never more."""
     proj = make_proj(include=["stock_tasks"], worker_prefetch_multiplier=multiplier)

@@ -25,8 +25,7 @@ def _in_order(found: list[Any], expected: list[Any], consume: str) -> bool:
     return found == expected if consume == "reliable" else sorted(found) == expected
 
 
-@pytest.mark.journey
-@pytest.mark.parametrize("task", ["gated", "gated_late"])
+@pytest.mark.parametrize("task", ["gated", pytest.param("gated_late", marks=pytest.mark.journey)])
 def test_a_warm_shutdown_ends_what_runs_and_puts_back_the_rest(make_proj: MakeProj, consume: str, task: str) -> None:
     """With SIGTERM the running task ends, takes none with it, and all others are next in their queue, in order."""
     proj = make_proj(include=["stock_tasks"])
