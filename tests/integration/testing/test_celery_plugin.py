@@ -57,10 +57,8 @@ TEST = """
 @pytest.mark.parametrize(
     ("fixtures", "app", "in_main_thread"),
     [
-        ("celery_app, delayed_tasks", "celery_app", True),
         ("delayed_tasks, celery_app", "celery_app", True),
         ("celery_app, celery_worker, delayed_tasks", "celery_app", False),
-        ("delayed_tasks, celery_worker, celery_app", "celery_app", False),
         ("delayed_tasks, celery_session_worker, celery_session_app", "celery_session_app", False),
     ],
 )
