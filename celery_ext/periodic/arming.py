@@ -33,6 +33,8 @@ _NOTE_S = 5.0
 _SIGHTING_S = 300.0
 #: Most runs of an entry that are armed at once.
 _MOST_RUNS = 1000
+#: How long entries are armed at a time, in s; the lease lasts longer.
+_BUSY_S = 2.0
 #: Pause before the next attempt with an entry that cannot be sent, in s.
 _RETRY_S = 30.0
 #: What the noted schedule is called where entries come from a database, which all processes read.
@@ -117,12 +119,12 @@ class Arming:
                 self._load(int(now_ms), wishes.paused)
             for run, name in wishes.requests.items():
                 self._run_now(run, name, int(now_ms))
-            self._arm(int(now_ms))
+            is_done = self._arm(int(now_ms))
             self._note_runs(now_ms)
         except Superseded as error:
             self._token, self._beyond = None, error.token
             return 0.0
-        return LOOK_S
+        return LOOK_S if is_done else 0.0
 
     def _read(self) -> bool:
         """Reads the entries, if they may have changed. Returns whether they have."""
@@ -232,8 +234,12 @@ class Arming:
         if changed:
             self._store.periodic.write(changed)
 
-    def _arm(self, now_ms: int) -> None:
-        """Arms each entry that has fewer runs ahead than it should have."""
+    def _arm(self, now_ms: int) -> bool:
+        """Arms each entry that has fewer runs ahead than it should have. Returns whether none is left.
+
+        Of many entries it leaves some to the next step, so that the lease does not end meanwhile.
+        """
+        until_s = monotonic() + _BUSY_S
         for part in pages(self._due(now_ms), MAX_OFFERS):
             self._write(part)
             by_queue = defaultdict[str, list[tuple[Run, int]]](list)
@@ -246,6 +252,9 @@ class Arming:
             for entry, at_ms, _ in part:
                 self._latest[entry.name] = inf if entry.one_off else at_ms
                 self._unstarted.discard(entry.name)
+            if monotonic() > until_s:
+                return False
+        return True
 
     def _arm_page(self, queue: str, page: list[tuple[Run, int]]) -> None:
         token = self._token or 0

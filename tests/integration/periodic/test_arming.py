@@ -11,6 +11,7 @@ from celery.beat import BeatLazyFunc
 from celery.schedules import BaseSchedule, crontab, schedule
 from kombu import Exchange, Queue
 
+from celery_ext.periodic import arming
 from celery_ext.periodic.armer import Armer
 from celery_ext.periodic.entries import Entry, Settings, checked
 from celery_ext.periodic.messages import BEAT, ENTRY
@@ -238,3 +239,11 @@ def test_one_off_start_and_end(start_process: StartProcess) -> None:
     process.arming._token = None
     process.step()
     assert len(process.armed()) == 2
+
+
+def test_many_entries_are_armed_in_several_steps(start_process: StartProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that arms many entries renews its lease in between, and each is armed once."""
+    monkeypatch.setattr(arming, "_BUSY_S", -1.0)
+    process = start_process("p", {f"e{number}": every(3600.0) for number in range(450)})
+    assert len(process.armed()) == 450
+    assert process.arming.step() == arming.LOOK_S
