@@ -34,8 +34,8 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     for name, app, publish, theirs, target in (
         ("delay()", ours, _delay, _delay, 0.95),
         ("apply_async(countdown=60)", ours, _countdown, _countdown, 0.95),
-        ("delay(), fast_publish", fast, _delay, _delay, 2.8),
-        ("apply_async(countdown=60), fast_publish", fast, _countdown, _countdown, 2.4),
+        ("delay(), fast_publish", fast, _delay, _delay, 3.5),
+        ("apply_async(countdown=60), fast_publish", fast, _countdown, _countdown, 2.8),
         ("send_many, countdown=60", ours, _send_many, _batch, 3.0),
     ):
         found = _in_turns(server.client(), (app, publish), (stock, theirs), count, rounds)
