@@ -14,7 +14,7 @@ WAYS = ("reliable", "brpop", "stock")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs a test once for each way, unless it names the ways itself.
 
-    Kombu's own transport, which shows that the tests tell what stock does, runs by night, or where DELAYQ_WAYS names it;
+    Kombu's own transport, which shows that the tests tell what stock does, runs by night or where DELAYQ_WAYS names it;
     with real workers only there. The second way runs by night with real workers.
     """
     given = any(mark.args[0] == "consume" for mark in metafunc.definition.iter_markers("parametrize"))
