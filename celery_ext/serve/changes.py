@@ -86,6 +86,15 @@ def drop(serve: Serve, caller: Caller, queue: str, choice: Choice) -> LettersCha
     return _change_letters(serve, caller, Action.DROP, queue, choice, letters_of.away, lambda letter: True)
 
 
+def entries_of(serve: Serve, caller: Caller, action: Action = Action.READ) -> list[control.Listed]:
+    """Returns the periodic entries with whose task, in each of their queues, a caller may do something."""
+    return [
+        entry
+        for entry in control.list_entries(serve.store)
+        if all(caller.may(action, queue=queue, task=entry.task) for queue in entry.queues or ("",))
+    ]
+
+
 def change_entry(serve: Serve, caller: Caller, name: str, action: Action, act: ChangeEntry) -> control.Outcome:
     """Pauses or resumes a periodic entry, or runs it now, within the rights of a caller. Returns what became of it.
 
@@ -97,13 +106,10 @@ def change_entry(serve: Serve, caller: Caller, name: str, action: Action, act: C
         act: One of the functions of ``celery_ext.periodic.control``.
 
     Raises:
-        Problem: There is no such entry, 404, or the caller may not do this, 403.
+        Problem: There is no such entry, or none with which the caller may do this: 404.
     """
-    entry = next((entry for entry in control.list_entries(serve.store) if entry.name == name), None)
-    if entry is None:
+    if not any(entry.name == name for entry in entries_of(serve, caller, action)):
         raise Problem(404, f"there is no periodic entry {name!r}", "unknown-entry")
-    for queue in entry.queues or ("",):
-        caller.check(action, queue=queue, task=entry.task)
     return act(serve.store, [name], who=caller.name)[name]
 
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from celery_ext.periodic import control
 from celery_ext.serve import changes
-from celery_ext.serve.access.identity import Action, Caller, caller_of
+from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import Answer, Iso, answer, iso
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
@@ -82,14 +82,9 @@ def routes() -> list[ActionRoute]:
 
 def list_entries(request: Request) -> Response:
     """Answers with the entries that the caller may see."""
-    store, caller = serve_of(request).store, caller_of(request)
-    shown = [_shown(entry) for entry in control.list_entries(store) if may_see(caller, entry)]
-    return answer(PeriodicEntries(entries=shown, armed_by=store.periodic.leader()))
-
-
-def may_see(caller: Caller, entry: control.Listed) -> bool:
-    """Whether a caller may see an entry: all of its queues, and its task."""
-    return all(caller.may_read(queue, entry.task) for queue in entry.queues or ("",))
+    serve = serve_of(request)
+    shown = [_shown(entry) for entry in changes.entries_of(serve, caller_of(request))]
+    return answer(PeriodicEntries(entries=shown, armed_by=serve.store.periodic.leader()))
 
 
 def pause_entry(request: Request) -> Response:

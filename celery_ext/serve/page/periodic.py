@@ -33,12 +33,10 @@ _DONE = {
 
 def entries(request: Request) -> Response:
     """Answers with all entries that the caller may see."""
-    store, caller, page = serve_of(request).store, caller_of(request), View(request, "periodic", _notes(request))
-    page.now_ms = store.now_ms()
-    found = control.list_entries(store)
-    seen = [entry for entry in found if all(caller.may_read(queue, entry.task) for queue in entry.queues or ("",))]
-    rows = [_row(entry, page.now_ms) for entry in seen]
-    return render("periodic.html", page, rows=rows, armed_by=store.periodic.leader())
+    serve, page = serve_of(request), View(request, "periodic", _notes(request))
+    page.now_ms = serve.store.now_ms()
+    rows = [_row(entry, page.now_ms) for entry in changes.entries_of(serve, caller_of(request))]
+    return render("periodic.html", page, rows=rows, armed_by=serve.store.periodic.leader())
 
 
 def pause(request: Request) -> Response:

@@ -20,6 +20,7 @@ from celery_ext.serve.access.tokens import write_tokens
 from celery_ext.serve.application import routes
 from celery_ext.serve.routes import ActionRoute
 from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record
+from kombu_delayq.store.keys import Keys
 from tests.support.serve.running import close, token_of
 
 #: Routes that are open to all: they show nothing of the broker and change nothing in it.
@@ -28,7 +29,7 @@ OPEN = {
     *("GET /login", "POST /login", "POST /logout", "GET /static/{path:path}"),
 }
 #: What stands in a path, for the queue and the task that are somebody else's.
-PARAMETERS = {"queue": "theirs", "id": "id-of-theirs", "lease": "lease-of-theirs"}
+PARAMETERS = {"queue": "theirs", "id": "id-of-theirs", "lease": "lease-of-theirs", "entry": "entry-of-theirs"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 #: The same for routes of dead letters.
 DEAD = {"queue": "theirs.dead"}
@@ -40,6 +41,7 @@ QUERIES = {
 }
 _FORM = {"id": "id-of-theirs", "countdown": "10s", "queue": "theirs.dead", "all": "1", "confirm": "1"}
 _FILTER = {"queue": "theirs", "task": "theirs.task", "countdown": "10s"}
+_ENTRY = {"entry": "entry-of-theirs"}
 _TASK = {"task": "theirs.task", "queue": "theirs", "args": [1], "countdown": 60}
 #: What is sent to the routes that change something; None for no body.
 BODIES: dict[str, Any] = {
@@ -49,6 +51,8 @@ BODIES: dict[str, Any] = {
     **dict.fromkeys(("POST /bulk/run", "POST /bulk/cancel", "POST /bulk/reschedule"), _FILTER),
     "POST /bulk/{id:name}/start": {"confirm": "1"},
     "POST /bulk/{id:name}/stop": {},
+    **dict.fromkeys(("POST /do/periodic/pause", "POST /do/periodic/resume", "POST /do/periodic/run"), _ENTRY),
+    **dict.fromkeys(f"POST /v1/periodic/{{entry:name}}:{act}" for act in ("pause", "resume", "run-now")),
     "POST /v1/tasks": _TASK,
     "POST /v1/tasks:batch": {"tasks": [_TASK]},
     "POST /v1/tasks/{id:name}:run": None,
@@ -70,7 +74,7 @@ BULK = dict.fromkeys(
     (*_OF_JOBS, "POST /v1/bulk", "POST /v1/bulk/{id:name}:start", "POST /v1/bulk/{id:name}:stop"), Action.CANCEL
 )
 #: Nobody who may not see the task and its queue comes to know these.
-SECRETS = ("args-of-theirs", "theirs.task", "unseen-queue", "letter-of-theirs")
+SECRETS = ("args-of-theirs", "theirs.task", "unseen-queue", "letter-of-theirs", "schedule-of-theirs")
 ALL = list(Action)
 
 
@@ -105,6 +109,8 @@ class Shop:
                 self.app.send_task(
                     f"{queue}.task", [f"args-of-{queue}"], queue=queue, task_id=task_id, countdown=countdown
                 )
+        entry = {"digest": "", "task": "theirs.task", "schedule": "schedule-of-theirs", "missed": "last", "is_on": True}
+        self.client.hset(Keys().periodic_entries, "entry-of-theirs", json.dumps({**entry, "queues": ["theirs"]}))
         reason = record(Reason.FAILED, "letter-of-theirs", retries=0, exchange="", routing_key="theirs", worker="w")
         letter = {"queue": "theirs.dead", "task_id": "letter", DEAD_LETTER: reason}
         self.app.send_task("theirs.task", ["letter-of-theirs"], **letter)
