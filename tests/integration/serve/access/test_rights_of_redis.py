@@ -73,7 +73,7 @@ def test_a_server_that_only_reads_needs_the_rights_of_status(users: PrivateRedis
     """With the rights of the user ``status`` and three more, all pages and figures are shown."""
     users.client().execute_command("ACL", "SETUSER", "status", "+config|get", "+info", "+mget")
     users.client().execute_command("ACL", "LOG", "RESET")
-    assert "rights of `status`, and `+config|get +info +mget`" in PAGE.read_text(encoding="utf-8")
+    assert "`status`, and `+config|get +info +mget`" in PAGE.read_text(encoding="utf-8")
     app = Celery("shop", broker=url_of(users, "status"), set_as_current=False)
     app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True, task_default_queue="celery.mails")
     reader = TestClient(asgi(app, anonymous=True), base_url="http://localhost")
