@@ -76,11 +76,11 @@ def test_what_leaves_between_pages_hides_no_other(filled: DelayStore, limit: int
 
 def test_a_page_may_end_at_any_id(store: DelayStore) -> None:
     """The next page begins right behind a message of any id, in a queue of any name."""
+    queue = "ü \udcff{x}}"
     for identity in ODD_IDS:
-        store.client.flushall()
-        queue = "ü \udcff{x}}"
         store.delivery.offer(queue, waiting("before", FUTURE_MS - 1), odd(identity), waiting("zz", FUTURE_MS + 1))
         assert paged(store, Selection(), 1) == [f"{queue} before", f"{queue} {identity}", f"{queue} zz"]
+        store.queues.purge(queue)
 
 
 def test_a_page_has_what_the_filter_selects(store: DelayStore) -> None:

@@ -155,7 +155,7 @@ def test_the_lines_of_a_page_do_what_they_are_shown_for(
     (tmp_path / "ids.txt").write_text(f"{TASK}\n")
     app = Celery("app", broker=redis_server.url, set_as_current=False)
     app.conf.update(broker_transport=TRANSPORT, result_backend="cache+memory://")
-    app.task(name="shop.notify", dead_letter_queue=LETTERS[0], max_retries=3)(notify)
+    app.task(name="shop.notify", shared=False, dead_letter_queue=LETTERS[0], max_retries=3)(notify)
     lines = list(command_lines(page))
     assert lines
     put_what_pages_speak_of(client, raw_client)

@@ -4,6 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from subprocess import Popen
 
 import pytest
@@ -125,11 +126,23 @@ def test_commands_are_few_however_many_heads_are_announced(
 def test_an_idle_standby_asks_for_nothing_between_polls(
     redis_server: PrivateRedis, store: DelayStore, workers: "list[Popen[bytes]]"
 ) -> None:
-    """While messages are announced that are due far away, a standby sends no command."""
+    """While messages are announced that are due far away, a standby sends no command once it has begun."""
     with Monitor(redis_server) as monitor:
+
+        def sent() -> int:
+            return sum(monitor.commands(str(worker.pid)).total() for worker in workers[1:])
+
+        def has_begun() -> bool:
+            before = sent()
+            with suppress(AssertionError):
+                stays(lambda: sent() == before, 1.0)
+            return sent() == before
+
+        until(has_begun)
+        before = sent()
         for n in range(50):
             offer(store, str(n), 3000 - n)
-        stays(lambda: all(not monitor.commands(str(worker.pid)) for worker in workers[1:]), 1.0)
+        stays(lambda: sent() == before, 1.0)
 
 
 def test_a_standby_that_may_not_listen_polls(own_server: PrivateRedis, standalone: Standalone, layout: str) -> None:

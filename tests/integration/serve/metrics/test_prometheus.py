@@ -61,7 +61,14 @@ ALERTS = {name for name in EXPRESSIONS if name.startswith("Delayq")}
 @pytest.fixture(scope="module")
 def broker() -> Iterator[PrivateRedis]:
     """A broker with a periodic entry, one of whose runs is past and one is armed."""
-    entry = {"digest": "d", "task": "report", "schedule": "daily", "missed": "last", "is_on": True, "queues": ["orders"]}
+    entry = {
+        "digest": "d",
+        "task": "report",
+        "schedule": "daily",
+        "missed": "last",
+        "is_on": True,
+        "queues": ["orders"],
+    }
     with PrivateRedis() as server:
         with server.client() as client:
             client.hset(KEYS.periodic_entries, "report", json.dumps(entry))
