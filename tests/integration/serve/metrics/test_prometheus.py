@@ -71,7 +71,7 @@ def broker() -> Iterator[PrivateRedis]:
     }
     with PrivateRedis() as server:
         with server.client() as client:
-            client.hset(KEYS.periodic_entries, "report", json.dumps(entry))
+            client.hset(KEYS.periodic_entries, "report", json.dumps({**entry, "queues": ["orders"]}))
             client.set(KEYS.periodic_lease, "who arms")
             client.hset(KEYS.periodic_notes("orders"), "report", f"d 1000 {int(FUTURE_MS)} run")
         yield server
