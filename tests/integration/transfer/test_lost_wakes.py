@@ -64,7 +64,8 @@ def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer,
 @pytest.mark.journey
 def test_a_worker_outlives_cut_subscriptions(make_proj: MakeProj, layout: str) -> None:
     """A worker whose subscriptions are cut again and again loses no task and stays the same process."""
-    proj = make_proj()
+    # Results would subscribe, too. An old redis-py hangs where a subscription ends while it makes a connection.
+    proj = make_proj(task_ignore_result=True)
     worker = proj.worker()
     client = proj.server.client()
     until(lambda: listeners(client, layout) == 1)
