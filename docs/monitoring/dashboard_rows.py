@@ -177,3 +177,31 @@ def late_and_held_back(board: Dashboard) -> Dashboard:
             )
         )
     )
+
+
+def periodic(board: Dashboard) -> Dashboard:
+    """Adds the row of periodic tasks, which is empty without entries."""
+    arms = {"1": ("armed", GREEN), "0": ("nobody", RED)}
+    since, until = (
+        f"max by (entry) (delayq_periodic_{name}_seconds{OF_JOB})" for name in ("since_last_run", "until_next_run")
+    )
+    board = board.with_row(Row("Periodic tasks"))
+    for panel in (
+        figure(
+            "Armed",
+            f"max(delayq_periodic_armer_present{OF_JOB})",
+            "Whether a process arms the runs that come next.",
+            steps(),
+            words=arms,
+        ),
+        figure(
+            "Wrong entries",
+            f"sum(max by (entry) (delayq_periodic_wrong{OF_JOB}))",
+            "Entries that cannot be sent.",
+            steps((1, ORANGE), base="text"),
+        ),
+        lines("Next run, by entry", "Below 0 a run is overdue.", query(until, "{{entry}}"), unit="s"),
+        lines("Last run, by entry", "How long ago the last run was due.", query(since, "{{entry}}"), unit="s"),
+    ):
+        board = board.with_panel(panel)
+    return board
