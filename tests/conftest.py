@@ -1,6 +1,7 @@
 """Fixtures that all tiers share. Every server here is started by the test that uses it."""
 
 import gc
+import logging
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,14 @@ def pytest_collection_finish() -> None:
     """Leaves what is there before the first test out of all garbage collections: each app that ends asks for one."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def root_level() -> Iterator[None]:
+    """Gives the root logger its level back: a worker within the process of a test raises it for all that follow."""
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
 
 
 @pytest.fixture(scope="session")
