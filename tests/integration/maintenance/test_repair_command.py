@@ -254,12 +254,13 @@ def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_clien
     for start in range(0, 30_000, 300):
         store.delivery.offer("q", *(offer(n) for n in range(start, start + 300)))
     raw_client.delete(store.keys.stored("q", layout)[0])
-    process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, "repair", "--yes"])
+    command = ["-o", f"layout={layout}", "repair", "--yes"]
+    process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, *command])
     until(lambda: store.queues.size("q") > 2000, what="some are mended")
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert store.queues.size("q") < 30_000, "it was through before it was killed"
-    run(broker, "repair", "--yes")
+    run(broker, *command)
     assert delivered(store) == list(range(30_000))
 
 
@@ -290,7 +291,7 @@ def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakePro
             proj.send("record", countdown=0.3, task_id=name, priority=len(published) % 2 * 3)
 
     def repair() -> None:
-        store = DelayStore(redis.Redis(port=proj.server.port), KEYS)
+        store = DelayStore(redis.Redis(port=proj.server.port), KEYS, options=Options(layout=layout))
         while not stop.wait(0.01):
             for name in all_queues(store, ()):
                 found = Findings(name)
@@ -314,4 +315,4 @@ def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakePro
     # Two repairs may find the same.
     assert len(early) / 2 <= sum(each.unindexed for each in repairs) <= len(early)
     assert not [each for each in repairs if each.lost or each.unnamed or each.beyond_repair]
-    run(proj.server, "repair")
+    run(proj.server, "-o", f"layout={layout}", "repair")
