@@ -91,4 +91,4 @@ def test_services_go_on_after_their_connections_are_killed(proj: Proj) -> None:
             with proj.connection() as connection:
                 publish(connection, n)
             _await_job(proj, n)
-    until(lambda: none_held(client))
+        until(lambda: none_held(client))
