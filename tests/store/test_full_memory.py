@@ -53,8 +53,9 @@ def test_an_offer_is_refused_whole(store: DelayStore, known: bool) -> None:
     assert store.delivery.offer("q", waiting("0"), waiting("1")).offered == 2
 
 
-def test_a_server_that_fills_up_keeps_whole_messages_only(store: DelayStore) -> None:
+def test_a_server_that_fills_up_keeps_whole_messages_only(make_store: MakeStore, own_server: object) -> None:
     """Of many publishes, until and after the memory is full, each is stored whole or raises, and the others stay."""
+    store = make_store(own_server)  # nobody else's memory comes or goes
     store.client.config_set("maxmemory", store.client.info("memory")["used_memory"] + 40 * SIZE)
     stored, refusals = [], []
     for number in range(100):
@@ -135,8 +136,9 @@ def test_a_write_is_refused_whole(store: DelayStore, act: str) -> None:
     assert contents(store.client) != before
 
 
-def test_a_server_that_fills_up_keeps_whole_chunks_only(store: DelayStore) -> None:
+def test_a_server_that_fills_up_keeps_whole_chunks_only(make_store: MakeStore, own_server: object) -> None:
     """Of chunks, until and after the memory is full, each is sent whole or raises, and can be sent again."""
+    store = make_store(own_server)  # nobody else's memory comes or goes
     job = begun(store)
     chunks = [[now(f"{n:02}{k}", f"{n:02}{k}" + "x" * SIZE) for k in range(3)] for n in range(40)]
     store.client.config_set("maxmemory", store.client.info("memory")["used_memory"] + 40 * SIZE)
