@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-#: What stands in ``pyproject.toml``, and nowhere else, for what only whoever publishes knows.
+#: ``pyproject.toml`` has these texts in place of names and addresses that only the publisher knows.
 PLACEHOLDER = re.compile(r"example\.invalid|fill in")
 
 

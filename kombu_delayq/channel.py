@@ -42,6 +42,10 @@ class OfferingChannel(_Channel):
         when = f"+{due.ms!r}" if due.relative else repr(due.ms)
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 
+    def expire_ms(self, queue: str) -> int:
+        """Returns ``x-expires`` of a queue in ms, 0 for none. kombu knows it from 5.7 on, for Redis."""
+        return int(getattr(self, "_expires", {}).get(queue) or 0)
+
     def put_once(self, queue: str, message: Message, due: Due | None, mode: str) -> None:
         """Stores a message unless one of its id waits, or in place of that; ``once.became`` says which.
 
@@ -55,8 +59,7 @@ class OfferingChannel(_Channel):
         else:
             identity = message["properties"].get("correlation_id") or message["properties"]["delivery_tag"]
             offer = Offer(str(identity), "+0", self._get_message_priority(message, reverse=False), to_json(message))
-        expire_ms = getattr(self, "_expires", {}).get(queue) or 0
-        [word] = self.store.delivery.offer_once(queue, mode, offer, expire_ms=int(expire_ms))
+        [word] = self.store.delivery.offer_once(queue, mode, offer, expire_ms=self.expire_ms(queue))
         once.became.set(word)
 
     def _inplace_augment_message(self, message: Message, *address: str) -> None:
@@ -132,10 +135,6 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             pool.in_one_thread = True
         pools.wait_at_most(pool)
         return pool
-
-    def expire_ms(self, queue: str) -> int:
-        """Returns ``x-expires`` of a queue in ms, 0 for none. kombu knows it from 5.7 on."""
-        return int(getattr(self, "_expires", {}).get(queue) or 0)
 
     def create_publish_batch(self, max_size: int) -> DelayedPublishBatch:
         """Makes a batch for ``Producer.batch``, kombu 5.7."""

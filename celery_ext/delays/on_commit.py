@@ -5,11 +5,12 @@ from typing import Any
 
 from celery.utils import uuid
 
+from celery_ext.delays.waiting_key import argument
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 
 #: The app's setting. Without it, calls are sent at once, as Celery does.
 SETTING = "delayq_send_on_commit"
-#: Options that are good for the moment of the call alone: what they name has been given back by the commit.
+#: Options that the later call leaves out: the caller has given back what they name when the transaction commits.
 OF_THE_MOMENT = ("producer", "publisher", "connection")
 
 
@@ -38,7 +39,7 @@ def send_on_commit(app: Any, send: Callable[..., object], args: tuple[Any, ...],
     """
     from django.db import transaction
 
-    task_id = args[5] if len(args) > 5 else options.get("task_id")
+    task_id = argument("task_id", args, options)
     if task_id is None:
         task_id = options["task_id"] = uuid()
     later = {name: value for name, value in options.items() if name not in OF_THE_MOMENT}

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from inspect import Signature, signature
+from inspect import signature
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -43,20 +43,21 @@ def waiting_options(app: Any, args: Sequence[Any], options: dict[str, Any], give
     """
     name = args[0] if args else options.get("name")
     task = app._tasks.get(name)
-    key = getattr(task, "waiting_key", None)
-    if given is None and key is None and getattr(task, "if_waiting", None) is None:
-        return None
-    if given is None and options.get("retries"):
-        return None  # a retry is another step of a task that has run
-    of_task = getattr(task, "if_waiting", None) or ("keep" if key is not None else None)
-    mode = check_mode(given if given is not None else of_task, f"a call of task {name}")
-    if mode is None or _given("task_id", args, options) is not None:
+    key, of_task = getattr(task, "waiting_key", None), getattr(task, "if_waiting", None)
+    if given is None:
+        if (key is None and of_task is None) or options.get(
+            "retries"
+        ):  # a retry is another step of a task that has run
+            return None
+        given = of_task or "keep"
+    mode = check_mode(given, f"a call of task {name}")
+    if mode is None or argument("task_id", args, options) is not None:
         return mode
     if key is None:
         raise InvalidIfWaiting(
             f"if_waiting={mode!r} of a call of task {name} needs a task_id, or a waiting_key of the task"
         )
-    options["task_id"] = id_of(task, _given("args", args, options) or (), _given("kwargs", args, options) or {})
+    options["task_id"] = id_of(task, argument("args", args, options) or (), argument("kwargs", args, options) or {})
     return mode
 
 
@@ -67,7 +68,7 @@ def id_of(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         InvalidIfWaiting: The arguments do not have what the key names, or JSON cannot write it.
     """
     try:
-        bound = _signature(task).bind(*args, **kwargs)
+        bound = signature(task.run).bind(*args, **kwargs)
         bound.apply_defaults()
         values = [bound.arguments[name] for name in task.waiting_key]
         text = json.dumps([task.name, values], sort_keys=True)
@@ -78,10 +79,7 @@ def id_of(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     return str(uuid5(NAMESPACE_URL, f"delayq:{text}"))
 
 
-def _signature(task: Any) -> Signature:
-    return signature(task.run)
-
-
-def _given(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def argument(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Returns an argument of ``send_task``, given with its name or without; None if it is not given."""
     place = _PLACES[name]
     return args[place] if len(args) > place else options.get(name)

@@ -17,7 +17,7 @@ from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT
 NEARLY_FULL, FULL = 0.8, 0.95
 #: From how many s on a clock is wrong, and so wrong that nothing comes when it should.
 CLOCK_OFF_S, CLOCK_WRONG_S = 1.0, 60.0
-#: For how long what a worker has seen of others is told, in ms.
+#: How long ago a worker may have seen something of others that the doctor still reports, in ms.
 SEEN_MS = 900_000
 _SETTINGS = "how-to/outage.md#before-one-settings-of-redis"
 

@@ -18,7 +18,7 @@ from celery_ext.periodic.times import MOST_MISSED, NeverComes, missed_runs, next
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.periodic import OTHER_SCHEDULE, PAUSED, STOCK_BEAT, Note, Run, Superseded
+from kombu_delayq.store.periodic import CHANGED, OTHER_SCHEDULE, PAUSED, STOCK_BEAT, Note, Run, Superseded
 from kombu_delayq.store.types import PageId
 
 logger = get_logger(__name__)
@@ -27,7 +27,7 @@ logger = get_logger(__name__)
 LOOK_S = 1.0
 #: How far ahead runs are armed, in ms, and how much farther each time, so that frequent runs are armed a few at once.
 AHEAD_MS, MORE_MS = 60_000, 10_000
-#: How often a source is told which runs have begun, in s: more often than notes of runs are forgotten.
+#: How often this process tells a source which runs have begun, in s. Notes of runs last longer.
 _NOTE_S = 5.0
 #: How often at most what is seen of others is noted and logged, in s.
 _SIGHTING_S = 300.0
@@ -115,7 +115,7 @@ class Arming:
         is_new = (self._source.changes and self._read()) or is_new
         try:
             if self._token is None or is_new or wishes.paused != self._paused:
-                self._note_runs(now_ms, at_once=True)  # what is disarmed is forgotten
+                self._note_runs(now_ms, at_once=True)  # ``_load`` forgets the runs that it disarms
                 self._load(int(now_ms), wishes.paused)
             for run, name in wishes.requests.items():
                 self._run_now(run, name, int(now_ms))
@@ -155,17 +155,21 @@ class Arming:
 
     def _note_stock_beat(self, now_ms: float) -> None:
         """Notes and logs that a stock beat sends tasks, if a worker of this process has got one."""
-        if self.stock_beat and monotonic() > self._sighted_until:
-            self._sighted_until = monotonic() + _SIGHTING_S
-            self._store.periodic.note_sighting(STOCK_BEAT, now_ms)
+        if self.stock_beat and self._note_sighting(STOCK_BEAT, now_ms):
             logger.warning("a stock beat sends periodic tasks beside the workers, such as %s", self.stock_beat)
         self.stock_beat = ""
 
+    def _note_sighting(self, what: str, now_ms: float) -> bool:
+        """Notes what is seen of others, unless that was just done. Returns whether it has."""
+        if monotonic() <= self._sighted_until:
+            return False
+        self._sighted_until = monotonic() + _SIGHTING_S
+        self._store.periodic.note_sighting(what, now_ms)
+        return True
+
     def _leave_to(self, schedule: str, now_ms: float) -> None:
         """Leaves arming to processes with another schedule, which was noted later."""
-        if monotonic() > self._sighted_until:
-            self._sighted_until = monotonic() + _SIGHTING_S
-            self._store.periodic.note_sighting(OTHER_SCHEDULE, now_ms)
+        self._note_sighting(OTHER_SCHEDULE, now_ms)
         if self._said_other != schedule:
             self._said_other = schedule
             logger.warning(
@@ -203,7 +207,7 @@ class Arming:
             is_as_armed = name in entries and record["digest"] == entries[name].digest
             if record["digest"] and not is_as_armed:
                 for queue in record["queues"]:
-                    by_queue[queue, PAUSED if name in off else "changed"].append(name)
+                    by_queue[queue, PAUSED if name in off else CHANGED].append(name)
         for (queue, state), names in by_queue.items():
             for part in pages(names, MAX_OFFERS):
                 self._store.periodic.disarm(queue, part, token, state)
@@ -322,7 +326,7 @@ class Arming:
         self._failures[name] = said, monotonic() + _RETRY_S
 
     def _write(self, due: Iterable[_Due]) -> None:
-        """Writes down entries before they are armed, so that whoever removes them finds what is armed."""
+        """Writes down the queues of entries before it arms them. Who removes an entry looks for its runs there."""
         records: dict[str, dict[str, Any]] = {}
         for entry, _, messages in due:
             queues = sorted({message.queue for message in messages} | set(self._queues.get(entry.name, [])))

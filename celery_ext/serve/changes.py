@@ -18,6 +18,12 @@ from kombu_delayq.store import OperatorStore
 
 #: Pauses or resumes periodic entries, or runs them now.
 ChangeEntry: TypeAlias = Callable[..., dict[str, control.Outcome]]
+#: What a caller must be allowed to do with the queues and the task of an entry, by what it does with the entry.
+ENTRY_ACTIONS: dict[ChangeEntry, Action] = {
+    control.pause: Action.CANCEL,
+    control.resume: Action.RESCHEDULE,
+    control.run_now: Action.RUN,
+}
 
 
 def check_letter_queue(store: OperatorStore, queue: str, more: tuple[str, ...] = ()) -> None:
@@ -95,20 +101,19 @@ def entries_of(serve: Serve, caller: Caller, action: Action = Action.READ) -> li
     ]
 
 
-def change_entry(serve: Serve, caller: Caller, name: str, action: Action, act: ChangeEntry) -> control.Outcome:
+def change_entry(serve: Serve, caller: Caller, name: str, act: ChangeEntry) -> control.Outcome:
     """Pauses or resumes a periodic entry, or runs it now, within the rights of a caller. Returns what became of it.
 
     Args:
         serve: The server.
         caller: Who does it.
         name: Name of the entry.
-        action: What the caller must be allowed to do with the entry's queues and task.
-        act: One of the functions of ``celery_ext.periodic.control``.
+        act: One of ``ENTRY_ACTIONS``.
 
     Raises:
         Problem: There is no such entry, or none with which the caller may do this: 404.
     """
-    if not any(entry.name == name for entry in entries_of(serve, caller, action)):
+    if not any(entry.name == name for entry in entries_of(serve, caller, ENTRY_ACTIONS[act])):
         raise Problem(404, f"there is no periodic entry {name!r}", "unknown-entry")
     return act(serve.store, [name], who=caller.name)[name]
 

@@ -1,6 +1,6 @@
 """Sends commands to Redis: one, several in one round trip, or several that redis-py must not repeat."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -40,7 +40,7 @@ class RedisCommands:
         """
         if self._needs_client:
             return self.ask(*start, *rest)
-        [reply] = checked(self._exchange([packed(start, rest)], 1))
+        [reply] = checked(self._exchange(1, lambda connection: [packed(start, rest)]))
         return reply
 
     def ask_once(self, *command: Any) -> Any:
@@ -96,24 +96,23 @@ class RedisCommands:
         if not commands:
             return []
         callbacks = self.redis.response_callbacks
-        replies = self._exchange(None, len(commands), commands)
+        replies = self._exchange(len(commands), lambda connection: connection.pack_commands(map(as_sent, commands)))
         return [
             callbacks[name](reply) if name in callbacks and not isinstance(reply, Exception) else reply
             for (name, *_), reply in zip(commands, replies, strict=True)
         ]
 
-    def _exchange(self, sent: list[bytes] | None, count: int, commands: Sequence[Command] = ()) -> list[Any]:
+    def _exchange(self, count: int, pack: Callable[[Any], list[bytes]]) -> list[Any]:
         """Sends commands and reads their replies; again if the connection is lost, as the client is set to.
 
         Args:
-            sent: The commands as they go over the wire; None for ``commands``.
             count: Number of commands.
-            commands: The commands.
+            pack: Returns the commands as they go over the wire of a connection.
         """
         connection = pools.take(self.redis.connection_pool)
 
         def act() -> list[Any]:
-            connection.send_packed_command(sent or connection.pack_commands(map(as_sent, commands)))
+            connection.send_packed_command(pack(connection))
             return [_reply_of(connection) for _ in range(count)]
 
         try:

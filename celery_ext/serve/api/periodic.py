@@ -89,22 +89,22 @@ def list_entries(request: Request) -> Response:
 
 def pause_entry(request: Request) -> Response:
     """Lets an entry rest."""
-    return _changed(request, Action.CANCEL, control.pause)
+    return _changed(request, control.pause)
 
 
 def resume_entry(request: Request) -> Response:
     """Lets an entry run again."""
-    return _changed(request, Action.RESCHEDULE, control.resume)
+    return _changed(request, control.resume)
 
 
 def run_entry(request: Request) -> Response:
     """Lets an entry run once more."""
-    return _changed(request, Action.RUN, control.run_now)
+    return _changed(request, control.run_now)
 
 
-def _changed(request: Request, action: Action, act: changes.ChangeEntry) -> Response:
+def _changed(request: Request, act: changes.ChangeEntry) -> Response:
     name = request.path_params["entry"]
-    outcome = changes.change_entry(serve_of(request), caller_of(request), name, action, act)
+    outcome = changes.change_entry(serve_of(request), caller_of(request), name, act)
     return answer(PeriodicDone(outcome=outcome))
 
 

@@ -187,8 +187,8 @@ class Kind(NamedTuple):
     @classmethod
     def of(cls, request: TaskRequest) -> "Kind":
         """Returns the kind of a request."""
-        expires, once = request.expires is not None, request.if_waiting
-        return cls(request.task, request.queue, request.priority, request.delay_chain, expires, once)
+        has_expires, mode = request.expires is not None, request.if_waiting
+        return cls(request.task, request.queue, request.priority, request.delay_chain, has_expires, mode)
 
 
 @dataclass(frozen=True)

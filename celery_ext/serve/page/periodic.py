@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 
 from celery_ext.periodic import control
 from celery_ext.serve import changes
-from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.rendering import Links, Note, View, form_of, path_of, render
 from celery_ext.serve.service import serve_of
@@ -41,22 +41,22 @@ def entries(request: Request) -> Response:
 
 def pause(request: Request) -> Response:
     """Lets an entry rest."""
-    return _change(request, Action.CANCEL, control.pause)
+    return _change(request, control.pause)
 
 
 def resume(request: Request) -> Response:
     """Lets an entry run again."""
-    return _change(request, Action.RESCHEDULE, control.resume)
+    return _change(request, control.resume)
 
 
 def run_now(request: Request) -> Response:
     """Lets an entry run once more."""
-    return _change(request, Action.RUN, control.run_now)
+    return _change(request, control.run_now)
 
 
-def _change(request: Request, action: Action, act: changes.ChangeEntry) -> Response:
+def _change(request: Request, act: changes.ChangeEntry) -> Response:
     name = dict(form_of(request)).get("entry", "")
-    outcome = changes.change_entry(serve_of(request), caller_of(request), name, action, act)
+    outcome = changes.change_entry(serve_of(request), caller_of(request), name, act)
     return RedirectResponse(Links(path_of(request)).to("periodic", done=outcome, entry=name), 303)
 
 
