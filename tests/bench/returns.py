@@ -77,20 +77,24 @@ SENDERS = {
 }
 
 
+def _send(name: str, count: int) -> None:
+    for _ in range(count):
+        assert _run(["-c", SENDERS[name]]).wait(30) == 0
+
+
 def _return_s(name: str, client: redis.Redis) -> float:
     client.flushall()
     doomed = _run(COMMANDS[name])
     other = None
     try:
-        time.sleep(3)  # neither says when it is ready
-        for _ in range(HELD):
-            assert _run(["-c", SENDERS[name]]).wait(30) == 0
+        _send(name, HELD)
         _until(lambda: client.llen(RUNS) >= HELD, 60, "the worker that dies holds its messages")
         other = _run(COMMANDS[name])
-        time.sleep(3)
+        _send(name, 1)
+        _until(lambda: client.llen(RUNS) > HELD, 60, "the worker that lives takes what the other cannot")
         os.killpg(doomed.pid, signal.SIGKILL)
         killed = time.time()
-        _until(lambda: client.llen(RUNS) >= 2 * HELD, 400, "what it held runs again")
+        _until(lambda: client.llen(RUNS) > 2 * HELD, 400, "what it held runs again")
         return float(client.lindex(RUNS, -1)) - killed
     finally:
         for process in (doomed, other):

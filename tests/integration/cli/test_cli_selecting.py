@@ -183,7 +183,7 @@ def test_lines_of_the_audit_go_to_a_file(shop: Proj, tmp_path: Path) -> None:
     assert "cannot be written" in run(shop.server, "--audit-log", str(tmp_path / "no" / "x"), "count", code=1).stderr
 
 
-#: Command lines that are wrong, and what is said of each.
+#: Wrong command lines, each with what the error says.
 WRONG = [
     (["cancel"], "which tasks?"),
     (["run-now", "t00", "--task", "x"], "give either ids, or"),

@@ -15,7 +15,7 @@ from tests.support.workers.harness import APPS, MakeProj, Proj
 
 pytest.importorskip("django_celery_beat")
 
-#: A program of whoever uses the admin: it reads lines of Python, runs each, and prints what it leaves in ``out``.
+#: A program that changes the tables as the admin does. It runs each line of Python that it reads, and prints ``out``.
 EDITOR = """
 import json, sys
 import periodic_django
@@ -62,8 +62,7 @@ class Admin:
 
     def close(self) -> None:
         """Ends it."""
-        self._process.stdin.close()  # type: ignore[union-attr]
-        self._process.wait(20)
+        self._process.communicate(timeout=20)
 
     def _read(self) -> Any:
         assert self._process.stdout is not None
