@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import inf
+from typing import NamedTuple
 from uuid import uuid4
 
 from celery_ext.journal.both import PartOfBoth
@@ -20,6 +21,27 @@ from kombu_delayq.store.lookup import Change, Lookup, is_step
 from kombu_delayq.store.promotion import Promotion
 from kombu_delayq.store.scan import whole_ms
 from kombu_delayq.store.types import JOURNAL, Waiting
+
+
+class Places(NamedTuple):
+    """Which of some messages wait where, as positions among them.
+
+    Attributes:
+        journal: Those that were read in the journal.
+        redis: Those that were read in Redis.
+    """
+
+    journal: list[int]
+    redis: list[int]
+
+
+def split(messages: Sequence[Waiting]) -> Places:
+    """Returns where messages were read. Nothing else asks for it message by message."""
+    places = Places([], [])
+    for at, message in enumerate(messages):
+        (places.journal if message.layout == JOURNAL else places.redis).append(at)
+    return places
+
 
 #: Due time and body of a message, by which a row is known.
 Read = tuple[float, bytes]
@@ -40,13 +62,15 @@ def rows_as_read(rows: Sequence[Row], messages: Sequence[Waiting]) -> list[Row |
     by_content: dict[Read, list[Row]] = {}
     for row in rows:
         by_content.setdefault(as_read(row.due_ms, row.body), []).append(row)
-    found: list[Row | None] = []
-    for one in messages:
-        same = by_content.get(as_read(one.due_ms, one.body or b""), [])
-        fitting = [row for row in same if one.layout != JOURNAL or row.state == WAITING]
-        found.append(fitting[0] if fitting else None)
-        if fitting:
-            same.remove(fitting[0])
+    found: list[Row | None] = [None] * len(messages)
+    in_journal, in_redis = split(messages)
+    for places, waits in ((in_journal, True), (in_redis, False)):
+        for at in places:
+            same = by_content.get(as_read(messages[at].due_ms, messages[at].body or b""), [])
+            fitting = [row for row in same if row.state == WAITING or not waits]
+            if fitting:
+                found[at] = fitting[0]
+                same.remove(fitting[0])
     return found
 
 
@@ -61,9 +85,9 @@ def rows_at_any_time(rows: Sequence[Row], messages: Sequence[Waiting]) -> list[R
     """
     found = rows_as_read(rows, messages)
     left = [row for row in rows if row.state != WAITING and row not in found]
-    for at, one in enumerate(messages):
-        if left and found[at] is None and one.layout != JOURNAL:
-            found[at] = next((row for row in left if _is_same(row.body, one.body or b"")), None)
+    for at in split(messages).redis:
+        if found[at] is None:
+            found[at] = next((row for row in left if _is_same(row.body, messages[at].body or b"")), None)
             left = [row for row in left if row is not found[at]]
     return found
 
@@ -179,23 +203,23 @@ class JournaledLookup(PartOfBoth[Lookup]):
 
     def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
         """Removes messages of one queue that are still as they were read; see ``Lookup.discard``."""
+        read = [message for message, _ in messages]
         words = ["not_delayed"] * len(messages)
-        rows = self.rows_of(queue, [message for message, _ in messages])
+        rows, places = self.rows_of(queue, read), split(read)
         waiting = [row.seq for row in rows if row and row.state == WAITING]
         taken = {row.seq for row in self._claimed(self._journal.delete_rows(waiting) if waiting else [])}
-        in_redis = []
-        for at, ((message, chain), row) in enumerate(zip(messages, rows, strict=True)):
-            if row is not None and row.seq in taken:
-                words[at] = "cancelled"
-                if chain:
-                    self._note_end(chain)
-            if message.layout != JOURNAL or row is None or row.seq not in taken:
-                in_redis.append(at)
+        done = {at for at, row in enumerate(rows) if row is not None and row.seq in taken}
+        for at in sorted(done):
+            words[at] = "cancelled"
+            if chain := messages[at][1]:
+                self._note_end(chain)
         add_to_count(self._client, queue, "cancel", len(taken))
-        asked = [(self._as_in_redis(messages[at][0]), messages[at][1]) for at in in_redis]
+        # A row may be taken that was just pushed: its message was read in Redis, and is there.
+        in_redis = sorted({*places.redis, *places.journal} - done.intersection(places.journal))
+        asked = [(self._as_in_redis(read[at]), messages[at][1]) for at in in_redis]
         for at, word in zip(in_redis, self._redis.discard(queue, asked) if asked else [], strict=True):
             words[at] = "cancelled" if words[at] == "cancelled" else word
-        self._delete_rows_behind(queue, [messages[at][0] for at in in_redis if words[at] == "cancelled"])
+        self._delete_rows_behind(queue, [read[at] for at in in_redis if words[at] == "cancelled"])
         self._discard_later_steps(queue, [messages[at][1] for at, word in enumerate(words) if word == "cancelled"])
         return words
 
@@ -206,21 +230,21 @@ class JournaledLookup(PartOfBoth[Lookup]):
         """
         now_ms = self._now_ms()
         far_ms = now_ms + self._client.options.journal_horizon * 1000
-        rows = self.rows_of(queue, [change.message for change in changes], at_any_time=True)
+        read = [change.message for change in changes]
+        rows, places = self.rows_of(queue, read, at_any_time=True), split(read)
         words = ["due" if change.due_ms <= now_ms else "" for change in changes]
-        near = {at for at, change in enumerate(changes) if not words[at] and change.due_ms <= far_ms}
-        promoted = self._promoted(changes, rows, near)
-        self.mark_pushed(changes, rows)
-        for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
-            if not words[at] and change.message.layout == JOURNAL and at not in promoted:
-                words[at] = self.replace(queue, row, change)
-                add_to_count(self._client, queue, "reschedule", int(words[at] == "rescheduled"))
+        in_journal = [at for at in places.journal if not words[at]]
+        promoted = self._promoted(rows, [at for at in in_journal if changes[at].due_ms <= far_ms])
+        self._mark_pushed([rows[at] for at in places.redis])
+        for at in in_journal:
+            if at not in promoted:
+                words[at] = self._replace(queue, rows[at], changes[at])
         left = [at for at, word in enumerate(words) if not word]
         for at in left:
             row = rows[at]
             if row is not None and changes[at].due_ms > row.due_ms:  # the row is never due before its message
-                self._journal.follow([(row.seq, self.addition(queue, changes[at], row))])
-        asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
+                self._journal.follow([(row.seq, self._addition(queue, changes[at], row))])
+        asked = [changes[at]._replace(message=self._as_in_redis(read[at])) for at in left]
         for at, word in zip(left, self._redis.reschedule(queue, asked) if asked else [], strict=True):
             words[at] = word
             self._follow(queue, changes[at], rows[at], word)
@@ -232,42 +256,36 @@ class JournaledLookup(PartOfBoth[Lookup]):
         If Redis does not belong to the journal yet, a message of the journal becomes due now, and the first promoter
         pushes it: the word is ``rescheduled`` then.
         """
-        rows = self.rows_of(queue, [change.message for change in changes], at_any_time=True)
+        read = [change.message for change in changes]
+        rows, places = self.rows_of(queue, read, at_any_time=True), split(read)
         words = [""] * len(changes)
-        promoted = self._promoted(changes, rows, set(range(len(changes))))
-        self.mark_pushed(changes, rows)
+        promoted = self._promoted(rows, places.journal)
+        self._mark_pushed([rows[at] for at in places.redis])
         now_ms = self._now_ms()
-        for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
-            if change.message.layout == JOURNAL and at not in promoted:
-                words[at] = self.replace(queue, row, change._replace(due_ms=now_ms))
-                add_to_count(self._client, queue, "reschedule", int(words[at] == "rescheduled"))
+        for at in places.journal:
+            if at not in promoted:
+                words[at] = self._replace(queue, rows[at], changes[at]._replace(due_ms=now_ms))
         left = [at for at, word in enumerate(words) if not word]
-        asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
+        asked = [changes[at]._replace(message=self._as_in_redis(read[at])) for at in left]
         for at, word in zip(left, self._redis.run_now(queue, asked) if asked else [], strict=True):
             words[at], row = word, rows[at]
             if word == "transferred" and row is not None:  # its row has come due as well
                 now = changes[at]._replace(due_ms=now_ms)
-                self._journal.follow([(row.seq, self.addition(queue, now, row))])
+                self._journal.follow([(row.seq, self._addition(queue, now, row))])
         return words
 
-    def _promoted(self, changes: Sequence[Change], rows: Sequence[Row | None], wanted: set[int]) -> set[int]:
-        """Promotes wanted messages of the journal. Returns which of the changes are of messages that Redis has now."""
-        asked = {at: row for at, row in enumerate(rows) if row and changes[at].message.layout == JOURNAL}
-        there = self._early.promote([row for at, row in asked.items() if at in wanted])
+    def _promoted(self, rows: Sequence[Row | None], places: Sequence[int]) -> set[int]:
+        """Promotes the rows at some places. Returns the places of those whose messages Redis has now."""
+        asked = {at: row for at in places if (row := rows[at]) is not None}
+        there = self._early.promote([*asked.values()])
         return {at for at, row in asked.items() if row.seq in there}
 
-    def mark_pushed(self, changes: Sequence[Change], rows: Sequence[Row | None]) -> None:
+    def _mark_pushed(self, rows: Sequence[Row | None]) -> None:
         """Marks rows of messages that were found in Redis, where a promoter has pushed them and not marked them yet."""
-        self._early.promote(
-            [
-                row
-                for change, row in zip(changes, rows, strict=True)
-                if row is not None and row.state == WAITING and change.message.layout != JOURNAL
-            ]
-        )
+        self._early.promote([row for row in rows if row is not None and row.state == WAITING])
 
-    def replace(self, queue: str, row: Row | None, change: Change) -> str:
-        """Changes a message that waits in the journal, for a queue: its own or another. Returns the word for it.
+    def _replace(self, queue: str, row: Row | None, change: Change) -> str:
+        """Changes a message that waits in the journal, and counts that. Returns the word for it.
 
         ``changed`` says that its row was changed, marked or deleted since the message was read.
         """
@@ -275,7 +293,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
             return "changed"
         if self._promotion.claim_rows([row])[row.seq] == "pushed":  # it is in Redis by now, or has left it
             return "not_delayed"
-        [seq] = self._journal.replace([(row.seq, self.addition(queue, change, row))])
+        [seq] = self._journal.replace([(row.seq, self._addition(queue, change, row))])
         if seq is None:
             return "changed"
         # Again, because a promoter may have dropped the claim before the row was replaced.
@@ -284,6 +302,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
                 self._claimed(self._journal.delete_rows([seq]))
                 return "not_delayed"
             add_to_count(self._client, row.queue, "cancel", -1)
+        add_to_count(self._client, queue, "reschedule", 1)
         return "rescheduled"
 
     def _follow(self, queue: str, change: Change, row: Row | None, word: str) -> None:
@@ -295,11 +314,11 @@ class JournaledLookup(PartOfBoth[Lookup]):
             return
         later = change.due_ms > row.due_ms
         if word == "rescheduled" and not later:
-            self._journal.follow([(row.seq, self.addition(queue, change, row))])
+            self._journal.follow([(row.seq, self._addition(queue, change, row))])
         elif word not in ("rescheduled", "changed") and later:
             self._journal.follow([(row.seq, _addition_of(row))])
 
-    def addition(self, queue: str, change: Change, row: Row | None) -> Addition:
+    def _addition(self, queue: str, change: Change, row: Row | None) -> Addition:
         """Returns a changed message in the layout that the journal takes, for a queue."""
         message, due_ms = change.message, change.due_ms
         if self._client.layout == "redisson":
@@ -397,7 +416,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
         )
 
     def _as_in_redis(self, message: Waiting) -> Waiting:
-        return message._replace(layout=self._client.layout) if message.layout == JOURNAL else message
+        return message._replace(layout=self._client.layout)
 
     def _now_ms(self) -> float:
         return time_ms(self._client.ask("TIME"))

@@ -1,6 +1,6 @@
 """Whole queues in Redis and in the journal: their names, their figures, their messages, and their end."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from heapq import merge
@@ -140,11 +140,53 @@ _SEQ = slice(1, 9)
 _LARGEST = 2**63 - 1
 
 
-class JournaledScan(PartOfBoth[Scan]):
-    """Reads queues wherever their messages wait.
+class RowScan:
+    """Reads the parts of queues that wait in the journal, as ``Scan`` reads those in Redis.
 
-    Of messages with one due time, those in Redis come first. In the journal a member is a mark, the number of the row
-    in 8 bytes, and the id, as in the default layout.
+    A member is a mark, the number of the row in 8 bytes, and the id, as in the default layout.
+
+    Args:
+        journal: The tables.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def split(
+        self, queue: str, ranks: Sequence[int], from_ms: float, to_ms: float, layout: str | None = JOURNAL
+    ) -> list[Part]:
+        """Cuts a queue into parts, which end with all messages of a due time; see ``Scan.split``."""
+        dues = [due_ms for due_ms in self._journal.boundaries(queue, ranks, from_ms, to_ms) if due_ms < inf]
+        ends = [(_member(_LARGEST), repr(due_ms).encode()) for due_ms in dues]
+        parts = zip([None, *ends], [*ends, None], strict=True)
+        return [Part(queue, after, until, layout or JOURNAL) for after, until in parts]
+
+    def scan(self, part: Part, after: Scanned | None, from_ms: float, to_ms: float, count: int) -> Scanned:
+        """Reads a page of the messages of a part, without bodies; see ``Scan.scan``."""
+        last = (after.last if after is not None else None) or part.after
+        rows = self._journal.browse(part.queue, _place(last), from_ms, to_ms, count)
+        until = _place(part.until)
+        kept = [row for row in rows if until is None or (row.due_ms, row.seq) <= until]
+        return Scanned(
+            [_member(row.seq, row.id) for row in kept],
+            [repr(row.due_ms).encode() for row in kept],
+            [len(_value(row)) for row in kept],
+            len(kept) == count,
+        )
+
+    def bodies(self, part: Part, members: Sequence[bytes]) -> list[bytes | None]:
+        """Reads the bodies of messages, with marks as in the default layout; see ``Scan.bodies``."""
+        seqs = [_seq(member) for member in members]
+        found = {row.seq: _value(row) for row in self._journal.rows(seqs)}
+        return [found.get(seq) for seq in seqs]
+
+    def ids(self, part: Part, members: Sequence[bytes]) -> list[bytes]:
+        """Returns the ids of messages; see ``Scan.ids``."""
+        return list(map(id_of, members))
+
+
+class JournaledScan(PartOfBoth[Scan]):
+    """Reads queues wherever their messages wait. Of messages with one due time, those in Redis come first.
 
     Args:
         redis: The part of the Redis store.
@@ -154,6 +196,7 @@ class JournaledScan(PartOfBoth[Scan]):
 
     def __init__(self, redis: Scan, journal: Journal, lookup: Lookup) -> None:
         super().__init__(redis, journal)
+        self._rows = RowScan(journal)
         self._lookup = lookup
 
     def browse(
@@ -167,11 +210,15 @@ class JournaledScan(PartOfBoth[Scan]):
         """Reads a page of a queue's waiting messages, in the order of their due times; see ``Scan.browse``."""
         ends = dict(after.ends) if after is not None else {}
         from_ms = max([from_ms, *(float(due) for _, due in ends.values())])
+        in_redis = {**ends}
+        last = _place(in_redis.pop(JOURNAL, None))
         rows, page = self._both(
-            lambda: self._journal.browse(queue, _place(ends.get(JOURNAL)), from_ms, to_ms, count),
-            lambda: self._redis.browse(queue, _without_journal(after), from_ms, to_ms, count),
+            lambda: self._journal.browse(queue, last, from_ms, to_ms, count),
+            lambda: self._redis.browse(queue, after and after._replace(ends=in_redis), from_ms, to_ms, count),
         )
-        repeated = self._repeated(queue, ends, from_ms, rows, page)
+        # The page before ended among messages of this due time: some of them may be on it as messages of Redis.
+        is_between = any(float(due) == from_ms for _, due in in_redis.values())
+        repeated = self._repeated(queue, last, from_ms, rows, page, is_between=is_between)
         read = list(_next_due(page, rows, count))
         number = sum(row is None for _, _, row in read)
         ends |= {place[0]: place[1] for _, place, _ in read}
@@ -198,57 +245,43 @@ class JournaledScan(PartOfBoth[Scan]):
     def split(
         self, queue: str, ranks: Sequence[int], from_ms: float = -inf, to_ms: float = inf, layout: str | None = None
     ) -> list[Part]:
-        """Cuts a queue's waiting messages, in one layout, into parts; see ``Scan.split``.
-
-        Parts of the journal end with all messages of a due time.
-        """
-        if layout != JOURNAL:
-            return self._redis.split(queue, ranks, from_ms, to_ms, layout)
-        dues = [due_ms for due_ms in self._journal.boundaries(queue, ranks, from_ms, to_ms) if due_ms < inf]
-        ends = [(_member(_LARGEST), repr(due_ms).encode()) for due_ms in dues]
-        return [Part(queue, after, until, JOURNAL) for after, until in zip([None, *ends], [*ends, None], strict=True)]
+        """Cuts a queue's waiting messages, in one layout, into parts; see ``Scan.split`` and ``RowScan.split``."""
+        return self._of(layout).split(queue, ranks, from_ms, to_ms, layout)
 
     def scan(
         self, part: Part, after: Scanned | None = None, from_ms: float = -inf, to_ms: float = inf, count: int = 500
     ) -> Scanned:
         """Reads a page of the messages of a part, without bodies; see ``Scan.scan``."""
-        if part.layout != JOURNAL:
-            return self._redis.scan(part, after, from_ms, to_ms, count)
-        last = (after.last if after is not None else None) or part.after
-        rows = self._journal.browse(part.queue, _place(last), from_ms, to_ms, count)
-        until = _place(part.until)
-        kept = [row for row in rows if until is None or (row.due_ms, row.seq) <= until]
-        return Scanned(
-            [_member(row.seq, row.id) for row in kept],
-            [repr(row.due_ms).encode() for row in kept],
-            [len(_value(row)) for row in kept],
-            len(kept) == count,
-        )
+        return self._of(part.layout).scan(part, after, from_ms, to_ms, count)
 
     def bodies(self, part: Part, members: Sequence[bytes]) -> list[bytes | None]:
-        """Reads the bodies of messages, with marks as in the default layout; see ``Scan.bodies``."""
-        if part.layout != JOURNAL:
-            return self._redis.bodies(part, members)
-        seqs = [_seq(member) for member in members]
-        found = {row.seq: _value(row) for row in self._journal.rows(seqs)}
-        return [found.get(seq) for seq in seqs]
+        """Reads the stored bodies of messages; see ``Scan.bodies``."""
+        return self._of(part.layout).bodies(part, members)
 
     def ids(self, part: Part, members: Sequence[bytes]) -> list[bytes]:
         """Returns the ids of messages; see ``Scan.ids``."""
-        return list(map(id_of, members)) if part.layout == JOURNAL else self._redis.ids(part, members)
+        return self._of(part.layout).ids(part, members)
+
+    def _of(self, layout: str | None) -> Scan | RowScan:
+        return self._rows if layout == JOURNAL else self._redis
 
     def _repeated(
-        self, queue: str, ends: Mapping[str, Cursor], from_ms: float, rows: Sequence[Row], page: Page
+        self,
+        queue: str,
+        last: tuple[float, int] | None,
+        from_ms: float,
+        rows: Sequence[Row],
+        page: Page,
+        *,
+        is_between: bool,
     ) -> set[tuple[str, bytes]]:
         """Returns layout and place of messages that were, or will be, on a page from the other store, too."""
         in_redis = {(whole_ms(one.due_ms), one.body or b"") for one in page.messages}
-        # The page before ended among messages of this due time: some of them may be on it as messages of Redis.
-        if any(layout != JOURNAL and float(due) == from_ms for layout, (_, due) in ends.items()):
+        if is_between:
             ids = [row.id for row in rows if row.due_ms == from_ms]
             found = self._lookup.get([queue], ids) if ids else {}
             in_redis |= {(whole_ms(one.due_ms), one.body or b"") for messages in found.values() for one in messages}
         repeated = {(JOURNAL, _member(row.seq, row.id)) for row in rows if (whole_ms(row.due_ms), row.body) in in_redis}
-        last = _place(ends.get(JOURNAL))
         if last is not None and last[0] == from_ms:
             repeated |= self._promoted_since(queue, last, page)
         return repeated
@@ -281,14 +314,6 @@ def _next_due(page: Page, rows: Sequence[Row], count: int) -> Iterator[tuple[Wai
         yield found
         if found[1] in ends:
             return
-
-
-def _without_journal(page: Page | None) -> Page | None:
-    """Returns a page as the Redis store has made it."""
-    if page is None:
-        return None
-    ends = {layout: end for layout, end in page.ends.items() if layout != JOURNAL}
-    return page._replace(messages=[one for one in page.messages if one.layout != JOURNAL], ends=ends)
 
 
 def _member(seq: int, identity: str = "") -> bytes:
