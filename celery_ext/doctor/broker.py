@@ -36,7 +36,9 @@ def lua(subject: Subject) -> Findings:
     try:
         subject.the_store.client.eval("return 1", 0)
     except NoPermissionError as error:
-        yield Finding(Level.ERROR, f"the user may run no scripts: {error}", "give it +eval +evalsha", "how-to/acl.md")
+        yield Finding(
+            Level.ERROR, f"the user may run no scripts: {error}", "give it +eval +evalsha", "reference/acl.md"
+        )
     except ResponseError as error:
         yield Finding(
             Level.ERROR,
@@ -161,7 +163,7 @@ def _each(subject: Subject, look: Callable[[str, Mapping[str, Any]], Findings]) 
                 Level.NOTICE,
                 f"not checked: {name} does not let this user ask for INFO",
                 "give the user the right +info",
-                "how-to/acl.md",
+                "reference/acl.md",
             )
 
 
@@ -178,7 +180,7 @@ def clock(subject: Subject) -> Findings:
             Level.ERROR if off_s >= CLOCK_WRONG_S else Level.WARNING,
             f"the clock of this machine is {by} {way} that of {name}: countdowns from here end {by} too {late}",
             "keep clocks in step, by NTP",
-            "how-to/clocks.md",
+            "how-to/transfer-workers.md#clocks",
         )
     ahead = [offset.ahead_s for offset in subject.clocks.values()]
     if len(ahead) > 1 and max(ahead) - min(ahead) >= CLOCK_OFF_S:
@@ -187,7 +189,7 @@ def clock(subject: Subject) -> Findings:
             f"the clocks of the nodes differ by {in_words(max(ahead) - min(ahead), plain=True)}: each queue goes by "
             "the clock of its own node",
             "keep clocks in step, by NTP",
-            "how-to/clocks.md",
+            "how-to/transfer-workers.md#clocks",
         )
 
 
@@ -265,7 +267,7 @@ def in_hand(subject: Subject) -> Findings:
             Level.WARNING,
             f"{counted(sum(lost.values()), 'message is', 'messages are')} in the hands of {holders} that nobody knows",
             f"`delayq repair` gives {'it' if sum(lost.values()) == 1 else 'them'} back",
-            "how-to/repair-convert.md#repair",
+            "how-to/repair.md#repair",
         )
 
 
@@ -350,7 +352,7 @@ def layout(subject: Subject) -> Findings:
             f"not checked: the user has no rights for keys of the layout {other!r}. No rights are needed if nobody "
             "uses it",
             "if somebody does, run it as a user with the rights of the page",
-            "how-to/acl.md#redissons-layout",
+            "reference/acl.md#redissons-layout",
         )
 
 

@@ -179,7 +179,7 @@ def _ask(subject: Subject, connection: Connection, timeout_s: float) -> Iterator
             "run it as the user of the app, who has the rights of remote control"
             if refused
             else "mend what the error says, and look again",
-            "how-to/acl.md" if refused else "troubleshooting.md",
+            "reference/acl.md" if refused else "troubleshooting.md",
             "workers",
         )
 
@@ -233,7 +233,7 @@ def _make(subject: Subject, checks: Sequence[Check]) -> Iterator[Finding]:
 def _mend(error: Exception) -> tuple[str, str]:
     """Returns what to do about an error in a check, and the page about it."""
     if isinstance(error, NoPermissionError):
-        return "give the user the rights of the page, or run it as the user of the app", "how-to/acl.md"
+        return "give the user the rights of the page, or run it as the user of the app", "reference/acl.md"
     return "mend what the error says, and look again", "troubleshooting.md"
 
 

@@ -149,7 +149,7 @@ def versions(subject: Subject) -> Findings:
             Level.NOTICE,
             f"workers have different releases of kombu-delayq: {shown}",
             "go on with the upgrade: two releases next to each other may share a broker",
-            "how-to/upgrade.md#mixed-fleets",
+            "how-to/migrate.md#mixed-fleets",
         )
     yield from _faults(subject.the_workers)
 
@@ -188,7 +188,7 @@ def clocks(subject: Subject) -> Findings:
             f"{counted(len(off), 'worker has', 'workers have')} another time than Redis: {named(off)}. Retries from "
             "there come too early or too late, and a worker that is behind holds tasks with an eta back",
             "keep clocks in step, by NTP",
-            "how-to/clocks.md",
+            "how-to/transfer-workers.md#clocks",
         )
 
 

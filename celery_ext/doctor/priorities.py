@@ -10,7 +10,7 @@ from celery_ext.doctor.subject import Subject
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transport import Channel
 
-_PAGE = "how-to/priorities.md"
+_PAGE = "how-to/queues.md#priorities"
 
 
 def priorities(subject: Subject) -> Findings:

@@ -1,4 +1,4 @@
-"""The ACL users of docs/how-to/acl.md on a cluster of several nodes, with nothing more than their rights there."""
+"""The ACL users of docs/reference/acl.md on a cluster of several nodes, with nothing more than their rights there."""
 
 import json
 import re

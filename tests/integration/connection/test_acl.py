@@ -1,4 +1,4 @@
-"""The ACL users of docs/how-to/acl.md, with nothing more than their rights."""
+"""The ACL users of docs/reference/acl.md, with nothing more than their rights."""
 
 import json
 import re

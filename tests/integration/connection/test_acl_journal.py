@@ -1,4 +1,4 @@
-"""The rights that docs/how-to/acl.md adds for a journal."""
+"""The rights that docs/reference/acl.md adds for a journal."""
 
 import json
 import re

@@ -144,5 +144,5 @@ def test_a_check_that_fails_is_a_finding(broker: PrivateRedis, monkeypatch: pyte
     assert found["eviction"]["level"] == "error"
     assert found["eviction"]["do"].startswith("mend what the error says")
     assert found["queues"]["do"].startswith("give the user the rights")
-    assert found["queues"]["page"] == "how-to/acl.md"
+    assert found["queues"]["page"] == "reference/acl.md"
     assert found["memory"]["level"] == "ok"

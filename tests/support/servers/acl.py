@@ -1,4 +1,4 @@
-"""The ACL users of docs/how-to/acl.md on a server."""
+"""The ACL users of docs/reference/acl.md on a server."""
 
 import re
 from typing import Any

@@ -17,7 +17,7 @@ from tests.support import ROOT
 from tests.support.pages import PAGES, blocks, named
 
 #: Where a log line is looked for, and where lines of the level INFO are explained.
-LOGS = (ROOT / "docs/troubleshooting.md", ROOT / "docs/how-to/logs.md")
+LOGS = (ROOT / "docs/troubleshooting.md", ROOT / "docs/how-to/monitoring.md")
 LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "critical": "CRITICAL"}
 #: What threads in the background log, by the attribute that has it.
 THREADS = {"_fault_line": "ERROR", "_refused_line": "CRITICAL"}

@@ -13,7 +13,7 @@ from tests.unit.docs.test_docs_facts import GAP, said_by, template
 
 PAGES = [
     *(ROOT / "docs" / name for name in ("troubleshooting.md", "faq.md")),
-    *(ROOT / "docs/how-to" / f"{name}.md" for name in ("alerts", "cancel", "migrate", "outage", "repair-convert")),
+    *(ROOT / "docs/how-to" / f"{name}.md" for name in ("monitoring", "cancel", "migrate", "outage", "repair")),
     *(ROOT / "docs/how-to" / f"{name}.md" for name in ("broker-urls", "retry-schedule", "transfer-workers")),
     ROOT / "docs/how-to/spark/pressure.md",
 ]
@@ -32,7 +32,19 @@ ELSEWHERE = (
 #: Fewest characters by which a text with gaps is recognized, and most words of a value that fills a gap.
 LEAST, VALUE = 14, 2
 #: What code that is no message begins with.
-COMMANDS = ("celery ", "delayq ", "redis-cli ", "make ", "pip ", "import ", "CONFIG ", ".venv/")
+COMMANDS = (
+    "celery ",
+    "delayq ",
+    "redis-cli ",
+    "make ",
+    "pip ",
+    "import ",
+    "CONFIG ",
+    ".venv/",
+    "cat ",
+    "max by ",
+    "kombu-delayq[",
+)
 
 
 def sources() -> Iterator[str]:

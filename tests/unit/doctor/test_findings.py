@@ -47,7 +47,7 @@ def test_texts_are_found_by_page_section_and_alert() -> None:
     section = explain("outage#of-stock-workers")
     assert section.startswith("### Of stock workers\n")
     assert len(re.findall(r"^#+ ", section, re.MULTILINE)) == 1
-    assert explain("clocks").startswith("# ")
+    assert explain("migrate").startswith("# ")
     assert "No transfer worker runs" in explain("DelayqNoLeader")
     for name in ("outage#nosuch", "nosuch", ""):
         with pytest.raises(NoSuchText):
