@@ -57,14 +57,6 @@ def test_a_question_names_the_broker_and_its_prefix_without_the_password(
     assert f" on {url.replace('s3cret', '**')} with key prefix 'shop.'? Nobody can be asked" in result.output
 
 
-def test_an_unreachable_broker_is_told_without_its_password() -> None:
-    """The error names the broker and the reason, not the password, and the exit code is 1."""
-    result = CliRunner().invoke(delayq, ["--broker", "redis://:s3cret@127.0.0.1:1/0", "status"])
-    assert result.exit_code == 1
-    assert "redis://:**@127.0.0.1:1/0" in result.output
-    assert "s3cret" not in result.output
-
-
 @pytest.mark.parametrize("args", [["status"], ["--broker", "redis://", "-o", "nonsense", "status"], ["nonsense"]])
 def test_what_is_not_understood_exits_with_2(args: list[str]) -> None:
     """No broker, a malformed option, or an unknown command: exit code 2, with what to write."""

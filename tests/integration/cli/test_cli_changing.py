@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands.shell import lines, run
-from tests.support.conditions import stays
 from tests.support.workers.harness import APPS, Proj
 
 pytestmark = pytest.mark.both_layouts
@@ -146,27 +145,6 @@ def test_reschedule_needs_one_time(proj: Proj) -> None:
     assert lines(proj.server, "show", "a")[0]["due"] == before
 
 
-def test_tasks_run_when_the_commands_say_so(proj: Proj) -> None:
-    """A worker runs what is sent now or rescheduled to the past, waits for what is rescheduled, and no cancelled one.
-
-    The one that is rescheduled is not early.
-    """
-    _three(proj)
-    for each in ("d", "e"):
-        proj.send("record", each, countdown=3600, queue="q0", task_id=each)
-    proj.worker("-Q", "q0,q1", pool="solo")
-    assert run(proj.server, "run-now", "a").stdout == "a: sent to be run\n"
-    assert lines(proj.server, "reschedule", "b", "--eta", "2001-01-01") == [{"id": "b", "outcome": "transferred"}]
-    run(proj.server, "cancel", "--yes", "c")
-    run(proj.server, "reschedule", "d", "--countdown", "2")
-    due = datetime.fromisoformat(lines(proj.server, "show", "d")[0]["due"]).timestamp()
-    proj.await_runs(3)
-    assert {run["id"] for run in proj.runs()} == {"a", "b", "d"}
-    assert proj.runs(id="d")[0]["at"] >= due
-    stays(lambda: len(proj.runs()) == 3, 1)
-    assert _waiting(proj) == {"e"}
-
-
 @pytest.mark.parametrize("layout", ["hash"], indirect=True)
 def test_a_message_that_cannot_be_rewritten_is_left(proj: Proj) -> None:
     """A damaged message keeps its due time, that is said, and the exit code is 1 although another task was moved."""
@@ -194,25 +172,6 @@ def test_a_key_of_the_wrong_type_keeps_no_other_queue_from_being_changed(proj: P
     assert result.stdout == "queue q0: 1 delayed message removed\n"
     assert f"{key} holds a string" in result.stderr
     assert client.get(key) == "x"
-
-
-def test_purge_removes_delayed_messages_and_no_others(proj: Proj) -> None:
-    """The queues named lose what waits in the store; what is ready for a consumer stays, as do other queues."""
-    _three(proj)
-    proj.send("record", queue="q0")
-    assert lines(proj.server, "purge", "--yes", "q0", "q0") == [{"queue": "q0", "removed": 2}]
-    assert _waiting(proj) == {"b"}
-    assert proj.server.client().llen("q0") == 1
-
-
-def test_purge_names_unknown_queues(proj: Proj) -> None:
-    """A queue that is not known is named on stderr, the others are purged, and the exit code is 1."""
-    _three(proj)
-    result = run(proj.server, "purge", "--yes", "q1", "q9", code=1)
-    assert result.stdout == "queue q1: 1 delayed message removed\n"
-    assert "'q9'" in result.stderr
-    run(proj.server, "purge", "--yes", code=2)
-    assert _waiting(proj) == {"a", "c"}
 
 
 def test_odd_ids_are_found_from_arguments_and_from_standard_input(proj: Proj) -> None:

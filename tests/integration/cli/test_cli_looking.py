@@ -85,13 +85,6 @@ def test_an_empty_broker_is_listed_without_an_error(proj: Proj) -> None:
     assert lines(proj.server, "list") == []
 
 
-def test_an_unknown_queue_is_named_beside_the_others(five: Proj) -> None:
-    """What is known is listed, the unknown name is on stderr, and the exit code is 1."""
-    result = run(five.server, "list", "odd", "oddd", "--json", code=1)
-    assert len(result.stdout.splitlines()) == 3
-    assert "'oddd'" in result.stderr
-
-
 def test_every_command_says_that_a_queue_is_not_known(five: Proj) -> None:
     """A name that is not known is on stderr and exit code 1, as an argument or by -q, whatever the command."""
     for args in (["status"], ["list"], ["export"], ["purge", "--yes"], ["convert", "--to", "hash"], ["repair"]):

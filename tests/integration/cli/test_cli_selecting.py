@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands.shell import BIN, Audit, lines, run, terminal
+from tests.support.commands.shell import Audit, lines, run
 from tests.support.conditions import until
 from tests.support.workers.backlogs import fill
 from tests.support.workers.harness import Proj
@@ -137,21 +137,6 @@ def test_cancel_counts_asks_and_says_what_became_of_them(shop: Proj, audit: Audi
     assert [(line["action"], line["count"]) for line in audit()] == [("bulk cancel", 10), ("bulk cancel", 2)]
 
 
-def test_at_a_terminal_it_asks(shop: Proj) -> None:
-    """A no leaves all as it is, a yes does it."""
-    with terminal(shop.server, "run-now", "--arg", "0=3") as shell:
-        shell.read_until("Run now 1 task (all queues, args.0=3) on ")
-        shell.type("n")
-        assert shell.wait() == 1
-    assert len(_ids(shop)) == 12
-    with terminal(shop.server, "run-now", "--arg", "0=3") as shell:
-        shell.read_until("[y/N]")
-        shell.type("y")
-        assert shell.wait() == 0
-        assert "1 sent to be run" in shell.script
-    assert (shop.server.client().llen("q0"), shop.delayed("q0")) == (1, 3)
-
-
 def test_reschedule_what_is_selected(shop: Proj, audit: Audit) -> None:
     """All selected tasks get the new time; a past time sends them to their queues."""
     done = run(shop.server, "reschedule", "-q", "q2", "--countdown", "10h", "--yes")
@@ -160,16 +145,6 @@ def test_reschedule_what_is_selected(shop: Proj, audit: Audit) -> None:
     done = run(shop.server, "reschedule", "--due-from", "9h", "--eta", "2020-01-01", "--yes")
     assert done.stdout == "4 due already, sent to be run\n"
     assert [(line["action"], line["count"]) for line in audit()] == [("bulk reschedule", 4), ("bulk reschedule", 4)]
-
-
-def test_what_is_done_by_id_is_noted(shop: Proj, audit: Audit) -> None:
-    """Each command that changes tasks by their ids leaves a line; one that changes none does not."""
-    run(shop.server, "cancel", "--yes", "t00", "nope", "t01")
-    run(shop.server, "reschedule", "t02", "--countdown", "1h")
-    run(shop.server, "run-now", "t03")
-    run(shop.server, "run-now", "nope", code=1)
-    run(shop.server, "run-now", "--arg", "0=nope", "--yes", code=1)
-    assert [(line["action"], line["count"]) for line in audit()] == [("run", 1), ("reschedule", 1), ("cancel", 2)]
 
 
 def test_lines_of_the_audit_go_to_a_file(shop: Proj, tmp_path: Path) -> None:
@@ -248,16 +223,3 @@ def test_a_redis_that_fails_half_way(proj: Proj, tmp_path: Path) -> None:
     assert process.returncode == 1
     assert f"{done:,} of 3,000 tasks done when it failed" in err
     until(lambda: proj.delayed("q") == 3000 - done)
-
-
-def test_the_installed_command_completes_queues(shop: Proj) -> None:
-    """A shell gets the names of the queues behind -q."""
-    words = "delayq --broker " + shop.server.url + " cancel -q q"
-    done = subprocess.run(
-        [BIN / "delayq"],
-        env={"_DELAYQ_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "5", "PATH": str(BIN)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert [line.split(",")[1] for line in done.stdout.split()] == ["q0", "q1", "q2"]

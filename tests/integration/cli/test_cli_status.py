@@ -1,9 +1,6 @@
 """``delayq status``."""
 
 import json
-import os
-import subprocess
-import sys
 import unittest.mock
 
 import pytest
@@ -17,7 +14,7 @@ from kombu_delayq.store.keys import Keys
 from tests.support.commands.shell import read_until, run, start_transfer
 from tests.support.conditions import until
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, lives, message
-from tests.support.workers.harness import APPS, MakeProj, Proj
+from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import CONSUMERS, KEYS
 
 
@@ -64,16 +61,8 @@ def test_a_damaged_queue_hides_no_other(proj: Proj) -> None:
 
 def test_status_as_a_celery_command_shows_the_queues_of_the_app(proj: Proj) -> None:
     """`celery -A proj delayq status` needs no broker, and lists the app's queues too."""
-    result = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "proj", "delayq", "status"],
-        cwd=APPS,
-        env={**os.environ, "PROJ_CONF": json.dumps({**proj.conf, "task_default_queue": "mine"})},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert result.returncode == 0, result.stderr
-    assert any(line.startswith("mine ") for line in result.stdout.splitlines())
+    proj.conf["task_default_queue"] = "mine"
+    assert any(line.startswith("mine ") for line in proj.celery("delayq", "status").splitlines())
 
 
 def test_status_and_transfer_tell_of_messages_under_other_key_prefixes(make_proj: MakeProj) -> None:

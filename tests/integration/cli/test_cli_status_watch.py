@@ -50,23 +50,6 @@ def test_a_terminal_is_drawn_in_place_and_left_as_it_was(
         assert "\x1b" not in left
 
 
-def test_five_queues_fit_a_small_terminal(
-    store: DelayStore, broker: PrivateRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At 80 by 24 each queue is a row: the table leaves out the date of what is due next, and keeps for how long."""
-    monkeypatch.setenv("TERM", "xterm")
-    names = [f"queue{n}" for n in range(5)]
-    for name in names:
-        store.delivery.offer(name, waiting("a", FUTURE_MS))
-    with terminal(broker, "status", "--watch", columns=80) as process:
-        process.read_until("queue4")
-        process.process.send_signal(signal.SIGINT)
-        assert process.wait() == 0
-        rows = [line for line in process.script.partition(END)[2].splitlines() if line.startswith("queue")]
-        assert [row.split()[:2] for row in rows] == [[name, "1"] for name in names]
-        assert all("(in " not in row and " in " in row for row in rows)
-
-
 def test_a_report_that_is_too_long_is_cut(
     store: DelayStore, broker: PrivateRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

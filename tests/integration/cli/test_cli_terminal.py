@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import click
 import pytest
 
 from celery_ext.cli import delayq
@@ -93,20 +92,6 @@ def test_without_a_terminal_for_the_question_nobody_is_asked(proj: Proj) -> None
 
 
 @pytest.mark.timeout(600)  # a busy machine takes minutes
-def test_many_ids_are_cancelled_with_a_progress_bar(proj: Proj, many_ids: Path) -> None:
-    """They are read as a stream, the waiting ones are found, and a bar counts on stderr alone."""
-    for each in HELD:
-        proj.send("record", countdown=3600, task_id=each)
-    with many_ids.open() as file, terminal(proj.server, "cancel", "-y", "-", stdin=file, stdout=subprocess.PIPE) as bar:
-        assert bar.wait(250) == 0
-        assert bar.process.stdout
-        assert bar.process.stdout.read() == b"3 cancelled, 149,997 not waiting\n"
-    assert "cancelling" in bar.script
-    assert "150000" in bar.script
-    assert _waiting(proj) == set()
-
-
-@pytest.mark.timeout(600)  # a busy machine takes minutes
 def test_many_ids_are_answered_line_by_line(proj: Proj, many_ids: Path) -> None:
     """With --json each id has its line, written while further ids are read, and there is no bar without a terminal."""
     proj.send("record", countdown=3600, task_id=HELD[1])
@@ -177,19 +162,6 @@ def late(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> Proj:
             "many", Offer("late", "1000", 0, '{"headers": {"task": "t"}}'), Offer("far", "+5400000", 0, "{}")
         )
     return proj
-
-
-def test_what_is_late_is_red_at_a_terminal(late: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing else is; NO_COLOR takes the colour away, and leaves the columns as they are."""
-    shown = []
-    for wish in ("", "1"):
-        monkeypatch.setenv("NO_COLOR", wish)
-        with terminal(late.server, "list", columns=200) as process:
-            assert process.wait() == 0
-            shown.append(process.script)
-    assert [line.startswith("\x1b[31m") for line in shown[0].splitlines()] == [False, True, False]
-    ago = re.compile(r"\([^)]*\)")
-    assert ago.sub("", click.unstyle(shown[0])) == ago.sub("", shown[1])
 
 
 def test_colours_elsewhere_than_at_a_terminal_are_asked_for(late: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,19 +238,6 @@ def _completed(words: str) -> list[str]:
     return [line.partition(",")[2] for line in done.stdout.split()]
 
 
-def test_the_shell_completes_commands_options_and_queues(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script completes its commands, their options, and the queues of the broker that is named in the line."""
-    for queue in ("orders", "other", "mails", "or\x1bd"):
-        proj.send("record", countdown=3600, queue=queue)
-    assert "reschedule" in _completed("delayq res")
-    assert "--due-to" in _completed("delayq list --due")
-    url = proj.server.url
-    assert _completed(f"delayq -b {url} list or") == ["orders"]
-    assert _completed(f"delayq -b {url} purge mails o") == ["orders", "other"]
-    monkeypatch.setenv("DELAYQ_BROKER_URL", url)
-    assert _completed("delayq list m") == ["mails"]
-
-
 def test_help_lists_all_commands_with_their_whole_summaries() -> None:
     """Each command stands in one section of the help, at 80 columns too, and no summary is cut."""
     with_help = subprocess.run(
@@ -296,14 +255,6 @@ def test_an_option_of_all_commands_behind_a_command_says_where_it_stands(command
     done = subprocess.run([BIN / "delayq", *command, option, "x"], capture_output=True, text=True)
     assert done.returncode == 2
     assert f"{option} comes before the command: delayq {option} … {command[0]}" in done.stderr
-
-
-@pytest.mark.parametrize("broker", ["-b redis://127.0.0.1:1", "-b nonsense://x", ""])
-def test_completion_is_silent_without_a_broker(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No broker, or one that cannot be reached: nothing is offered, and nothing is said."""
-    monkeypatch.delenv("DELAYQ_BROKER_URL", raising=False)
-    monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
-    assert _completed(" ".join(["delayq", *broker.split(), "list", ""])) == []
 
 
 def test_completion_under_celery_asks_the_broker_of_the_app(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:

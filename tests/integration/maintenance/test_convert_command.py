@@ -17,7 +17,7 @@ from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, Waiting
-from tests.support.commands.shell import BIN, lines, run, terminal
+from tests.support.commands.shell import BIN, lines, run
 from tests.support.conditions import until
 from tests.support.store.consuming import lives
 from tests.support.store.keyspace import FUTURE_MS, waiting
@@ -58,13 +58,6 @@ def test_it_moves_all_and_says_so(broker: PrivateRedis, raw_client: redis.Redis,
     found = {"queue": "q", "to": old, "moved": 1234, "lost": 0, "came": 0, "stranded": 0}
     assert lines(broker, "convert", "q", "--to", old) == [found]
     assert lines(broker, "convert", "nope", "--to", old, code=1) == []
-
-
-def test_the_command_is_checked(broker: PrivateRedis) -> None:
-    """Without a queue or a form, or with a form that there is not, nothing is done, and the exit code is 2."""
-    assert "--to" in run(broker, "convert", "q", code=2).stderr
-    assert "'tree' is not one of" in run(broker, "convert", "q", "--to", "tree", code=2).stderr
-    run(broker, "convert", "--to", "redisson", code=2)
 
 
 def test_a_fleet_that_is_not_at_rest_is_warned_of(broker: PrivateRedis, raw_client: redis.Redis) -> None:
@@ -249,24 +242,3 @@ def _half_way(broker: PrivateRedis, store: DelayStore) -> Iterator["subprocess.P
         finally:
             store.client.client_unpause()
             process.kill()
-
-
-@pytest.mark.nightly
-def test_it_shows_a_bar_and_completes_names(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """At a terminal one sees how far it is, and what queues there are."""
-    store = store_of(raw_client, "hash")
-    for start in range(0, 30_000, 1000):
-        store.delivery.offer("quite", *(_offer(n) for n in range(start, start + 1000)))
-    completion = {"_DELAYQ_COMPLETE": "bash_complete", "COMP_WORDS": "delayq convert qu", "COMP_CWORD": "2"}
-    done = subprocess.run(
-        [BIN / "delayq"],
-        env={**os.environ, **completion, "DELAYQ_BROKER_URL": broker.url},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    assert done.stdout == "plain,quite\n"
-    with terminal(broker, "convert", "quite", "--to", "redisson") as process:
-        process.read_until("converting")
-        assert process.wait() == 0
-        assert "30,000 messages moved" in process.script

@@ -97,16 +97,6 @@ def test_an_export_has_all_that_waits_and_says_so(broker: PrivateRedis, store: D
     assert closing == {"format": "delayq-export", "messages": 3}
 
 
-def test_an_export_may_be_of_some_queues_and_due_times(broker: PrivateRedis, store: DelayStore) -> None:
-    """Queues and bounds of due times choose; an unknown queue is named, with exit code 1."""
-    for n in range(4):
-        store.delivery.offer("a", offer(f"a{n}", FUTURE_MS + n * 1000))
-    store.delivery.offer("b", offer("b"))
-    bounds = ("--due-from", "2100-01-01T00:00:01+00:00", "--due-to", "2100-01-01T00:00:03+00:00")
-    found = [json.loads(line).get("id") for line in exported(broker, "a", "unknown", *bounds, code=1)]
-    assert found == [None, "a1", "a2", None]
-
-
 def test_every_byte_comes_back(broker: PrivateRedis, store: DelayStore, raw_client: redis.Redis) -> None:
     """Ids, queue names, due times and bodies of any bytes, duplicates and marked messages are stored as they were."""
     odd = ["", "~", "i~0123456789abcdef", "\x7f", "ü\U0001f600", b"\xff\xc3", "\0\r\n", "n" * 5000]

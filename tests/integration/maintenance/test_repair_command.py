@@ -78,12 +78,7 @@ def all_at_once(raw_client: redis.Redis) -> None:
 DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any], Callable[[int], bool]]] = {
     "nothing": (lambda raw_client: None, {}, lambda n: False),
     "due": (lambda raw_client: raw_client.delete(DUE), {"unindexed": COUNT}, lambda n: False),
-    "layout": (lambda raw_client: raw_client.delete(BODIES), {"lost": COUNT}, lambda n: True),
-    "order": (lambda raw_client: raw_client.delete(ORDER), {}, lambda n: False),
-    "duplicates": (lambda raw_client: raw_client.delete(DUPLICATES), {}, lambda n: False),
-    "members": (drop_members, {"unindexed": 43}, lambda n: False),
     "bodies": (drop_bodies, {"lost": 43}, lambda n: n % 7 == 0),
-    "ghosts": (add_ghosts, {"lost": 603}, lambda n: False),
     "stale": (make_stale, {"unnamed": 43}, lambda n: False),
     "queues": (forget_queue, {"unknown": True}, lambda n: False),
     "all": (all_at_once, {"unknown": True, "lost": 646, "unindexed": 129}, lambda n: n % 7 == 0),
@@ -118,19 +113,6 @@ def test_after_a_repair_all_that_has_a_body_is_delivered_once_and_in_order(
         order.insert(order.index(151) + 1 + (152 in order) if 151 in order else 0, -1)
     assert delivered(store) == order
     assert store.queues.size("q") == raw_client.hlen(BODIES) == 0
-
-
-def test_duplicates_are_found_by_their_id_again(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """When the index of duplicates is lost, a repair makes it again, and all messages of an id are cancelled by it."""
-    store = DelayStore(raw_client, KEYS)
-    store.delivery.offer("q", *(offer(n, "shared") for n in range(10)))
-    duplicates = raw_client.zrange(DUPLICATES, 0, -1)
-    raw_client.delete(DUPLICATES)
-    assert len(store.lookup.get(["q"], ["shared"])["shared"]) == 1
-    [found] = lines(broker, "repair", "--yes")
-    assert found["unnamed"] == len(duplicates) == 9
-    assert raw_client.zrange(DUPLICATES, 0, -1) == duplicates
-    assert len(store.lookup.cancel(["q"], ["shared"])["shared"]) == 10
 
 
 def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone(
@@ -236,14 +218,6 @@ def test_nothing_is_mended_unasked(broker: PrivateRedis, store: DelayStore) -> N
 def test_an_empty_broker_is_sound(broker: PrivateRedis) -> None:
     """Without any queue there is nothing to mend, and no error."""
     assert run(broker, "repair").stdout == "no queue holds delayed messages\n"
-
-
-def test_a_queue_that_expires_goes_on_to(broker: PrivateRedis, store: DelayStore) -> None:
-    """A repair of a queue with an expiry gives it to the keys that it makes, too."""
-    store.queues.keep_alive("q", 60_000)
-    store.client.delete(DUE)
-    run(broker, "repair", "--yes")
-    assert 0 < store.client.pttl(DUE) <= 60_000
 
 
 @pytest.mark.nightly

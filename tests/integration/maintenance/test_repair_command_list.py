@@ -48,11 +48,6 @@ def all_at_once(raw_client: redis.Redis) -> None:
 DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any]]] = {
     "nothing": (lambda raw_client: None, {}),
     "index": (lambda raw_client: raw_client.delete(TIMEOUT), {"unindexed": COUNT}),
-    "list": (lambda raw_client: raw_client.delete(LISTED), {}),
-    "notes": (lambda raw_client: raw_client.delete(NOTES), {}),
-    "ids": (lambda raw_client: raw_client.delete(IDS), {"unnamed": COUNT}),
-    "members": (drop_members, {"unindexed": 43}),
-    "ghosts": (add_ghosts, {"lost": 603}),
     "queues": (lambda raw_client: raw_client.delete("{delayq}:queues"), {"unknown": True}),
     "all but the index": (lambda raw_client: raw_client.delete(LISTED, NOTES, IDS), {"unnamed": COUNT}),
     "all": (all_at_once, {"unknown": True, "lost": 603, "unindexed": 43}),

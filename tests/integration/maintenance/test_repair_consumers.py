@@ -62,16 +62,6 @@ def test_it_is_put_back_to_the_next_place(broker: PrivateRedis, store: DelayStor
     assert lines(broker, "repair", "--dry-run") == []
 
 
-def test_a_report_says_what_it_is(broker: PrivateRedis, store: DelayStore) -> None:
-    """Both kinds are named in words, before and after."""
-    left_behind(store, "q")
-    dry = run(broker, "repair", "--dry-run", code=1).stdout
-    assert "  2 messages on their way to consumers that are gone\n" in dry
-    assert "  2 messages in the hands of consumers that are gone\n" in dry
-    done = run(broker, "repair", "--yes").stdout
-    assert "  2 messages in the hands of consumers that are gone: next in the queue\n" in done
-
-
 def test_only_the_given_queues_are_mended(broker: PrivateRedis, store: DelayStore) -> None:
     """What another queue has lost stays for a repair of that queue."""
     left_behind(store, "a", "b")
