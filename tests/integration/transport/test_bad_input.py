@@ -1,17 +1,14 @@
 """Messages whose time cannot be read, is out of bounds, or that are sent twice."""
 
-import math
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import redis
-from kombu.exceptions import OperationalError
 
 from celery_ext import browse
-from kombu_delayq import DelayTooLong, InvalidDelay, UnsupportedRedis
-from tests.support.conditions import stays, until
+from kombu_delayq import DelayTooLong, UnsupportedRedis
+from tests.support.conditions import until
 from tests.support.servers.proxies import LosesReply, old_redis
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -62,37 +59,6 @@ def test_every_eta_gives_a_run_a_wait_or_an_error(proj: Proj) -> None:
     assert worker.stop() == 0
 
 
-def test_delay_that_is_no_number_is_refused(proj: Proj) -> None:
-    """``DelaySeconds`` that is not a finite number of this era is refused, and nothing is stored."""
-    refused: list[Any] = [math.inf, -math.inf, math.nan, "soon", 1e300, -1e300, 10**400, [5], "inf", {}]
-    with proj.connection() as connection:
-        for delay in refused:
-            with pytest.raises(InvalidDelay, match="DelaySeconds="):
-                connection.Producer().publish({}, routing_key="celery", DelaySeconds=delay)
-    assert not proj.server.client().exists(*proj.keys(), "celery")
-
-
-def test_delay_that_is_over_is_no_delay(proj: Proj) -> None:
-    """``DelaySeconds`` of zero, less, or None goes to the queue at once."""
-    over = [0, -5, -0.0, None, "0", "-1", False]
-    with proj.connection() as connection:
-        for count, delay in enumerate(over, 1):
-            connection.Producer().publish({}, routing_key="celery", DelaySeconds=delay)
-            assert proj.server.client().llen("celery") == count
-    assert not proj.server.client().exists(*proj.keys())
-
-
-def test_delay_in_any_form_of_a_number_waits(proj: Proj) -> None:
-    """``DelaySeconds`` as a number or the text of one waits that long by the clock of Redis."""
-    delays: list[Any] = [600, "700", 800.5]
-    with proj.connection() as connection:
-        for delay in delays:
-            connection.Producer().publish({}, routing_key="celery", DelaySeconds=delay)
-    seconds, microseconds = proj.server.client().time()
-    waits = [due / 1000 - (seconds + microseconds / 1e6) for due in _dues_ms(proj)]
-    assert waits == pytest.approx([float(delay) for delay in delays], abs=10)
-
-
 def test_longest_delay(make_proj: MakeProj) -> None:
     """A delay above ``max_delay`` raises DelayTooLong and stores nothing; one below it is stored."""
     proj = make_proj(broker_transport_options={"max_delay": 60})
@@ -138,13 +104,3 @@ def test_old_redis_is_refused(make_proj: MakeProj) -> None:
         proj.send("record", "now")
         proj.await_runs(1)
         assert worker.alive()
-
-
-def test_publish_to_a_dead_broker_raises(make_proj: MakeProj) -> None:
-    """Where Redis is gone, the caller of ``apply_async`` gets the error after kombu's own retries."""
-    with old_redis(1) as nobody:
-        proj = make_proj(broker_url=nobody.url, task_publish_retry_policy={"max_retries": 1, "interval_max": 0.1})
-        with pytest.raises((OperationalError, redis.ConnectionError)):
-            proj.send("record", countdown=5)
-    proj = make_proj()
-    stays(lambda: not proj.server.client().exists(*proj.keys()), 0.1)

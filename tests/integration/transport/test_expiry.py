@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Thread
 from typing import Any
 
 import kombu
@@ -98,23 +97,6 @@ def test_delayed_messages_come_on_time_whoever_consumes_and_transfers(
     [(body, at)] = received
     assert body == "kept"
     assert at >= due
-
-
-@queues_expire
-@pytest.mark.parametrize("consume", [_drain, _get])
-def test_overdue_messages_wait_for_a_transfer_worker_while_their_queue_is_consumed(
-    proj: Proj, transfer: Transfer, consume: Callable[[Connection, Received], None]
-) -> None:
-    """While nobody transfers, messages that are due outlive ``x-expires`` by as long as somebody consumes."""
-    received: Received = []
-    with proj.connection(transfer=False) as connection:
-        connection.Producer(routing_key="brief").publish("kept", declare=[QUEUE], DelaySeconds=0.5)
-        consumer = Thread(target=consume, args=(connection, received))
-        consumer.start()
-        stays(lambda: proj.delayed("brief") == 1, 6)
-        transfer()
-        consumer.join()
-    assert [body for body, _ in received] == ["kept"]
 
 
 @queues_expire

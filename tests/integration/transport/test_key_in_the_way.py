@@ -60,27 +60,6 @@ def _ready(client: redis.Redis, queue: str) -> Callable[[], bool]:
 
 
 @pytest.mark.both_layouts
-@pytest.mark.parametrize("which", [DUE, BODIES, ORDER, QUEUES])
-def test_publish_names_the_key(connection: Connection, client: redis.Redis, which: int | str) -> None:
-    """Publishing fails with an error that names the key, stores no half, and works once the key is away."""
-    stored, key = _stored(connection), _name(connection, which)
-    _publish(connection, SOUND, 600, "before")
-    client.delete(key)
-    client.set(key, "in the way") if which != ORDER else client.rpush(key, "in the way")
-    for _ in range(2):
-        with pytest.raises((redis.ResponseError, OperationalError), match="WRONGTYPE") as error:
-            _publish(connection, HARMED, 600, "a")
-        assert key in str(error.value)
-    if key != QUEUES:  # that one is told apart from the message, which may be stored: once, whole
-        assert [each for each in stored if client.exists(each)] == [key]
-    client.delete(key)
-    _publish(connection, HARMED, 600, "a")
-    assert connection.default_channel.store.queues.size(HARMED) == 1
-    assert client.exists(*stored[:2]) == 2
-    assert client.sismember(QUEUES, HARMED)
-
-
-@pytest.mark.both_layouts
 @pytest.mark.parametrize("which", [DUE, BODIES, HARMED, f"{HARMED}\x06\x166"])
 def test_transfer_goes_on_with_other_queues(
     connection: Connection, client: redis.Redis, caplog: pytest.LogCaptureFixture, which: int | str

@@ -48,12 +48,3 @@ def test_apps_that_share_a_redis_keep_apart(make_proj: MakeProj, proj: Proj) -> 
     strangers = {key for key in keys if not key.startswith(tuple(known))}
     assert strangers <= {"{delayq}:queues", "_kombu.binding.celery", "_kombu.binding_permanent.celery"}
     assert not set(proj.server.client(0).scan_iter())
-
-
-def test_celery_purge_keeps_to_its_prefix_and_database(make_proj: MakeProj, proj: Proj) -> None:
-    """``celery purge`` of one app leaves what the others delayed."""
-    ours, others = _in_db(make_proj, proj.server.url, 3, "ours:"), _in_db(make_proj, proj.server.url, 3, "theirs:")
-    for each in (ours, others, proj):
-        each.send("record", countdown=60)
-    assert "Purged 1 message from 1 known task queue" in ours.celery("purge", "-f")
-    assert [each.delayed() for each in (ours, others, proj)] == [0, 1, 1]

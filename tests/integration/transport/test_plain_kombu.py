@@ -119,38 +119,6 @@ def test_a_requeued_message_is_not_delayed_again(make_proj: MakeProj, options: d
     assert proj.delayed("jobs") == 0
 
 
-def test_messages_of_a_lost_consumer_come_again_at_once(proj: Proj) -> None:
-    """What a closed consumer had not acknowledged goes back to the queue, and is not delayed again."""
-    with proj.connection() as connection:
-        begun = time.time()
-        connection.Producer(routing_key="jobs").publish("kept", DelaySeconds=3)
-        [(_, first_at, _)] = _receive(connection, 1, lambda message: None)
-    with proj.connection() as connection:
-        [(body, second_at, redelivered)] = _receive(connection, 1, _ack)
-    assert (body, redelivered) == ("kept", True)
-    assert begun + 3 <= first_at <= second_at < first_at + 3
-
-
-def test_a_queue_that_deletes_itself_is_delivered_too(proj: Proj) -> None:
-    """A consumer of an ``auto_delete`` queue alone gets what is delayed there."""
-    queue = Queue("mine", auto_delete=True)
-    with proj.connection() as connection:
-        connection.Producer(routing_key="mine").publish("x", DelaySeconds=1)
-        assert [body for body, _, _ in _receive(connection, 1, _ack, queue)] == ["x"]
-
-
-def test_a_simple_queue(proj: Proj) -> None:
-    """Kombu's ``SimpleQueue`` takes ``DelaySeconds`` and gives the message when it is due."""
-    with proj.connection() as connection, connection.SimpleQueue("simple") as simple:
-        due = time.time() + 2
-        simple.put("x", DelaySeconds=2)
-        with pytest.raises(simple.Empty):
-            simple.get_nowait()
-        message = simple.get(timeout=20)
-        assert time.time() >= due
-        message.ack()
-
-
 def test_no_transfer_worker_runs_with_transfer_off(proj: Proj) -> None:
     """With ``transfer=False`` a consumer starts no thread and no subscription; another one does the work for it."""
     client = proj.server.client()

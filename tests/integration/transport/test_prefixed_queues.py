@@ -118,11 +118,15 @@ def test_a_queue_is_purged(app: Celery) -> None:
 
 def test_a_queue_is_deleted(app: Celery) -> None:
     """Its messages and its binding are gone; a queue with messages stays if only an empty one is to go."""
-    fill(app, "orders")
+    app.send_task("later", queue="orders", countdown=600)
     with app.connection_for_write() as connection:
         bound = Queue("orders", Exchange("shop", type="direct"), routing_key="orders")
         declared = bound(connection.default_channel)
         declared.declare()
+        declared.delete(if_empty=True)
+        assert counts(app, "orders") == (0, 1)
+        for priority in PRIORITIES:
+            publish(connection, "orders", priority, priority=priority)
         declared.delete(if_empty=True)
         assert counts(app, "orders") == (len(PRIORITIES), 1)
         assert any("_kombu.binding" in key for key in keys_with(app, "shop"))

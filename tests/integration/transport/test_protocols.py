@@ -47,13 +47,3 @@ def test_delayed_tasks_of_every_protocol_and_body(tolerant: Proj) -> None:
     assert all(run["at"] >= due for run in runs)
     assert all(run["eta"] for run in runs)
     until(lambda: tolerant.server.client().hlen("unacked") == 0)
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_tasks_without_a_countdown_go_straight_to_the_queue(tolerant: Proj, protocol: int, serializer: str) -> None:
-    """A task without an eta, or with one that is past, is never put into the store, whatever its form."""
-    _send(tolerant, protocol, "at once", serializer=serializer)
-    _send(tolerant, protocol, "too late", serializer=serializer, countdown=-1)
-    assert tolerant.server.client().llen("celery") == 2
-    assert tolerant.delayed() == 0

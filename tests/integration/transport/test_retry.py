@@ -44,17 +44,6 @@ def test_each_retry_waits_in_redis_and_runs_once(proj: Proj) -> None:
     assert proj.delayed() == 0
 
 
-def test_retries_end_with_max_retries(proj: Proj) -> None:
-    """A task that never succeeds runs ``max_retries`` times more, each time from Redis, and ends with its error."""
-    proj.worker(concurrency=1)
-    sent = proj.send("flaky", 99, kwargs={"countdown": 0.3})
-    with pytest.raises(RuntimeError, match="not yet"):
-        sent.get(timeout=30)
-    assert [run["retries"] for run in proj.runs()] == [0, 1, 2, 3, 4, 5]
-    assert proj.delayed() == 0
-    until(lambda: proj.server.client().hlen("unacked") == 0)
-
-
 def test_a_retry_outlives_its_worker(proj: Proj) -> None:
     """A worker killed while a retry waits takes nothing with it: the next worker runs the retry, on time and once."""
     first = proj.worker(concurrency=1)
