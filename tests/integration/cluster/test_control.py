@@ -1,15 +1,12 @@
 """Remote control, events and Flower, over a cluster of several nodes."""
 
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
-from celery_ext import run_now
 from tests.support.conditions import until
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.workers.events import captured
-from tests.support.workers.flower import Flower
 from tests.support.workers.harness import MakeProj, Proj, Worker
 
 
@@ -47,20 +44,3 @@ def test_workers_answer_revoke_and_send_events(clustered: Proj, workers: list[Wo
     until(lambda: clustered.delayed("q0") == 0)
     assert clustered.delayed("q1") == 1
     assert all(worker.stop() == 0 for worker in workers)
-
-
-def test_flower_watches_workers_of_a_cluster(clustered: Proj, workers: list[Worker]) -> None:
-    """Flower shows what waits, revokes it, and sees what runs."""
-    with closing(Flower(clustered)) as flower:
-        flower.ready()
-        clustered.await_answers()
-        waiting = clustered.send("record", "waits", queue="q1", countdown=60)
-        kept = clustered.send("record", "kept", queue="q1", countdown=61)
-        node = workers[1].node
-        found = flower.api("GET", "workers", refresh="1", workername=node)
-        assert [task["request"]["id"] for task in found[node]["scheduled"]] == [waiting.id, kept.id]
-        flower.api("POST", f"task/revoke/{waiting.id}")
-        until(lambda: clustered.delayed("q1") == 1)
-        assert run_now(clustered.app, [kept.id]) == {kept.id: "transferred"}
-        assert kept.get(timeout=20) == "kept"
-        until(lambda: flower.api("GET", "tasks", state="SUCCESS").keys() == {kept.id})

@@ -91,17 +91,6 @@ def test_sees_a_binding_of_another_process_at_once(cluster: PrivateCluster) -> N
         assert sorted(consume(other, QUEUES[:2], 2)) == ["1", "2"]
 
 
-def test_purges_and_deletes(cluster: PrivateCluster) -> None:
-    """A queue's size, its purge and its deletion."""
-    with Connection(cluster.url) as connection:
-        publish(connection)
-        channel = connection.default_channel
-        assert channel.queue_declare("a", passive=True).message_count == 1
-        assert channel.queue_purge("a") == 1
-        channel.queue_delete("b")
-        assert [channel._size(name) for name in ("a", "b", "c")] == [0, 0, 1]
-
-
 def test_connects_by_tls_with_a_password(tmp_path: Path) -> None:
     """The certificate of each node is checked."""
     need_tls()

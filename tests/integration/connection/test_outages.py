@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from threading import Timer
 
 import pytest
 import redis
@@ -147,27 +146,6 @@ def test_a_paused_redis_delays_but_loses_and_repeats_nothing(make_proj: MakeProj
         _await_each_once(proj, dues, back=time.time())
     until(lambda: "Redis can be used again" in worker.log)
     assert worker.alive()
-
-
-def test_a_publish_that_is_tried_again_after_a_lost_reply_counts_once(
-    make_proj: MakeProj, own_server: PrivateRedis
-) -> None:
-    """A publisher that gets no reply in time tries again; Redis, which executes both attempts, keeps one message."""
-    policy = {"max_retries": 20, "interval_start": 0, "interval_max": 0.2}
-    options = {"socket_timeout": 0.3}
-    proj = make_proj(own_server, broker_transport_options=options, task_publish_retry_policy=policy)
-    proj.send("record", "before", countdown=300)
-    commands = _offers(own_server)
-    os.kill(own_server.pid, signal.SIGSTOP)
-    Timer(1.0, os.kill, (own_server.pid, signal.SIGCONT)).start()
-    proj.send("record", "during", countdown=300)
-    assert _offers(own_server) > commands + 1
-    assert proj.delayed() == 2
-
-
-def _offers(server: PrivateRedis) -> int:
-    stats = server.client().info("commandstats")
-    return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("eval", "evalsha"))
 
 
 def _await_loss(worker: Worker) -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj
 
 
@@ -22,15 +21,3 @@ def test_delayed_tasks_run_without_a_command_that_is_not_needed(make_proj: MakeP
         proj.await_runs(1, value="waits")
         assert worker.alive()
         assert "Redis cannot be used" not in worker.log
-
-
-def test_a_worker_says_once_that_it_may_not_subscribe(make_proj: MakeProj) -> None:
-    """A transfer worker that may not subscribe says so once, and what it costs."""
-    with _without("SUBSCRIBE") as server:
-        proj = make_proj(server, worker_enable_remote_control=False)
-        worker = proj.worker("--without-heartbeat", pool="solo")
-        until(lambda: "noticed only every poll interval" in worker.log)
-        for n in range(2):
-            proj.send("record", n, countdown=1)
-            proj.await_runs(n + 1)
-        assert worker.log.count("noticed only every poll interval") == 1

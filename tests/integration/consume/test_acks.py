@@ -40,14 +40,6 @@ def _redelivered_after_a_kill(proj: Proj) -> None:
     assert until(lambda: _all_acked(proj))
 
 
-@pytest.mark.journey
-def test_a_killed_workers_task_is_redelivered_to_the_next_worker(make_proj: MakeProj) -> None:
-    """With ``acks_late`` the task of a worker killed with SIGKILL runs again in the next worker, once."""
-    proj = make_proj(broker_transport_options=SWEPT)
-    proj.worker(pool="solo")
-    _redelivered_after_a_kill(proj)
-
-
 @pytest.mark.skipif(kombu.VERSION < (5, 7), reason="kombu before 5.7 sweeps every 100 s, whatever is set")
 def test_a_killed_workers_task_is_redelivered_by_the_sweep(make_proj: MakeProj) -> None:
     """With ``acks_late`` a living worker takes over the task of a killed one after the visibility timeout, once."""

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections import Counter
 from time import sleep
 
 import pytest
@@ -63,22 +62,6 @@ def test_what_a_killed_worker_held_runs_in_another(fleet: Proj, pool: str, most:
     assert all(run["pid"] == other.process.pid for run in again)
     until(lambda: f"process {doomed.process.pid} on host" in other.log)
     assert f"{most} went back ({most} to 'celery')" in other.log
-
-
-def test_messages_of_many_killed_workers_run_once_more(fleet: Proj) -> None:
-    """Of several workers, killed together, each message runs again once, and no trace of the workers is left."""
-    doomed = [fleet.worker(pool="threads", concurrency=2, wait=False) for _ in range(3)]
-    for worker in doomed:
-        worker.ready()
-    for value in range(24):
-        fleet.send("hang_once", value)
-    until(lambda: holds(fleet, 24))
-    for worker in doomed:
-        worker.kill()
-    fleet.worker(pool="threads", concurrency=24)
-    until(lambda: nothing_is_left(fleet), 40)
-    assert Counter(run["value"] for run in fleet.runs(redelivered=True)) == dict.fromkeys(range(24), 1)
-    until(lambda: consumers(fleet) == 1)
 
 
 def test_a_stopped_worker_is_taken_for_dead_and_says_so(fleet: Proj) -> None:

@@ -5,7 +5,6 @@ from math import inf
 import pytest
 
 from celery_ext import Call, cancel, install, send_many
-from celery_ext.waiting import by_id
 from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS
 from tests.support.commands.shell import lines, run
 from tests.support.conditions import stays, until
@@ -18,22 +17,6 @@ CHAINS, CANCELLED = "{delayq}:chains", "{delayq}:cancelled"
 
 def knows_of_chains(proj: Proj) -> bool:
     return bool(proj.server.client().zscore(CHAINS, "") == inf)
-
-
-def test_a_first_run_is_cancelled_among_many(make_proj: MakeProj) -> None:
-    """A chain ends that was cancelled in its first run, whatever else is cancelled, though Redis has seen no step."""
-    proj = make_proj(include=["chain_tasks"])
-    proj.worker(concurrency=1)
-    until(lambda: knows_of_chains(proj), what="the worker has told")
-    sent = proj.send("gated")
-    proj.await_runs(1)
-    with proj.connection() as connection:  # somebody who knows no app
-        others = [f"other {n}" for n in range(2 * NOTES_WITHOUT_CHAINS)]
-        done = {each.id: each.outcome for each in by_id.cancel(connection.default_channel.store, [sent.id, *others])}
-    assert set(done.values()) == {"not_delayed"}
-    proj.journal.rpush(f"fail {sent.id}", 1)
-    until(lambda: sent.state == "REVOKED")
-    stays(lambda: proj.delayed() == 0, 0.3)
 
 
 def test_a_running_step_is_told_from_an_unknown_id(make_proj: MakeProj) -> None:

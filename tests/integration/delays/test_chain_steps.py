@@ -6,7 +6,7 @@ from typing import Any
 
 import celery
 import pytest
-from celery import Celery, chain, chord, group
+from celery import chain, chord, group
 from celery.exceptions import MaxRetriesExceededError, TaskRevokedError
 
 from celery_ext import cancel, get, run_now
@@ -123,29 +123,6 @@ def test_an_error_that_cannot_be_written_down(proj: Proj) -> None:
     assert len(proj.runs(id=sent.id, told="exhausted")) == 1
 
 
-def test_a_task_without_a_chain_is_buried_too(proj: Proj) -> None:
-    """A task with a dead letter queue and no chain waits as Celery's do, and is put there after its last retry."""
-    sent = proj.send("unchained")
-    assert_steps(steps_of(proj, sent.id, 2), 3600, 3600)
-    assert "no answer" in str(error_of(sent))
-    (letter,) = messages(proj, "failed")
-    assert letter["properties"]["dead_letter"]["reason"] == "retries exhausted"
-    assert "delay_chain" not in letter["properties"]
-    assert proj.runs(id=sent.id, told="exhausted") == []
-
-
-def test_a_chain_of_1000_steps(proj: Proj) -> None:
-    """The longest chain that is taken goes along whole, and its last steps are what was written."""
-    text = "9s " * 998 + "1h 2h"
-    sent = proj.send("notify", 9999, delay_chain=text, retries=997)
-    for retries, delay_s in ((998, 9), (999, 3600), (1000, 7200)):
-        task = waiting_step(proj, sent.id, retries)
-        assert task.properties["delay_chain"] == text
-        assert task.due.timestamp() >= proj.runs(id=sent.id)[-1]["at"] + delay_s
-        run_now(proj.app, sent.id)
-    assert "no answer 1000" in str(error_of(sent))
-
-
 @pytest.mark.skipif(celery.VERSION < (5, 7), reason="retry_on_worker_lost is new in Celery 5.7")
 def test_a_lost_worker_process_is_a_failure(proj: Proj) -> None:
     """With ``retry_on_worker_lost`` a run whose pool process dies is followed by the next step, as other failures."""
@@ -154,30 +131,6 @@ def test_a_lost_worker_process_is_a_failure(proj: Proj) -> None:
     waiting_step(proj, sent.id, 3)
     assert cancel(proj.app, sent.id) == "cancelled"
     assert retries_of(proj, sent.id) == [0, 1, 2]
-
-
-def test_a_task_whose_result_nobody_wants(proj: Proj) -> None:
-    """With ``ignore_result`` the steps are the same, and no result is kept."""
-    sent = proj.send("quiet", 2, ignore_result=True)
-    assert_steps(steps_of(proj, sent.id, 2), 240, 600)
-    until(lambda: retries_of(proj, sent.id) == [0, 1, 2])
-    until(lambda: proj.server.client().hlen("unacked") == 0)
-    assert sent.state == "PENDING"
-    assert proj.delayed() == 0
-
-
-def test_priorities_and_protocol_1_are_kept(proj: Proj) -> None:
-    """A step keeps its message's priority; a task that came by protocol 1 goes on with the same id and chain."""
-    sent = proj.send("notify", 2, priority=6)
-    with Celery("old", set_as_current=False) as app:
-        app.conf.update({**proj.conf, "task_protocol": 1})
-        old = app.send_task("proj.notify", (2,), priority=6, delay_chain="4m,10m")
-    for each in (sent, old):
-        for retries in (1, 2):
-            assert waiting_step(proj, each.id, retries).priority == 6
-            run_now(proj.app, each.id)
-        assert proj.app.AsyncResult(each.id).get(timeout=30) == 2
-        assert retries_of(proj, each.id) == [0, 1, 2]
 
 
 def test_chains_in_a_canvas(proj: Proj) -> None:

@@ -318,14 +318,3 @@ def test_an_app_may_be_a_proxy(proj: Proj) -> None:
         assert len(threads._executors) == known - 1
 
     asyncio.run(work())
-
-
-def test_a_result_is_awaited_in_a_thread(proj: Proj) -> None:
-    """``AsyncResult.get`` blocks, so it goes to a thread of asyncio."""
-    proj.worker(concurrency=1)
-
-    async def work() -> Any:
-        result = await asend(proj.app, RECORD, (1,))
-        return await asyncio.to_thread(result.get, timeout=30)
-
-    assert asyncio.run(work()) == 1

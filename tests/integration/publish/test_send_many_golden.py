@@ -198,26 +198,6 @@ def test_a_message_is_the_one_of_apply_async(
     compare(app, task, case, task.apply_async)
 
 
-def test_arguments_are_those_of_apply_async(redis_server: PrivateRedis, compare: Callable[..., None]) -> None:
-    """Arguments of all kinds are written and shown as Celery writes and shows them."""
-    app = app_of(redis_server, Case())
-    task = app.task(name="bulk.record", shared=False)(record)
-    for args in ARGUMENTS:
-        named = {f"a'{at}": value for at, value in enumerate(args)}
-        for call in (Call(args, eta=ETA), Call(kwargs=named, eta=ETA), Call(args, named, eta=ETA)):
-            compare(app, task, Case(call), task.apply_async)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [Case(), Case(Call((1,), {"a": 1}, eta=ETA)), Case(Call(countdown=9), {"queue": "q", "ignore_result": True})],
-)
-def test_a_name_is_enough(redis_server: PrivateRedis, compare: Callable[..., None], case: Case) -> None:
-    """A task that the app does not have is sent by its name, as ``send_task`` does."""
-    app = app_of(redis_server, case)
-    compare(app, "else.where", case, lambda **call: app.send_task("else.where", **call))
-
-
 @pytest.mark.parametrize("inherit", [False, True])
 def test_calls_of_a_task_are_its_children(
     redis_server: PrivateRedis, compare: Callable[..., None], inherit: bool

@@ -1,6 +1,5 @@
 """``advance`` and ``run_due``: what runs, when, and in which order."""
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -176,19 +175,6 @@ def test_a_task_that_calls_itself_for_ever_is_an_error(
     forever.delay()
     with pytest.raises(RuntimeError, match=r"shop\.forever.* for ever"):
         delayed_tasks.advance("1h")
-
-
-def test_texts_do_not_name_more_tasks_than_one_can_read(
-    delayed_tasks: DelayedTasks, shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those that are due next, and those that have run last."""
-    monkeypatch.setattr("celery_ext.testing.delayed_tasks.MOST_SHOWN", 2)
-    for number in range(4):
-        shop.remind.apply_async((number,), countdown=60)
-    assert re.search(r"remind\(0\).*; shop\.remind\(1\).*; and 2 more>$", repr(delayed_tasks.has("x")))
-    delayed_tasks.advance(60)
-    ran = "  2 before\n  <shop.remind(2) SUCCESS>\n  <shop.remind(3) SUCCESS>"
-    assert delayed_tasks.describe() == f"waiting:\n  nothing\nran:\n{ran}"
 
 
 def test_a_test_may_send_as_much_as_it_likes(

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -45,12 +44,6 @@ def run(project: pytest.Pytester, *options: str) -> pytest.RunResult:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         return project.runpytest_subprocess("-p", PLUGIN, "-p", "xdist", *options, timeout=120)
-
-
-def test_the_plugin_is_found_by_pytest() -> None:
-    """The package declares the plugin."""
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
-    assert declared["pytest11"] == {"delayq": PLUGIN}
 
 
 @pytest.mark.parametrize(
@@ -161,13 +154,6 @@ def test_processes_of_xdist_do_not_meet(project: pytest.Pytester) -> None:
         """
     )
     run(project, "-n", "2").assert_outcomes(passed=20)
-
-
-def test_it_is_shown_among_the_fixtures(project: pytest.Pytester) -> None:
-    """``pytest --fixtures`` explains the fixtures."""
-    shown = run(project, "--fixtures").stdout.str()
-    assert "delayed_tasks_broker [session scope]" in shown
-    assert "what waits, and a clock to move on" in shown
 
 
 @pytest.mark.parametrize(

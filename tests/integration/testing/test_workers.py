@@ -114,15 +114,6 @@ def test_what_a_task_sends_is_waited_for(works: Works, delayed: DelayedTasks) ->
     assert works.done[2:] == [(8, True)]
 
 
-def test_retries_wait(works: Works, delayed: DelayedTasks) -> None:
-    """Retries wait for their countdown, and the error of the last one fails the test."""
-    works.flaky.apply_async(countdown=60)
-    delayed.advance("11m")
-    assert works.done == [(0, True), (1, True)]
-    with pytest.raises(ValueError, match="still broken"):
-        delayed.advance("10m")
-
-
 def test_delay_chains_go_on(works: Works, delayed: DelayedTasks) -> None:
     """A task with a delay chain waits as its schedule says, also in a worker on another transport."""
     works.chain.apply_async()
@@ -132,13 +123,6 @@ def test_delay_chains_go_on(works: Works, delayed: DelayedTasks) -> None:
     assert delayed.has("works.chain", in_="10m")
     delayed.advance("10m", propagate=False)
     assert works.done == [("chain", True)] * 3
-
-
-def test_a_task_expires_by_the_clock_of_the_test(works: Works, delayed: DelayedTasks) -> None:
-    """A task that is due after its expiry does not run."""
-    works.remind.apply_async((1,), countdown=3600, expires=600)
-    [ran] = delayed.advance("1h")
-    assert (ran.state, works.done) == ("REVOKED", [])
 
 
 def test_a_queue_that_nobody_consumes_is_an_error(

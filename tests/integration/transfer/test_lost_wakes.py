@@ -61,26 +61,6 @@ def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer,
     assert set(arrived(client).values()) == {1}
 
 
-@pytest.mark.journey
-def test_a_worker_outlives_cut_subscriptions(make_proj: MakeProj, layout: str) -> None:
-    """A worker whose subscriptions are cut again and again loses no task and stays the same process."""
-    # Results would subscribe, too. An old redis-py hangs where a subscription ends while it makes a connection.
-    proj = make_proj(task_ignore_result=True)
-    worker = proj.worker()
-    client = proj.server.client()
-    until(lambda: listeners(client, layout) == 1)
-    for n in range(15):
-        proj.send("record", n, countdown=0.5 + n / 20)
-        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-        until(lambda: listeners(client, layout) == 1, LATE_S, "the leader listens again")
-    until(lambda: {run["value"] for run in proj.runs()} == set(range(15)))
-    # The cuts also hit kombu's own subscriptions. At times, more rarely from 5.7 on, kombu then loses its connection
-    # and gives back the tasks that the pool has just begun.
-    once = [run for run in proj.runs() if not run["redelivered"]]
-    assert len(once) == len({run["value"] for run in once})
-    assert worker.alive()
-
-
 def test_a_user_without_the_channel_is_served_by_polls(make_proj: MakeProj, own_server: PrivateRedis) -> None:
     """Where an ACL forbids the channel of announcements, tasks run once and in time, and the log says so once."""
     own_server.client().execute_command(

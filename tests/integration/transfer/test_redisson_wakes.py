@@ -12,7 +12,6 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import stays, until
-from tests.support.workers.harness import Proj
 from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
 
@@ -162,28 +161,3 @@ def test_an_idle_leader_sends_as_many_commands_for_any_number_of_queues(
             offer(store, queue, 3000, queue)
         most = len(some) + 1.5  # a new queue costs a transfer besides
         until(lambda: commands_per_poll(some[-1]) <= most)  # noqa: B023
-
-
-def test_messages_in_both_forms_of_a_queue_are_delivered(
-    store: DelayStore, client: redis.Redis, transfer: Transfer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Messages that publishers of either layout put into one queue arrive on time, and the log warns of it once."""
-    hashed = DelayStore(client, KEYS)
-    with caplog.at_level(logging.WARNING, "kombu_delayq"):
-        transfer(2, poll_interval=0.2)
-        for n in range(20):
-            offer(store if n % 2 else hashed, str(n), 0.05 * n)
-        until(lambda: sum(arrived(client).values()) == 20, LATE_S)
-    assert set(arrived(client).values()) == {1}
-    assert len([each for each in caplog.messages if "in the layout 'hash'" in each]) <= 2  # one a worker
-
-
-def test_a_killed_leader_is_stood_in_for(proj: Proj) -> None:
-    """When the worker that leads is killed, the other one delivers what is due, each task once."""
-    first = proj.worker(pool="solo")
-    proj.worker(pool="solo", wait=False).ready()
-    for n in range(10):
-        proj.send("record", n, countdown=1 + n / 5)
-    first.kill()
-    runs = proj.await_runs(10)
-    assert sorted(run["value"] for run in runs) == list(range(10))

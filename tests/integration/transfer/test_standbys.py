@@ -56,23 +56,6 @@ def kill(processes: "Iterable[Popen[bytes]]") -> None:
         process.wait(10)
 
 
-@pytest.mark.parametrize("killed", [1, 2])
-def test_a_killed_leader_is_stood_in_for(
-    redis_server: PrivateRedis, store: DelayStore, workers: "list[Popen[bytes]]", killed: int
-) -> None:
-    """A standby delivers what waited and what comes later, each once, while the dead still hold their leases."""
-    for n in range(10):
-        offer(store, str(n), 0.5 + n / 20)
-    kill(workers[:killed])
-    for n in range(10, 30):
-        offer(store, str(n), (n - 10) / 20)
-        if n % 5 == 0:  # the standby knows nothing further
-            until(lambda: arrived(store.client)[str(n)] == 1, LATE_S)  # noqa: B023
-    until(lambda: len(arrived(store.client)) == 30, LATE_S)
-    assert set(arrived(store.client).values()) == {1}
-    assert [lease_holder(redis_server, rank) for rank in (1, 2, 3)] == [process.pid for process in workers]
-
-
 def test_a_leader_that_hangs_is_stood_in_for(store: DelayStore, workers: "list[Popen[bytes]]") -> None:
     """A standby delivers for a leader whose process stands still with its connections open, and leaves it the rest."""
     workers[0].send_signal(signal.SIGSTOP)

@@ -10,25 +10,14 @@ from celery.exceptions import ChordError, TaskRevokedError
 from celery.result import AsyncResult, GroupResult
 from celery.signals import task_revoked
 
-from celery_ext import browse, cancel, get, reschedule, run_now
+from celery_ext import cancel, get, reschedule, run_now
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
-from tests.support.store.keyspace import ODD_IDS
 from tests.support.workers.events import captured
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_layouts
 
-#: Ids that a publisher may choose. Celery makes its own of an empty one, and others are no UTF-8.
-CUSTOM_IDS = [
-    *(each for each in ODD_IDS if each and each != "\udcff"),
-    "{",
-    "{a}:due",
-    "a\nb",
-    "x" * 10_000,
-    "☃ ü",
-    "'\"",
-]
 SOON_S = 5.0
 
 
@@ -73,35 +62,6 @@ def test_a_cancelled_task_never_runs(proj: Proj) -> None:
     assert {run["id"] for run in proj.runs()} == {*kept, finished.id, running.id, ready.id, flaky.id}
     assert running.state == "SUCCESS"
     assert worker.alive()
-
-
-def test_ids_of_any_characters_and_more_than_one_task_of_an_id(proj: Proj) -> None:
-    """Any id that a publisher chose can be cancelled, rescheduled and run, alone and among others.
-
-    Of two tasks with one id, in whatever queues, both are cancelled, and of ids that look alike, no other.
-    """
-    for queue in ("celery", "other"):
-        for number in range(2):
-            for each in CUSTOM_IDS:
-                proj.send("record", number, countdown=300, task_id=each, queue=queue)
-    alike = proj.send("record", countdown=300, task_id="x" * 9_999)
-    assert cancel(proj.app, CUSTOM_IDS) == dict.fromkeys(CUSTOM_IDS, "cancelled")
-    assert set(cancel(proj.app, CUSTOM_IDS).values()) == {"not_delayed"}
-    assert all(proj.app.AsyncResult(each).state == "REVOKED" for each in CUSTOM_IDS)
-    assert (proj.delayed("celery"), proj.delayed("other")) == (1, 0)
-    assert cancel(proj.app, alike.id) == "cancelled"
-
-    proj.worker()
-    for each in CUSTOM_IDS:
-        proj.send("record", countdown=300, task_id=each)
-        assert reschedule(proj.app, each, countdown=600) == "rescheduled"
-        found = get(proj.app, each)
-        assert found is not None
-        assert found.id == each
-        assert run_now(proj.app, each) == "transferred"
-    proj.await_runs(len(CUSTOM_IDS))
-    assert sorted(run["id"] for run in proj.runs()) == sorted(CUSTOM_IDS)
-    assert list(browse(proj.app, "celery")) == []
 
 
 def test_a_task_is_named_by_what_apply_async_returned(proj: Proj) -> None:

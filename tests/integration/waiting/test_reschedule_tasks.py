@@ -2,13 +2,11 @@
 
 import json
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import kombu
 import pytest
-from kombu import Queue
 
 from celery_ext import browse, cancel, get, reschedule, run_now, select
 from kombu_delayq.message.due import eta_of
@@ -73,18 +71,6 @@ def test_tasks_run_at_their_new_time(make_proj: MakeProj) -> None:
     assert proj.delayed() == 0
 
 
-def test_tasks_of_one_new_time_keep_the_order_in_which_they_were_given(proj: Proj) -> None:
-    """Tasks that are given one due time run in the order of the call, also behind those that had that time before."""
-    eta = datetime.now(UTC) + timedelta(seconds=3)
-    before = [proj.send("record", countdown=300 - number).id for number in range(20)]
-    had_it = [proj.send("record", eta=eta).id for _ in range(5)]
-    ids = before[::2] + before[1::2]
-    assert set(reschedule(proj.app, ids, eta=eta).values()) == {"rescheduled"}
-    assert [task.id for task in browse(proj.app, "celery")] == had_it + ids
-    proj.worker(pool="solo")
-    assert [run["id"] for run in proj.await_runs(25)] == had_it + ids
-
-
 def test_an_adopted_message_is_moved_and_not_adopted_again(make_proj: MakeProj) -> None:
     """Tasks that a stock publisher sent, which a worker put into the store, run when told, once."""
     proj, stock = make_proj(), make_proj(broker_transport="")
@@ -134,24 +120,3 @@ def test_messages_of_plain_kombu_by_the_id_under_which_they_are_stored(proj: Pro
     [ready] = proj.server.client().lrange("plain", 0, -1)
     assert json.loads(ready) == second.body
     assert not proj.journal_server.client(1).keys("celery-task-meta-*")
-
-
-@pytest.mark.skipif(kombu.VERSION < (5, 7), reason="kombu knows x-expires on Redis from 5.7 on")
-def test_a_queue_that_expires_still_does(proj: Proj) -> None:
-    """Tasks of a queue with ``x-expires`` can be moved, which neither keeps the queue for ever nor ends it early."""
-    queue, client = Queue("brief", expires=100), proj.server.client()
-    with proj.connection() as connection:
-        for number in range(3):
-            connection.Producer(routing_key="brief").publish("x", declare=[queue], DelaySeconds=50 + number)
-    first, second, third = (task.id for task in browse(proj.app, "brief"))
-
-    def lives() -> bool:
-        return all(0 < client.pttl(key) <= 165_000 for key in client.keys("*brief*"))
-
-    assert reschedule(proj.app, first, countdown=60) == "rescheduled"
-    assert lives()
-    assert run_now(proj.app, second) == "transferred"
-    assert client.llen("brief") == 1
-    assert cancel(proj.app, third) == "cancelled"
-    assert lives()
-    assert [task.id for task in browse(proj.app, "brief")] == [first]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from celery_ext import browse, cancel, count, reschedule, run_now, select
-from celery_ext.waiting import Bulk
 from kombu_delayq.errors import AnswerLost
 from kombu_delayq.store.lookup import Lookup
 from tests.support.commands.shell import Audit
@@ -28,53 +27,12 @@ def _send(proj: Proj, identity: str, *args: Any, **options: Any) -> None:
     proj.send("record", *args, **{"eta": _at(0), "task_id": identity, "queue": "q", **options})
 
 
-def _ids(proj: Proj, **conditions: Any) -> list[str]:
-    return [task.id for task in select(proj.app, **conditions)]
-
-
 def _audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     """Returns what the audit's log has, and checks that its lines are JSON."""
     records = [record for record in caplog.records if record.name == "kombu_delayq.audit"]
     lines = [json.loads(record.getMessage().removeprefix("audit: ")) for record in records]
     assert [vars(record)["audit"] for record in records] == lines
     return lines
-
-
-def test_all_conditions_have_to_hold(proj: Proj) -> None:
-    """Tasks come in the order of their due times, and only those that meet each condition."""
-    for n in range(12):
-        _send(proj, f"t{n:02}", n % 2, eta=_at(n), queue=f"q{n % 3}", kwargs={"user": {"id": n % 4}})
-    proj.app.send_task("proj.other", task_id="other", eta=_at(20), queue="q0")
-    assert _ids(proj) == [*(f"t{n:02}" for n in range(12)), "other"]
-    assert _ids(proj, queues="q1") == ["t01", "t04", "t07", "t10"]
-    assert _ids(proj, queues=["q1", "q2"], due_from=_at(4), due_to=_at(8)) == ["t04", "t05", "t07"]
-    assert _ids(proj, task="proj.other") == _ids(proj, task="*.oth?r") == ["other"]
-    assert _ids(proj, args={"0": 1, "kwargs.user.id": 3}) == ["t03", "t07", "t11"]
-    assert _ids(proj, args={"0": "1"}) == []
-    for conditions in ({}, {"queues": "q1"}, {"due_to": _at(3)}, {"task": "proj.record"}, {"args": {"args.0": 0}}):
-        assert select(proj.app, **conditions).count() == len(_ids(proj, **conditions))
-    assert select(proj.app, queues="nobody's").count() == 0
-
-
-@pytest.mark.parametrize("protocol", [1, 2])
-@pytest.mark.parametrize("compact", [False, True])
-def test_bodies_are_read_however_they_are_packed(make_proj: MakeProj, protocol: int, compact: bool) -> None:
-    """Arguments are found in JSON and YAML, compressed or not, in base64 or as text, of both protocols."""
-    proj = make_proj(task_protocol=protocol, broker_transport_options={"compact": compact})
-    packed: list[dict[str, Any]] = [{}, {"serializer": "yaml"}]
-    packed += [{"compression": name} for name in ("gzip", "zlib", "bzip2")]
-    for n, options in enumerate(packed):
-        _send(proj, f"a{n}", 17, kwargs={"user_id": "ü"}, **options)
-        _send(proj, f"b{n}", 18, kwargs={"user_id": "ü"}, **options)
-    assert sorted(_ids(proj, args={"0": 17, "kwargs.user_id": "ü"})) == [f"a{n}" for n in range(len(packed))]
-
-
-def test_a_pickle_is_never_loaded(make_proj: MakeProj) -> None:
-    """A task whose arguments are in a pickle is found by its name, and not by its arguments."""
-    proj = make_proj(accept_content=["json", "pickle"])
-    _send(proj, "a", 17, serializer="pickle")
-    assert _ids(proj, args={"0": 17}) == []
-    assert _ids(proj, task="proj.record") == ["a"]
 
 
 def test_more_than_a_page_while_they_are_cancelled(proj: Proj) -> None:
@@ -146,24 +104,6 @@ def test_reschedule_and_run_now(proj: Proj, caplog: pytest.LogCaptureFixture) ->
             selected.reschedule(**wrong)
 
 
-def test_what_changes_nothing_is_not_noted(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
-    """A bulk action that changes nobody leaves no line: neither if no task is selected, nor if all are gone by then."""
-    caplog.set_level(logging.INFO, "kombu_delayq.audit")
-    _send(proj, "t0")
-    assert select(proj.app, queues="elsewhere").cancel() == {}
-
-    def cancel_first() -> bool:
-        cancel(proj.app, "t0")
-        return False
-
-    for action in ("run_now", "cancel"):
-        _send(proj, "t0")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Bulk, "_check_delay", lambda *_: cancel_first())
-            assert getattr(select(proj.app, task="proj.*"), action)() == {"gone": 1}
-    assert {line["action"] for line in _audited(caplog)} == {"cancel"}
-
-
 def test_a_lost_answer_is_noted(proj: Proj, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """If Redis does not say what it has done, a line says so: some tasks may be cancelled."""
     caplog.set_level(logging.INFO, "kombu_delayq.audit")
@@ -177,15 +117,6 @@ def test_a_lost_answer_is_noted(proj: Proj, caplog: pytest.LogCaptureFixture, mo
         select(proj.app, queues="q").cancel()
     [line] = _audited(caplog)
     assert (line["action"], line["count"], line["what"]["answer_lost"]) == ("bulk cancel", 0, True)
-
-
-def test_what_was_stopped_goes_on(proj: Proj) -> None:
-    """A stop leaves the rest as it was, and the same call again does the rest."""
-    fill(proj, "q", ((f"t{n}", _at(0)) for n in range(2500)))
-    first = select(proj.app, queues="q").cancel(stop=lambda: proj.delayed("q") < 2500)
-    assert 0 < first["cancelled"] < 2500
-    assert select(proj.app, queues="q").count() == 2500 - first["cancelled"]
-    assert select(proj.app, queues="q").cancel() == {"cancelled": 2500 - first["cancelled"]}
 
 
 def test_a_pool_of_one_connection_is_enough(make_proj: MakeProj) -> None:

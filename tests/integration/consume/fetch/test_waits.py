@@ -7,7 +7,6 @@ import pytest
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.consume import fetcher, queue_fetchers
 from kombu_delayq.consume.consumer import Consumer
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
@@ -70,18 +69,6 @@ def test_a_message_that_lands_during_a_request_is_taken(proj: Proj, sender: Conn
         wait_of_b.read()
         connection_of_fetcher.read()
         looped.until(lambda: looped.received == ["a", "b"], timeout_s=10)
-
-
-def test_beyond_the_bound_queues_are_looked_at(proj: Proj, sender: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With more queues than connections to wait on, messages of the others come all the same."""
-    monkeypatch.setattr(fetcher, "MOST_WAITS", 1)
-    monkeypatch.setattr(queue_fetchers, "MOST_WAITS", 1)
-    with Looped(proj.connection(), "a", "b", "c") as looped:
-        looped.until(looped.waits_for("a"))
-        for queue in ("c", "b", "a"):
-            publish(sender, queue, queue)
-            looped.until(lambda queue=queue: looped.received[-1:] == [queue])  # type: ignore[misc]
-        looped.until(looped.waits_for("a"), "one wait, and no more")
 
 
 def test_max_connections_bounds_the_waits(proj: Proj, sender: Connection, caplog: pytest.LogCaptureFixture) -> None:

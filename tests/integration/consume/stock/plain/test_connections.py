@@ -5,8 +5,6 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
-from kombu import Connection, Exchange, Queue
-
 from tests.support.conditions import until
 from tests.support.workers.consumers import JOBS, drain, held, none_held, publish, queues, ready
 from tests.support.workers.harness import Proj
@@ -96,85 +94,3 @@ def test_a_message_is_acknowledged_by_another_thread(proj: Proj) -> None:
         to_do.put(None)
     assert received == [*range(3)]
     assert none_held(proj.server.client())
-
-
-def test_a_callback_publishes_on_its_own_channel(proj: Proj) -> None:
-    """A callback that publishes to a second queue over the same channel, before it acknowledges, loses nothing."""
-    answers: list[Any] = []
-
-    def on_question(message: Any) -> None:
-        publish(connection, message.payload + 100, queue="answers")
-        message.ack()
-
-    def on_answer(message: Any) -> None:
-        answers.append(message.payload)
-        message.ack()
-
-    with proj.connection() as connection:
-        publish(connection, *range(20))
-        with (
-            connection.Consumer(JOBS, on_message=on_question),
-            connection.Consumer(queues("answers"), on_message=on_answer),
-        ):
-            drain(connection, answers, 20)
-    assert answers == [*range(100, 120)]
-    assert none_held(proj.server.client())
-
-
-def test_a_queue_is_added_while_a_consumer_waits(proj: Proj) -> None:
-    """``add_queue`` and ``cancel_by_queue`` of a running consumer begin and end the consuming of one queue."""
-    client = proj.server.client()
-    received: list[Any] = []
-
-    def on_message(message: Any) -> None:
-        received.append(message.payload)
-        message.ack()
-
-    with proj.connection() as connection, proj.connection() as publisher:
-        with connection.Consumer(queues("one"), on_message=on_message) as consumer:
-            publish(publisher, "early", queue="two")
-            publish(publisher, "one", queue="one")
-            drain(connection, received, 1)
-            consumer.add_queue(*queues("two"))
-            consumer.consume()
-            drain(connection, received, 2)
-            consumer.cancel_by_queue("one")
-            publish(publisher, "not for it", queue="one")
-            publish(publisher, "late", queue="two")
-            drain(connection, received, 3)
-            with suppress(TimeoutError):
-                connection.drain_events(timeout=0.3)
-        assert received == ["one", "early", "late"]
-        assert ready(client, "one") == ["not for it"]
-
-
-def test_fanouts_and_queues_come_over_one_connection(proj: Proj) -> None:
-    """Each of two consumers gets a broadcast message, and one of them a message of their common queue."""
-    everyone = Exchange("everyone", type="fanout")
-    received: list[list[Any]] = [[], []]
-
-    def note_in(place: list[Any]) -> Any:
-        def on_message(message: Any) -> None:
-            place.append(message.payload)
-            message.ack()
-
-        return on_message
-
-    def told(connection: Connection, place: list[Any]) -> bool:
-        with suppress(TimeoutError):
-            connection.drain_events(timeout=0.05)
-        return "all" in place
-
-    with proj.connection() as first, proj.connection() as second, proj.connection() as publisher:
-        broadcasts = [Queue(name, everyone, auto_delete=True) for name in ("ear1", "ear2")]
-        with (
-            first.Consumer([broadcasts[0], JOBS], on_message=note_in(received[0])),
-            second.Consumer([broadcasts[1], JOBS], on_message=note_in(received[1])),
-        ):
-            for connection in (first, second):  # subscribes
-                with suppress(TimeoutError):
-                    connection.drain_events(timeout=0.1)
-            publisher.Producer(exchange=everyone).publish("all")
-            publish(publisher, "one")
-            until(lambda: told(first, received[0]) and told(second, received[1]) and "one" in received[0] + received[1])
-        assert sorted(received[0] + received[1]) == ["all", "all", "one"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.support.conditions import until
-from tests.support.workers.consumers import JOBS, drain, drained, held, none_held, publish, queues, ready
+from tests.support.workers.consumers import JOBS, drain, drained, held, none_held, publish, ready
 from tests.support.workers.harness import MakeProj, Proj
 
 
@@ -122,24 +122,6 @@ def test_a_cancelled_queue_gives_back_nothing_that_was_delivered(proj: Proj) -> 
         messages[0].ack()
         until(lambda: none_held(client))
     assert ready(client) == ["b"]
-
-
-def test_close_gives_back_to_the_list_of_each_priority(make_proj: MakeProj) -> None:
-    """Held messages go back to the lists that they came from, of several queues."""
-    proj = make_proj(broker_transport_options={"priority_steps": [0, 5]})
-    client = proj.server.client()
-    messages: list[Any] = []
-    with proj.connection() as connection:
-        for queue in ("one", "two"):
-            publish(connection, f"{queue} low", queue=queue, priority=7)
-            publish(connection, f"{queue} high", queue=queue, priority=1)
-        with connection.Consumer(queues("one", "two"), on_message=messages.append):
-            drain(connection, messages, 4)
-        assert held(client) == 4
-    for queue in ("one", "two"):
-        assert ready(client, queue) == [f"{queue} high"]
-        assert ready(client, queue + "\x06\x165") == [f"{queue} low"]
-    assert none_held(client)
 
 
 def test_a_stock_consumer_gets_what_was_given_back(make_proj: MakeProj) -> None:

@@ -50,23 +50,6 @@ def test_queues_are_consumed_as_the_strategy_says(make_proj: MakeProj, strategy:
     assert none_held(proj.server.client())
 
 
-@pytest.mark.parametrize("prefetch_count", [0, 1])
-def test_a_priority_step_goes_before_the_order_of_queues(make_proj: MakeProj, prefetch_count: int) -> None:
-    """All queues' messages of one priority step come before those of the next step."""
-    steps = [0, 3, 6, 9]
-    proj = make_proj(broker_transport_options={"priority_steps": steps, "queue_order_strategy": "sorted"})
-    with proj.connection() as connection:
-        for priority in (9, 4, 0, 7, 3, 1):
-            for queue in "ba":
-                publish(connection, *((queue, priority, n) for n in range(3)), queue=queue, priority=priority)
-        received = _consumed(connection, 36, prefetch_count, *"ba")
-    of_steps = [(0, 1), (4, 3), (7,), (9,)]  # of each step as published
-    assert received == [
-        (queue, priority, n) for step in of_steps for queue in "ab" for priority in step for n in range(3)
-    ]
-    assert none_held(proj.server.client())
-
-
 def test_a_message_of_a_higher_step_overtakes_those_that_wait(make_proj: MakeProj) -> None:
     """A consumer with credit for one gets a message of the first step next, although others waited before it."""
     proj = make_proj(broker_transport_options={"priority_steps": [0, 5]})

@@ -9,7 +9,7 @@ import pytest
 from kombu import Exchange, Queue
 
 from tests.support.conditions import until
-from tests.support.workers.consumers import drain, drained, held, none_held, publish, ready
+from tests.support.workers.consumers import drain, held, none_held, publish, ready
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import KEYS
 
@@ -101,16 +101,3 @@ def test_keys_of_other_names_are_used_throughout(make_proj: MakeProj) -> None:
         until(lambda: client.hlen("app:in_hand") == 1)
     assert ready(client, "app:jobs|5") == ["low"]
     assert not client.exists("app:jobs", "jobs", "unacked", "unacked_index", "app:in_hand", "app:in_hand_index")
-
-
-def test_queues_of_any_name_are_consumed(proj: Proj) -> None:
-    """Names with blanks, braces and letters outside ASCII are names like any other."""
-    client = proj.server.client()
-    names = ["a:b c", "küche", "{tag}", "a.b-c_d"]
-    with proj.connection() as connection, proj.connection() as other:
-        for name in names:
-            publish(connection, 1, 2, 3, queue=name)
-            assert drained(connection, 1, Queue(name)) == [1]
-            assert drained(other, 1, Queue(name), prefetch_count=1) == [2]
-    assert [ready(client, name) for name in names] == [[3]] * len(names)
-    assert none_held(client)

@@ -41,19 +41,3 @@ def test_every_pool_runs_each_task_once(make_proj: MakeProj, pool: str) -> None:
     assert worker.stop() == 0
     assert len(proj.runs()) == 24
     assert not client.exists("celery", "unacked", "unacked_index")
-
-
-@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
-def test_tasks_of_every_pool_publish_and_wait_for_others(make_proj: MakeProj, pool: str) -> None:
-    """Tasks that consume a second queue by themselves, within a worker, get its messages."""
-    proj = make_proj()
-    client = proj.server.client()
-    proj.worker(pool=pool)
-    for _ in range(2):
-        proj.send("receive", "other")
-    with proj.connection() as connection:
-        for value in ("a", "b"):
-            connection.Producer(routing_key="other").publish(value)
-    received = [run["value"] for run in proj.await_runs(4) if "value" in run]
-    assert sorted(received) == ["a", "b"]
-    until(lambda: none_held(client))

@@ -108,18 +108,6 @@ def test_a_worker_that_does_not_prefetch_holds_what_it_runs(make_proj: MakeProj,
     assert _most_unfinished(proj, 10) <= 2
 
 
-def test_a_rate_limit_holds_for_all_that_a_worker_takes(make_proj: MakeProj) -> None:
-    """A task runs no more often than its rate limit, and the worker holds no more than it may meanwhile."""
-    proj = make_proj(include=["stock_tasks"], worker_prefetch_multiplier=2)
-    proj.worker(pool="threads")
-    for value in range(8):
-        proj.send("limited", value)
-    assert _most_unfinished(proj, 8, "value") <= 4
-    runs = proj.runs()
-    assert sorted(run["value"] for run in runs) == [*range(8)]
-    assert runs[-1]["at"] - runs[0]["at"] > 7 / 5 - 0.3  # the worker passes the first one and then 5/s
-
-
 def test_tasks_that_a_rate_limit_holds_back_return_with_the_worker(make_proj: MakeProj, consume: str) -> None:
     """A worker that ends puts back, in order, what waits for a rate limit; other tasks have run meanwhile."""
     proj = make_proj(include=["stock_tasks"], worker_prefetch_multiplier=4)

@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.conditions import stays, until
 from tests.support.workers.consumers import held, none_held, waiting
-from tests.support.workers.events import captured
 from tests.support.workers.harness import MakeProj, Proj
 
 
@@ -124,44 +123,3 @@ def test_a_pool_that_grows_and_shrinks_changes_what_is_held(make_proj: MakeProj)
     proj.journal.set("second", 1)
     proj.await_runs(20)
     until(lambda: none_held(client))
-
-
-@pytest.mark.nightly
-def test_autoscale_follows_the_messages(make_proj: MakeProj, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``--autoscale`` the pool grows to its most processes while there is work, and shrinks afterwards."""
-    monkeypatch.setenv("AUTOSCALE_KEEPALIVE", "1")
-    proj = make_proj(include=["stock_tasks"])
-    client = proj.server.client()
-    worker = proj.worker("--autoscale=3,1")
-    for value in range(30):
-        proj.send("gated_late", "gate", value)
-    until(lambda: len(proj.runs()) == 3, 30)
-    assert held(client) + len(waiting(client)) == 30
-    proj.journal.set("gate", 1)
-    proj.await_runs(60)
-    until(lambda: none_held(client))
-    assert len({run["pid"] for run in proj.runs()}) >= 3
-    until(lambda: "Scaling down" in worker.log, 30)
-    assert proj.send("record", "later").get(timeout=20) == "later"
-
-
-@pytest.mark.nightly
-def test_events_remote_control_and_results_by_message_work(make_proj: MakeProj) -> None:
-    """Workers answer remote control, send events, and send results with the backend ``rpc``."""
-    proj = make_proj(result_backend="rpc://", worker_send_task_events=True, task_send_sent_event=True)
-    for _ in range(2):  # in older Celery other pools keep their last events to themselves
-        proj.worker("-E", pool="prefork", concurrency=1)
-    assert len(proj.await_answers()) == 2
-    with captured(proj) as events:
-        until(lambda: any(event["type"] == "worker-heartbeat" for event in events))
-        results = [proj.send("record", value) for value in range(6)]
-        assert [result.get(timeout=20) for result in results] == [*range(6)]
-
-        def ids(kind: str) -> set[str]:
-            return {event["uuid"] for event in events if event["type"] == kind}
-
-        for kind in ("task-received", "task-succeeded"):
-            until(lambda kind=kind: ids(kind) == {result.id for result in results}, 20, kind)
-    stats = proj.app.control.inspect(timeout=20, limit=2).stats()
-    assert sum(sum(worker["total"].values()) for worker in stats.values()) == 6
-    until(lambda: none_held(proj.server.client()))
