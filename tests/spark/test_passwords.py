@@ -1,4 +1,3 @@
-import os
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
@@ -6,12 +5,9 @@ from pathlib import Path
 
 import pytest
 import redis
-from pyspark.cloudpickle import dumps
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType, StructType
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark import CeleryDataSource
 from tests.support.spark.jobs import append, numbers
 from tests.support.spark.session import BROKER_ENV, GONE_ENV, PASSWORD, WRONG_ENV, WRONG_PASSWORD
 
@@ -61,16 +57,6 @@ def test_a_password_stays_in_the_environment(
     for text in (*texts, *told, explained.getvalue()):
         assert PASSWORD not in text
         assert WRONG_PASSWORD not in text
-
-
-@pytest.mark.usefixtures("guarded")
-def test_a_pickled_writer_has_no_password() -> None:
-    """What Spark sends to its executors, and keeps, has the name of the variable only."""
-    options = {"broker_url_env": BROKER_ENV, "task": "t", "queue": "q"}
-    writer = CeleryDataSource(options).writer(StructType().add("id", LongType()), overwrite=False)
-    assert PASSWORD in os.environ[BROKER_ENV]
-    assert BROKER_ENV.encode() in dumps(writer)
-    assert PASSWORD.encode() not in dumps(writer)
 
 
 def test_a_password_in_the_options_is_refused(

@@ -1,7 +1,6 @@
 """The example that plots how many tasks are due in each minute."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -67,19 +66,6 @@ def test_tasks_are_counted_by_minute(
     }
 
 
-def test_tasks_without_a_colour_share_one(
-    example: Any, spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis
-) -> None:
-    """Of more tasks than there are colours, those that have fewest are one."""
-    for n in range(8):
-        offer(redis_server, f"task-{n}", BEGIN, n + 1)
-    counts = example.by_task(example.due_per_minute(spark, redis_server.url, BEGIN), BEGIN)
-    assert [(task, each[0]) for task, each in counts.items()] == [
-        *((f"task-{n}", n + 1) for n in (7, 6, 5, 4, 3)),
-        ("other tasks", 6),
-    ]
-
-
 @pytest.mark.parametrize("counts", [{}, {"a": [1] * 1440}, {name: [5, 0] * 720 for name in "abcdef"}], ids=range(3))
 def test_a_picture_is_drawn(example: Any, matplotlib: None, counts: Any, tmp_path: Path) -> None:
     """Whatever waits, a PNG is written."""
@@ -102,18 +88,3 @@ def test_the_day_that_begins_now_is_drawn(
     offer(redis_server, "orders.close", datetime.now(UTC) + timedelta(hours=25), 20)
     example.draw(spark, redis_server.url, tmp_path / "due.png")
     assert [sum(counts["orders.close"]) for counts in drawn] == [20]
-
-
-def test_the_command_says_what_it_needs() -> None:
-    """Called without a broker, the command says what is to be given."""
-    done = subprocess.run(
-        [sys.executable, EXAMPLE],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "BROKER" in done.stderr.upper()
-    assert "required: broker, png" in done.stderr

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import redis
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -114,35 +113,6 @@ def test_no_message_fails_the_job(store: DelayStore, read: Read) -> None:
     assert (rows["lost"].raw, rows["lost"].size, rows["lost"].priority) == (None, None, None)
 
 
-def test_each_message_is_in_one_partition(store: DelayStore, read: Read) -> None:
-    """Partitions have each message of several queues once, and differ in size by one at most."""
-    expected = [each for queue, same in (("a", 1), ("b", 40), ("c", 3)) for each in fill(store, queue, 50, same)]
-    found = read(partitions=7, page_size=7)
-    assert ids(found) == expected
-    sizes = [row["count"] for row in found.groupBy(f.spark_partition_id()).count().collect()]
-    assert len(sizes) == 7
-    assert max(sizes) - min(sizes) <= 1
-
-
-def test_options_say_what_is_read(store: DelayStore, read: Read) -> None:
-    """Queue and due times as options bound what is read: the lower is in, the upper is out."""
-    for queue in "ab":
-        fill(store, queue, 5)
-    found = read(queue="b,unknown", due_after="2100-01-01T00:00:00.001Z", due_before="2100-01-01T00:00:00.004Z")
-    assert ids(found) == ["b-00001", "b-00002", "b-00003"]
-    assert read(queue="unknown").collect() == []
-
-
-def test_columns_are_chosen_by_option_or_schema(store: DelayStore, read: Read) -> None:
-    """A DataFrame has the columns of the option or of the schema given, in that order."""
-    offer(store, "t", task_message(task_id="t", eta=AT))
-    assert read(columns="task,queue").collect() == [("proj.task", "orders")]
-    assert read("size int, task_id string").select("task_id").collect() == [("t",)]
-    assert read("raw binary").select(f.length("raw") > 100).collect() == [(True,)]
-    assert read(columns="due").count() == 1
-    assert read().select("kwargs").collect() == [("{}",)]
-
-
 def test_a_data_frame_can_be_used_again(store: DelayStore, read: Read) -> None:
     """A DataFrame that is used again has what waits then, also in a queue that was empty at first."""
     fill(store, "a", 3)
@@ -207,18 +177,3 @@ def test_what_is_written_can_be_read(
         (row.order_id, row.eta) for row in written.collect()
     )
     assert {(row.task, row.queue) for row in found.collect()} == {("orders.close", "orders")}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"colums": "due"}, r"colums is not an option \(did you mean columns\?\)"),
-        ({"broker_url": "redis://127.0.0.1:1/0"}, "the broker redis://127.0.0.1:1/0 cannot be used"),
-        ({"schema": "due string"}, "has due as string, which is of type timestamp"),
-    ],
-)
-def test_errors_come_from_the_driver(read: Read, options: dict[str, Any], message: str) -> None:
-    """What is wrong is told in words before any task starts."""
-    with pytest.raises(PySparkException, match=message) as told:
-        read(**options).collect()
-    assert "Job aborted" not in str(told.value)

@@ -26,15 +26,6 @@ def test_fail(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis)
     assert client.hget("{delayq}:job:nightly", "state") == "aborted"
 
 
-def test_drop(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog) -> None:
-    """Bad rows are left out; the log names them and counts them."""
-    append(frame, redis_server, on_bad_row="drop", id_columns="id", job_id="nightly")
-    assert numbers(client) == sorted({*range(40)} - {17, 27, 37})
-    until(lambda: "job nightly is committed: 40 rows, 37 messages in all, 3 bad\n" in spark_log())
-    for n in (17, 27, 37):
-        assert f"column priority, value {n}: is not a priority from 0 to 9 (row {task_id('t', n)})" in spark_log()
-
-
 def test_dead_letter(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog) -> None:
     """Bad rows become dead letters, which the command lists with the reason and what the row said."""
     append(frame, redis_server, on_bad_row="dead_letter", dead_letter_queue="dead", id_columns="id", job_id="nightly")

@@ -9,7 +9,7 @@ from pyspark.sql.functions import expr
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import job, task_id
 from tests.support.conditions import until
-from tests.support.spark.jobs import append, delayed, kwargs, numbers, tasks
+from tests.support.spark.jobs import append, kwargs, numbers, tasks
 from tests.support.spark.session import SparkLog
 
 
@@ -26,21 +26,6 @@ def test_each_row_is_one_task(
         assert given == {"id": given["id"], "customer": f"customer {given['id']}"}
         assert message["headers"]["id"] == task_id("orders.close", given["id"])
     until(lambda: "job nightly is committed: 40 rows, 40 messages in all\n" in spark_log())
-
-
-def test_a_committed_job_leaves_no_guard(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """What Redis keeps of a committed job is its state, for ``job_ttl``."""
-    append(spark.range(40), redis_server, job_id="nightly", job_ttl="1h")
-    assert set(client.keys("*")) == {
-        "q",
-        "{delayq}:queues",
-        "{delayq}:runs",
-        "{delayq}:job:nightly",
-        "{delayq}:parts:nightly",
-        "delayq:{q}:nightly:job",
-    }
-    assert client.hget("{delayq}:job:nightly", "state") == "committed"
-    assert 3_000 < client.ttl("{delayq}:job:nightly") <= 3_600
 
 
 def test_a_job_is_written_once(
@@ -76,21 +61,3 @@ def test_no_rows(spark: SparkSession, redis_server: PrivateRedis, client: redis.
     append(spark.createDataFrame([], "id long"), redis_server, job_id="no partition")
     assert not client.exists("q")
     assert [client.hget(f"{{delayq}}:job:{name}", "state") for name in ("none", "no partition")] == ["committed"] * 2
-
-
-def test_rows_say_where_and_when(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """Columns decide on task, queue, priority and due time of each row, and options where these are null."""
-    frame = spark.range(0, 40, 1, 4).select(
-        "id",
-        expr("if(id % 2 = 0, 'even', NULL) AS task"),
-        expr("if(id % 4 = 0, 'fourth', NULL) AS queue"),
-        expr("if(id < 20, 3, NULL) AS priority"),
-        expr("if(id % 4 = 1, now() + INTERVAL 1 HOUR, if(id % 4 = 2, now() - INTERVAL 1 HOUR, NULL)) AS eta"),
-    )
-    append(frame, redis_server, id_columns="id")
-    assert numbers(client, "fourth") == [20, 24, 28, 32, 36]
-    assert numbers(client, "fourth\x06\x163") == [0, 4, 8, 12, 16]
-    assert numbers(client, "q") == [n for n in range(20, 40) if n % 4 in (2, 3)]
-    assert numbers(client, "q\x06\x163") == [n for n in range(20) if n % 4 in (2, 3)]
-    assert set(delayed(client)) == {task_id("t", n) for n in range(40) if n % 4 == 1}
-    assert {message["headers"]["task"] for message in tasks(client, "fourth")} == {"even"}

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 import redis
 from pyspark.sql import SparkSession
@@ -10,7 +8,6 @@ from celery_ext.spark import task_id
 from tests.support.conditions import until
 from tests.support.spark.jobs import append, delayed
 from tests.support.spark.session import SparkLog
-from tests.support.spark.streams import run_stream, write_rows
 
 
 @pytest.fixture
@@ -30,16 +27,3 @@ def test_cancel(spark: SparkSession, redis_server: PrivateRedis, client: redis.R
     assert {identity[:36] for identity in delayed(client)} == {task_id("t", n) for n in (*range(30), *range(35, 45))}
     assert len(delayed(client)) == 45
     until(lambda: "job nightly is committed: 20 rows, 10 messages in all, 5 cancelled\n" in spark_log())
-
-
-@pytest.mark.usefixtures("earlier")
-def test_in_a_stream(
-    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog, tmp_path: Path
-) -> None:
-    """A stream cancels tasks of an earlier job as their rows come."""
-    write_rows(tmp_path / "in", [{"id": n, "op": "cancel"} for n in range(10)])
-    write_rows(tmp_path / "in", [{"id": n, "op": "cancel"} for n in range(5, 15)])
-    run_stream(spark, redis_server, tmp_path, "id long, op string", id_columns="id")
-    assert set(delayed(client)) == {task_id("t", n) for n in range(15, 40)}
-    until(lambda: "/0 is committed: 10 rows, 0 messages in all, 10 cancelled\n" in spark_log())
-    until(lambda: "/1 is committed: 10 rows, 0 messages in all, 5 cancelled\n" in spark_log())

@@ -1,62 +1,14 @@
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
-import redis
 from pyarrow import RecordBatch
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.support.conditions import stays, until
+from tests.support.conditions import until
 from tests.support.servers.redis_version import major_version
-from tests.support.spark.jobs import append, append_stepped, beside, kwargs, numbers, taken
+from tests.support.spark.jobs import append_stepped, beside, numbers
 from tests.support.spark.stepped import Journal
-
-
-def test_max_rate(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """All tasks of a job together send no more than ``max_rate`` messages a second."""
-    with beside(
-        spark, append, spark.range(0, 60, 1, 4), redis_server, max_rate=20, chunk_size=200, job_id="nightly"
-    ) as written:
-        begun = False
-        while not written.done():
-            with client.pipeline() as pipe:
-                count, (s, us), base = pipe.llen("q").time().hget("{delayq}:job:nightly", "base").execute()
-            if base is not None:
-                begun = begun or count < 60
-                # Chunks of 2; the first two may come together.
-                assert count <= 20 * (s + us / 1e6 - float(base) / 1000) + 4
-            time.sleep(0.005)
-        written.result()
-    assert begun
-    assert numbers(client) == list(range(60))
-
-
-def test_max_queue_depth(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """A job waits while its queue has ``max_queue_depth`` messages, and goes on as they are consumed."""
-    found = []
-    with beside(spark, append, spark.range(0, 40, 1, 2), redis_server, max_queue_depth=10) as written:
-        until(lambda: client.llen("q") == 10, 60)
-        stays(lambda: client.llen("q") == 10 and not written.done(), 0.3)
-        while len(found) < 40:
-            with client.pipeline() as pipe:
-                depth, text = pipe.llen("q").rpop("q").execute()
-            assert depth <= 10
-            found += [taken(text)] if text else []
-        written.result(60)
-    assert sorted(kwargs(message)["id"] for message in found) == list(range(40))
-    assert client.llen("q") == 0
-
-
-@pytest.mark.nightly
-def test_write_timeout(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """A job whose queue stays full fails after ``write_timeout``, and says why."""
-    client.lpush("q", *range(10))
-    expected = "no message could be sent for 0.2 s, the option write_timeout: queue q has 10 messages"
-    with pytest.raises(Exception, match=expected):
-        append(spark.range(0, 40, 1, 2), redis_server, max_queue_depth=10, write_timeout="0.2", job_id="nightly")
-    assert client.llen("q") == 10
-    assert client.hget("{delayq}:job:nightly", "state") == "aborted"
 
 
 @pytest.fixture

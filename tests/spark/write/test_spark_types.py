@@ -72,20 +72,3 @@ def test_values(spark: SparkSession, redis_server: PrivateRedis, journal: Journa
         app.send_task("receive", kwargs=kwargs, queue="plain")
     lines = until(lambda: found if len(found := journal.lines()) >= 2 else None, 40) or []
     assert lines == [f"receive plain 0 () {kwargs!r}"] * 2
-
-
-def test_positional_arguments_and_routes(spark: SparkSession, redis_server: PrivateRedis, journal: Journal) -> None:
-    """``args`` are positional, and an app's route decides on queue and priority where a row does not."""
-    frame = spark.range(0, 3, 1, 1).selectExpr(
-        "CASE id WHEN 0 THEN 'receive' ELSE 'routed' END AS task",
-        "array(id, id + 1) AS args",
-        "concat('{\"id\": ', id, '}') AS kwargs",
-        "CASE id WHEN 2 THEN 'plain' END AS queue",
-    )
-    append(frame, redis_server, celery_app=APP, task=None, queue=None)
-    lines = until(lambda: found if len(found := journal.lines()) >= 3 else None, 40) or []
-    assert sorted(lines) == [
-        "receive plain 0 (0, 1) {'id': 0}",
-        "routed far 6 (1, 2) {'id': 1}",
-        "routed plain 6 (2, 3) {'id': 2}",
-    ]

@@ -102,27 +102,6 @@ def test_what_is_always_there_is_read_once_beside_other_processes(
     assert turns[0] > 5
 
 
-@pytest.mark.parametrize(
-    ("bounds", "expected"),
-    [
-        ({}, range(10)),
-        ({"due_after": "2100-01-01T00:00:00.003Z"}, range(3, 10)),
-        ({"due_before": "2100-01-01T00:00:00.003Z"}, range(3)),
-        ({"due_after": "2100-01-01T00:00:00.003", "due_before": "2100-01-01T01:00:00.007+01:00"}, range(3, 7)),
-        ({"due_after": "2100-01-01T00:00:00.003Z", "due_before": "2100-01-01T00:00:00.003Z"}, range(0)),
-        ({"due_after": "2100-01-01T00:00:00.003001Z"}, range(4, 10)),
-        ({"due_after": "2101-01-01"}, range(0)),
-    ],
-)
-def test_the_lower_bound_is_in_and_the_upper_is_out(
-    redis_server: PrivateRedis, store: DelayStore, bounds: dict[str, Any], expected: range
-) -> None:
-    """Messages due at ``due_after`` are read, those due at ``due_before`` are not, as by ``browse``."""
-    fill(store, "q", 10)
-    reading = reader_of(redis_server, partitions=3, **bounds)
-    assert list(chain(*ids_of(reading, reading.partitions()))) == [f"q-{n:05}" for n in expected]
-
-
 def test_queues_are_those_named_or_all(redis_server: PrivateRedis, store: DelayStore) -> None:
     """Without the option all queues are read, with it those named, once each; an unknown one is empty."""
     for queue in ("a", "b", "c"):

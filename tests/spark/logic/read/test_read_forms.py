@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.messages import changed_message, task_message
 from tests.support.spark.odd_messages import MESSAGES
-from tests.support.spark.reading import FUTURE_MS, Row, fill, ids_of, reader_of, rows_of, store_of
+from tests.support.spark.reading import FUTURE_MS, Row, fill, reader_of, rows_of, store_of
 from tests.support.store import redisson_layout
 
 
@@ -43,19 +42,6 @@ def read(server: PrivateRedis, store: DelayStore, **options: Any) -> list[Row]:
     """Returns the rows of all partitions."""
     reading = reader_of(server, **options_of(store), **options)
     return [row for part in reading.partitions() for row in rows_of(reading, part)]
-
-
-@pytest.mark.parametrize(("partitions", "same"), [(7, 30), (60, 1)])
-def test_each_message_of_the_layout_is_in_one_of_even_partitions(
-    redis_server: PrivateRedis, listed: DelayStore, partitions: int, same: int
-) -> None:
-    """Partitions over queues have each message once, and differ in size by one at most."""
-    expected = [fill(listed, "a", 50, same), fill(listed, "b", 70, same), fill(listed, "c", 30, same)]
-    reading = reader_of(redis_server, **options_of(listed), partitions=partitions, page_size=9)
-    found = ids_of(reading, reading.partitions())
-    assert sorted(chain(*found)) == sorted(chain(*expected))
-    assert {len(ids) for ids in found} <= {150 // partitions, -(-150 // partitions)}
-    assert len(found) == partitions
 
 
 def test_a_row_is_the_same_in_either_form(redis_server: PrivateRedis, store: DelayStore, listed: DelayStore) -> None:

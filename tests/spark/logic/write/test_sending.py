@@ -1,7 +1,7 @@
 """How the messages of a Spark task go to a real Redis: in chunks, each id once, none from a job that has ended."""
 
 from collections.abc import Iterator
-from time import monotonic, time
+from time import time
 from typing import Any
 
 import pytest
@@ -98,33 +98,6 @@ def test_an_id_is_sent_once_by_all_attempts(store: DelayStore, client: redis.Red
     assert first.repeated + second.repeated == 12
 
 
-@pytest.mark.parametrize("steps", [[0, 3, 6, 9], [0, 5]])
-def test_messages_go_to_the_list_of_their_priority(
-    redis_server: PrivateRedis, client: redis.Redis, steps: list[int]
-) -> None:
-    """Each priority from 0 to 9 goes to the list that kombu's consumers read it from."""
-    with open_store(redis_server, priority_steps=steps) as store:
-        sending = sender(store, begun(store))
-        sending.add("q", [now(f"i{n}", str(n), n) for n in range(10)])
-        sending.flush()
-    for step, following in zip(steps, [*steps[1:], 10], strict=True):
-        key = f"q\x06\x16{step}" if step else "q"
-        assert client.lrange(key, 0, -1) == [str(n) for n in reversed(range(step, following))]
-
-
-def test_messages_of_later_wait_in_the_store(store: DelayStore, client: redis.Redis) -> None:
-    """What is due later waits, what is due or was due goes to its list at once."""
-    sending = sender(store, begun(store))
-    later = f"{(time() + 3600) * 1000!r}"
-    sending.add("q", [Offer("a", later, 3, "a"), Offer("b", "1.5", 0, "b"), now("c", "c")])
-    sending.flush()
-    assert [(each.id, each.priority, each.body) for each in store.scan.browse("q").messages if each.due_ms > 2] == [
-        ("a", 3, b"a")
-    ]
-    assert client.llen("q") + sum(each.due_ms < 2 for each in store.scan.browse("q").messages) == 2
-    assert client.sismember("{delayq}:queues", "q")
-
-
 ENDS: dict[str, tuple[Any, type[Exception], str]] = {
     "committed": (lambda store, job: store.jobs.finish(job, "committed"), JobCommitted, "j"),
     "aborted": (lambda store, job: store.jobs.finish(job, "aborted"), StragglerRefused, "has been aborted"),
@@ -147,21 +120,6 @@ def test_a_straggler_sends_nothing(
     with pytest.raises(error, match=told):
         sending.cancel("q", ["x"])
     assert client.exists("q") == 0
-
-
-def test_a_rate_holds_for_all_tasks_of_a_job(store: DelayStore, client: redis.Redis) -> None:
-    """With 200 messages a second, two tasks need at least the time for what they send together."""
-    job = begun(store, max_rate=200.0)
-    both = [sender(store, job, max_rate="200") for _ in range(2)]
-    start = monotonic()
-    for at, sending in enumerate(both * 2):
-        sending.add("q", [now(f"{at}.{n}") for n in range(40)])
-    for sending in both:
-        sending.flush()
-    took_s = monotonic() - start
-    assert client.llen("q") == 160
-    # A chunk or two may be sent ahead of the time that they take.
-    assert took_s >= 160 / 200 - 2 * 20 / 200
 
 
 @pytest.mark.parametrize(
@@ -279,16 +237,6 @@ def test_one_connection_is_enough(redis_server: PrivateRedis, client: redis.Redi
     store.close()
 
 
-def test_a_script_that_redis_has_forgotten_is_sent_again(store: DelayStore, client: redis.Redis) -> None:
-    """Between two chunks Redis may forget its scripts."""
-    sending = sender(store, begun(store), chunk_size="10")
-    for at in (0, 10, 20):
-        client.script_flush()
-        sending.add("q", several(30)[at : at + 10])
-    sending.flush()
-    assert client.llen("q") == 30
-
-
 def test_a_full_redis_is_waited_for_with_a_chunk_on_its_way(store: DelayStore, client: redis.Redis) -> None:
     """What was on its way to a Redis without memory fails the task after ``write_timeout``, and is sent by the next."""
     job = begun(store)
@@ -328,13 +276,3 @@ def test_a_task_learns_with_the_next_chunk_that_its_job_has_ended(store: DelaySt
     with pytest.raises(StragglerRefused, match="has been aborted"):
         sending.add("q", several(30)[20:])
     assert client.llen("q") == 10
-
-
-def test_nothing_is_sent_of_nothing(store: DelayStore, client: redis.Redis) -> None:
-    """A Spark task without rows needs no call."""
-    sending = sender(store, begun(store))
-    before = scripts_run(client)
-    sending.add("q", [])
-    sending.flush()
-    assert scripts_run(client) == before
-    assert (sending.enqueued, sending.repeated, sending.cancelled) == (0, 0, 0)

@@ -26,49 +26,12 @@ def filled(templates: Templates, key: TemplateKey) -> dict[str, Any]:
     return found
 
 
-def test_each_slot_has_its_place() -> None:
-    """What differs from row to row goes to where Celery has it, and all else is Celery's."""
-    message = filled(Templates(AppSettings()), PLAIN._replace(expires=True))
-    headers, properties = message["headers"], message["properties"]
-    assert message["body"] == "<body>"
-    for header, slot in {
-        "id": "task_id",
-        "eta": "eta",
-        "expires": "expires",
-        "group": "group_id",
-        "root_id": "root_id",
-        "parent_id": "parent_id",
-        "argsrepr": "argsrepr",
-        "kwargsrepr": "kwargsrepr",
-    }.items():
-        assert headers[header] == f"<{slot}>"
-    assert properties["correlation_id"] == "<task_id>"
-    assert properties["expiration"] == "<expiration>"
-    assert properties["delivery_tag"] == "<delivery_tag>"
-    assert "delayq" not in json.dumps(message)
-
-
-def test_a_message_that_does_not_expire_has_no_expiry() -> None:
-    """Without an expiry the header is null and the property is not there, as Celery has it."""
-    message = filled(Templates(AppSettings()), PLAIN)
-    assert message["headers"]["expires"] is None
-    assert "expiration" not in message["properties"]
-
-
 @pytest.mark.parametrize("name", ["%s", "100%", "%(a)s", "{}", '"', "\\", "ü", "delayq-slot", "null", "a b"])
 def test_names_may_have_any_characters(name: str) -> None:
     """Names of tasks and queues are never taken for slots or formats."""
     message = filled(Templates(AppSettings()), PLAIN._replace(task=name, queue=name))
     assert message["headers"]["task"] == name
     assert message["properties"]["delivery_info"]["routing_key"] == name
-
-
-def test_further_headers_come_behind_celerys() -> None:
-    """The slot for headers takes what follows the headers of Celery."""
-    slots = Slots(*("null" for _ in Slots._fields))._replace(headers=', "x": 1')
-    headers = json.loads(Templates(AppSettings()).of(PLAIN).fill(slots))["headers"]
-    assert headers["x"] == 1
-    assert headers["lang"] == "py"
 
 
 def test_a_template_is_made_once() -> None:
