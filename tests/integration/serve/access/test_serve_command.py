@@ -101,14 +101,6 @@ def test_what_would_not_be_safe_is_refused(args: list[str], reason: str) -> None
     assert said.count("\n") == 1
 
 
-def test_a_broken_file_of_tokens_is_an_error_at_the_start(tmp_path: Path) -> None:
-    """The error names the file and the place, and not the hash."""
-    path = tmp_path / "tokens.json"
-    path.write_text('{"tokens": [{"name": "a", "sha256": "dq_not-a-hash", "actions": [], "queues": [], "tasks": []}]}')
-    said = fails("--tokens", str(path))
-    assert said == f"Error: file of tokens {path}: token a: sha256 is not 64 hexadecimal digits\n"
-
-
 @pytest.mark.parametrize(
     ("command", "missing"), [("serve", "starlette"), ("serve", "uvicorn"), ("tokens list --file x", "msgspec")]
 )
@@ -202,15 +194,3 @@ def test_a_token_that_makes_no_sense_is_not_made(
     path = tmp_path / "tokens.json"
     assert reason in run(redis_server, "tokens", "add", *args, "--file", str(path), code=code).stderr
     assert not path.exists()
-
-
-def test_a_running_server_knows_new_tokens(redis_server: PrivateRedis, tmp_path: Path) -> None:
-    """A token works as soon as it is made, and no more when it is removed."""
-    file = ["--file", str(tmp_path / "tokens.json")]
-    run(redis_server, "tokens", "add", "first", *file, "--action", "read")
-    with serving(redis_server.url, "--tokens", file[1], log=tmp_path / "log") as served:
-        url = served.url
-        secret = run(redis_server, "tokens", "add", "second", *file, "--action", "read").stdout.strip()
-        assert ask(url, "/v1/queues", token=secret).status == 200
-        run(redis_server, "tokens", "remove", "second", *file)
-        assert ask(url, "/v1/queues", token=secret).status == 401

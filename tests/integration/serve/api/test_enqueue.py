@@ -291,17 +291,3 @@ def test_an_app_that_runs_tasks_at_once_enqueues_none(make_api: MakeApi, redis_s
     """With ``task_always_eager`` a request would run code in the server."""
     answer = make_api(shop(redis_server.url, task_always_eager=True)).post("/v1/tasks", json=REMIND)
     assert answer.status_code == 501
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"), [({"headers": {"x": "y"}}, "has a hyphen in its name"), ({"task": ""}, "$.task: ")]
-)
-def test_what_is_wrong_is_said_in_a_sentence(make_api: MakeApi, wrong: dict[str, Any], said: str) -> None:
-    """A field that is wrong is 422, alone and in a batch, with a plain sentence and no pattern."""
-    api = make_api()
-    alone = api.post("/v1/tasks", json={"task": "a", **wrong}).json()
-    [of_batch] = api.post("/v1/tasks:batch", json={"tasks": [{"task": "a", **wrong}]}).json()["results"]
-    for problem in (alone, of_batch["problem"]):
-        assert (problem["status"], said in problem["detail"], "regex" in problem["detail"]) == (422, True, False), (
-            problem
-        )

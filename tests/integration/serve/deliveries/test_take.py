@@ -58,13 +58,6 @@ def test_a_task_has_everything_to_run_it(app: Celery, consumer: HttpConsumer) ->
     }
 
 
-def test_queues_are_served_by_priority(app: Celery, consumer: HttpConsumer) -> None:
-    """A take hands out the lists of a queue in kombu's order."""
-    for number, priority in enumerate((9, 0, 6, 0)):
-        send(app, number, priority=priority)
-    assert numbers_of(consumer.take(max=10)) == [1, 3, 2, 0]
-
-
 def test_a_message_before_its_time_is_not_handed_out(
     make_proj: Any, consumer: HttpConsumer, store: DelayStore, client: redis.Redis
 ) -> None:
