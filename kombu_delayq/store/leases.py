@@ -115,15 +115,16 @@ class Leases(StorePart):
         names = dict.fromkeys((*known, *queues))
         heads_of = [(self._client.due(queue), queue in known) for queue in names]
         with self._client.redis.pipeline(transaction=False) as pipe:
-            for lease in self._keys.leases:
-                pipe.get(lease)
+            pipe.mget(self._keys.leases)
             pipe.smembers(self._keys.queues)
             pipe.time()
             for due, _ in heads_of:
                 pipe.zrange(as_bytes(due), 0, 0, withscores=True)
             replies = pipe.execute(raise_on_error=False)
-        known_now, time, *heads = replies[len(self._keys.leases) :]
-        if any(reply is None or isinstance(reply, Exception) for reply in replies):
+        if any(isinstance(reply, Exception) for reply in replies):
+            return False
+        holders, known_now, time, *heads = replies
+        if None in holders:
             return False
         now_ms = time_ms(time)
         waits = (
