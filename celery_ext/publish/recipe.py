@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -274,10 +274,11 @@ def _serializer(serializer: str, compressed_by: str | None, embed: Any) -> Calla
 
     def serialize_json(args: Any, kwargs: Any) -> bytes:
         try:
-            return to_json((args, kwargs, embed)).encode()
+            return f"[{to_json(args)}, {to_json(kwargs) if kwargs else '{}'}, {embed_json()}]".encode()
         except Exception:  # ``serialize`` raises it as kombu's EncodeError
             return serialize(args, kwargs)
 
+    embed_json = cache(partial(to_json, embed))
     codec = serialization.registry._encoders.get(serializer)
     is_plain_json = codec is not None and codec.encoder is dumps and not compressed_by
     return serialize_json if is_plain_json else serialize

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import uuid4
@@ -92,6 +92,30 @@ class MessageForm:
         text = "%s".join(text.replace("%", "%%") for text in (first, *others[1::2]))
         return cls(text, tuple(slot_of[placeholder] for placeholder in others[::2]))
 
+    def writer(self, fixed: Mapping[str, str], places: Mapping[str, tuple[int, str]]) -> Callable[[Sequence[str]], str]:
+        """Returns what writes messages with the same texts in most slots, in less time than ``fill``.
+
+        Args:
+            fixed: By the names of slots, the JSON text that is always in it.
+            places: By the names of the others, where in a row its text stands, and around what: ``%s``, or ``"%s"`` for
+                texts that nothing has to be escaped in.
+
+        Returns:
+            A function of a row of texts.
+        """
+        first, *others = [piece.replace("%", "%%") for piece in (self.text % (("\0",) * len(self.slots))).split("\0")]
+        text, order = first, []
+        for slot, piece in zip(self.slots, others, strict=True):
+            if slot in fixed:
+                text += fixed[slot].replace("%", "%%")
+            else:
+                place, around = places[slot]
+                text += around
+                order.append(place)
+            text += piece
+        pick, write = itemgetter(*order), text.__mod__
+        return lambda row: write(pick(row))
+
     def fill(self, slots: Any) -> str:
         """Returns a message as JSON text. slots: An object with a JSON text for each slot, such as ``Slots``."""
         text: str = self.text % self._pick(slots)
@@ -145,14 +169,14 @@ class Template:
             headers = without_defaults(headers)
         self.form = MessageForm.of({**message, "headers": headers}, placeholders)
         #: For a message without a parent, where the header has a slot and is left out without one.
-        self._orphan: MessageForm | None = None
+        self.orphan = self.form
         if compact and "parent_id" in self.form.slots:
             orphan = {name: value for name, value in headers.items() if name != "parent_id"}
-            self._orphan = MessageForm.of({**message, "headers": orphan}, placeholders)
+            self.orphan = MessageForm.of({**message, "headers": orphan}, placeholders)
 
     def fill(self, slots: Any) -> str:
         """Returns a message as JSON text; see ``MessageForm.fill``."""
-        form = self._orphan if self._orphan is not None and slots.parent_id == "null" else self.form
+        form = self.orphan if slots.parent_id == "null" else self.form
         return form.fill(slots)
 
     def filled(self, columns: Slots[Iterable[str]]) -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 import os
 from binascii import b2a_base64
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import chain
+from math import inf
 from numbers import Real
-from time import time
+from time import time, time_ns
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,7 +20,7 @@ from celery_ext.publish.recipe import Call, Recipe, Target
 from celery_ext.publish.template import Template
 from kombu_delayq.message.bodies import without_nulls
 from kombu_delayq.message.canonical import canonical_text, uuid_of, version_4
-from kombu_delayq.message.due import eta_of, in_utc, ms_of
+from kombu_delayq.message.due import EPOCH, eta_of, in_utc, ms_of
 from kombu_delayq.message.fields import text_to_json, to_json
 from kombu_delayq.store.types import Offer
 
@@ -85,6 +87,14 @@ def texts_of(values: Iterable[Any]) -> list[str] | None:
 
 #: Number of UUIDs that one read of random bytes gives.
 _UUIDS_AT_ONCE = 512
+#: Length of a UUID as text, and where its digits stand.
+_UUID_LENGTH = 36
+_DIGITS = [at for at in range(_UUID_LENGTH) if at not in (8, 13, 18, 23)]
+#: Give a byte the digit of version 4, and the bits of the variant. Source: RFC 9562.
+_VERSION = bytes(byte & 0x0F | 0x40 for byte in range(256))
+_VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
+_MICROSECOND = timedelta(microseconds=1)
+_NO_KWARGS = '"{}"'
 #: Adds seconds to a time in the way of the Celery in use; before 5.7 Celery adds them to the local time.
 _add_seconds: Callable[[datetime, float], datetime] = getattr(
     celery_time, "add_seconds_to_datetime", lambda moment, seconds: moment + timedelta(seconds=seconds)
@@ -319,7 +329,7 @@ class Writer:
 
 
 class ManyMessages:
-    """Makes the messages of many calls of a task.
+    """Makes the messages of many calls of a task, for one thread.
 
     Args:
         target: The task that is called.
@@ -331,8 +341,9 @@ class ManyMessages:
         self._check_signature = getattr(target.task, "__header__", None) if has_signature else None
         self._expires = target.expires
         self._own = Own(argsrepr=target.options.get("argsrepr"), kwargsrepr=target.options.get("kwargsrepr"))
-        self._draw_id = _uuids(are_version_4=True).__next__
-        self._write = Writer(target.app, recipe, _uuids(are_version_4=False).__next__).write
+        self._draw = _drawn_uuids().__next__
+        self._writer = Writer(target.app, recipe, self._draw)
+        self._plain = _PlainCalls(target.app, recipe, self._draw) if self._own == NOTHING else None
 
     def of(self, call: Call, *, expires: Any = None, headers: Mapping[str, Any] | None = None) -> Offer:
         """Makes the message of a call. The due time of the offer is empty when the task is due at once.
@@ -350,16 +361,97 @@ class ManyMessages:
         args, kwargs, countdown, eta, task_id = call
         if self._check_signature is not None:
             self._check_signature(*(args or ()), **(kwargs or {}))
-        return self._write(
+        expires = self._expires if expires is None else expires
+        if self._plain is not None and expires is None and eta is None and not (task_id or headers):
+            offer = self._plain.offer(args, kwargs, countdown)
+            if offer is not None:
+                return offer
+        return self._writer.write(
             args,
             kwargs,
-            task_id or self._draw_id(),
+            task_id or self._draw(),
             is_new=not task_id,
             countdown=countdown,
             eta=eta,
-            expires=self._expires if expires is None else expires,
+            expires=expires,
             own=self._own._replace(headers=headers) if headers else self._own,
         ).offer
+
+
+#: In a row of ``_PlainCalls``, where the text of each slot stands, and around what; a body also without base64.
+_PLACES = {
+    "body": (0, '"%s"'),
+    "task_id": (1, '"%s"'),
+    "root_id": (1, '"%s"'),
+    "delivery_tag": (2, '"%s"'),
+    "eta": (3, "%s"),
+    "argsrepr": (4, "%s"),
+    "kwargsrepr": (5, "%s"),
+}
+#: What a plain call has in the other slots.
+_FIXED = {"expires": "null", "expiration": "null", "parent_id": "null", "group_id": "null", "headers": ""}
+
+
+class _PlainCalls:
+    """Makes the messages of calls with arguments and a countdown, and nothing else of their own, in half the time.
+
+    Args:
+        app: The app.
+        recipe: How they are made.
+        draw: Draws a random UUID.
+    """
+
+    def __init__(self, app: Any, recipe: Recipe, draw: Callable[[], str]) -> None:
+        template, self._draw = recipe.template, draw
+        self._amqp, self._levels = app.amqp, app.conf.get("task_repr_maxlevels", 3)
+        self._serialize, self._template, self._priority = recipe.serialize, template, recipe.priority
+        self._max_delay_s = inf if recipe.broker.max_delay is None else recipe.broker.max_delay
+        places = {**_PLACES, "body": (0, "%s")} if template.is_text else _PLACES
+        slots = {*template.orphan.slots}
+        #: Writes a message; None where a message has more of its own, or where the app's clock is not that of UTC.
+        self._write: Callable[[Sequence[str]], str] | None = None
+        if not recipe.is_step and slots <= {*places, *_FIXED} and _is_in_utc(app):
+            self._write = template.orphan.writer(_FIXED, places)
+        #: The last countdown, and the same in µs.
+        self._countdown: tuple[Any, int] = (None, 0)
+        #: The last second of an eta, and its text.
+        self._second = (-1, "")
+
+    def offer(self, args: Any, kwargs: Any, countdown: Any) -> Offer | None:
+        """Makes a message as ``Writer.write`` does; None if that has to make it, or to refuse it."""
+        write, max_bytes = self._write, self._amqp.argsrepr_maxsize
+        if write is None or not (args is None or type(args) in (tuple, list)):
+            return None
+        if kwargs and type(kwargs) is not dict:
+            return None
+        args, kwargs = args or (), kwargs or {}
+        eta, due = "null", ""
+        if countdown:
+            last, delay_us = self._countdown
+            if countdown is not last:
+                delay_us = timedelta(seconds=countdown) // _MICROSECOND
+                self._countdown = (countdown, delay_us)
+            if delay_us > self._max_delay_s * 1e6:
+                return None
+            due_us = time_ns() // 1000 + delay_us
+            eta = self._eta(due_us)
+            due = repr(due_us / 1000) if delay_us > 0 else ""
+        raw = self._serialize(args, kwargs)
+        template, levels = self._template, self._levels
+        body = body_json(raw, template) if template.is_text else b2a_base64(raw, newline=False).decode()
+        argsrepr = text_to_json(saferepr(args, max_bytes, levels))
+        kwargsrepr = text_to_json(saferepr(kwargs, self._amqp.kwargsrepr_maxsize, levels)) if kwargs else _NO_KWARGS
+        task_id = self._draw()
+        return Offer(task_id, due, self._priority, write((body, task_id, self._draw(), eta, argsrepr, kwargsrepr)))
+
+    def _eta(self, due_us: int) -> str:
+        """Returns a time in µs since the epoch as JSON text in ISO 8601."""
+        second, us = divmod(due_us, 1_000_000)
+        last, text = self._second
+        if second != last:
+            text = (EPOCH + timedelta(seconds=second)).isoformat()[:19]
+            self._second = (second, text)
+        return f'"{text}.{us:06}+00:00"' if us else f'"{text}+00:00"'
 
 
 def body_json(raw: bytes, template: Template) -> str:
@@ -376,24 +468,37 @@ def body_json(raw: bytes, template: Template) -> str:
 
 def _now(app: Any) -> datetime:
     """Returns ``app.now()``, in less time where that is in UTC."""
+    now: datetime = datetime.now(UTC) if _is_in_utc(app) else app.now()
+    return now
+
+
+def _is_in_utc(app: Any) -> bool:
+    """Whether ``app.now()`` is Celery's own, and in UTC."""
     is_own = type(app).now is Celery.now and "now" not in vars(app)
     zone = app.timezone
-    now: datetime = datetime.now(UTC) if is_own and (zone is UTC or getattr(zone, "key", None) == "UTC") else app.now()
-    return now
+    return is_own and (zone is UTC or getattr(zone, "key", None) == "UTC")
 
 
 def _in_ms(seconds: float) -> str:
     return f'"{int(max(seconds, 0) * 1000)}"'
 
 
-def _uuids(*, are_version_4: bool) -> Iterator[str]:
-    """Yields random UUIDs as text, faster than ``uuid4``, for one thread of one process.
+def _drawn_uuids() -> Iterator[str]:
+    """Returns an iterator over random UUIDs of version 4 as text, a tenth of the time of ``uuid4``.
 
-    Args:
-        are_version_4: Whether the UUIDs have the version and variant digits of ``uuid4``.
+    It is for one thread of one process.
     """
-    while True:
-        drawn = os.urandom(16 * _UUIDS_AT_ONCE).hex()
-        for start in range(0, len(drawn), 32):
-            digits = drawn[start : start + 32]
-            yield uuid_of(version_4(digits) if are_version_4 else digits)
+    return chain.from_iterable(iter(_draw_uuids, None))
+
+
+def _draw_uuids() -> list[str]:
+    drawn = bytearray(os.urandom(16 * _UUIDS_AT_ONCE))
+    drawn[6::16] = drawn[6::16].translate(_VERSION)
+    drawn[8::16] = drawn[8::16].translate(_VARIANT)
+    digits = drawn.hex().encode()
+    # Each digit of all UUIDs is written in one step.
+    text = bytearray(b"-" * (_UUID_LENGTH * _UUIDS_AT_ONCE))
+    for place, at in enumerate(_DIGITS):
+        text[at::_UUID_LENGTH] = digits[place::32]
+    found = text.decode()
+    return [found[start : start + _UUID_LENGTH] for start in range(0, len(found), _UUID_LENGTH)]

@@ -6,7 +6,7 @@ is this dict as JSON. Any program may have written it, so any field may be missi
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
@@ -28,12 +28,32 @@ _BEGINNING = re.compile(
     rb'"headers": ?\{"lang": ?"[^"\\]*", ?"task": ?"([ !#-\[\]-~]*)"'
 )
 
-#: Writes any value as ``kombu.utils.json.dumps`` does, without a new encoder for each value.
-to_json: Callable[[Any], str] = JSONEncoder().encode
 #: Writes a text as ``to_json`` does, in less time.
 text_to_json: Callable[[str], str] = encode_basestring_ascii
+_encoder = JSONEncoder()
+#: Makes what an encoder of the json module makes anew for each value; None on a Python that does not have it.
+_make: Any = vars(json.encoder).get("c_make_encoder")
+#: The same made once, without a list of the objects that a value is within.
+_encode: Callable[[Any, int], Iterable[str]] | None = _make and _make(
+    None, _encoder.default, text_to_json, None, _encoder.key_separator, _encoder.item_separator, False, False, True
+)
 
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+def to_json(value: Any) -> str:
+    """Writes any value as ``kombu.utils.json.dumps`` does, in half the time.
+
+    Raises:
+        TypeError, ValueError: As of ``json.dumps``.
+    """
+    if _encode is not None and not isinstance(value, str):
+        try:
+            return "".join(_encode(value, 0))
+        except RecursionError:  # a value within itself, which the json module names
+            pass
+    text: str = _encoder.encode(value)
+    return text
 
 
 def from_json(data: Any) -> Any:

@@ -49,14 +49,18 @@ def pages(
         most_bytes: A page is full with this number of bytes; its last item may exceed it.
         size_of: Returns the bytes of an item.
     """
-    page = Page[T](most, most_bytes)
+    page: list[T] = []
+    size = 0
     try:
         for item in items:
-            if page.add(item, size_of(item)):
-                yield page.take()
+            page.append(item)
+            size += size_of(item)
+            if len(page) >= most or size >= most_bytes:
+                full, page, size = page, [], 0
+                yield full
     except Exception:
-        if rest := page.take():
-            yield rest
+        if page:
+            yield page
         raise
-    if rest := page.take():
-        yield rest
+    if page:
+        yield page

@@ -9,7 +9,7 @@ from redis import Redis
 
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.pools import OF_USE
-from kombu_delayq.redis.replies import Command, as_sent, checked, packed
+from kombu_delayq.redis.replies import Command, as_sent, checked, packed, packed_commands
 
 
 class RedisCommands:
@@ -151,7 +151,7 @@ class SendAhead:
             return
         self._connection = self._pool.get_connection(*OF_USE)
         try:
-            self._connection.send_packed_command(self._connection.pack_commands(map(as_sent, commands)))
+            self._connection.send_packed_command(packed_commands(self._connection, commands))
         except BaseException:
             self.close()
             raise

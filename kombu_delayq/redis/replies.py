@@ -8,6 +8,10 @@ from kombu_delayq.message.text import as_bytes
 
 #: Name and arguments of a command.
 Command = tuple[Any, ...]
+#: Types of arguments that are packed as one text.
+_TEXTS = frozenset((str, int))
+#: Types of arguments that ``packed`` knows.
+_PACKED = frozenset((str, int, bytes))
 
 
 def as_sent(command: Command) -> Command:
@@ -20,6 +24,14 @@ def as_sent(command: Command) -> Command:
     return name, *[as_bytes(argument) if isinstance(argument, str) else argument for argument in args]
 
 
+def packed_commands(connection: Any, commands: Sequence[Command]) -> list[bytes]:
+    """Returns commands as they go over a connection, in less time than the Redis client for many arguments."""
+    if all(_PACKED.issuperset(map(type, command)) for command in commands):
+        return [packed((), command) for command in commands]
+    found: list[bytes] = connection.pack_commands(map(as_sent, commands))
+    return found
+
+
 def packed(start: Command, rest: Command) -> bytes:
     """Returns a command as it goes over the wire, in less time than the Redis client where many have the same start.
 
@@ -29,12 +41,20 @@ def packed(start: Command, rest: Command) -> bytes:
 
     Source: RESP, an array of bulk strings; https://redis.io/docs/latest/develop/reference/protocol-spec/
     """
-    return b"".join((b"*%d\r\n" % (len(start) + len(rest)), _packed_start(start), *map(_packed, rest)))
+    return b"".join((b"*%d\r\n" % (len(start) + len(rest)), _packed_start(start), _packed_all(rest)))
 
 
 @lru_cache(maxsize=1000)
 def _packed_start(start: Command) -> bytes:
-    return b"".join(map(_packed, start))
+    return _packed_all(start)
+
+
+def _packed_all(arguments: Command) -> bytes:
+    if _TEXTS.issuperset(map(type, arguments)):
+        text = "".join([f"${len(one)}\r\n{one}\r\n" for one in map(str, arguments)])
+        if text.isascii():  # else the lengths are not those in bytes
+            return text.encode()
+    return b"".join(map(_packed, arguments))
 
 
 def _packed(argument: str | bytes | int) -> bytes:

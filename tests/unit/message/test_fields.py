@@ -2,10 +2,13 @@
 
 import json
 import re
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
-from kombu.utils.json import loads
+from kombu.utils.json import dumps, loads
 
 from kombu_delayq.message.fields import (
     fault_of,
@@ -18,6 +21,10 @@ from kombu_delayq.message.fields import (
     to_json,
 )
 from tests.support.messages import plain_message, task_message
+
+#: A list that contains itself.
+_WITHIN_ITSELF: list[Any] = [1]
+_WITHIN_ITSELF.append({"list": _WITHIN_ITSELF})
 
 
 @pytest.mark.parametrize("raw", [None, b"", b"no json", b"[]", b"7", b"null", b"\xff\xfe", b"[" * 100_000])
@@ -85,6 +92,27 @@ def test_messages_of_kombu_have_no_fault(message: dict[str, Any]) -> None:
 def test_a_text_is_written_as_any_value(text: str) -> None:
     """The faster way for texts gives the same JSON."""
     assert text_to_json(text) == to_json(text) == json.dumps(text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, -2.5, 1e300, float("nan"), None, True], 1: ("x", "\xfc"), None: {}},
+        {"when": [datetime(2044, 1, 2, tzinfo=UTC), UUID(int=1), Decimal("1.50"), b"\xff"]},
+        {("a",): 1},
+        [object()],
+        _WITHIN_ITSELF,
+    ],
+)
+def test_json_is_written_as_kombu_writes_it(value: Any) -> None:
+    """The encoder that is made once writes the same bytes, and raises the same errors."""
+    found = []
+    for write in (dumps, to_json, to_json):  # twice: an error leaves nothing behind
+        try:
+            found.append(write(value))
+        except Exception as error:
+            found.append(repr(error))
+    assert found == found[:1] * 3
 
 
 @pytest.mark.parametrize(
