@@ -17,9 +17,10 @@ from kombu_delayq.message.text import as_bytes
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.hash_layout import shared_id
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change, Lookup, is_step
 from kombu_delayq.store.promotion import Promotion
-from kombu_delayq.store.scan import whole_ms
+from kombu_delayq.store.redisson_layout import whole_ms
 from kombu_delayq.store.types import JOURNAL, Waiting
 
 
@@ -320,9 +321,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
 
     def _addition(self, queue: str, change: Change, row: Row | None) -> Addition:
         """Returns a changed message in the layout that the journal takes, for a queue."""
-        message, due_ms = change.message, change.due_ms
-        if self._client.layout == "redisson":
-            due_ms = float(whole_ms(due_ms))
+        message, due_ms = change.message, float(LAYOUT_OF[self._client.layout].kept_ms(change.due_ms))
         identity = row.id if row else shared_id(message.id) or message.id
         return Addition(queue, identity, due_ms, message.priority, change.body, row.expire_ms if row else 0)
 

@@ -5,7 +5,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from math import ceil
 from threading import Lock
 from time import monotonic, time
 
@@ -25,6 +24,7 @@ from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.jobs import BulkJobs
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.promotion import Promotion
 from kombu_delayq.store.types import Offer, Offered, PageId, Placed
 
@@ -174,14 +174,22 @@ class Placement:
         self, queue: str, offers: Sequence[Offer], expire_ms: int, key_of: KeyOf | None = None
     ) -> list[Addition]:
         """Returns messages in the layout that the journal takes; see ``place``."""
-        whole = ceil if self._client.layout == "redisson" else float  # Redisson's layout keeps whole ms
+        layout = LAYOUT_OF[self._client.layout]
         now_ms = self._now_ms() if any(one.due.startswith("+") for one in offers) else 0.0
         found = []
         for one in offers:
             due_ms = now_ms + float(one.due[1:]) if one.due.startswith("+") else float(one.due)
             key = key_of(one) if key_of else b""
             found.append(
-                Addition(queue, as_text(one.id), float(whole(due_ms)), one.priority, as_bytes(one.body), expire_ms, key)
+                Addition(
+                    queue,
+                    as_text(one.id),
+                    float(layout.kept_ms(due_ms)),
+                    one.priority,
+                    as_bytes(one.body),
+                    expire_ms,
+                    key,
+                )
             )
         return found
 

@@ -19,7 +19,8 @@ from kombu_delayq.store.hash_layout import id_of, shared_id
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.promotion import Promotion, RowNumber
 from kombu_delayq.store.queues import Queues, QueueStats
-from kombu_delayq.store.scan import Scan, whole_ms
+from kombu_delayq.store.redisson_layout import whole_ms
+from kombu_delayq.store.scan import Scan
 from kombu_delayq.store.types import JOURNAL, Cursor, Page, Part, QueueForm, Scanned, Waiting
 
 

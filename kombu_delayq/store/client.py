@@ -15,6 +15,7 @@ from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.layouts import LAYOUT_OF
 
 #: Most messages in the arguments of one call.
 PAGE = 200
@@ -123,8 +124,7 @@ class StoreClient(RedisCommands):
 
     def due(self, queue: str, layout: str | None = None) -> str:
         """Returns the ZSET of a queue's due times, by default in the store's own layout."""
-        # As in ``Keys.stored``, without its other names: transfer workers ask for all queues all the time.
-        return self.keys.timeout(queue) if (layout or self.layout) == "redisson" else self.keys.due(queue)
+        return LAYOUT_OF[layout or self.layout].due(self.keys, queue)
 
     def ready(self, queue: str) -> list[str]:
         """Returns the lists from which kombu consumes a queue, one for each priority step."""
@@ -161,7 +161,7 @@ class StoreClient(RedisCommands):
 
     def wake(self, queue: str, layout: str | None = None) -> str:
         """Returns the channel that announces a queue's new heads, by default in the store's own layout."""
-        return self.keys.channel(queue) if (layout or self.layout) == "redisson" else self.keys.wake
+        return LAYOUT_OF[layout or self.layout].channel(self.keys, queue)
 
 
 class StorePart:

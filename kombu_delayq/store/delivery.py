@@ -10,6 +10,7 @@ from kombu_delayq.message.text import as_bytes, as_text, digest
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import (
@@ -24,9 +25,6 @@ from kombu_delayq.store.types import (
 )
 from kombu_delayq.store.wake import Heads
 
-#: In Redisson's layout one call transfers 1/2 of ``transfer_batch`` and 1/16 of its bytes, because an entry costs Redis
-#: more: to remove an entry, Redis also reads other entries.
-LIST_SHARE, LIST_BYTES_SHARE = 2, 16
 #: How long Redis recognizes a repeated page of ``send_many``, in ms; longer than it takes to notice a lost connection.
 PAGE_TTL_MS = 120_000
 
@@ -237,10 +235,9 @@ class Delivery(Heads):
 
     def _batch(self, queue: str, layout: str | None) -> list[Any]:
         """Returns the first arguments of a transfer: how much it moves at most, and the key of the counters."""
-        options = self._client.options
-        share, bytes_share = (LIST_SHARE, LIST_BYTES_SHARE) if (layout or self._client.layout) == "redisson" else (1, 1)
-        most = (max(options.transfer_batch // share, 1), max(options.transfer_batch_bytes // bytes_share, 1))
-        return [*most, self._keys.counts(queue)]
+        options, kept = self._client.options, LAYOUT_OF[layout or self._client.layout]
+        most = options.transfer_batch // kept.batch_share, options.transfer_batch_bytes // kept.bytes_share
+        return [*(max(number, 1) for number in most), self._keys.counts(queue)]
 
     def _offer_start(self, queue: str, expire_ms: int) -> tuple[list[Any], list[Any]]:
         """Returns KEYS of the script ``offer``, and those of ARGV that are the same for all messages of a queue."""

@@ -12,6 +12,7 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.message.text import as_bytes, as_text, digest, readable
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import ScriptCall, StorePart
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import JOURNAL, Waiting, hidden, rows_of, waiting_of
 
 logger = get_logger(__name__)
@@ -65,7 +66,7 @@ class Searching(StorePart):
         """
         self._search(script, queues if ids else [], ids, found)
         missing = [identity for identity in ids if identity not in found]
-        if missing and self._client.layout == "redisson":
+        if missing and LAYOUT_OF[self._client.layout].is_shared:
             grown = [queue for queue in queues if self._index(queue)]
             self._search(script, grown, missing, found)
         for messages in found.values():

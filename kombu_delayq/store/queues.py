@@ -21,6 +21,7 @@ from kombu_delayq.redis.nodes import scan_pages
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.keys import glob_escaped
+from kombu_delayq.store.layouts import LAYOUT_OF
 
 logger = get_logger(__name__)
 
@@ -242,8 +243,7 @@ class Queues(StorePart):
 
     def _held_in(self, queue: str, layouts: Sequence[str]) -> list[str]:
         """Returns the keys of which one is there if the queue has a message."""
-        hold = [self._keys.due(queue), self._keys.bodies(queue)]
-        return [self._keys.timeout(queue) if "redisson" in layouts else hold[0], *hold]
+        return [self._client.due(queue, layouts[-1]), self._keys.due(queue), self._keys.bodies(queue)]
 
     def keep_alive(self, queue: str, expire_ms: int = 0) -> None:
         """Notes that a queue is consumed, so that it expires later; one round trip.
@@ -261,7 +261,7 @@ class Queues(StorePart):
         own = replies.pop(self._client.layout)
         # Redis need not give rights for the other layout, whose messages are drained.
         checked([own, *(reply for reply in replies.values() if not isinstance(reply, NoPermissionError))])
-        if self._client.layout == "redisson":
+        if LAYOUT_OF[self._client.layout].is_shared:
             self._registry.add(queue)
 
     def size(self, queue: str) -> int:

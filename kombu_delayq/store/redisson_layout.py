@@ -5,6 +5,7 @@ Source: ``lua/include/redisson/entry.lua`` and ``lua/include/redisson/names.lua`
 
 import re
 from contextlib import suppress
+from math import ceil, isfinite
 
 from kombu_delayq.message.fields import headers_of, properties_of, read
 
@@ -50,6 +51,11 @@ def priority_of(mark: bytes, message: bytes) -> int:
         with suppress(ValueError):
             priority = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else 0.0
     return int(min(priority, 9)) if priority > 0 else 0  # so that NaN is 0 too
+
+
+def whole_ms(due_ms: float) -> float:
+    """Returns a due time as Redisson's layout keeps it."""
+    return ceil(due_ms) if isfinite(due_ms) else due_ms
 
 
 def named_field(mark: bytes) -> bytes:

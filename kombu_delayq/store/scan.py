@@ -1,12 +1,11 @@
 """The store's operations that read whole queues: page by page, or in parts that several readers share."""
 
 from collections.abc import Collection, Sequence
-from math import ceil, inf, isfinite
+from math import inf
 
 from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
-from kombu_delayq.store.hash_layout import id_of
-from kombu_delayq.store.redisson_layout import cursor_of, mark_of, message_of, named_field, own_id
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Page, Part, QueueForm, Scanned, rows_of, waiting_of
 
 #: About the largest number of bytes of the bodies on a page. It limits how long Redis is busy, and a reader's memory.
@@ -103,8 +102,8 @@ class Scan(StorePart):
             count: Most messages to return; fewer come when they are large.
         """
         last = (after.last if after is not None else part.after) or (b"", b"")
-        if after is not None and after.last is not None and part.layout == "redisson":
-            last = (cursor_of(last[0]), last[1])  # without the message in the entry, which Redis does not need
+        if after is not None and after.last is not None:
+            last = (LAYOUT_OF[part.layout].cursor(last[0]), last[1])
         args = [repr(from_ms), repr(to_ms), *last, *(part.until or (b"", b"")), count, PAGE_BYTES, "0"]
         more, found, lengths = self._client.run("scan", self._client.stored(part.queue, part.layout), args, part.layout)
         return Scanned(found[0::2], found[1::2], lengths, as_text(more) == "more")
@@ -122,16 +121,7 @@ class Scan(StorePart):
             The value of each message, see ``kombu_delayq.store.redisson_layout``; empty if it is lost, None if the
             message no longer waits.
         """
-        if part.layout == "redisson":
-            return [message_of(member) or b"" for member in members]
-        bodies, due = self._keys.bodies(part.queue), self._keys.due(part.queue)
-        found: list[bytes | None] = self._client.ask("HMGET", bodies, *map(id_of, members))
-        missing = [at for at, body in enumerate(found) if body is None]
-        if missing:
-            still = self._client.ask("ZMSCORE", due, *(members[at] for at in missing))
-            for at, score in zip(missing, still, strict=True):
-                found[at] = None if score is None else b""
-        return found
+        return LAYOUT_OF[part.layout].bodies(self._client, self._keys, part.queue, members)
 
     def ids(self, part: Part, members: Sequence[bytes]) -> list[bytes]:
         """Returns the ids under which messages are stored; one round trip if the index members do not contain them.
@@ -140,16 +130,4 @@ class Scan(StorePart):
             part: The part of the queue that has the messages.
             members: Index members of the messages, at least one.
         """
-        if part.layout != "redisson":
-            return list(map(id_of, members))
-        marks = list(map(mark_of, members))
-        named = self._client.ask("HMGET", self._keys.ids(part.queue), *map(named_field, marks))
-        return [
-            name if name is not None else own_id(mark, message_of(member) or b"")
-            for name, mark, member in zip(named, marks, members, strict=True)
-        ]
-
-
-def whole_ms(due_ms: float) -> float:
-    """Returns a due time as Redisson's layout keeps it."""
-    return ceil(due_ms) if isfinite(due_ms) else due_ms
+        return LAYOUT_OF[part.layout].ids(self._client, self._keys, part.queue, members)

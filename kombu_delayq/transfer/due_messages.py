@@ -13,6 +13,7 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.message.text import readable
 from kombu_delayq.redis.errors import NotPrimary
 from kombu_delayq.store import TransportStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import QueueForm, TooLate, Transferred
 from kombu_delayq.transfer.due_times import DueTimes
 
@@ -47,8 +48,8 @@ class DueMessages:
         self._on_transfer = on_transfer
         self._refused: set[QueueForm] = set()
         self._in_other_form: set[QueueForm] = set()
-        #: Queues in Redisson's layout: those that have messages, and those whose last one others have taken since.
-        self._listed: set[QueueForm] = set()
+        #: Queues in a shared layout: those that have messages, and those whose last one others have taken since.
+        self._shared: set[QueueForm] = set()
         self._left: set[QueueForm] = set()
         self._limits = Limits()
 
@@ -61,17 +62,17 @@ class DueMessages:
             meanwhile: Called now and then while there are many queues, to transfer what is due.
         """
         self._limits.report(store)
-        listed = set[QueueForm]()
+        shared = set[QueueForm]()
         # Without any queue, Redis is asked for its clock.
         for number, page in enumerate(list(pages(self.due_times.queues, PAGE)) or [[]]):
             if number:
                 meanwhile()
             heads = store.delivery.heads(page)
             self.due_times.update(heads, page)
-            listed.update(form for form in heads.due_ms if form.layout == "redisson")
+            shared.update(form for form in heads.due_ms if LAYOUT_OF[form.layout].is_shared)
             self._notice(store, heads.due_ms, registered)
-        self._left = (self._left | self._listed) - listed
-        self._listed = listed
+        self._left = (self._left | self._shared) - shared
+        self._shared = shared
 
     def _notice(self, store: TransportStore, forms: Iterable[QueueForm], registered: Iterable[str]) -> None:
         """Notices queues in the other layout, and queues that nobody has registered."""
@@ -83,12 +84,12 @@ class DueMessages:
                 store.queues.know(form.queue)
 
     def note(self, form: QueueForm, due_ms: float, registered: set[str]) -> None:
-        """Notes an announced head. In the default layout, the publisher has registered its queue."""
+        """Notes an announced head. Where only publishers of ours announce, they have registered its queue."""
         self.due_times.note_head(form, due_ms)
-        if form.layout == "hash":
+        if LAYOUT_OF[form.layout].is_shared:
+            self._shared.add(form)
+        else:
             registered.add(form.queue)
-        elif form.layout == "redisson":
-            self._listed.add(form)
 
     def clear(self, store: TransportStore) -> None:
         """Removes what is left in Redis of queues whose last message another client has taken; a transfer does that."""
@@ -96,9 +97,9 @@ class DueMessages:
             self.transfer_batch(store, form)
             self._left.discard(form)
 
-    def in_list_form(self, store: TransportStore) -> Iterable[str]:
-        """Returns the names of the queues that may have messages in Redisson's layout."""
-        if store.layout == "redisson":
+    def with_channels(self, store: TransportStore) -> Iterable[str]:
+        """Returns the names of the queues that may have messages in a layout that is shared."""
+        if LAYOUT_OF[store.layout].is_shared:
             return self.due_times.queues
         others = {form.queue for form in self._in_other_form}
         return others and others.intersection(self.due_times.queues)
@@ -123,7 +124,7 @@ class DueMessages:
         self._limits.report(store)
         self.due_times.note_transfer(form, done)
         if done.next_due_ms is None:
-            self._listed.discard(form)
+            self._shared.discard(form)
         self._report(form.queue, done)
         return done
 

@@ -11,6 +11,7 @@ from redis.exceptions import ResponseError
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.text import readable
 from kombu_delayq.store import TransportStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.wake import LISTEN_S, Announcements
 from kombu_delayq.transfer.due_messages import DueMessages
 
@@ -87,8 +88,8 @@ class Tidying:
             return
         self._next_at = monotonic() + TIDY_S
         try:
-            # In Redisson's layout, the next message of a queue that is consumed may come from a JVM service.
-            kept = store.consumers.by_queue() if store.layout == "redisson" else ()
+            # The next message of a queue that is consumed may come from a service that registers nothing.
+            kept = store.consumers.by_queue() if LAYOUT_OF[store.layout].is_shared else ()
             for page in pages(sorted(set(registered).difference(kept)), TIDY_PAGE):
                 store.queues.forget_empty(page)
             for page in pages(store.consumers.shares(), TIDY_PAGE):

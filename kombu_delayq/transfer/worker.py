@@ -100,7 +100,7 @@ class TransferWorker(BackgroundWorker):
         self._announcements.open(store.delivery.listen, wanted=self._leadership.holds_lease)
         meanwhile = partial(self._messages.transfer, store) if self.leading else bool
         self._messages.look(store, self._leadership.registered, meanwhile)
-        self._announcements.follow(self._messages.in_list_form(store))
+        self._announcements.follow(self._messages.with_channels(store))
         self._try(store, self._tidy)
         self._reclaim(store)
         self._outage.succeeded()

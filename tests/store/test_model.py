@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.delivery import LIST_SHARE
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.store.consuming import INDEX, UNACKED
@@ -279,7 +279,7 @@ class StoreMachine(RuleBasedStateMachine):
 def test_no_message_is_lost_or_doubled(make_store: MakeStore, ear: Ear) -> None:
     """After any sequence of operations, the store and the lists hold what a model in Python says."""
     store = make_store()
-    share = LIST_SHARE if store.layout == "redisson" else 1
+    share = LAYOUT_OF[store.layout].batch_share
     StoreMachine.store, StoreMachine.ear = make_store(transfer_batch=3 * share), ear
     run_state_machine_as_test(
         StoreMachine,

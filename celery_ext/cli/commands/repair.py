@@ -193,7 +193,7 @@ def check(
         if store.repair.is_kept(findings.queue):
             # Without entries, this call only checks the types of all keys of the queue. Its error names the key.
             store.repair.repair_index(findings.queue, [], mend=False)
-            yield from (_check_list if store.layout == "redisson" else _check_hash)(store, findings, mend=mend)
+            yield from _CHECKS[store.layout](store, findings, mend=mend)
         if findings.queue not in known and (findings.delayed or findings.unindexed):
             findings.unknown = findings.queue not in store.queues.registered()  # it may have become known meanwhile
         if findings.unknown and mend:
@@ -226,6 +226,9 @@ def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iter
             findings.unindexed += len(page.unindexed)
             yield from repeat(None, page.entries)
         found = mend and findings.unindexed > before
+
+
+_CHECKS = {"hash": _check_hash, "redisson": _check_list}
 
 
 def _check_index(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:

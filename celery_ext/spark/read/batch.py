@@ -28,7 +28,14 @@ class Rows:
         lengths: Bytes of each stored message, 0 for a message that is lost.
         stored: Values of the layout: empty for a message that is lost, None for one that was not read.
         layout: Layout in which the messages are kept.
+        ids: Ids under which the messages are stored, where the layout has them apart from its members, and a column
+            needs them.
+
+    Attributes:
+        has_ids_apart: Whether ids stand elsewhere than in the members.
     """
+
+    has_ids_apart = False
 
     def __init__(
         self,
@@ -38,6 +45,7 @@ class Rows:
         lengths: Sequence[int],
         stored: Sequence[bytes | None],
         layout: str = "hash",
+        ids: Sequence[bytes] = (),
     ) -> None:
         self._queue = queue
         self._members = members
@@ -45,6 +53,17 @@ class Rows:
         self._lengths = lengths
         self._stored = stored
         self._layout = layout
+        self._ids = ids
+
+    @staticmethod
+    def kept(members: Sequence[bytes]) -> Sequence[bytes]:
+        """Returns what rows need of index members."""
+        return members
+
+    @staticmethod
+    def may_share_ids(members: Sequence[bytes]) -> bool:
+        """Whether a message may be stored under another id than its own, because another message has that."""
+        return any(may_be_duplicate(id_of(member)) for member in members)
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """Returns the columns of a schema. Their names may be in any case."""
@@ -167,28 +186,19 @@ class Rows:
 
 
 class RedissonRows(Rows):
-    """Some waiting messages of one queue in Redisson's layout. Each list has one entry for each message.
+    """Some waiting messages of one queue in Redisson's layout. Its members are marks, and its values messages."""
 
-    Args:
-        queue: Name of the queue.
-        marks: Marks of the entries, see ``kombu_delayq.store.redisson_layout``.
-        dues: Due times in ms since the epoch, as Redis writes them.
-        lengths: Bytes of each message, 0 for a message that is lost.
-        bodies: The messages: empty for a message that is lost, None for one that was not read.
-        ids: Ids under which the messages are stored; None when no column needs them.
-    """
+    has_ids_apart = True
 
-    def __init__(
-        self,
-        queue: str,
-        marks: Sequence[bytes],
-        dues: Sequence[bytes],
-        lengths: Sequence[int],
-        bodies: Sequence[bytes | None],
-        ids: Sequence[bytes] | None,
-    ) -> None:
-        super().__init__(queue, marks, dues, lengths, bodies, "redisson")
-        self._ids = ids or ()
+    @staticmethod
+    def kept(members: Sequence[bytes]) -> Sequence[bytes]:
+        """Returns the marks: a member is an entry, which has the message in it."""
+        return list(map(list_form.mark_of, members))
+
+    @staticmethod
+    def may_share_ids(members: Sequence[bytes]) -> bool:  # ids are apart
+        """Whether a message may be stored under another id than its own: never."""
+        return False
 
     def _task_id_column(self) -> pa.Array:
         return texts(self._ids)
@@ -210,3 +220,8 @@ class RedissonRows(Rows):
 
 def _retries(task: DelayedTask) -> int | None:
     return int(task.retries) if task.name is not None and abs(task.retries) < 2**31 else None
+
+
+def rows_of_layout(layout: str) -> type[Rows]:
+    """Returns how messages of a layout become rows."""
+    return RedissonRows if layout == "redisson" else Rows  # rows of a journal are as those of the layout hash

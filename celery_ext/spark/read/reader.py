@@ -1,6 +1,6 @@
 """Reads waiting messages as rows, in Spark tasks."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import compress
 from math import ceil
 from typing import Any
@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.options import ReadOptions
-from celery_ext.spark.read.batch import RedissonRows, Rows
+from celery_ext.spark.read.batch import Rows, rows_of_layout
 from celery_ext.spark.read.partitions import (
     PARTITION_MESSAGES,
     WaitingPartition,
@@ -23,33 +23,31 @@ from celery_ext.spark.read.partitions import (
 )
 from celery_ext.spark.read.schema import OF_BODY
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.hash_layout import id_of, may_be_duplicate, without_suffix
-from kombu_delayq.store.redisson_layout import mark_of
-from kombu_delayq.store.types import Part, Scanned
+from kombu_delayq.store.hash_layout import may_be_duplicate, without_suffix
+from kombu_delayq.store.types import JOURNAL, Part, Scanned
+
+#: Returns of a page of a part what has not come already.
+_Sift = Callable[[Part, Scanned], Scanned]
 
 
 class _Seen:
-    """The messages that were read, by id and due time. A message keeps both when it moves to the next tier."""
+    """The messages that were read in a journal, by id and due time: a message keeps both when it comes to Redis."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: SparkStore) -> None:
+        self._store = store
         # Hashes take a third of the memory of ids, and two of some millions are hardly ever the same.
         self._keys: set[int] = set()
 
-    def new_of(self, store: SparkStore, part: Part, page: Scanned) -> Scanned:
-        """Returns a page without the messages that were read before. Notes those of the journal.
+    def note(self, part: Part, page: Scanned) -> Scanned:
+        """Returns a page of the journal as it is, and notes its messages."""
+        self._keys.update(self._keys_of(part, page))
+        return page
 
-        Args:
-            store: Store of the broker.
-            part: The part that has the page.
-            page: The page.
-        """
-        if not page.members or not (self._keys or part.layout == "journal"):
+    def new_of(self, part: Part, page: Scanned) -> Scanned:
+        """Returns a page of Redis without the messages that were noted."""
+        if not self._keys:
             return page
-        ids = map(_shared, store.scan.ids(part, page.members))
-        keys = list(map(hash, zip(ids, map(float, page.dues), strict=True)))
-        if part.layout == "journal":
-            self._keys.update(keys)
-            return page
+        keys = self._keys_of(part, page)
         is_new = [key not in self._keys for key in keys]
         if all(is_new):
             return page
@@ -59,6 +57,10 @@ class _Seen:
             list(compress(page.lengths, is_new)),
             page.more,
         )
+
+    def _keys_of(self, part: Part, page: Scanned) -> list[int]:
+        ids = map(_shared, self._store.scan.ids(part, page.members)) if page.members else ()
+        return list(map(hash, zip(ids, map(float, page.dues), strict=True)))
 
 
 def _shared(stored_id: bytes) -> bytes:
@@ -122,24 +124,27 @@ class WaitingReader(DataSourceReader):
     def _read_window(self, store: SparkStore, window: WindowPartition) -> Iterator[pa.RecordBatch]:
         """Yields the messages of a window, tier by tier in the order in which messages move."""
         selection = WaitingSelection(self._selection.queues, window.from_ms, window.to_ms)
-        seen = _Seen()
-        for in_journal in (True, False):
+        seen = _Seen(store)
+        for layout, sift in ((JOURNAL, seen.note), (store.layout, seen.new_of)):
             # A message that moves may come to a queue that was empty before.
             for form, size in store.scan.sizes(self._queues(store), window.from_ms, window.to_ms).items():
-                if size and in_journal == (form.layout == "journal"):
-                    yield from self._batches(store, Part(form.queue, layout=form.layout), selection, seen)
+                if size and form.layout == layout:
+                    yield from self._batches(store, Part(form.queue, layout=layout), selection, sift)
 
     def _queues(self, store: SparkStore) -> Collection[str]:
         queues = self._selection.queues
         return store.queues.names() if queues is None else list(dict.fromkeys(queues))
 
     def _batches(
-        self, store: SparkStore, part: Part, selection: WaitingSelection, seen: _Seen | None = None
+        self, store: SparkStore, part: Part, selection: WaitingSelection, sift: _Sift | None = None
     ) -> Iterator[pa.RecordBatch]:
-        collected = _Collected(part)
-        for page in self._pages(store, part, selection, seen):
-            stored = store.scan.bodies(part, page.members) if self._needs_bodies(part, page) else None
-            ids = store.scan.ids(part, page.members) if self._needs_ids(part) else None
+        collected, kind = _Collected(part), rows_of_layout(part.layout)
+        needs_id, needs_body = "task_id" in self._wanted, not OF_BODY.isdisjoint(self._wanted)
+        for page in self._pages(store, part, selection, sift):
+            # Where two messages have the same task id, only the body of the second has it.
+            reads = needs_body or (needs_id and kind.may_share_ids(page.members))
+            stored = store.scan.bodies(part, page.members) if reads else None
+            ids = store.scan.ids(part, page.members) if needs_id and kind.has_ids_apart else []
             collected.add(page, stored, ids)
             if collected.is_full:
                 yield collected.rows().batch(self._schema)
@@ -148,24 +153,14 @@ class WaitingReader(DataSourceReader):
             yield collected.rows().batch(self._schema)
 
     def _pages(
-        self, store: SparkStore, part: Part, selection: WaitingSelection, seen: _Seen | None
+        self, store: SparkStore, part: Part, selection: WaitingSelection, sift: _Sift | None
     ) -> Iterator[Scanned]:
         page = None
         while page is None or page.more:
             page = store.scan.scan(part, page, selection.from_ms, selection.to_ms, self._page_size)
-            new = page if seen is None else seen.new_of(store, part, page)
+            new = page if sift is None else sift(part, page)
             if new.members:
                 yield new
-
-    def _needs_bodies(self, part: Part, page: Scanned) -> bool:
-        if not OF_BODY.isdisjoint(self._wanted):
-            return True
-        # Two messages can have the same task id. The second is stored under another id; only its body has the task id.
-        is_duplicate = part.layout != "redisson" and any(may_be_duplicate(id_of(member)) for member in page.members)
-        return "task_id" in self._wanted and is_duplicate
-
-    def _needs_ids(self, part: Part) -> bool:
-        return part.layout == "redisson" and "task_id" in self._wanted
 
 
 class _Collected:
@@ -173,6 +168,7 @@ class _Collected:
 
     def __init__(self, part: Part) -> None:
         self._part = part
+        self._kind = rows_of_layout(part.layout)
         self._dues: list[bytes] = []
         self._lengths: list[int] = []
         self._stored: list[bytes | None] = []
@@ -185,12 +181,11 @@ class _Collected:
         """Whether the pages fill a batch."""
         return len(self.members) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
 
-    def add(self, page: Scanned, stored: list[bytes | None] | None, ids: list[bytes] | None) -> None:
+    def add(self, page: Scanned, stored: list[bytes | None] | None, ids: list[bytes]) -> None:
         """Adds a page, without the messages that no longer wait."""
-        # In Redisson's layout a member is an entry, which has the message in it. Only the mark is needed.
-        members = list(map(mark_of, page.members)) if self._part.layout == "redisson" else page.members
+        members = self._kind.kept(page.members)
         # A page without bodies has None for each message, because all columns have the same length.
-        added: tuple[list[Any], ...] = (members, page.dues, page.lengths, stored or [None] * len(members))
+        added: tuple[Sequence[Any], ...] = (members, page.dues, page.lengths, stored or [None] * len(members))
         if stored is not None:
             waits = [value is not None for value in stored]
             added = tuple(list(compress(column, waits)) for column in added)
@@ -198,12 +193,9 @@ class _Collected:
         columns: tuple[list[Any], ...] = (self.members, self._dues, self._lengths, self._stored)
         for column, more in zip(columns, added, strict=True):
             column += more
-        # Only Redisson's layout has ids here. Its entries contain the messages, so that no message is left out.
-        self._ids += ids or ()
+        self._ids += ids  # where they are apart, members contain the messages, so that no message is left out
 
     def rows(self) -> Rows:
         """Returns the collected messages."""
-        found = (self._part.queue, self.members, self._dues, self._lengths, self._stored)
-        if self._part.layout == "redisson":
-            return RedissonRows(*found, self._ids)
-        return Rows(*found, self._part.layout)
+        found = (self.members, self._dues, self._lengths, self._stored)
+        return self._kind(self._part.queue, *found, self._part.layout, self._ids)

@@ -9,7 +9,7 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.delivery import LIST_SHARE
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import MAX_BYTES, Change
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, only, popped, waiting
@@ -50,7 +50,7 @@ def is_bounded(store: DelayStore) -> bool:
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_list_stays_short_while_messages_are_transferred(make_store: MakeStore, order: str) -> None:
     """In whatever order messages leave, each is delivered once, and the list is never much longer than what waits."""
-    store = make_store(transfer_batch=150 * LIST_SHARE)
+    store = make_store(transfer_batch=150 * LAYOUT_OF["redisson"].batch_share)
     fill(store, [str(n) for n in range(COUNT)], lambda n: PAST_MS + ORDERS[order](n))
     due_of = {entry[16:]: due_ms for entry, due_ms in live(store).items()}
     while store.delivery.transfer("q").more:

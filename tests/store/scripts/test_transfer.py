@@ -3,7 +3,7 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.delivery import LIST_SHARE
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
@@ -66,7 +66,7 @@ def test_the_last_message_leaves_no_store_behind(store: DelayStore) -> None:
 
 def test_a_batch_has_a_bound_and_says_whether_more_is_due(make_store: MakeStore) -> None:
     """A call moves at most ``transfer_batch`` messages, the oldest first, and tells whether to call again."""
-    share = LIST_SHARE if make_store().layout == "redisson" else 1
+    share = LAYOUT_OF[make_store().layout].batch_share
     store = make_store(transfer_batch=10 * share)
     store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(25)), waiting("later"))
     calls = [store.delivery.transfer("q") for _ in range(4)]
@@ -80,7 +80,7 @@ def test_the_largest_batch_fits_a_script(make_store: MakeStore) -> None:
     store = make_store(transfer_batch=5000, transfer_batch_bytes=100_000_000)
     store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5001)))
     done = store.delivery.transfer("q")
-    most = 5000 // (LIST_SHARE if store.layout == "redisson" else 1)
+    most = 5000 // LAYOUT_OF[store.layout].batch_share
     assert (done.moved, done.more) == (most, True)
     assert store.client.llen("q") == most
 
