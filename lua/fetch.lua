@@ -2,7 +2,8 @@
 -- KEYS[1]    consumers       ZSET        consumer -> end of its lease, ms since the epoch
 -- KEYS[2]    unacked_index   ZSET        delivery tag -> time of delivery, s since the epoch; kombu's
 -- KEYS[3]    unacked         HASH        delivery tag -> message, exchange and routing key; kombu's
--- KEYS[4...] landing, ready  LIST, LIST  a landing list and the list its messages come from, for each pair; then the
+-- KEYS[4]    paused          HASH        queues that are paused -> since when, ms since the epoch
+-- KEYS[5...] landing, ready  LIST, LIST  a landing list and the list its messages come from, for each pair; then the
 --                                        lists of the queues, step by step of the priorities
 -- ARGV[1]    consumer  name, '' when no message is to be noted
 -- ARGV[2]    first     number in the tag of the first message
@@ -11,23 +12,25 @@
 -- ARGV[5]    landed    number of pairs
 -- ARGV[6]    queues    number of queues
 -- ARGV[7]    turns     1 to serve the queues of a step in turns, 0 to serve them one after the other
--- ARGV[8...] routing   queue of each pair, then each queue: its name as JSON, '' when its consumer does not acknowledge
--- Returns {number of the routing, message, ...} in the order of the tags; or 'ended', with nothing taken, when the
--- consumer's lease has ended
+-- ARGV[8...] routing   queue of each pair, then each queue: its name as JSON, with a '-' before it when its consumer
+--                      does not acknowledge
+-- Returns {number of the routing, message, ...} in the order of the tags, and behind them the numbers of paused queues,
+-- each with no message; or 'ended', with nothing taken, when the consumer's lease has ended
 -- Atomic: a message is in its queue or unacked, never in neither. What is left in landing lists is next in its queue.
 -- Cost: O(most + lists)
--- @include all_from clock landing turns wrong_type
+-- @include all_from clock landing routings turns wrong_type
 
 local consumers, unacked_index, unacked = KEYS[1], KEYS[2], KEYS[3]
 local consumer, first, most, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local landed, queues, turns = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
-local lists, routings = all_from(KEYS, 4), all_from(ARGV, 8)
+local paused, lists = KEYS[4], all_from(KEYS, 5)
 local now = now_ms()
 
-local wrong = wrong_type({ [consumers] = 'zset', [unacked_index] = 'zset', [unacked] = 'hash' })
+local wrong = wrong_type({ [consumers] = 'zset', [unacked_index] = 'zset', [unacked] = 'hash', [paused] = 'hash' })
 if wrong then
   return wrong
 end
+local routings, rest = routings_of(paused, all_from(ARGV, 8), landed)
 local ends = consumer ~= '' and redis.call('ZSCORE', consumers, consumer)
 local has_ended = consumer ~= '' and not (ends and tonumber(ends) > now)
 
@@ -42,13 +45,13 @@ local function fetch(ready, number, limit)
     return nil
   end
   local before, routing = count, routings[number]
-  while count - before < limit and not is_full() do
+  while routing and count - before < limit and not is_full() do
     local message = redis.pcall('RPOP', ready)
     if type(message) ~= 'string' then
       failed = failed or message and (wrong_type({ [ready] = 'list' }) or message)
       break
     end
-    if routing ~= '' then
+    if string.sub(routing, 1, 1) ~= '-' then
       local tag, last = consumer .. '.' .. (first + count), #notes
       scores[last + 1], scores[last + 2] = now_s, tag
       notes[last + 1], notes[last + 2] = tag, '[' .. message .. ',"",' .. routing .. ']'
@@ -74,7 +77,4 @@ end
 for pair = 1, landed do
   put_back(lists[2 * pair - 1], lists[2 * pair])
 end
-if has_ended then
-  return 'ended'
-end
-return count == 0 and failed or taken
+return has_ended and 'ended' or count == 0 and failed or with(taken, rest)

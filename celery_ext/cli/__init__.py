@@ -24,7 +24,7 @@ from celery_ext.cli.commands.import_ import import_
 from celery_ext.cli.commands.journal import journal
 from celery_ext.cli.commands.list import list_
 from celery_ext.cli.commands.periodic import periodic
-from celery_ext.cli.commands.purge import purge
+from celery_ext.cli.commands.queues import queues
 from celery_ext.cli.commands.repair import repair
 from celery_ext.cli.commands.reschedule import reschedule
 from celery_ext.cli.commands.run_now import run_now
@@ -49,7 +49,7 @@ Exit codes:
 
 _COMMANDS = {
     "Look": (status, doctor, list_, count, show),
-    "Change": (cancel, reschedule, run_now, periodic, purge, dead_letters),
+    "Change": (cancel, reschedule, run_now, periodic, queues, dead_letters),
     "Run": (transfer, serve, tokens, journal, demo, completion),
     "Mend": (repair, convert, export, import_),
 }

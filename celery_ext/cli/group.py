@@ -69,8 +69,17 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "periodic run-now": {
         "delayq periodic run-now report": "One run now",
     },
-    "purge": {
-        "delayq purge orders mails": "Two queues, after a question",
+    "queues": {
+        "delayq queues pause mails": "Nothing of it runs until it is resumed",
+    },
+    "queues purge": {
+        "delayq queues purge orders mails": "Two queues, after a question",
+    },
+    "queues pause": {
+        "delayq queues pause orders mails": "Two queues",
+    },
+    "queues resume": {
+        "delayq queues resume orders mails": "Two queues",
     },
     "dead-letters": {
         "delayq dead-letters list failed": "What is in a queue of dead letters",

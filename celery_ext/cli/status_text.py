@@ -38,6 +38,7 @@ def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
         "",
         *_queues(report, named=named),
         *_too_late(report),
+        *_paused(report),
         *_no_consumer(report),
         *_dead_letters(report),
         *_consumers(report),
@@ -100,10 +101,18 @@ def _too_late(report: dict[str, Any]) -> Iterator[str]:
             yield warning(escaped(f"too late in {row['queue']}: {', '.join(found)} so far"))
 
 
+def _paused(report: dict[str, Any]) -> Iterator[str]:
+    for row in report["queues"]:
+        if row.get("paused_since"):
+            since = local_time(row["paused_since"])
+            yield warning(escaped(f"paused since {since}: {row['queue']}, until `delayq queues resume {row['queue']}`"))
+
+
 def _consumers_of(row: dict[str, Any]) -> str:
     if row["consumers"] is None:
         return "?"
-    return warning("none known") if row["no_consumer"] else f"{row['consumers']:,}"
+    known = warning("none known") if row["no_consumer"] else f"{row['consumers']:,}"
+    return f"{known}, {warning('paused')}" if row["paused_since"] else known
 
 
 def _no_consumer(report: dict[str, Any]) -> Iterator[str]:

@@ -244,6 +244,18 @@ def consumers(subject: Subject) -> Findings:
         )
 
 
+def paused(subject: Subject) -> Findings:
+    """Is no queue paused?"""
+    if found := subject.the_store.fetching.paused():
+        since = in_words((subject.the_store.now_ms() - min(found.values())) / 1000, plain=True)
+        yield Finding(
+            Level.WARNING,
+            f"{counted(len(found), 'queue is', 'queues are')} paused, for {since} or less: {named([*found])}",
+            "once they may go on, `delayq queues resume QUEUE`",
+            "how-to/queues.md#pause-a-queue",
+        )
+
+
 def unreadable(subject: Subject) -> Findings:
     """Can each queue be read?"""
     for stats in subject.overview:

@@ -78,6 +78,7 @@ CHECKS = (
     Check("clock", broker.clock, _REDIS, at_start=True),
     Check("leader", broker.leader, _REDIS),
     Check("consumers", broker.consumers, _REDIS, asks=True),
+    Check("paused", broker.paused, _REDIS),
     Check("queues", broker.unreadable, _REDIS),
     Check("in-hand", broker.in_hand, _REDIS),
     Check("deaths", broker.deaths, _REDIS),

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from celery_ext.dead_letters import Choice, DeadLetter, routes
 from celery_ext.dead_letters import letters as letters_of
@@ -116,6 +116,36 @@ def change_entry(serve: Serve, caller: Caller, name: str, act: ChangeEntry) -> c
     if not any(entry.name == name for entry in entries_of(serve, caller, ENTRY_ACTIONS[act])):
         raise Problem(404, f"there is no periodic entry {name!r}", "unknown-entry")
     return act(serve.store, [name], who=caller.name)[name]
+
+
+def pause_queue(serve: Serve, caller: Caller, queue: str) -> Literal["paused", "unchanged"]:
+    """Lets consumers take nothing more from a queue, within the rights of a caller.
+
+    Raises:
+        Problem: The caller may not (403), or nobody knows the queue (404).
+    """
+    _check_pause(caller, queue)
+    if queue not in serve.broker.app.amqp.queues and not serve.store.queues.exists(queue):
+        raise Problem(404, f"nobody has used a queue {queue!r}", "unknown-queue")
+    with audited("pause", {"queue": queue}, who=caller.name, unchanged=("unchanged",)) as counts:
+        outcome: Literal["paused", "unchanged"] = "paused" if serve.store.fetching.pause(queue) else "unchanged"
+        counts[outcome] += 1
+    return outcome
+
+
+def resume_queue(serve: Serve, caller: Caller, queue: str) -> Literal["resumed", "unchanged"]:
+    """Lets consumers take from a paused queue again. Raises a problem, 403, for a caller who may not."""
+    _check_pause(caller, queue)
+    with audited("resume", {"queue": queue}, who=caller.name, unchanged=("unchanged",)) as counts:
+        outcome: Literal["resumed", "unchanged"] = "resumed" if serve.store.fetching.resume(queue) else "unchanged"
+        counts[outcome] += 1
+    return outcome
+
+
+def _check_pause(caller: Caller, queue: str) -> None:
+    caller.check(Action.PAUSE, queue=queue)
+    if "*" not in caller.tasks:
+        raise Problem(403, "a token that names tasks cannot pause: a queue rests with all that is in it", "not-allowed")
 
 
 def _change_letters(

@@ -23,6 +23,7 @@ class QueueState(NamedTuple):
         counts: What has happened to its messages.
         unacked: How many messages consumers have; None if the server's Redis user may not know it.
         consumers: How many consumers live; None if the server's Redis user may not know it.
+        paused_ms: Since when it is paused, ms since the epoch; None if it is not.
         slot: Its hash slot; None on a server without slots.
         node: Address of the node that serves the slot; None if nobody does, or it is not known.
     """
@@ -31,6 +32,7 @@ class QueueState(NamedTuple):
     counts: QueueCounts
     unacked: int | None
     consumers: int | None
+    paused_ms: float | None
     slot: int | None
     node: str | None
 
@@ -48,12 +50,14 @@ def count_queues(store: OperatorStore, queues: Sequence[str], cluster: Cluster |
     stats = {found.queue: found for found in store.figures.overview(queues)}
     counts = store.figures.counts(queues)
     held, consumers = allowed(store, store.figures.held), allowed(store, store.consumers.by_queue)
+    paused = allowed(store, store.fetching.paused) or {}
     return [
         QueueState(
             stats[queue],
             counts[queue],
             None if held is None else held.get(queue, 0),
             None if consumers is None else consumers[queue],
+            paused.get(queue),
             *store.nodes.place_of(queue, cluster),
         )
         for queue in queues
@@ -61,14 +65,16 @@ def count_queues(store: OperatorStore, queues: Sequence[str], cluster: Cluster |
 
 
 def visible_queues(request: Request, store: OperatorStore | None = None) -> list[str]:
-    """Returns the names of the queues that the caller may see: those that are known, and those of the app.
+    """Returns the names of the queues that the caller may see: those that are known, of the app, or paused.
 
     Args:
         request: The request.
         store: The store that knows queues; by default the broker's, which fails while a journal's database is away.
     """
     serve = serve_of(request)
-    names = {*(store or serve.store).queues.names(), *serve.broker.app.amqp.queues}
+    store = store or serve.store
+    paused = allowed(store, store.fetching.paused) or {}
+    names = {*store.queues.names(), *serve.broker.app.amqp.queues, *paused}
     return caller_of(request).queues_of(sorted(names))
 
 

@@ -173,7 +173,7 @@ class Leases:
             The messages; None if there are none.
         """
         until = monotonic() + PATIENCE_S
-        while self._store.fetching.ready([queue])[0]:
+        while self._store.fetching.available([queue])[0]:
             received = self._receive(caller, queue, most, lease_s)
             if received is None or received.messages:
                 return received

@@ -104,6 +104,7 @@ class Snapshot:
         counts: By queue, what has happened to its messages.
         unacked: By queue, how many messages consumers have.
         consumers: By queue, how many consumers it has.
+        paused: By queue, whether it is paused.
         dead_letters: By queue of dead letters, how many it holds.
         journal: How the journal is, with the rows of these queues; None without one.
         cluster: The nodes; None on a server without hash slots.
@@ -119,6 +120,7 @@ class Snapshot:
     counts: Mapping[str, QueueCounts] = field(default_factory=dict)
     unacked: Mapping[str, int] = field(default_factory=dict)
     consumers: Mapping[str, int] = field(default_factory=dict)
+    paused: Mapping[str, bool] = field(default_factory=dict)
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     journal: "JournalState | None" = None
     cluster: Cluster | None = None
@@ -159,7 +161,8 @@ class SnapshotReader:
             journal = journal._replace(waiting=waiting, offered=offered)
         figures = store.figures
         letters = {*self._letters, *self._optional(store, "dead letters", figures.dead_letter_queues, list[str]())}
-        known = {*store.queues.names(), *(set(self._declared()) - letters)}
+        paused = self._optional(store, "paused queues", store.fetching.paused, None)
+        known = {*store.queues.names(), *(set(self._declared()) - letters), *(paused or ())}
         names, letters = sorted(filter(may_see, known)), set(filter(may_see, letters))
         found = {stats.queue: stats for stats in figures.overview(sorted({*names, *letters}))}
         for stats in found.values():
@@ -179,6 +182,7 @@ class SnapshotReader:
             self._optional(store, "counters", lambda: figures.counts(names), {}),
             {} if unacked is None else {name: unacked.get(name, 0) for name in names},
             {} if consumers is None else {name: consumers[name] for name in names},
+            {} if paused is None else {name: name in paused for name in names},
             {name: found[name].ready for name in sorted(letters) if not found[name].error},
             journal,
             cluster,
@@ -260,6 +264,7 @@ def _messages(snapshot: Snapshot) -> Iterator[Metric]:
             "Consumers of the queue whose lease lasts, except those that consume in kombu's own way.",
             snapshot.consumers,
         ),
+        ("delayq_queue_paused", "Whether somebody has paused the queue: 1 or 0.", snapshot.paused),
     ):
         family = _gauge(name, text)
         for queue, value in values.items():

@@ -386,7 +386,9 @@ class Fetcher:
         self._idle.emptied(request.landings)
         if request.most:
             try:
-                self._note(self._store.fetching.fetched(request, reply), request.most)
+                found = self._store.fetching.fetched(request, reply)
+                self._idle.note_paused(self._store.fetching.paused_in(request, reply))
+                self._note(found, request.most)
             except LeaseEnded:
                 self._consumer.renew(self._store, self._share)
                 return

@@ -136,6 +136,7 @@ class IdleWaits:
         self._send = send
         self._waits: dict[QueueList, IdleWait] = {}
         self._prioritized: set[QueueList] = set()
+        self._paused: Collection[str] = ()
         # The thread of the heartbeat uses it, too. Each step with it is one call into C, which no thread interrupts.
         self._landed: set[Landing] = set()
         self._may_have_more = True
@@ -164,10 +165,11 @@ class IdleWaits:
         Args:
             store: The store of the broker.
             consumer: Name of the consumer.
-            queues: The queues.
+            queues: The queues. A paused one has no wait; the look finds out when its pause is over.
         """
-        known = set(queues)
-        lists = [(queue, 0) for queue in queues] + [one for one in self._prioritized if one[0] in known]
+        known = set(queues).difference(self._paused)
+        lists = [(queue, 0) for queue in queues if queue in known]
+        lists += [one for one in self._prioritized if one[0] in known]
         self._wait_for(store, consumer, lists)
         if monotonic() - self._looked_at >= LOOK_S:
             self._looked_at = monotonic()
@@ -177,6 +179,10 @@ class IdleWaits:
         """Waits from now on for messages of a priority that is in use."""
         if step:
             self._prioritized.add((queue, step))
+
+    def note_paused(self, queues: Collection[str]) -> None:
+        """Learns which of its queues are paused: Redis gives no messages of them."""
+        self._paused = queues
 
     def landings(self, *, end: bool) -> tuple[list[Command], set[Landing]]:
         """Returns landing lists that may have messages.

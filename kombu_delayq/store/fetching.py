@@ -11,7 +11,7 @@ from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
-from kombu_delayq.redis.replies import Command, checked
+from kombu_delayq.redis.replies import Command, checked, time_ms
 from kombu_delayq.store.client import PAGE, StoreClient, StorePart
 from kombu_delayq.store.types import Fetched, Landing, LeaseEnded, Request, Requeued
 
@@ -55,7 +55,14 @@ class Fetching(StorePart):
             raise LeaseEnded(request.consumer)
         queues = [*(landing.queue for landing in request.landings), *request.queues]
         rows = zip(count(request.first), *(iter(reply),) * 2, strict=False)
-        return [self._fetched(request, number, queues[place - 1], body) for number, place, body in rows]
+        return [
+            self._fetched(request, number, queues[place - 1], body) for number, place, body in rows if body is not None
+        ]
+
+    def paused_in(self, request: Request, reply: Any) -> list[str]:
+        """Returns the names of the queues that a reply to ``fetch_command`` says are paused."""
+        rows = zip(*(iter(reply),) * 2, strict=False)
+        return [request.queues[place - 1 - len(request.landings)] for place, body in rows if body is None]
 
     def may_have_more(self, found: Sequence[Fetched], most: int) -> bool:
         """Whether a request for up to ``most`` messages has left any: it ends with ``most``, or with many bytes."""
@@ -127,6 +134,33 @@ class Fetching(StorePart):
         replies = iter(self._client.replies([("LLEN", key) for lists in keys for key in lists]))
         counts = [[next(replies) for _ in lists] for lists in keys]
         return [sum(count if isinstance(count, int) else _count_of(count) for count in found) for found in counts]
+
+    def available(self, queues: Sequence[str]) -> list[int]:
+        """Counts the messages that a consumer would get: ``ready``, and 0 for a queue that is paused."""
+        paused = self.paused() if queues else {}
+        return [0 if queue in paused else count for queue, count in zip(queues, self.ready(queues), strict=True)]
+
+    def pause(self, queue: str) -> bool:
+        """Lets our consumers take nothing more from a queue, until ``resume``; two round trips, in a cluster three.
+
+        What they have in hand goes on, and what comes due still goes to the queue.
+
+        Returns:
+            Whether it was not paused before.
+        """
+        now_ms = round(time_ms(self._client.redis.time()))
+        keys = dict.fromkeys((self._keys.paused(), self._keys.paused(self._keys.share(queue))))
+        return bool([self._client.ask("HSETNX", key, json.dumps(queue), now_ms) for key in keys][-1])
+
+    def resume(self, queue: str) -> bool:
+        """Lets consumers take from a paused queue again. Returns whether it was paused."""
+        keys = dict.fromkeys((self._keys.paused(self._keys.share(queue)), self._keys.paused()))
+        return bool(sum(self._client.ask("HDEL", key, json.dumps(queue)) for key in keys))
+
+    def paused(self) -> dict[str, float]:
+        """Returns the paused queues, with the time since when each is, ms since the epoch; one round trip."""
+        found = self._client.ask("HGETALL", self._keys.paused())
+        return {json.loads(as_text(name)): float(at_ms) for name, at_ms in sorted(found.items())}
 
     def held(self, tags: Sequence[str], queue: str) -> list[str]:
         """Returns those of some hundred delivery tags whose messages are still held; one round trip.
@@ -222,10 +256,10 @@ class Fetching(StorePart):
 
     def _fetch_call(self, request: Request) -> tuple[list[str], list[Any]]:
         noted = [*(landing.queue for landing in request.landings), *request.queues]
-        routing = ["" if queue in request.unnoted else json.dumps(queue) for queue in noted]
-        consumer = request.consumer if request.most and any(routing) else ""
+        routing = [("-" if queue in request.unnoted else "") + json.dumps(queue) for queue in noted]
+        consumer = request.consumer if request.most and not all(name in request.unnoted for name in noted) else ""
         share = self._share_of(request)
-        keys = [self._keys.consumers(share), *self._held(share)]
+        keys = [self._keys.consumers(share), *self._held(share), self._keys.paused(share)]
         for landing in request.landings:
             ready, landed = self.landing(landing)
             keys += [landed, ready]

@@ -275,6 +275,13 @@ class Keys(Naming):
         """
         return self._of_queue(share, "consumed") if share else self._of_all("consumers:queues")
 
+    def paused(self, share: str = "") -> str:
+        """HASH: queues that are paused, by their names as JSON, with the time of the pause, ms since the epoch.
+
+        Of all queues; in a cluster also of a share, for the script that fetches.
+        """
+        return self._of_queue(share, "paused") if share else self._of_all("paused")
+
     @property
     def consumed_queues(self) -> str:
         """SET, in Redis Cluster only: names of the queues that have or had consumers, whose leases are by queue."""

@@ -51,6 +51,7 @@ class _Consuming(NamedTuple):
     leases: list[ConsumerLease]
     in_hand: Counter[str]
     unacked: dict[str, int]
+    paused: dict[str, float]
     error: str | None
     failed: bool
 
@@ -69,9 +70,10 @@ def report_of(broker: CliBroker, connection: Connection, store: OperatorStore, q
     nodes = store.nodes.overview()
     away = [] if nodes is None else _registry_away(store)
     given = list(queues) if away else known_queues(broker, store, queues, figures=store.figures)
-    names = given if queues else sorted({*([] if away else store.queues.names()), *of_app})
+    paused = _or_missing(store, store.fetching.paused, dict[str, float]())
+    names = given if queues else sorted({*([] if away else store.queues.names()), *of_app, *paused})
     letters = _dead_letters(broker, store, queues)
-    consuming = _consuming(store)
+    consuming = _consuming(store, paused)
     counts = _or_missing(store, lambda: store.figures.counts(names), dict[str, QueueCounts]())
     rows = [
         {
@@ -143,6 +145,7 @@ def _row(
         "too_late": None if counts is None else counts.too_late,
         "unacked": None if consuming.error else unacked,
         "consumers": None if consuming.error else consumers,
+        "paused_since": iso_of(consuming.paused[queue]) if queue in consuming.paused else None,
         "no_consumer": is_idle and bool(stats.ready or stats.overdue),
     }
 
@@ -184,15 +187,15 @@ def _or_missing(store: OperatorStore, look: Callable[[], T], missing: T, errors:
         return missing
 
 
-def _consuming(store: OperatorStore) -> _Consuming:
+def _consuming(store: OperatorStore, paused: dict[str, float]) -> _Consuming:
     """Reads who consumes, and what they have. A user of an ACL without the rights for it learns no more than that."""
     try:
         in_hand = Counter(store.consumers.counts())  # first: a consumer is known before it takes messages
         leases = store.consumers.all()
         held = _or_missing(store, store.figures.held, dict[str, int]())
     except store.nodes.errors as error:
-        return _Consuming([], Counter(), {}, str(error), not isinstance(error, NoPermissionError))
-    return _Consuming(leases, in_hand, held, None, False)
+        return _Consuming([], Counter(), {}, paused, str(error), not isinstance(error, NoPermissionError))
+    return _Consuming(leases, in_hand, held, paused, None, False)
 
 
 def _consumers(consuming: _Consuming, queues: Sequence[str]) -> dict[str, Any]:

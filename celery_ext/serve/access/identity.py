@@ -22,6 +22,7 @@ class Action(StrEnum):
     CANCEL = "cancel"
     RESCHEDULE = "reschedule"
     RUN = "run"
+    PAUSE = "pause"
     REPLAY = "replay"
     DROP = "drop"
     CONSUME = "consume"

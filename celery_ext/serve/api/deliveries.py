@@ -216,7 +216,7 @@ def _waiting(request: Request) -> WaitingRequests:
     loop, broker = asyncio.get_running_loop(), serve_of(request).broker
     by_loop = broker.part(_waiting_by_loop)
     if loop not in by_loop:
-        by_loop[loop] = WaitingRequests(lambda queues: broker.store.fetching.ready(queues), MOST_WAITERS)
+        by_loop[loop] = WaitingRequests(lambda queues: broker.store.fetching.available(queues), MOST_WAITERS)
     return by_loop[loop]
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import Answer, Count, Iso, Moment, Strict, answer, iso, query_of
 from celery_ext.serve.counting import allowed, count_queues, visible_queues
@@ -69,6 +70,7 @@ class QueueFigures(Answer):
         lateness_p99_s: The same for 99 % of the messages.
         transferred: Number of messages that were transferred because they were due.
         consumers: Number of consumers that live; null if the server's Redis user may not know it.
+        paused_since: Since when it is paused; null if it is not.
         slot: Its hash slot on a Redis Cluster; else null.
         node: Address of the node that serves the slot; null if nobody does, or it is not known.
         error: Why Redis refuses to count the queue; the numbers are 0 then.
@@ -89,6 +91,7 @@ class QueueFigures(Answer):
     lateness_p99_s: float | None
     transferred: Count
     consumers: Count | None
+    paused_since: Iso | None
     slot: Count | None = None
     node: str | None = None
     error: str | UnsetType = UNSET
@@ -189,6 +192,16 @@ class Histogram(Answer):
     from_: Iso = field(name="from")
 
 
+class PauseDone(Answer):
+    """What became of a pause.
+
+    Attributes:
+        outcome: `unchanged` if the queue was paused, or not, before.
+    """
+
+    outcome: Literal["paused", "resumed", "unchanged"]
+
+
 _TAG = "Queues"
 #: In place of the name of a queue: all queues.
 EVERY = "*"
@@ -202,7 +215,11 @@ def routes() -> list[ActionRoute]:
     one = Doc("Count what a queue holds.", None, None, {200: QueueFigures}, _TAG)
     about = "Count what comes due when, in one queue, or in each if the name is `*`."
     due = Doc(about, HistogramQuery, None, {200: Histogram}, _TAG)
+    rest = Doc("Pause a queue: consumers take nothing more from it.", None, None, {200: PauseDone}, _TAG)
+    back = Doc("Resume a paused queue.", None, None, {200: PauseDone}, _TAG)
     return [
+        ActionRoute("/v1/queues/{queue:name}:pause", pause_queue, Action.PAUSE, method="POST", doc=rest),
+        ActionRoute("/v1/queues/{queue:name}:resume", resume_queue, Action.PAUSE, method="POST", doc=back),
         ActionRoute("/v1/queues", list_queues, Action.READ, doc=every),
         ActionRoute("/v1/queues/{queue:name}/histogram", histogram, Action.READ, doc=due),
         ActionRoute("/v1/queues/{queue:name}", show_queue, Action.READ, doc=one),
@@ -267,13 +284,25 @@ def histogram(request: Request) -> Response:
     )
 
 
+def pause_queue(request: Request) -> Response:
+    """Pauses a queue."""
+    outcome = changes.pause_queue(serve_of(request), caller_of(request), request.path_params["queue"])
+    return answer(PauseDone(outcome=outcome))
+
+
+def resume_queue(request: Request) -> Response:
+    """Resumes a queue."""
+    outcome = changes.resume_queue(serve_of(request), caller_of(request), request.path_params["queue"])
+    return answer(PauseDone(outcome=outcome))
+
+
 def _unknown(queue: str) -> Problem:
     return Problem(404, "nobody has delayed a task for this queue, and it holds none", "unknown-queue", queue=queue)
 
 
 def _figures(store: OperatorStore, names: Sequence[str], cluster: Cluster | None) -> Iterator[QueueFigures]:
     letters = set(allowed(store, store.figures.dead_letter_queues) or ()) if names else set()
-    for stats, counts, unacked, consumers, slot, node in count_queues(store, names, cluster):
+    for stats, counts, unacked, consumers, paused_ms, slot, node in count_queues(store, names, cluster):
         figures = QueueFigures(
             queue=stats.queue,
             delayed=stats.delayed,
@@ -290,6 +319,7 @@ def _figures(store: OperatorStore, names: Sequence[str], cluster: Cluster | None
             lateness_p99_s=_known(counts.lateness.quantile(0.99)),
             transferred=counts.transferred,
             consumers=consumers,
+            paused_since=None if paused_ms is None else iso(paused_ms),
             slot=slot,
             node=node,
         )

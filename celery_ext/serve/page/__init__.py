@@ -18,6 +18,8 @@ def routes() -> list[ActionRoute]:
         ActionRoute("/tasks/{id:name}", task.task, Action.READ),
         ActionRoute("/do/run", task.run, Action.RUN, method="POST"),
         ActionRoute("/do/cancel", task.cancel, Action.CANCEL, method="POST"),
+        ActionRoute("/do/pause", queue.pause, Action.PAUSE, method="POST"),
+        ActionRoute("/do/resume", queue.resume, Action.PAUSE, method="POST"),
         ActionRoute("/do/reschedule", task.reschedule, Action.RESCHEDULE, method="POST"),
         ActionRoute("/bulk/run", bulk.run, Action.RUN, method="POST", name="bulk_run"),
         ActionRoute("/bulk/cancel", bulk.cancel, Action.CANCEL, method="POST", name="bulk_cancel"),

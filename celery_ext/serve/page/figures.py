@@ -119,6 +119,7 @@ class QueueRow:
         held_back: What holds overdue messages back, in words; empty if nothing does.
         held_until: About when as many have left as are overdue now; None if none is held back.
         too_late: What became of messages that were too late, in words; empty if none was.
+        paused: Since when it is paused; None if it is not.
         error: Why Redis refuses to count the queue; empty if it does not.
         bars: What comes due, as bars.
         bars_text: The same in words.
@@ -140,6 +141,7 @@ class QueueRow:
     held_back: str = ""
     held_until: Moment | None = None
     too_late: str = ""
+    paused: Moment | None = None
     error: str = ""
     bars: Bars | None = None
     bars_text: str = ""
@@ -223,6 +225,7 @@ def health(
         *_leader(leader, delayed),
         *_overdue(rows),
         *_idle(rows, letters),
+        *_paused(rows),
         *_memory(memory),
         *_promotion(journal),
         *_dead(letters),
@@ -275,6 +278,15 @@ def _idle(rows: Sequence[QueueRow], letters: Mapping[str, int]) -> Iterator[_Fau
         ready = sum(row.ready for row in idle)
         text = f"{number(ready)} ready {_tasks(ready)} without a consumer in {_named(idle)}."
         yield _Fault(False, "Nobody consumes", text)
+
+
+def _paused(rows: Sequence[QueueRow]) -> Iterator[_Fault]:
+    if paused := [row for row in rows if row.paused]:
+        ready = sum(row.ready for row in paused)
+        first = min((row.paused for row in paused if row.paused), key=lambda since: since.ms)
+        text = f"Somebody paused {_named(paused)} {first.words}: {number(ready)} ready {_tasks(ready)} held there."
+        title = "A queue is paused" if len(paused) == 1 else "Queues are paused"
+        yield _Fault(False, title, text)
 
 
 def _memory(memory: Memory) -> Iterator[_Fault]:

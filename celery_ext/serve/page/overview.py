@@ -109,6 +109,7 @@ def _row(state: QueueState, due: Sequence[int]) -> QueueRow:
         held_back=f"held back by its rate, {number(stats.overdue)} wait, at {held_back.per_s:g}/s" if held_back else "",
         held_until=moment(held_back.clear_ms(stats.now_ms, stats.overdue), stats.now_ms) if held_back else None,
         too_late=", ".join(f"{number(count)} {what}" for what, count in counts.too_late.items() if count),
+        paused=moment(state.paused_ms, stats.now_ms),
         error=stats.error,
         bars=small_bars(due),
         bars_text=f"{sum(due[1:-1]):,} come due in the time of the chart",

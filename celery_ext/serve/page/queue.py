@@ -1,6 +1,6 @@
 """A queue: its figures, what comes due when, and its waiting tasks, filtered and page by page."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf, isinf
@@ -8,21 +8,30 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
-from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve import changes
+from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.counting import visible_queues
 from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.overview import gather, span_of
-from celery_ext.serve.page.rendering import Links, Note, View, render
+from celery_ext.serve.page.rendering import Links, Note, View, form_of, path_of, render
 from celery_ext.serve.problems import Problem
-from celery_ext.serve.service import serve_of
+from celery_ext.serve.service import Serve, serve_of
 from celery_ext.waiting import DelayedTask, Selection, TaskPage, search_page
 from kombu_delayq.message.due import iso_of, ms_of
 
 #: Rows of a page, and for how long the server looks for them, in s. A script searches as a stream instead.
 ROWS, LOOK_S = 50, 1.0
+
+
+#: What the page says after a change.
+_DONE = {
+    "paused": Note("ok", "Paused: consumers take nothing more from it. What they have in hand goes on."),
+    "resumed": Note("ok", "Resumed: consumers take from it again, within a second."),
+    "unchanged": Note("warn", "Nothing changed: it was so before."),
+}
 
 
 @dataclass(frozen=True)
@@ -132,7 +141,8 @@ def queue(request: Request) -> Response:
     """Answers with the page of a queue."""
     name = request.path_params.get("queue") or request.query_params.get("name", "")
     caller_of(request).check(Action.READ, queue=name)
-    page, span = View(request, "overview"), span_of(request)
+    note = _DONE.get(request.query_params.get("done", ""))
+    page, span = View(request, "overview", [note] if note else []), span_of(request)
     store = serve_of(request).store
     found = gather(store, [name], span)
     [row] = found.rows
@@ -158,6 +168,22 @@ def queue(request: Request) -> Response:
         tasks=tasks,
         search=search,
     )
+
+
+def pause(request: Request) -> Response:
+    """Pauses a queue."""
+    return _change(request, changes.pause_queue)
+
+
+def resume(request: Request) -> Response:
+    """Resumes a queue."""
+    return _change(request, changes.resume_queue)
+
+
+def _change(request: Request, act: Callable[[Serve, Caller, str], str]) -> Response:
+    name = dict(form_of(request)).get("queue", "")
+    outcome = act(serve_of(request), caller_of(request), name)
+    return RedirectResponse(Links(path_of(request)).queue(name, done=outcome), 303)
 
 
 def filter_of(given: Mapping[str, str], name: str) -> Filter:

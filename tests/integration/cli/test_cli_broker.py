@@ -40,7 +40,7 @@ def test_a_variable_names_the_broker_of_an_app_without_one(
     assert json.loads(proj.celery("delayq", "status", "--json"))["broker"] == proj.server.url
 
 
-@pytest.mark.parametrize("args", [["cancel", "t"], ["cancel", "t", "u"], ["purge", "celery"], ["repair"]])
+@pytest.mark.parametrize("args", [["cancel", "t"], ["cancel", "t", "u"], ["queues", "purge", "celery"], ["repair"]])
 def test_a_question_names_the_broker_and_its_prefix_without_the_password(
     own_server: PrivateRedis, make_proj: MakeProj, args: list[str]
 ) -> None:

@@ -70,7 +70,7 @@ def test_what_is_not_waiting_fails(proj: Proj) -> None:
 def test_nothing_is_destroyed_without_a_yes(proj: Proj) -> None:
     """Where nobody can be asked, a command refuses with exit code 2, says what to give, and changes nothing."""
     _three(proj)
-    for args in (["cancel", "a"], ["cancel", "-"], ["purge", "q0"]):
+    for args in (["cancel", "a"], ["cancel", "-"], ["queues", "purge", "q0"]):
         result = run(proj.server, *args, stdin="a\n", code=2)
         assert "--yes" in result.stderr
         assert result.stdout == ""
@@ -168,7 +168,7 @@ def test_a_key_of_the_wrong_type_keeps_no_other_queue_from_being_changed(proj: P
     assert result.stdout == "1 cancelled, 1,000 not waiting\n"
     assert result.stderr.count("cannot be searched for delayed messages") == 1
     assert f"{key} holds a string" in result.stderr
-    result = run(proj.server, "purge", "--yes", "q1", "q0", code=1)
+    result = run(proj.server, "queues", "purge", "--yes", "q1", "q0", code=1)
     assert result.stdout == "queue q0: 1 delayed message removed\n"
     assert f"{key} holds a string" in result.stderr
     assert client.get(key) == "x"

@@ -87,7 +87,14 @@ def test_an_empty_broker_is_listed_without_an_error(proj: Proj) -> None:
 
 def test_every_command_says_that_a_queue_is_not_known(five: Proj) -> None:
     """A name that is not known is on stderr and exit code 1, as an argument or by -q, whatever the command."""
-    for args in (["status"], ["list"], ["export"], ["purge", "--yes"], ["convert", "--to", "hash"], ["repair"]):
+    for args in (
+        ["status"],
+        ["list"],
+        ["export"],
+        ["queues", "purge", "--yes"],
+        ["convert", "--to", "hash"],
+        ["repair"],
+    ):
         for named in (["oddd"], ["-q", "oddd"], ["-q", "odd", "oddd"]):
             result = run(five.server, *args, *named, *(["--dry-run"] if args == ["repair"] else []), code=1)
             assert "queue 'oddd' holds no " in result.stderr, args
@@ -96,7 +103,7 @@ def test_every_command_says_that_a_queue_is_not_known(five: Proj) -> None:
     for n in range(2):
         five.send("record", n, queue="ready")
     assert json.loads(run(five.server, "status", "--json", "ready").stdout)["queues"][0]["ready"] == 2
-    assert "Missing argument 'QUEUE...'" in run(five.server, "purge", "--yes", code=2).stderr
+    assert "Missing argument 'QUEUE...'" in run(five.server, "queues", "purge", "--yes", code=2).stderr
     assert lines(five.server, "repair", "oddd", code=1) == []
     assert [found["queue"] for found in lines(five.server, "repair", "-q", "even")] == ["even"]
 

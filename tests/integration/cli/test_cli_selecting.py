@@ -150,7 +150,12 @@ def test_reschedule_what_is_selected(shop: Proj, audit: Audit) -> None:
 def test_lines_of_the_audit_go_to_a_file(shop: Proj, tmp_path: Path) -> None:
     """`--audit-log` appends a line for each change, and none for what changes nothing."""
     path = tmp_path / "audit.log"
-    for args in (["cancel", "--yes", "t00"], ["count"], ["run-now", "--arg", "0=3", "--yes"], ["purge", "q1", "--yes"]):
+    for args in (
+        ["cancel", "--yes", "t00"],
+        ["count"],
+        ["run-now", "--arg", "0=3", "--yes"],
+        ["queues", "purge", "q1", "--yes"],
+    ):
         run(shop.server, "--audit-log", str(path), *args)
     noted = [json.loads(line.partition("audit: ")[2]) for line in path.read_text().splitlines()]
     assert [(line["action"], line["count"]) for line in noted] == [("cancel", 1), ("bulk run_now", 1), ("purge", 4)]

@@ -55,7 +55,7 @@ def test_a_destructive_command_asks_and_takes_a_no(proj: Proj) -> None:
         process.read_until(f"Cancel task esc\\x1b[2J on {proj.server.url}? [y/N]")
         process.type("n")
         assert process.wait() == 1
-    with terminal(proj.server, "purge", "orders") as process:
+    with terminal(proj.server, "queues", "purge", "orders") as process:
         process.read_until(f"Remove all delayed messages, now 1 of queue orders, on {proj.server.url}? [y/N]")
         process.type("")
         assert process.wait() == 1
@@ -74,7 +74,7 @@ def test_a_destructive_command_asks_and_takes_a_yes(proj: Proj) -> None:
         assert process.process.stdout
         # Older versions of click write the blank after their question to stdout.
         assert process.process.stdout.read().lstrip() == b"a: cancelled\nb: cancelled\n"
-    with terminal(proj.server, "purge", "orders") as process:
+    with terminal(proj.server, "queues", "purge", "orders") as process:
         process.read_until("[y/N]")
         process.type("y")
         assert process.wait() == 0

@@ -82,7 +82,7 @@ def test_commands_find_and_change_messages_on_all_nodes(cluster: PrivateCluster,
     assert [row["id"] for row in lines(cluster, "list")] == left
 
     run(cluster, "export", "--output", f"{tmp_path}/backlog.jsonl")
-    run(cluster, "purge", "--yes", *QUEUES)
+    run(cluster, "queues", "purge", "--yes", *QUEUES)
     assert lines(cluster, "list") == []
     run(cluster, "import", f"{tmp_path}/backlog.jsonl")
     assert [row["id"] for row in lines(cluster, "list")] == left

@@ -109,7 +109,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     ):
         run(users, "caretaker", *command.split())
     exported = run(users, "caretaker", "export").stdout
-    run(users, "caretaker", "purge", "--yes", "celery")
+    run(users, "caretaker", "queues", "purge", "--yes", "celery")
     run(users, "caretaker", "import", stdin=exported)
     ready = store.client.llen("celery")
     run(users, "caretaker", "repair", "--yes")

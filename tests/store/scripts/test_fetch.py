@@ -214,6 +214,36 @@ def test_other_queues_of_a_request_are_noted(store: DelayStore) -> None:
     assert contents(store.client)[b"unacked"] == {f"{ME}.2".encode(): b'[3,"","q"]'}
 
 
+def test_a_paused_queue_keeps_its_messages(store: DelayStore) -> None:
+    """Nothing is taken of it, noted or not; what has landed goes back to be next; and the reply names the queue."""
+    lives(store)
+    store.client.lpush("q", "1", "2", "3")
+    landing = Landing("q", 0, ME)
+    assert land(store, landing)
+    assert store.fetching.available(["q"]) == [2]
+    assert (store.fetching.pause("q"), store.fetching.pause("q")) == (True, False)
+    assert list(store.fetching.paused()) == ["q"]
+    assert store.fetching.available(["q"]) == [0]
+    request = Request(ME, 1, 8, ["q"], landings=[landing])
+    reply = store.client.execute_command(*store.fetching.fetch_command(request, by_text=True))
+    assert (store.fetching.fetched(request, reply), store.fetching.paused_in(request, reply)) == ([], ["q"])
+    assert fetch(store, unnoted={"q"}) == []
+    assert store.client.lrange("q", 0, -1) == [b"3", b"2", b"1"]
+    assert (store.fetching.resume("q"), store.fetching.resume("q")) == (True, False)
+    assert bodies(fetch(store)) == [b"1", b"2", b"3"]
+    assert not store.client.keys("*paused*")
+
+
+@SEVERAL
+def test_other_queues_of_a_request_are_not_paused(store: DelayStore) -> None:
+    """Beside a paused queue, the others are served as before."""
+    lives(store)
+    for queue in ("a", "b", "{c}"):
+        store.client.lpush(queue, f'"{queue}0"', f'"{queue}1"')
+    store.fetching.pause("b")
+    assert bodies(fetch(store, 8, "a", "b", "{c}")) == [b'"a0"', b'"{c}0"', b'"a1"', b'"{c}1"']
+
+
 def test_without_any_note_no_lease_is_needed(store: DelayStore) -> None:
     """Who acknowledges nothing holds nothing, and takes without a lease."""
     store.client.lpush("q", "1")

@@ -41,6 +41,7 @@ QUERIES = {
 }
 _FORM = {"id": "id-of-theirs", "countdown": "10s", "queue": "theirs.dead", "all": "1", "confirm": "1"}
 _FILTER = {"queue": "theirs", "task": "theirs.task", "countdown": "10s"}
+_QUEUE = {"queue": "theirs"}
 _ENTRY = {"entry": "entry-of-theirs"}
 _TASK = {"task": "theirs.task", "queue": "theirs", "args": [1], "countdown": 60}
 #: What is sent to the routes that change something; None for no body.
@@ -48,6 +49,8 @@ BODIES: dict[str, Any] = {
     **dict.fromkeys(
         ("POST /do/run", "POST /do/cancel", "POST /do/reschedule", "POST /do/replay", "POST /do/drop"), _FORM
     ),
+    **dict.fromkeys(("POST /do/pause", "POST /do/resume"), _QUEUE),
+    **dict.fromkeys(("POST /v1/queues/{queue:name}:pause", "POST /v1/queues/{queue:name}:resume")),
     **dict.fromkeys(("POST /bulk/run", "POST /bulk/cancel", "POST /bulk/reschedule"), _FILTER),
     "POST /bulk/{id:name}/start": {"confirm": "1"},
     "POST /bulk/{id:name}/stop": {},

@@ -66,6 +66,21 @@ def test_a_wait_ends_in_time(consumer: HttpConsumer, client: redis.Redis) -> Non
     until(lambda: not is_waited_for(client))
 
 
+def test_a_paused_queue_hands_out_nothing(app: Celery, consumer: HttpConsumer, client: redis.Redis) -> None:
+    """Who waits already gets nothing while the queue is paused, and what came meanwhile as soon as it is resumed."""
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(consumer.take, wait="30s")
+        until(lambda: is_waited_for(client))
+        assert consumer.client.post("/v1/queues/orders:pause").json() == {"outcome": "paused"}
+        send(app, 7)
+        assert consumer.take() == {"lease": None, "messages": []}
+        assert is_waited_for(client)
+        assert not answer.done()
+        assert consumer.client.get("/v1/queues/orders").json()["paused_since"]
+        assert consumer.client.post("/v1/queues/orders:resume").json() == {"outcome": "resumed"}
+        assert numbers_of(answer.result()) == [7]
+
+
 def test_200_wait_at_once(app: Celery, serve: Serve) -> None:
     """One process serves them all, and each message reaches one of them."""
     served = serve()

@@ -1,4 +1,4 @@
-"""``delayq purge``."""
+"""``delayq queues``: empties queues, pauses them, and resumes them."""
 
 import click
 from redis.exceptions import NoPermissionError
@@ -10,7 +10,12 @@ from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 
 
-@click.command()
+@click.group()
+def queues() -> None:
+    """Change whole queues: purge, pause, resume."""
+
+
+@queues.command()
 @queues_argument(required=True)
 @yes_option
 @json_option()
@@ -35,6 +40,42 @@ def purge(broker: CliBroker, queues: tuple[str, ...], yes: bool, as_json: bool) 
             click.echo(json_line(fields) if as_json else text)
     if set(queues) - set(sizes):
         raise SystemExit(1)
+
+
+@queues.command()
+@queues_argument(required=True)
+@click.pass_obj
+def pause(broker: CliBroker, queues: tuple[str, ...]) -> None:
+    """Let workers take nothing more from queues, until `resume`.
+
+    What they have in hand goes on, and what comes due is still moved to its queue, where it waits. Workers on the stock
+    transport, or with `consume="brpop"`, do not know pauses.
+    """
+    with broker.store() as (_, store):
+        of_app = broker.app.amqp.queues if broker.app is not None else ()
+        names = [name for name in dict.fromkeys(queues) if name in of_app or store.queues.exists(name)]
+        for name in names:
+            with audited("pause", {"queue": name}, unchanged=("unchanged",)) as counts:
+                outcome = "paused" if store.fetching.pause(name) else "unchanged"
+                counts[outcome] += 1
+            click.echo(f"queue {escaped(name)}: {outcome}")
+    if unknown := sorted(set(queues) - set(names)):
+        for name in unknown:
+            print_stderr(f"queue {name!r} is not known: nobody has published to it or consumed it")
+        raise SystemExit(1)
+
+
+@queues.command()
+@queues_argument(required=True)
+@click.pass_obj
+def resume(broker: CliBroker, queues: tuple[str, ...]) -> None:
+    """Let workers take from paused queues again, within a second."""
+    with broker.store() as (_, store):
+        for name in dict.fromkeys(queues):
+            with audited("resume", {"queue": name}, unchanged=("unchanged",)) as counts:
+                outcome = "resumed" if store.fetching.resume(name) else "unchanged"
+                counts[outcome] += 1
+            click.echo(f"queue {escaped(name)}: {outcome}")
 
 
 def _counted(store: OperatorStore, queue: str) -> int | None:
