@@ -1,21 +1,22 @@
--- @include announce lifetime push put
+-- @include announce lifetime push put_all
 
 -- Sends messages to one queue: into the store until they are due, or at once to its lists.
 -- Fields of `to`: keys, wake, queue, first_list (where its lists begin in KEYS), list_of (function from a priority to
 -- its list), and expire (x-expires in ms) where it is known. Fields of a row: id, due ('' or ms since the epoch),
 -- priority, body. Returns the reply of `announce`: 'first', 'head' or 'behind'. Cost O(log N) a message.
 local function deliver(to, now, rows)
-  local ready, life = {}, life_of(to.keys, now, to.expire or 0)
-  local place = announce(to.keys, to.wake, to.queue, function()
-    for _, row in ipairs(rows) do
-      if row.due ~= '' and tonumber(row.due) > now then
-        put(to.keys, row.id, row.due, row.priority, row.body)
-      else
-        local list = to.list_of(row.priority)
-        ready[list] = ready[list] or {}
-        table.insert(ready[list], row.body)
-      end
+  local ready, later, life = {}, {}, life_of(to.keys, now, to.expire or 0)
+  for _, row in ipairs(rows) do
+    if row.due ~= '' and tonumber(row.due) > now then
+      later[#later + 1] = row
+    else
+      local list = to.list_of(row.priority)
+      ready[list] = ready[list] or {}
+      table.insert(ready[list], row.body)
     end
+  end
+  local place = announce(to.keys, to.wake, to.queue, function()
+    put_all(to.keys, later)
   end)
   live_on(to.keys, life, now)
   push(ready, to.first_list, to.expire or 0)

@@ -34,6 +34,37 @@ def test_more_messages_than_lua_unpacks_are_pushed(store: DelayStore) -> None:
     assert popped(store.client, "q") == [f"body of {number}".encode() for number in range(8100)]
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        {},
+        {1: waiting("0", due_ms=FUTURE_MS + 1)},
+        {1: Offer("0", repr(FUTURE_MS), 0, "another body")},
+        {1: waiting("1", due_ms=FUTURE_MS)},
+        {1: waiting("1", priority=3)},
+        {1: waiting("\x7f1")},
+        {1: Offer("1", repr(FUTURE_MS + 1), 0, "large" * 4000)},
+        {1: Offer("waits", repr(FUTURE_MS + 1), 0, "another body")},
+        {1: waiting("waits", due_ms=FUTURE_MS + 9)},
+        {1: waiting("1", due_ms=FUTURE_MS + 9)},
+        {1: now("1")},
+    ],
+)
+def test_a_page_is_stored_as_its_messages_one_by_one(make_store: MakeStore, page: dict[int, Offer]) -> None:
+    """Ids that are taken, repeated messages, equal due times and priorities do in a page what they do alone."""
+    offers = [page.get(at, waiting(str(at), due_ms=FUTURE_MS + at)) for at in range(4)]
+    found = []
+    for sizes in (1, len(offers)):
+        store = make_store()
+        store.client.flushdb()
+        put(store, 1, waiting("waits", due_ms=FUTURE_MS + 9))
+        for number in range(0, len(offers), sizes):
+            put(store, 2 + number, *offers[number : number + sizes])
+        store.client.delete(store.keys.sender("s", "q"))
+        found.append((look(store), contents(store.client)))
+    assert found[0] == found[1]
+
+
 def test_a_due_time_may_count_from_the_arrival(store: DelayStore) -> None:
     """A message with a delay instead of a due time is due that long after Redis gets it, and without one at once."""
     before = store.now_ms()
