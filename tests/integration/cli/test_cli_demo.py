@@ -1,9 +1,13 @@
-"""``delayq demo``."""
+"""``delayq demo``, in a terminal and with its page."""
 
+import os
 import re
+import signal
 import subprocess
 
 from tests.support.commands.shell import BIN
+from tests.support.conditions import until
+from tests.support.serve.running import ask
 
 
 def test_the_demo_loses_nothing() -> None:
@@ -15,3 +19,29 @@ def test_the_demo_loses_nothing() -> None:
     assert "failed 3 times, then succeeded" in result.stdout
     assert re.search(r"^cancelled +never ran$", result.stdout, re.MULTILINE)
     assert "delayq demo --serve" in result.stdout
+
+
+TASK = {"task": "mail.send", "queue": "mail", "args": ["ada@example.org", "Hello"]}
+
+
+def test_the_demo_shows_its_page_until_it_is_ended() -> None:
+    """`delayq demo --serve` prints an address with its token; tasks come and run until a signal ends it."""
+    command, out = [BIN / "delayq", "demo", "--serve"], subprocess.PIPE
+    with subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
+        try:
+            assert process.stdout
+            line = next(line for line in process.stdout if line.startswith("open "))
+            [(url, secret)] = re.findall(r"(http://127\.0\.0\.1:\d+)/login#(dq_\S+)", line)
+            assert ask(url, "/v1/queues").status == 401
+
+            def transferred() -> dict[str, int]:
+                rows = ask(url, "/v1/queues", token=secret).json["queues"]
+                return {row["queue"]: row["transferred"] for row in rows}
+
+            until(lambda: transferred().get("mail", 0) > 5 and transferred().get("billing", 0) > 5)
+            answer = ask(url, "/v1/tasks", "POST", body=TASK, token=secret)
+            assert answer.status == 201, answer
+        finally:
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to Redis as well
+        assert "Traceback" not in process.stdout.read()
+        assert process.wait(30) == 0

@@ -1,4 +1,4 @@
-"""What shows and changes messages, on a cluster of several nodes: the command, metrics, the page and the HTTP API."""
+"""What shows, checks and changes messages on a cluster of several nodes: the command, metrics, page and HTTP API."""
 
 import json
 import re
@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from kombu import Connection
 from redis.crc import key_slot
 from starlette.testclient import TestClient
 
 from celery_ext.cli import delayq
+from celery_ext.doctor import CHECKS, examine
 from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.metrics import DelayqCollector
@@ -23,9 +25,15 @@ from tests.support.servers.cluster import PrivateCluster
 from tests.support.workers.harness import MakeProj, Proj
 
 ROOT = Path(__file__).parents[3]
+
+
 #: Queues whose lists are on three nodes.
 QUEUES = ("q0", "q1", "q2")
+
+
 ORIGIN = "http://127.0.0.1:8000"
+
+
 EVERYTHING = Caller("tester", frozenset(Action))
 
 
@@ -184,3 +192,13 @@ def states(cluster: PrivateCluster) -> dict[str, str]:
 
 def _of(name: str, series: dict[Any, float]) -> list[tuple[Any, float]]:
     return [(key, value) for key, value in series.items() if key[0] == name]
+
+
+def test_each_primary_is_looked_at(cluster: PrivateCluster) -> None:
+    """Checks of servers name the node, and no check fails because there are several."""
+    checks = [check for check in CHECKS if check.name != "transport"]
+    found = list(examine(checks, None, lambda: Connection(cluster.url), timeout_s=0.2))
+    bad = {finding.check: finding for finding in found if finding.level.is_bad}
+    assert not [finding for finding in found if "the check failed" in finding.found]
+    assert {finding.check for finding in found} >= {"broker", "eviction", "clock", "consumers", "workers"}
+    assert set(bad) <= {"persistence", "leader"}

@@ -1,11 +1,14 @@
-"""Users of an ACL that have the rights for one layout, or for both."""
+"""Users of an ACL that have the rights for one layout, for both, or for a journal."""
 
 import json
 import logging
+import re
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +20,15 @@ from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
-from tests.support.servers.acl import denials, rights_of_list
+from tests.support.commands.shell import BIN
+from tests.support.conditions import until
+from tests.support.journal.stores import DAY_MS, addition, in_redis, journaled
+from tests.support.servers.acl import PAGE, denials, rights_of_list, url_of
+from tests.support.store.keyspace import clock_ms
 from tests.support.workers.held import KEYS
 
 QUEUE = "celery"
+
 
 #: Operations, and what they give where the hash has message "ours" alone.
 LOOKS: dict[str, tuple[Callable[[DelayStore], Any], Any]] = {
@@ -160,3 +168,37 @@ def test_the_form_of_redisson_needs_what_the_page_adds(
         assert denials(users), right
         admin.execute_command("ACL", "SETUSER", "shop", right)
         admin.execute_command("ACL", "LOG", "RESET")
+
+
+def test_the_rights_for_a_journal(users: PrivateRedis, tmp_path: Path) -> None:
+    """User transfer may promote, user caretaker take back and compare, and user status look, with no denial."""
+    text = PAGE.read_text(encoding="utf-8").partition("## A journal\n")[2]
+    found = re.search(r"```text\n(.*?)```", text, re.DOTALL)
+    assert found
+    for name in ("shop", "transfer", "caretaker"):
+        users.client().execute_command("ACL", "SETUSER", name, *found[1].split())
+    users.client().execute_command("ACL", "SETUSER", "status", "+hgetall")
+    journal_url = f"sqlite:///{tmp_path}/journal.db"
+    store = journaled(users.port, {"journal_url": journal_url})
+    now_ms = clock_ms(store.client)
+    store.journal.add([addition("soon", now_ms + 60_000, "celery"), addition("far", now_ms + DAY_MS, "celery")])
+
+    def delayq(user: str, *args: str) -> list[str]:
+        return [str(BIN / "delayq"), "-b", url_of(users, user), "--journal-url", journal_url, *args]
+
+    process = subprocess.Popen(delayq("transfer", "transfer"), stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: in_redis(store, "celery") == ["soon"] or denials(users))
+        assert [entry["object"] for entry in denials(users)] == []
+        status = subprocess.run(delayq("status", "status", "--json"), capture_output=True, text=True, check=True)
+        assert json.loads(status.stdout)["journal"]["promoter"]
+        for command in ("journal check", "cancel --yes far soon"):
+            done = subprocess.run(delayq("caretaker", *command.split()), capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+        process.terminate()
+        _, log = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 0, log
+    store.close()
+    assert denials(users) == [], log

@@ -1,4 +1,4 @@
-"""What is closed leaves no connection behind, without waiting for the garbage collector."""
+"""Connections of a process: how few are enough, and that what is closed leaves none, without the garbage collector."""
 
 import gc
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ import pytest
 import redis
 from kombu import Connection
 
+import celery_ext
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.broker import Broker
 from kombu_delayq.channel import connect_store
@@ -15,7 +16,7 @@ from kombu_delayq.redis import sentinel
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.conditions import until
 from tests.support.servers.sentinels import MASTER_NAME, Sentinels
-from tests.support.workers.harness import TRANSPORT
+from tests.support.workers.harness import TRANSPORT, MakeProj
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +74,23 @@ def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pyt
             ahead.close()
             until(lambda: [connections(port) for port in ports] == before, what="closed")
             assert managers == {name: vars(channel)[name] for name in managers}
+
+
+@pytest.mark.nightly
+@pytest.mark.both_layouts
+def test_one_connection_a_pool_is_enough(make_proj: MakeProj) -> None:
+    """With ``max_connections`` 1, which bounds kombu's pools, delayed tasks are delivered, retried, found and sent."""
+    proj = make_proj(broker_transport_options={"max_connections": 1})
+    worker = proj.worker()
+    proj.send("record", "waits", countdown=1)
+    proj.send("flaky", 1, 1)
+    proj.await_runs(3)
+
+    calls = (celery_ext.Call(args=(n,)) for n in range(1000))
+    assert celery_ext.send_many(proj.app, "proj.record", calls, countdown=3600) == 1000
+    far = proj.send("record", "far", countdown=3600)
+    assert celery_ext.cancel(proj.app, [far.id]) == {far.id: "cancelled"}
+    assert sum(1 for _ in celery_ext.browse(proj.app, "celery")) == 1000
+    until(lambda: proj.server.client().hlen("unacked") == 0)
+    assert "Redis cannot be used" not in worker.log
+    assert worker.stop() == 0

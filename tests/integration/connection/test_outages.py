@@ -1,4 +1,4 @@
-"""Redis that dies, restarts or pauses under running workers."""
+"""Redis that dies, restarts or pauses under running workers, or says that its cluster is down."""
 
 import os
 import signal
@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 import redis
+from kombu import Connection
 from kombu.exceptions import OperationalError
 
 from celery_ext.demo.private_redis import PrivateRedis
@@ -18,13 +19,17 @@ from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
 from tests.support.servers.redis_version import major_version
 from tests.support.store.tuned import tuned
-from tests.support.workers.harness import MakeProj, Proj, Worker
+from tests.support.workers.harness import TRANSPORT, MakeProj, Proj, Worker
 from tests.support.workers.held import KEYS
 from tests.support.workers.visibility import sweep, swept_after
 
 #: Redis is taken for dead sooner than by default, so that pauses are outages.
 IMPATIENT = {"socket_timeout": 0.5}
+
+
 PAUSE_S = 2.0
+
+
 #: A poll interval, kombu's own reconnect, and a busy machine.
 LATE_S = 20.0
 
@@ -80,18 +85,6 @@ def test_a_restarted_redis_goes_on_from_its_file(
     _await_each_once(proj, dues, back)
     assert worker.alive()
     assert proj.delayed() == 0
-
-
-def test_a_worker_logs_when_an_outage_begins_and_ends(make_proj: MakeProj, durable_server: PrivateRedis) -> None:
-    """The worker's log has an outage once, with its length, though Celery connects anew after it."""
-    worker = make_proj(durable_server).worker()
-    until(lambda: "leads" in worker.log)
-    durable_server.stop(signal.SIGKILL)
-    _await_loss(worker)
-    durable_server.start()
-    until(lambda: "Redis can be used again after" in worker.log, LATE_S * 2, worker.log)
-    assert worker.log.count("Redis cannot be used") == 1
-    assert worker.log.count("Redis can be used again after") == 1
 
 
 @pytest.mark.both_layouts
@@ -176,4 +169,53 @@ def test_a_worker_that_holds_messages_outlives_redis(
         return {run["value"] for run in proj.runs()} == {0, 1, 2} and not client.hlen("unacked")
 
     until(all_ran, what=worker.log)
+    assert worker.alive()
+
+
+@pytest.fixture
+def slotted_server() -> Iterator[PrivateRedis]:
+    """A server with hash slots that has written down all that it has answered."""
+    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always", slots=True) as server:
+        yield server
+
+
+def _set_state(server: PrivateRedis, command: str, state: str) -> None:
+    """Takes all slots from the server, or gives them back, and waits until its cluster is in the state."""
+    client = server.client()
+    client.execute_command(command, *range(16384))
+    until(lambda: client.execute_command("CLUSTER INFO")["cluster_state"] == state)
+
+
+def test_a_cluster_that_is_down_is_a_lost_connection(slotted_server: PrivateRedis) -> None:
+    """Whoever acks, waits or publishes meanwhile gets a connection error of kombu's, and goes on after it."""
+    with Connection(slotted_server.url, transport=TRANSPORT) as connection:
+        queue = connection.SimpleQueue("q")
+        queue.put("ready")
+        message = queue.get(timeout=5)
+        errors = connection.connection_errors
+        _set_state(slotted_server, "CLUSTER DELSLOTS", "fail")
+        with pytest.raises(errors):
+            message.ack()
+        with pytest.raises(errors):
+            connection.drain_events(timeout=5)
+        with pytest.raises(errors):
+            connection.Producer().publish("refused", routing_key="q", retry=False)
+        with pytest.raises(errors):
+            connection.Producer().publish("refused", routing_key="q", retry=False, DelaySeconds=60)
+        _set_state(slotted_server, "CLUSTER ADDSLOTS", "ok")
+        connection.Producer().publish("again", routing_key="q")
+        assert connection.default_channel.client.llen("q") == 1
+
+
+def test_a_worker_outlives_the_start_of_such_a_server(make_proj: MakeProj, slotted_server: PrivateRedis) -> None:
+    """A worker whose Redis is killed and started again connects anew, and runs what waited and what comes."""
+    proj = make_proj(slotted_server)
+    worker = proj.worker(pool="solo")
+    proj.send("record", "waited", countdown=3)
+    slotted_server.stop(signal.SIGKILL)
+    until(lambda: "Cannot connect to" in worker.log, 30, "the worker notices the loss")
+    slotted_server.start()
+    until(lambda: proj.runs(value="waited"), 40, worker.log)
+    proj.send("record", "came")
+    proj.await_runs(1, value="came")
     assert worker.alive()

@@ -1,18 +1,29 @@
-"""Late acknowledgement, redelivery and rejection of tasks that had a countdown."""
+"""Acknowledgements: late ones, those of many threads, and messages that are due beyond the visibility timeout."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import kombu
 import pytest
+import redis
 
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.consume.acks import Acks
+from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
-from tests.support.workers.held import in_hand
+from tests.support.workers.held import KEYS, in_hand
+from tests.support.workers.visibility import sweep, swept_after
 
 VISIBILITY_S = 4
+
+
 #: What brings messages of a dead worker back after ``VISIBILITY_S``: kombu's sweep by the next worker, and by those
 #: that live.
 SWEPT = {"visibility_timeout": VISIBILITY_S}
+
+
 SWEEPING = {**SWEPT, "unacked_restore_interval": 1, "unacked_restore_throttle": 1}
 
 
@@ -70,3 +81,67 @@ def test_rejected_and_lost_tasks_come_again_without_their_countdown(proj: Proj) 
         assert first["at"] >= due
         assert all(run["at"] < first["at"] + 3 for run in more)
     assert sent["lost"].get(timeout=30) is None
+
+
+THREADS = 20
+
+
+def test_many_threads_need_one_connection(redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """Threads that acknowledge while Redis is slow wait for each other, where a connection each would be too many."""
+    tags = [f"host:1:abc.{number}" for number in range(THREADS)]
+    unacked, index = KEYS.unacked(KEYS.share("orders")), KEYS.unacked_index(KEYS.share("orders"))
+    client.hset(unacked, mapping=dict.fromkeys(tags, "[]"))
+    client.zadd(index, dict.fromkeys(tags, 1))
+    pool = redis.ConnectionPool(port=redis_server.port, max_connections=1)
+    share = KEYS.share("orders")
+    store, acks = DelayStore(redis.Redis(connection_pool=pool), KEYS), Acks(dict.fromkeys(tags, "orders"), share)
+
+    def acknowledge(tag: str) -> None:
+        acks.add(tag)
+        acks.send(store)
+
+    client.client_pause(300)
+    with ThreadPoolExecutor(THREADS) as threads:
+        list(threads.map(acknowledge, tags))
+    until(lambda: not client.exists(unacked, index), what="all are acknowledged")
+    pool.disconnect()
+
+
+SHORT_S = 2
+
+
+COUNTDOWN_S = 8
+
+
+WORKERS = 3
+
+
+def _run_beyond_the_visibility_timeout(proj: Proj) -> list[dict[str, Any]]:
+    """Runs a task long after the visibility timeout, and returns its runs in the seconds after its due time."""
+    for worker in [proj.worker(pool="solo", wait=False) for _ in range(WORKERS)]:
+        worker.ready()
+    due = time.time() + COUNTDOWN_S
+    proj.send("record", countdown=COUNTDOWN_S)
+
+    def is_over() -> bool:
+        sweep(proj)
+        return time.time() > due + SHORT_S
+
+    until(is_over, COUNTDOWN_S + SHORT_S + 5)
+    runs = proj.await_runs(1)
+    assert all(run["at"] >= due for run in runs)
+    return runs
+
+
+def test_a_task_due_beyond_the_visibility_timeout_runs_once(make_proj: MakeProj) -> None:
+    """With our transport a task whose countdown is longer than the visibility timeout runs once."""
+    proj = make_proj(broker_transport_options=swept_after(SHORT_S))
+    assert len(_run_beyond_the_visibility_timeout(proj)) == 1
+
+
+@pytest.mark.nightly
+def test_the_same_task_runs_more_than_once_on_the_stock_transport(make_proj: MakeProj) -> None:
+    """On kombu's own transport the same task under the same settings runs more than once."""
+    proj = make_proj(broker_transport="", broker_transport_options=swept_after(SHORT_S))
+    _run_beyond_the_visibility_timeout(proj)
+    proj.await_runs(2)

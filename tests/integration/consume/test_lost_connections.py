@@ -1,15 +1,17 @@
-"""Messages in the hands of a consumer that loses its connection and goes on with another one."""
+"""Messages in the hands of a consumer whose connection is lost, or whose Redis cannot note them."""
 
 from contextlib import suppress
 from signal import SIGKILL
 from typing import Any
 
+import pytest
 import redis
-from kombu import Connection, Exchange, Queue
+from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.workers.harness import TRANSPORT
+from tests.support.workers.held import in_hand
 
 #: As short as may be.
 LEASE_S = 1.0
@@ -49,3 +51,25 @@ def test_a_connection_closed_while_redis_is_away_holds_nothing() -> None:
         assert second[0].payload == "one"
         second[0].ack()
         found.close()
+
+
+def test_a_message_taken_from_a_full_redis_is_not_lost(own_server: PrivateRedis) -> None:
+    """A consumer that cannot note a message as unacked gives it back, says why, and gets it once there is memory."""
+    client = own_server.client()
+    received: list[str] = []
+
+    def receive(body: str, message: object) -> None:
+        received.append(body)
+
+    with Connection(own_server.url, transport=TRANSPORT, transport_options={"transfer": False}) as connection:
+        queue = Queue("q")(connection.default_channel)
+        queue.declare()
+        Producer(connection.default_channel).publish("hello", routing_key="q")
+        with Consumer(connection.default_channel, [queue], callbacks=[receive]):
+            client.config_set("maxmemory", 1)
+            with pytest.raises(redis.ResponseError):
+                connection.drain_events(timeout=20)
+            assert (received, client.llen("q"), in_hand(client)) == ([], 1, 0)
+            client.config_set("maxmemory", 0)
+            connection.drain_events(timeout=20)
+    assert received == ["hello"]

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import celery
 import pytest
 from celery import chain, chord, group
 from celery.exceptions import MaxRetriesExceededError, TaskRevokedError
@@ -123,16 +122,6 @@ def test_an_error_that_cannot_be_written_down(proj: Proj) -> None:
     assert len(proj.runs(id=sent.id, told="exhausted")) == 1
 
 
-@pytest.mark.skipif(celery.VERSION < (5, 7), reason="retry_on_worker_lost is new in Celery 5.7")
-def test_a_lost_worker_process_is_a_failure(proj: Proj) -> None:
-    """With ``retry_on_worker_lost`` a run whose pool process dies is followed by the next step, as other failures."""
-    sent = proj.send("dies")
-    assert_steps(steps_of(proj, sent.id, 2), 240, 600)
-    waiting_step(proj, sent.id, 3)
-    assert cancel(proj.app, sent.id) == "cancelled"
-    assert retries_of(proj, sent.id) == [0, 1, 2]
-
-
 def test_chains_in_a_canvas(proj: Proj) -> None:
     """Tasks that go through steps have their place in chains, groups and chords, and their links are called once."""
 
@@ -165,20 +154,6 @@ def test_a_chord_whose_member_is_exhausted(proj: Proj) -> None:
     assert "why" in str(error_of(a_chord))
     (letter,) = messages(proj, "failed")
     assert letter["body"][2]["chord"] is None
-
-
-def test_cancel_while_a_step_waits(proj: Proj) -> None:
-    """A chain that is cancelled while a step waits never runs again, and its result is ``REVOKED``."""
-    sent = proj.send("notify")
-    steps_of(proj, sent.id, 1)
-    waiting_step(proj, sent.id, 2)
-    # A worker stores RETRY after the step waits, and then logs it.
-    until(lambda: proj.workers[0].log.count(f"[{sent.id}] retry:") == 2)
-    assert cancel(proj.app, sent.id) == "cancelled"
-    assert cancel(proj.app, sent.id) == "not_delayed"
-    assert get(proj.app, sent.id) is None
-    assert isinstance(error_of(sent), TaskRevokedError)
-    assert retries_of(proj, sent.id) == [0, 1]
 
 
 @pytest.mark.parametrize("steps", [0, 1])

@@ -1,23 +1,24 @@
-"""``delayq repair``: whatever was lost or damaged, what can be delivered is delivered, once and in order."""
+"""``delayq repair``: whatever was lost or damaged, what can be delivered is delivered, once and in order; and noted."""
 
 import signal
 import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redis
 
+from celery_ext.cli.commands import repair
 from celery_ext.cli.commands.repair import Findings, all_queues, check
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.commands.repairs import COUNT, PAST, SOUND, delivered, expected, message, offer
-from tests.support.commands.shell import BIN, lines, run, terminal
+from tests.support.commands.shell import BIN, Audit, lines, run, terminal
 from tests.support.conditions import until
 from tests.support.store.keyspace import contents
 from tests.support.workers.harness import MakeProj
@@ -290,3 +291,44 @@ def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakePro
     assert len(early) / 2 <= sum(each.unindexed for each in repairs) <= len(early)
     assert not [each for each in repairs if each.lost or each.unnamed or each.beyond_repair]
     run(proj.server, "-o", f"layout={layout}", "repair")
+
+
+@pytest.fixture
+def damaged(raw_client: redis.Redis) -> DelayStore:
+    """A damaged with a body that has no index entry and no eta, and one that only lacks the entry."""
+    damaged = DelayStore(raw_client, KEYS)
+    damaged.delivery.offer("q", offer(0))
+    raw_client.delete(KEYS.due("q"))
+    raw_client.hset(KEYS.bodies("q"), "plain", message("plain"))
+    return damaged
+
+
+def test_each_mended_message_counts_once(broker: PrivateRedis, damaged: DelayStore, audit: Audit) -> None:
+    """One without an eta is named as such, and is no further message; a dry run and a second repair leave no line."""
+    for args in (("--dry-run",), ("--yes",), ("--yes",)):
+        run(broker, "repair", *args, code=int("--dry-run" in args))
+    [note] = audit()
+    assert (note["action"], note["count"]) == ("repair", 2)
+    assert note["what"] == {"queue": "q", "outcomes": {"unindexed": 2, "undated": 1}}
+
+
+@pytest.mark.parametrize("error", [redis.ConnectionError("gone"), redis.ResponseError("WRONGTYPE")], ids=repr)
+def test_a_repair_that_fails_half_way_is_noted(
+    broker: PrivateRedis, damaged: DelayStore, monkeypatch: pytest.MonkeyPatch, error: Exception, audit: Audit
+) -> None:
+    """What it has mended by then is in the audit, whether the whole repair ends, or this queue is left."""
+
+    def fails(damaged: DelayStore, findings: Any, *args: Any, **options: Any) -> Iterator[None]:
+        yield from check(damaged, findings, *args, **options)
+        if isinstance(error, redis.ConnectionError):
+            raise error
+        findings.error = str(error)
+
+    monkeypatch.setattr(repair, "check", fails)
+    run(broker, "repair", "--yes", code=1)
+    [note] = audit()
+    assert (note["action"], note["count"], note["what"].get("error")) == (
+        "repair",
+        2,
+        "WRONGTYPE" if isinstance(error, redis.ResponseError) else None,
+    )

@@ -1,6 +1,5 @@
 """Waiting tasks that are cancelled, rescheduled, revoked or run now, and delay chains, by the library's own API."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -37,35 +36,6 @@ def test_a_rescheduled_task_runs_at_its_new_time(delayed_tasks: DelayedTasks, sh
     assert shop.done == [1]
     delayed_tasks.advance("1m")
     assert shop.done == [1, 0]
-
-
-def test_what_waits_is_found_by_the_own_api(delayed_tasks: DelayedTasks, shop: Shop) -> None:
-    """``get``, ``browse`` and ``count`` see what the fixture sees."""
-    results = [shop.remind.apply_async((n,), {"k": n}, countdown=60 * n, queue=f"q{n % 2}") for n in (1, 2, 3)]
-    found = celery_ext.get(shop.app, results[1])
-    assert found is not None
-    assert (found.name, found.args, found.kwargs, found.queue) == ("shop.remind", [2], {"k": 2}, "q0")
-    assert [task.id for task in celery_ext.browse(shop.app)] == [result.id for result in results]
-    assert celery_ext.count(shop.app, "q1") == 2
-    assert delayed_tasks.has(queue="q1", count=2)
-    assert delayed_tasks.has(kwargs={"k": 3}, args=(3,), in_=180.0, queue="q1", count=1)
-    assert not delayed_tasks.has(kwargs={"k": 3}, in_=60)
-
-
-def test_what_is_selected_is_changed(delayed_tasks: DelayedTasks, shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    """``select`` finds tasks by their arguments, changes more of them than a page has, and logs who did it."""
-    caplog.set_level("INFO", "kombu_delayq.audit")
-    calls = [celery_ext.Call((n % 2,)) for n in range(1200)]
-    celery_ext.send_many(shop.app, shop.remind, calls, countdown=3600)
-    odd, even = (celery_ext.select(shop.app, task="shop.*", args={"0": n}) for n in (1, 0))
-    assert (odd.count(), len(list(even))) == (600, 600)
-    assert odd.cancel() == {"cancelled": 600}
-    soon = delayed_tasks.now + timedelta(minutes=1)
-    assert even.reschedule(eta=soon) == {"rescheduled": 600}
-    assert delayed_tasks.has("shop.remind", at=soon, args=(0,), count=600)
-    assert celery_ext.select(shop.app).run_now() == {"transferred": 600}
-    assert not delayed_tasks.waiting()
-    assert [record.audit["count"] for record in caplog.records if hasattr(record, "audit")] == [600, 600, 600]
 
 
 def test_a_delay_chain_goes_on(delayed_tasks: DelayedTasks, shop: Shop) -> None:
@@ -224,16 +194,6 @@ def test_transport_options_of_the_app_hold(delayed_tasks: DelayedTasks, shop: Sh
     shop.remind.apply_async((1,), countdown=60)
     delayed_tasks.advance(60)
     assert shop.done == [1]
-
-
-def test_many_calls_at_once_wait_too(delayed_tasks: DelayedTasks, shop: Shop) -> None:
-    """``send_many`` sends by the clock of the test."""
-    delayed_tasks.advance("1h")
-    calls = [celery_ext.Call((n,), countdown=60 * (60 + n)) for n in range(5)]
-    assert celery_ext.send_many(shop.app, shop.remind, calls) == 5
-    assert delayed_tasks.has("shop.remind", count=5)
-    delayed_tasks.advance("62m")
-    assert shop.done == [0, 1, 2]
 
 
 def test_signatures_wait_and_go_on(delayed_tasks: DelayedTasks, shop: Shop) -> None:

@@ -1,9 +1,10 @@
-"""Transfer workers in processes of their own apply the limits of queues, all of them together."""
+"""Transfer workers apply the limits of queues, all of them together, and those of dead letters."""
 
 import json
 import logging
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
 
@@ -12,6 +13,7 @@ import redis
 
 from celery_ext.dead_letters.letters import browse
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
@@ -25,9 +27,9 @@ from tests.support.workers.standalone import Standalone, await_lease
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, commands_of_look
 
 FLOOD, RATE, BURST = 20_000, 200, 50
-LATE = {"overdue": {QUEUE: "dead-letter"}, "max_lateness": 60, "dead_letter_queue": "too_late"}
 
-pytestmark = pytest.mark.both_layouts
+
+LATE = {"overdue": {QUEUE: "dead-letter"}, "max_lateness": 60, "dead_letter_queue": "too_late"}
 
 
 @pytest.fixture
@@ -45,6 +47,7 @@ def offer_many(store: DelayStore, count: int, due_ms: float, priority: int = 0) 
         store.delivery.offer(QUEUE, *(Offer(f"n{n}", repr(due_ms), priority, json.dumps(f"n{n}")) for n in numbers))
 
 
+@pytest.mark.both_layouts
 @pytest.mark.journey
 def test_a_flood_leaves_no_faster_than_the_rate(
     redis_server: PrivateRedis, store: DelayStore, standalone: Standalone, layout: str
@@ -83,6 +86,7 @@ def in_time(store: DelayStore, key: str, due_ms: float) -> bool:
     return int(moved) <= BURST + RATE * (store.now_ms() - due_ms) / 1000
 
 
+@pytest.mark.both_layouts
 def test_messages_that_are_too_late_become_dead_letters(
     redis_server: PrivateRedis, store: DelayStore, standalone: Standalone, layout: str
 ) -> None:
@@ -108,6 +112,7 @@ def test_messages_that_are_too_late_become_dead_letters(
     assert store.figures.counts([QUEUE])[QUEUE].too_late == {"dropped": 0, "dead-lettered": 3_000}
 
 
+@pytest.mark.both_layouts
 @hash_only
 def test_what_is_dropped_is_logged_once_in_a_while(
     store: DelayStore, transfer: Transfer, caplog: pytest.LogCaptureFixture
@@ -129,6 +134,7 @@ def test_what_is_dropped_is_logged_once_in_a_while(
     assert store.figures.counts([QUEUE])[QUEUE].too_late["dropped"] == 2_000
 
 
+@pytest.mark.both_layouts
 @hash_only
 def test_held_back_messages_are_found_changed_and_run(store: DelayStore) -> None:
     """Cancel, reschedule and run now work on messages that are held back; run now does not ask the rate."""
@@ -146,3 +152,25 @@ def test_held_back_messages_are_found_changed_and_run(store: DelayStore) -> None
     limited.client.delete(limited.keys.bucket(QUEUE))
     assert limited.delivery.transfer(QUEUE).next_due_ms == FUTURE_MS
     assert limited.client.llen(QUEUE) == 3
+
+
+def letter(name: str, age: timedelta) -> str:
+    at = (datetime.now(UTC) - age).isoformat()
+    return json.dumps({"headers": {"id": name}, "properties": {DEAD_LETTER: {"at": at}}})
+
+
+def test_old_letters_are_dropped_and_one_queue_holds_up_no_other(
+    client: redis.Redis, transfer: Transfer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By default letters go after 90 days; of a queue that Redis does not let be read the log says so, once."""
+    store = DelayStore(client, KEYS)
+    for queue in ("another type", "dead"):
+        store.queues.note_dead_letters(queue)
+    client.set("another type", "in the way")
+    client.lpush("dead", letter("old", timedelta(days=91)), letter("young", timedelta(days=89)))
+    with caplog.at_level(logging.INFO):
+        transfer(poll_interval=0.1)
+        until(lambda: client.llen("dead") == 1, 30, "the old letter is dropped")
+        until(lambda: "1 dead letters are dropped" in caplog.text)
+    assert json.loads(client.lrange("dead", 0, -1)[0])["headers"]["id"] == "young"
+    assert caplog.text.count("dead letters of queue 'another type' stay, however old: WRONGTYPE") == 1

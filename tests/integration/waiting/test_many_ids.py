@@ -1,22 +1,31 @@
-"""Two hundred thousand ids at once."""
+"""Two hundred thousand ids at once, and custom ids that have no UTF-8, which stock Celery takes."""
 
+import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from celery_ext import cancel, count
+from celery_ext import Call, browse, cancel, count, get, reschedule, run_now, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS
+from tests.support.conditions import until
 from tests.support.workers.backlogs import fill
 from tests.support.workers.harness import MakeProj, Proj
 
 IDS, WAITING, QUEUES = 200_000, 1000, 4
+
+
 #: How much of the processor's time a call takes on average, and how long the longest one keeps Redis busy where others
 #: have the processor meanwhile; one call for all ids would take both a hundred times.
 CALL_MS, LONGEST_CALL_MS = 2.5, 1000
+
+
 LONGEST_S = 110
+
+
 DAY_MS = 86_400_000
 
 
@@ -66,3 +75,62 @@ def test_two_hundred_thousand_ids_are_cancelled_in_one_call(make_proj: MakeProj,
     )  # less those that waited
     assert client.info("memory")["used_memory"] - before < 200 * NOTES_WITHOUT_CHAINS + 1_000_000
     assert DAY_MS * 0.9 < client.pttl("{delayq}:cancelled") <= DAY_MS
+
+
+IDS = ["\ud800", "a\udfffb", "\udc80", "\udced\udca0\udc80", "ü\ud800", '"\ud800\\']
+
+
+def _ready(proj: Proj) -> list[Any]:
+    return [json.loads(each)["headers"]["id"] for each in proj.server.client().lrange("celery", 0, -1)]
+
+
+@pytest.mark.both_layouts
+def test_a_task_of_any_id_waits_and_is_found(make_proj: MakeProj) -> None:
+    """A task whose id has a lone surrogate waits, is found by it, moved and cancelled as any other."""
+    proj = make_proj(result_backend=None)  # that of Redis takes no such id
+    for task_id in IDS:
+        _wait_and_be_found(proj, task_id)
+        proj.server.client().delete("celery")
+
+
+def _wait_and_be_found(proj: Proj, task_id: str) -> None:
+    proj.send("record", 0, task_id=task_id)
+    assert _ready(proj) == [task_id], "as on stock"
+    proj.server.client().delete("celery")
+    proj.send("record", 1, task_id=task_id, countdown=300)
+    task = get(proj.app, task_id)
+    assert task is not None
+    assert task.id == task_id
+    assert [each.id for each in browse(proj.app, "celery")] == [task_id]
+    assert reschedule(proj.app, task_id, countdown=600) == "rescheduled"
+    assert cancel(proj.app, task_id) == "cancelled"
+    assert proj.delayed() == 0
+    proj.send("record", 2, task_id=task_id, countdown=300)
+    proj.send("record", 3, task_id=task_id, countdown=300)
+    assert run_now(proj.app, [task_id]) == {task_id: "transferred"}
+    assert _ready(proj) == [task_id] * 2
+    send_many(proj.app, "proj.record", [Call((4,), task_id=task_id, countdown=300)])
+    assert cancel(proj.app, [task_id]) == {task_id: "cancelled"}
+
+
+@pytest.mark.both_layouts
+def test_odd_ids_on_any_page_of_send_many(make_proj: MakeProj) -> None:
+    """Such ids are stored also where their page is sent while Redis stores the one before."""
+    proj = make_proj(result_backend=None)
+    calls = [Call((n,), task_id=f"\ud800{n}", countdown=300) for n in range(450)]
+    assert send_many(proj.app, "proj.record", calls) == 450
+    assert proj.delayed() == 450
+
+
+@pytest.mark.both_layouts
+def test_tasks_of_odd_ids_run(make_proj: MakeProj) -> None:
+    """Tasks with such ids come to their queue when they are due, each with its id."""
+    proj = make_proj(result_backend=None)  # that of Redis takes no such id
+    for task_id in IDS:
+        proj.send("record", 1, task_id=task_id, countdown=0.5)
+    with (
+        proj.connection() as connection,
+        connection.Consumer([connection.SimpleQueue("idle").queue], callbacks=[print]),
+    ):
+        until(lambda: len(_ready(proj)) == len(IDS))
+    assert sorted(_ready(proj)) == sorted(IDS)

@@ -12,7 +12,7 @@ from kombu_delayq.errors import AnswerLost
 from kombu_delayq.store.lookup import Lookup
 from tests.support.commands.shell import Audit
 from tests.support.workers.backlogs import fill
-from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.harness import Proj
 
 pytestmark = pytest.mark.both_layouts
 
@@ -117,17 +117,6 @@ def test_a_lost_answer_is_noted(proj: Proj, caplog: pytest.LogCaptureFixture, mo
         select(proj.app, queues="q").cancel()
     [line] = _audited(caplog)
     assert (line["action"], line["count"], line["what"]["answer_lost"]) == ("bulk cancel", 0, True)
-
-
-def test_a_pool_of_one_connection_is_enough(make_proj: MakeProj) -> None:
-    """While tasks are read or cancelled, the app can publish over the only connection of its pool."""
-    proj = make_proj(broker_pool_limit=1)
-    for n in range(5):
-        _send(proj, f"t{n}")
-    for task in select(proj.app, task="proj.record"):
-        _send(proj, f"{task.id} too", queue="elsewhere")
-    assert select(proj.app, task="proj.record", queues="q").cancel() == {"cancelled": 5}
-    assert count(proj.app, "elsewhere") == 5
 
 
 #: Conditions that are none, and what is said of each.

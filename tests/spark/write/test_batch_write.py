@@ -1,15 +1,18 @@
+"""Jobs that write a batch: each row is one task, a cancel, or a bad row."""
+
 import re
 
 import pytest
 import redis
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import job, task_id
+from tests.support.commands import shell
 from tests.support.conditions import until
-from tests.support.spark.jobs import append, kwargs, numbers, tasks
+from tests.support.spark.jobs import append, delayed, kwargs, numbers, tasks
 from tests.support.spark.session import SparkLog
 
 
@@ -61,3 +64,54 @@ def test_no_rows(spark: SparkSession, redis_server: PrivateRedis, client: redis.
     append(spark.createDataFrame([], "id long"), redis_server, job_id="no partition")
     assert not client.exists("q")
     assert [client.hget(f"{{delayq}}:job:{name}", "state") for name in ("none", "no partition")] == ["committed"] * 2
+
+
+@pytest.fixture
+def earlier(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """An earlier job has sent the tasks of 0 to 39, which wait."""
+    append(spark.range(40), redis_server, countdown="1h", id_columns="id")
+
+
+@pytest.mark.usefixtures("earlier")
+def test_cancel(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog) -> None:
+    """Rows that say ``cancel`` take back waiting tasks of an earlier job that have their ids, others are sent."""
+    frame = spark.range(30, 50, 1, 2).select(
+        "id", expr("CASE WHEN id < 35 OR id >= 45 THEN 'cancel' WHEN id < 43 THEN 'enqueue' END AS op")
+    )
+    append(frame, redis_server, countdown="2h", id_columns="id", job_id="nightly")
+    # 35 to 39 wait twice now, sent by two jobs: under their ids, and beside these.
+    assert {identity[:36] for identity in delayed(client)} == {task_id("t", n) for n in (*range(30), *range(35, 45))}
+    assert len(delayed(client)) == 45
+    until(lambda: "job nightly is committed: 20 rows, 10 messages in all, 5 cancelled\n" in spark_log())
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> DataFrame:
+    """40 rows in 2 partitions; 17, 27 and 37 have a priority that there is not."""
+    return spark.range(0, 40, 1, 2).select("id", expr("if(id IN (17, 27, 37), id, 0) AS priority"))
+
+
+def test_fail(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """A bad row fails the job, with its column, the id of the row, and its value."""
+    with pytest.raises(Exception, match="is not a priority from 0 to 9") as caught:
+        append(frame.where("id < 20"), redis_server, id_columns="id", job_id="nightly")
+    assert f"column priority, value 17: is not a priority from 0 to 9 (row {task_id('t', 17)})" in str(caught.value)
+    assert "on_bad_row=drop or dead_letter" in str(caught.value)
+    assert client.hget("{delayq}:job:nightly", "state") == "aborted"
+
+
+def test_dead_letter(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog) -> None:
+    """Bad rows become dead letters, which the command lists with the reason and what the row said."""
+    append(frame, redis_server, on_bad_row="dead_letter", dead_letter_queue="dead", id_columns="id", job_id="nightly")
+    assert numbers(client) == sorted({*range(40)} - {17, 27, 37})
+    assert numbers(client, "dead") == [17, 27, 37]
+    assert client.smembers("{delayq}:dead_letters") == {"dead"}
+    assert all(kwargs(message)["priority"] == kwargs(message)["id"] for message in tasks(client, "dead"))
+    until(lambda: "job nightly is committed: 40 rows, 40 messages in all, 3 bad, 3 dead letters\n" in spark_log())
+    listed = shell.lines(redis_server, "dead-letters", "list", "dead")
+    assert sorted(line["error"] for line in listed) == sorted(
+        f"column priority, value {n}: is not a priority from 0 to 9 (row {task_id('t', n)})" for n in (17, 27, 37)
+    )
+    assert {line["reason"] for line in listed} == {"bad row"}
+    printed = shell.run(redis_server, "dead-letters", "list", "dead").stdout
+    assert printed.count("column priority, value ") == 3

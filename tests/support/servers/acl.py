@@ -8,7 +8,7 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support import ROOT
 
-PAGE = ROOT / "docs" / "how-to" / "acl.md"
+PAGE = ROOT / "docs" / "reference" / "acl.md"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A Redis that refuses all commands while somebody's script runs, or writes while it cannot keep its data."""
+"""A Redis that refuses commands for a while: all while a script runs, or writes while it is full or cannot save."""
 
 from contextlib import suppress
 from time import monotonic
@@ -125,3 +125,39 @@ def test_workers_live_while_a_script_runs(make_proj: MakeProj, own_server: Priva
         proj.send("record", queue, queue=queue)
         proj.await_runs(1, value=queue)
     assert "Connection to broker lost" not in idle.log
+
+
+def test_a_consumer_empties_its_queue_and_waits_on(own_server: PrivateRedis) -> None:
+    """Messages are taken and acknowledged, an empty queue is looked at, and later waited for again."""
+    client = own_server.client()
+    with (
+        Connection(own_server.url, transport=TRANSPORT) as sender,
+        Looped(Connection(own_server.url, transport=TRANSPORT), "a", prefetch=4) as looped,
+    ):
+        looped.until(looped.waits_for("a"))
+        for round_ in range(2):
+            publish(sender, "a", *range(20))
+            client.config_set("maxmemory", 1)
+            looped.until(lambda round_=round_: len(looped.received) == 20 * (round_ + 1))  # type: ignore[misc]
+            looped.until(lambda: not in_hand(client))
+            for _ in range(5):
+                looped.turn()
+            client.config_set("maxmemory", 0)
+        looped.until(looped.waits_for("a"), "a wait again")
+
+
+@pytest.mark.parametrize("pool", ["solo", "prefork"])
+def test_a_worker_lives_while_redis_is_full(make_proj: MakeProj, own_server: PrivateRedis, pool: str) -> None:
+    """Neither a busy worker nor an idle one ends; it runs what waits, and what comes when there is room again."""
+    proj = make_proj(own_server, task_ignore_result=True, worker_enable_remote_control=False)
+    client = own_server.client()
+    worker = proj.worker("--without-heartbeat", pool=pool, worker_send_task_events=False)
+    for n in range(20):
+        proj.send("busy", 0.05, n)
+    client.config_set("maxmemory", 1)
+    until(lambda: not (client.exists("celery") or in_hand(client)), 30)
+    until(lambda: "maxmemory" in worker.log or worker.alive())
+    client.config_set("maxmemory", 0)
+    proj.send("record", "after")
+    proj.await_runs(1, value="after")
+    assert worker.alive()

@@ -134,17 +134,3 @@ def test_a_late_ack_counts_while_nobody_has_given_the_message_back(
     client.zadd("{delayq}:consumers", {name: 1000})
     assert consumer.ack(taken, "1")["acknowledged"] == ["1"]
     assert consumer.of(taken, "extend", seconds=30)["held"] == ["2"]
-
-
-def test_a_message_at_its_delivery_limit_is_buried(
-    app: Celery, consumer: HttpConsumer, client: redis.Redis, transfer: Transfer
-) -> None:
-    """What came so often into the hands of consumers whose lease ended goes to the dead letters."""
-    transfer(poll_interval=0.05, consumer_ttl=1, delivery_limit=2, dead_letter_queue="dead")
-    send(app, 1)
-    for count in (0, 1):
-        [message] = consumer.take(wait="10s", lease="1s")["messages"]
-        assert message["delivery_count"] == count
-    until(lambda: client.llen("dead") == 1)
-    assert client.llen("orders") == 0
-    assert '"reason": "delivery limit reached"' in client.lrange("dead", 0, -1)[0]

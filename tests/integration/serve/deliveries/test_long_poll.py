@@ -1,14 +1,11 @@
 """Takes that wait: soon answered, and gone when their caller has gone."""
 
-import asyncio
 import signal
 import socket
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from time import monotonic, sleep
 
-import httpx2 as httpx
 import pytest
 import redis
 from celery import Celery
@@ -79,27 +76,6 @@ def test_a_paused_queue_hands_out_nothing(app: Celery, consumer: HttpConsumer, c
         assert consumer.client.get("/v1/queues/orders").json()["paused_since"]
         assert consumer.client.post("/v1/queues/orders:resume").json() == {"outcome": "resumed"}
         assert numbers_of(answer.result()) == [7]
-
-
-def test_200_wait_at_once(app: Celery, serve: Serve) -> None:
-    """One process serves them all, and each message reaches one of them."""
-    served = serve()
-
-    async def all_take() -> list[httpx.Response]:
-        limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(headers=HttpConsumer(served).client.headers, timeout=60, limits=limits) as waiting:
-            path = f"{served.url}/v1/queues/orders:take?wait=50s"
-            takes = [asyncio.ensure_future(waiting.post(path)) for _ in range(200)]
-            await asyncio.to_thread(until, lambda: served.callers() == 200, 30)
-            begun = monotonic()
-            await asyncio.to_thread(send, app, *range(200))
-            answers = await asyncio.gather(*takes)
-            print(f"200 waiters had one message each {monotonic() - begun:.2f} s after the first came")
-            return answers
-
-    answers = asyncio.run(all_take())
-    assert Counter(answer.status_code for answer in answers) == {200: 200}
-    assert sorted(message["args"][0] for answer in answers for message in answer.json()["messages"]) == [*range(200)]
 
 
 def test_a_caller_who_has_gone_takes_nothing(

@@ -1,20 +1,22 @@
-"""What metrics, the API and the page say of a journal."""
+"""What metrics, the API and the page say of a journal, and of queues with limits."""
 
 from collections.abc import Iterator
 
 import pytest
+import redis
 from celery import Celery
 from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore, database
 from celery_ext.serve import asgi
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
 from tests.support.journal.stores import DAY_MS, HOUR_MS, Promoter, journaled_store, make_journaled, offer
-from tests.support.store.keyspace import clock_ms
+from tests.support.store.keyspace import PAST_MS, clock_ms, waiting
+from tests.support.workers.held import KEYS
 
 __all__ = ["journaled_store", "make_journaled"]
-
-pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +41,7 @@ def client(redis_server: PrivateRedis, journaled_store: JournaledStore, journal_
         yield client
 
 
+@pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 def test_metrics_tell_what_the_journal_has_and_what_redis_has_lost(
     client: TestClient, journaled_store: JournaledStore
 ) -> None:
@@ -58,6 +61,7 @@ def test_metrics_tell_what_the_journal_has_and_what_redis_has_lost(
     assert "What was published into Redis alone does not come back: <code>journal</code> is" in page
 
 
+@pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 def test_a_queue_counts_what_only_the_journal_has(client: TestClient) -> None:
     """The API has a field for it, and the page of a queue says it beside the number of all."""
     [row] = [row for row in client.get("/v1/queues").json()["queues"] if row["queue"] == "q"]
@@ -66,6 +70,7 @@ def test_a_queue_counts_what_only_the_journal_has(client: TestClient) -> None:
     assert "1 in the journal" in client.get("/queues/q").text
 
 
+@pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 def test_a_task_says_which_tier_it_waits_in(client: TestClient) -> None:
     """The API has a field for it, and the page of a task a line."""
     assert [client.get(f"/v1/tasks/{name}").json()["tier"] for name in ("near", "far")] == ["redis", "journal"]
@@ -73,6 +78,7 @@ def test_a_task_says_which_tier_it_waits_in(client: TestClient) -> None:
     assert "the journal" not in client.get("/tasks/near").text
 
 
+@pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 def test_a_database_that_is_away_hides_nothing_of_redis(client: TestClient, redis_server: PrivateRedis) -> None:
     """Metrics and the overview go on and say so; a task that is asked for may be in either, which is a 503."""
     with client_of(redis_server, "postgresql+psycopg://user:secret@127.0.0.1:1/db") as away:
@@ -84,6 +90,7 @@ def test_a_database_that_is_away_hides_nothing_of_redis(client: TestClient, redi
         assert "secret" not in answer.text
 
 
+@pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 def test_pages_say_that_the_database_is_away(client: TestClient, redis_server: PrivateRedis) -> None:
     """A page that needs the journal says so with what to expect, and tries again; it does not blame Redis."""
     with client_of(redis_server, "postgresql+psycopg://user:secret@127.0.0.1:1/db") as away:
@@ -98,3 +105,33 @@ def test_pages_say_that_the_database_is_away(client: TestClient, redis_server: P
             assert "Redis does not answer" not in answer.text
         for path in ("/dead-letters",):
             assert away.get(path).status_code == 200
+
+
+LIMITS = Options(transfer_rate={"sms": [5, 1]}, overdue={"news": "drop"}, max_lateness=60)
+
+
+def test_held_back_messages_and_late_ones_are_shown(redis_server: PrivateRedis, raw_client: redis.Redis) -> None:
+    """They have the rate, how many messages it holds back and until when, and how many were dropped."""
+    store = DelayStore(raw_client, KEYS, options=LIMITS)
+    store.delivery.offer("sms", *(waiting(str(number), PAST_MS) for number in range(51)))
+    store.delivery.offer("news", *(waiting(str(number), PAST_MS) for number in range(3)))
+    for queue in ("sms", "news"):
+        store.queues.know(queue)
+        store.delivery.transfer(queue)
+    app = Celery("shop", broker=redis_server.url, set_as_current=False)
+    app.conf.broker_transport = "kombu_delayq.transport:Transport"
+    with TestClient(asgi(app, anonymous=True)) as client:
+        rows = {row["queue"]: row for row in client.get("/v1/queues").json()["queues"]}
+        scale = client.get("/scale", params={"queue": "sms", "ahead": "4s"}).json()
+        metrics = client.get("/metrics").text
+        page = client.get("/queues/sms").text
+        late_page = client.get("/queues/news").text
+    app.close()
+    assert (rows["sms"]["held_back"]["per_s"], rows["sms"]["held_back"]["burst"]) == (5, 1)
+    assert rows["news"]["held_back"] is None
+    assert rows["news"]["too_late"] == {"dropped": 3, "dead-lettered": 0}
+    assert (scale["ready"], scale["overdue"], scale["value"]) == (1, 20, 21)
+    assert 'delayq_held_back_messages{queue="sms"} 50.0' in metrics
+    assert 'delayq_too_late_messages_total{outcome="dropped",queue="news"} 3.0' in metrics
+    assert "held back by its rate, 50 wait, at 5/s, until about" in page
+    assert "3 dropped so far" in late_page

@@ -1,6 +1,7 @@
 """What the columns of a DataFrame mean, and what is said of those that make no tasks."""
 
 import pytest
+from pyspark.sql import types
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -27,15 +28,29 @@ from pyspark.sql.types import (
 
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.columns import RESERVED, Columns
+from celery_ext.spark.write.columns import RESERVED, Columns, check_type
 
 TEXT, TIME, WHOLE, DOUBLE = StringType(), TimestampType(), IntegerType(), DoubleType()
+
+
 TEXTS = [TEXT, CharType(3), VarcharType(3)]
+
+
 TIMES = [TIME, TimestampNTZType()]
+
+
 WHOLES = [WHOLE, ByteType(), ShortType(), LongType()]
+
+
 NUMBERS = [*WHOLES, DOUBLE, FloatType()]
+
+
 OBJECTS = [*TEXTS, StructType().add("a", TEXT), MapType(TEXT, TEXT)]
+
+
 TYPES = [*OBJECTS, *NUMBERS, *TIMES, ArrayType(WHOLE), DateType(), BooleanType(), BinaryType(), DecimalType(9, 2)]
+
+
 #: The types that each reserved column may have.
 GOOD: dict[str, list[DataType]] = {
     **dict.fromkeys(("op", "task", "task_id", "queue", "root_id", "parent_id", "group_id"), TEXTS),
@@ -191,3 +206,32 @@ def test_dead_letters_need_both_options(options: dict[str, str]) -> None:
     """Neither a place for dead letters without a wish for them nor the reverse is taken."""
     with pytest.raises(InvalidSparkOption, match="on_bad_row=dead_letter and dead_letter_queue go together"):
         plan({"a": TEXT}, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (types.VariantType(), "column a is of type variant"),
+        (types.ArrayType(types.VariantType()), r"column a\[\] is of type variant"),
+        (types.GeometryType(4326), "column a is of type geometry"),
+        (types.GeographyType(4326), "column a is of type geography"),
+        (types.TimeType(), r"column a is of type time\(6\)"),
+        (types.DayTimeIntervalType(0, 3), "column a is of type interval day to second"),
+        (types.YearMonthIntervalType(0, 1), "column a is of type interval year to month"),
+        (types.CalendarIntervalType(), "column a is of type interval"),
+        (types.MapType(types.LongType(), types.StringType()), "column a is a map with keys of type bigint"),
+        (types.MapType(types.StringType(), types.TimeType()), r"column a\[\] is of type time"),
+        (types.StructType().add("b", types.ArrayType(types.TimeType())), r"column a\.b\[\] is of type time"),
+        (
+            types.StructType().add("b", types.LongType()).add("b", types.LongType()),
+            "column a is a struct with several fields of the same name: b, b",
+        ),
+    ],
+    ids=str,
+)
+def test_a_type_that_json_does_not_have_is_refused(kind: types.DataType, told: str) -> None:
+    """Before any row is read, the error names the column, or the field within it, and the type as Spark does."""
+    with pytest.raises(InvalidColumns, match=told):
+        check_type(kind, "a")
+    with pytest.raises(InvalidColumns, match=told):
+        Columns.of(types.StructType().add("a", kind), WriteOptions(task="orders.close"))

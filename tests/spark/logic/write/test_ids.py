@@ -11,12 +11,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from celery_ext.spark import task_id
+from celery_ext.spark.errors import InvalidColumns
+from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.task_ids import digest, part_of
+from celery_ext.spark.write.columns import Columns
 from tests.support.spark.making import TASK, batch_of, builder_of, ids_of, made_of, offers_of, sole
 
 AT = datetime(2024, 5, 6, 7, 8, 9, 10, tzinfo=UTC)
+
+
 KEYS: dict[str, tuple[pa.Array, Any]] = {
     "number": (pa.array([7]), 7),
     "small number": (pa.array([7], pa.int8()), 7),
@@ -158,3 +164,21 @@ def test_parts_are_spread_evenly() -> None:
     assert all(0 <= part <= 1 for part in parts)
     for tenth in range(10):
         assert 800 < sum(tenth <= part * 10 < tenth + 1 for part in parts) < 1200
+
+
+COLUMNS = StructType().add("op", StringType()).add("order_id", LongType())
+
+
+def test_op_is_refused_where_the_whole_row_makes_the_id() -> None:
+    """Ids that are made from all columns would differ between enqueue and cancel, so the job does not begin."""
+    with pytest.raises(InvalidColumns, match=r"op needs option id_columns, or a column task_id"):
+        Columns.of(COLUMNS, WriteOptions.parse({"task": "orders.close"}))
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [(COLUMNS, {"id_columns": "order_id"}), (StructType([*COLUMNS, StructField("task_id", StringType())]), {})],
+)
+def test_op_goes_with_ids_of_the_rows_own(columns: StructType, options: dict[str, str]) -> None:
+    """With ``id_columns`` or ``task_id`` both rows have one id."""
+    assert "op" in Columns.of(columns, WriteOptions.parse({"task": "orders.close", **options})).reserved

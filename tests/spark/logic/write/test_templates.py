@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from celery import signals
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
 
@@ -12,6 +13,7 @@ from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.templates import TemplateKey, Templates
 from tests.support.spark import apps
+from tests.support.spark.apps import make, settings_of, task
 
 PLAIN = TemplateKey("t", None, None, None, None, None, False)
 
@@ -68,3 +70,25 @@ def test_what_queues_there_are_does_not_depend_on_the_order_of_rows() -> None:
             else:
                 with pytest.raises(BadRow, match=r"\(all, both\)"):
                     templates.of(key)
+
+
+def test_no_signal_tells_of_a_message_that_is_never_sent() -> None:
+    """Receivers that an app has connected hear nothing of templates, and hear of messages again afterwards."""
+    heard: list[Any] = []
+
+    def hear(sender: Any = None, headers: Any = None, **others: Any) -> None:
+        heard.append((sender, headers["id"]))
+
+    app = make("heard", broker_url="memory://")
+    sent = task(app)
+    watched = (signals.before_task_publish, signals.after_task_publish)
+    for signal in watched:
+        signal.connect(hear)
+    try:
+        template = Templates(settings_of(app)).of(TemplateKey("logic.record", None, None, None, None, None, False))
+        assert (template.queue, heard) == ("celery", [])
+        result = sent.apply_async()
+        assert heard == [("logic.record", result.id)] * 2
+    finally:
+        for signal in watched:
+            signal.disconnect(hear)
