@@ -11,7 +11,7 @@ from celery.exceptions import Ignore, Reject, TaskPredicate, Terminated, TimeLim
 from celery.utils.dispatch import Signal
 from celery.utils.imports import symbol_by_name
 
-from celery_ext.dead_letters import SETTING, bury, check_occasion, reason_of
+from celery_ext.delays.burying import SETTING, bury, check_occasion, reason_of
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.waiting_key import check_waiting

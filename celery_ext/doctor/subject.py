@@ -11,7 +11,7 @@ from celery_ext.delays.install import is_installed
 from celery_ext.doctor.workers import Worker
 from kombu_delayq.options import NAMES, Options, parse
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.queues import QueueStats
+from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.servers import ClockOffset
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from celery_ext.journal.journal import Journal
 from celery_ext.journal.rows import Row
 from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.figures import Figures
 from kombu_delayq.store.hash_layout import id_of, shared_id
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.promotion import Promotion, RowNumber
-from kombu_delayq.store.queues import Queues, QueueStats
+from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.redisson_layout import whole_ms
 from kombu_delayq.store.scan import Scan
 from kombu_delayq.store.types import JOURNAL, Cursor, Page, Part, QueueForm, Scanned, Waiting

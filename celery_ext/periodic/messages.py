@@ -8,7 +8,7 @@ from uuid import NAMESPACE_URL, uuid5
 from celery.beat import _evaluate_entry_args, _evaluate_entry_kwargs
 
 from celery_ext.periodic.entries import Entry
-from celery_ext.publish.recipe import RESULT_OF_UNKNOWN
+from celery_ext.publish.template import RESULT_OF_UNKNOWN
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.message.due import due_of, moment_of
 from kombu_delayq.message.fields import CHAIN, Message, task_id_of

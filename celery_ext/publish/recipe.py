@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from celery import VERSION, signals
+from celery import signals
 from celery.app.routes import MapRoute
 from celery.app.task import Task
 from kombu import compression, serialization
@@ -16,7 +16,7 @@ from kombu.utils.json import dumps
 from celery_ext.delays.install import sends_as_celery
 from celery_ext.delays.task import DelayChainTask
 from celery_ext.publish.shards import ShardRouter
-from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
+from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, RESULT_OF_UNKNOWN, NoTemplate, Template, catching
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.message.dead_letters import DEAD_LETTER, LAST_ERROR
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, to_json
@@ -25,8 +25,6 @@ from kombu_delayq.options import Options
 if TYPE_CHECKING:
     from celery import Celery
 
-#: Value of the header ``ignore_result`` that ``send_task`` writes if a call does not say.
-RESULT_OF_UNKNOWN = None if VERSION >= (5, 7) else False
 #: What Celery calls around each message.
 _OF_PUBLISHING = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
 #: Types of options that the template of single calls may contain.

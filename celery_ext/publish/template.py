@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import uuid4
 
+from celery import VERSION
 from kombu.connection import Connection
 from kombu.transport.virtual import BrokerState
 
@@ -21,6 +22,9 @@ from kombu_delayq.message.fields import Message, to_json
 from kombu_delayq.options import Options
 
 T = TypeVar("T")
+
+#: Value of the header ``ignore_result`` that ``send_task`` writes if a call does not say.
+RESULT_OF_UNKNOWN = None if VERSION >= (5, 7) else False
 
 
 class Slots(NamedTuple, Generic[T]):

@@ -8,9 +8,8 @@ from starlette.requests import Request
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.service import serve_of
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.counts import QueueCounts
+from kombu_delayq.store.counts import QueueCounts, QueueStats
 from kombu_delayq.store.nodes import Cluster
-from kombu_delayq.store.queues import QueueStats
 
 T = TypeVar("T")
 

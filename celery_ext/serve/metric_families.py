@@ -15,9 +15,8 @@ from celery_ext.periodic.control import Listed, list_entries
 from kombu_delayq import __version__
 from kombu_delayq.message.text import readable
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.counts import LATENESS_BOUNDS_S, QueueCounts
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, QueueCounts, QueueStats
 from kombu_delayq.store.nodes import Cluster
-from kombu_delayq.store.queues import QueueStats
 
 if TYPE_CHECKING:
     from celery_ext.journal import JournalState

@@ -13,8 +13,8 @@ from kombu_delayq.message.once import Once
 from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.options import Options
 from kombu_delayq.store.chains import CancelledChains
+from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.types import (
     Cursor,
     Offer,

@@ -1,12 +1,10 @@
-"""What has happened to the messages of a queue so far, as scripts have counted it."""
+"""Numbers of a queue: of its messages now, and of what has happened to them so far, as scripts have counted it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 from typing import Any
-
-from kombu_delayq.store.queues import QueueStats
 
 #: What somebody can do to messages: the names of the operations that ``QueueCounts.operations`` counts.
 OPERATIONS = ("cancel", "reschedule", "run_now", "purge", "replay", "drop")
@@ -28,6 +26,35 @@ FIELDS = (
     *(f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1)),
 )
 BUCKET_FIELDS = ("rate", "burst", "held")
+
+
+@dataclass(frozen=True)
+class QueueStats:
+    """Numbers of one queue, all of one moment.
+
+    Attributes:
+        now_ms: Redis's clock.
+        delayed: Number of messages that wait for their due time, overdue ones among them.
+        ready: Number of messages that wait for a consumer.
+        overdue: Number of delayed messages whose due time is past.
+        next_due_ms: When the next delayed message is due, or None.
+        error: Why Redis refuses to count the queue, whose numbers are 0 then; else empty.
+        in_journal: How many of the delayed messages only a journal has.
+    """
+
+    queue: str
+    now_ms: float
+    delayed: int
+    ready: int
+    overdue: int
+    next_due_ms: float | None
+    error: str = ""
+    in_journal: int = 0
+
+    @property
+    def overdue_ms(self) -> float:
+        """How long the oldest overdue message has been due, 0 if none is."""
+        return max(self.now_ms - self.next_due_ms, 0.0) if self.next_due_ms is not None else 0.0
 
 
 @dataclass(frozen=True)

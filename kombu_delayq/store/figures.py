@@ -11,8 +11,7 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.message.text import as_text
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import ScriptCall, StorePart
-from kombu_delayq.store.counts import BUCKET_FIELDS, FIELDS, QueueCounts, counts_of
-from kombu_delayq.store.queues import QueueStats
+from kombu_delayq.store.counts import BUCKET_FIELDS, FIELDS, QueueCounts, QueueStats, counts_of
 
 #: Most bounds that one call of ``due_counts`` goes through: with a million messages Redis is busy for about 1 ms.
 BOUNDS_A_CALL = 250

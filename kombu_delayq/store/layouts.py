@@ -1,12 +1,14 @@
 """What differs between the two layouts in which Redis keeps delayed messages, beside the includes of the scripts."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.store.hash_layout import id_of
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.redisson_layout import cursor_of, mark_of, message_of, named_field, own_id, whole_ms
+
+if TYPE_CHECKING:
+    from kombu_delayq.redis.commands import RedisCommands
 
 
 class Layout(NamedTuple):
@@ -32,11 +34,11 @@ class Layout(NamedTuple):
     channel: Callable[[Keys, str], str]
     kept_ms: Callable[[float], float]
     cursor: Callable[[bytes], bytes]
-    bodies: Callable[[RedisCommands, Keys, str, Sequence[bytes]], list[bytes | None]]
-    ids: Callable[[RedisCommands, Keys, str, Sequence[bytes]], list[bytes]]
+    bodies: Callable[["RedisCommands", Keys, str, Sequence[bytes]], list[bytes | None]]
+    ids: Callable[["RedisCommands", Keys, str, Sequence[bytes]], list[bytes]]
 
 
-def _values(client: RedisCommands, keys: Keys, queue: str, members: Sequence[bytes]) -> list[bytes | None]:
+def _values(client: "RedisCommands", keys: Keys, queue: str, members: Sequence[bytes]) -> list[bytes | None]:
     found: list[bytes | None] = client.ask("HMGET", keys.bodies(queue), *map(id_of, members))
     missing = [at for at, body in enumerate(found) if body is None]
     if missing:
@@ -46,7 +48,7 @@ def _values(client: RedisCommands, keys: Keys, queue: str, members: Sequence[byt
     return found
 
 
-def _names(client: RedisCommands, keys: Keys, queue: str, members: Sequence[bytes]) -> list[bytes]:
+def _names(client: "RedisCommands", keys: Keys, queue: str, members: Sequence[bytes]) -> list[bytes]:
     marks = list(map(mark_of, members))
     named = client.ask("HMGET", keys.ids(queue), *map(named_field, marks))
     return [

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from math import inf
@@ -20,6 +20,7 @@ from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.nodes import scan_pages
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.keys import glob_escaped
 from kombu_delayq.store.layouts import LAYOUT_OF
 
@@ -125,49 +126,6 @@ class Converted(NamedTuple):
     lost: int
     left: int
     stranded: int
-
-
-@dataclass(frozen=True)
-class QueueStats:
-    """Numbers of one queue, all of one moment.
-
-    Attributes:
-        now_ms: Redis's clock.
-        delayed: Number of messages that wait for their due time, overdue ones among them.
-        ready: Number of messages that wait for a consumer.
-        overdue: Number of delayed messages whose due time is past.
-        next_due_ms: When the next delayed message is due, or None.
-        error: Why Redis refuses to count the queue, whose numbers are 0 then; else empty.
-        in_journal: How many of the delayed messages only a journal has.
-    """
-
-    queue: str
-    now_ms: float
-    delayed: int
-    ready: int
-    overdue: int
-    next_due_ms: float | None
-    error: str = ""
-    in_journal: int = 0
-
-    @property
-    def overdue_ms(self) -> float:
-        """How long the oldest overdue message has been due, 0 if none is."""
-        return max(self.now_ms - self.next_due_ms, 0.0) if self.next_due_ms is not None else 0.0
-
-    def plus(self, other: "QueueStats") -> "QueueStats":
-        """Returns these numbers and others together, by the later clock, with the name of these and the first error."""
-        heads = [due_ms for due_ms in (self.next_due_ms, other.next_due_ms) if due_ms is not None]
-        return QueueStats(
-            self.queue,
-            max(self.now_ms, other.now_ms),
-            self.delayed + other.delayed,
-            self.ready + other.ready,
-            self.overdue + other.overdue,
-            min(heads, default=None),
-            self.error or other.error,
-            self.in_journal + other.in_journal,
-        )
 
 
 class Queues(StorePart):

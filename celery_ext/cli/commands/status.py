@@ -23,9 +23,8 @@ from celery_ext.connection import stock_transport
 from celery_ext.dead_letters import routes
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.counts import QueueCounts
+from kombu_delayq.store.counts import QueueCounts, QueueStats
 from kombu_delayq.store.nodes import Cluster, Node
-from kombu_delayq.store.queues import QueueStats
 from kombu_delayq.store.types import ConsumerLease
 
 if TYPE_CHECKING:

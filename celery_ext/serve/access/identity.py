@@ -4,13 +4,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from celery_ext.dead_letters import DeadLetter
 from celery_ext.serve.problems import Problem
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.store.types import Waiting
+
+if TYPE_CHECKING:
+    from celery_ext.dead_letters import DeadLetter
 
 
 class Action(StrEnum):
@@ -104,7 +107,7 @@ class Caller:
         """Whether the caller may see a task of a queue."""
         return self.may(Action.READ, queue=queue, task=task)
 
-    def may_return(self, letter: DeadLetter) -> bool:
+    def may_return(self, letter: "DeadLetter") -> bool:
         """Whether the caller may send a dead letter back: it may act on the queue from which the letter came."""
         to = letter.routing_key if not letter.exchange else None
         return "*" in self.queues or (to is not None and self.may(Action.REPLAY, queue=to))

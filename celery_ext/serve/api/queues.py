@@ -17,9 +17,8 @@ from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack, QueueStats
 from kombu_delayq.store.nodes import Cluster, State
-from kombu_delayq.store.queues import QueueStats
 
 
 class HistogramQuery(Strict):

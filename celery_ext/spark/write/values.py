@@ -13,7 +13,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from celery_ext.publish.write import texts_of
+from celery_ext.publish.argsrepr import texts_of
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.due import EPOCH, us_of
 from kombu_delayq.message.fields import text_to_json, to_json

@@ -9,7 +9,7 @@ from celery import Celery
 from celery.app.task import Context
 
 from celery_ext import DeadLetters, install
-from celery_ext.dead_letters import bury
+from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.dead_letters import Reason
 from tests.support.workers.harness import TRANSPORT

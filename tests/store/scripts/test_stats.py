@@ -3,7 +3,7 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.queues import QueueStats
+from kombu_delayq.store.counts import QueueStats
 from tests.support.store.keyspace import (
     FUTURE_MS,
     PAST_MS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kombu_delayq.store.queues import QueueStats
+from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.types import Offer, Transferred
 
 
