@@ -1,7 +1,7 @@
 """The report of ``delayq status`` in words and tables."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from celery_ext.cli.broker import prefixes_in_words
@@ -12,11 +12,12 @@ from celery_ext.delays.durations import in_words
 NAMED = 5
 
 
-def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
+def text(report: dict[str, Any], of_journal: Iterable[str] = (), *, named: bool, app: bool) -> str:
     """Returns a report as text.
 
     Args:
         report: As ``--json`` prints it.
+        of_journal: The lines about the journal.
         named: Whether the command line names queues.
         app: Whether the command takes its options from an app.
     """
@@ -25,7 +26,7 @@ def text(report: dict[str, Any], *, named: bool, app: bool) -> str:
         lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
     nobody = bad("no transfer worker runs: nothing that is due will be delivered")
     lines.append(f"leading  {good(escaped(report['leader'])) if report['leader'] else nobody}")
-    lines += [*_nodes(report), *_journal(report["journal"])]
+    lines += [*_nodes(report), *of_journal]
     if report["stock_transport"]:
         lines.append(
             "app      "
@@ -237,63 +238,3 @@ def _memory(node: Mapping[str, Any]) -> str:
     if node["used_memory"] is None:
         return ""
     return size(node["used_memory"]) + (f" of {size(node['maxmemory'])}" if node["maxmemory"] else "")
-
-
-#: From which lag is shown as a warning, in s. A promotion takes much less.
-LAG_S = 60.0
-#: What is wrong with Redis that no promoter has noted.
-_FAULTS = {
-    "lost": "Redis has lost data, and no promoter has noted it yet: start one, such as `delayq transfer`",
-    "behind": "Redis was set back to older data, and no promoter has noted it: start one, such as `delayq transfer`",
-    "other": "Redis belongs to another journal, so nothing is promoted: is journal_url right?",
-}
-
-
-def _journal(journal: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yields the lines about the journal; none without one."""
-    if journal is None:
-        return
-    if journal["error"]:
-        error = escaped(journal["error"])
-        yield f"journal  {journal['url']} {bad(f'DOES NOT ANSWER: {error}')}"
-        yield "         what waits there is not counted below, and far messages cannot be published"
-    else:
-        space = "" if journal["size_bytes"] is None else f", {size(journal['size_bytes'])}"
-        alone = number_of(journal["waiting"], "message waits", "messages wait")
-        rows = f"{alone} there alone, {number_of(journal['offered'], 'row')} of others{space}"
-        yield f"journal  {journal['url']}: {rows}"
-    yield f"promotes {_promoter(journal)}{_timing(journal)}"
-    yield from (bad(f"LOST     {text}") for text in losses(journal))
-
-
-def losses(journal: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a sentence for each loss of Redis, and for a fault of it."""
-    for loss in journal["lost"]:
-        yield (
-            f"Redis lost data, noticed at {local_time(loss['at'])}: about {number_of(loss['messages'], 'message')} to "
-            "restore, with `delayq journal restore`"
-        )
-    if journal["fault"]:
-        yield _FAULTS[journal["fault"]]
-    if journal["journal"] == "far" and (journal["lost"] or journal["fault"] in ("lost", "behind")):
-        yield "what was published into Redis alone does not come back: journal is 'far'"
-
-
-def _promoter(journal: Mapping[str, Any]) -> str:
-    if not journal["promoter"]:
-        return bad("nobody: what waits in the journal is not delivered")
-    return good(escaped(journal["promoter"]))
-
-
-def _timing(journal: Mapping[str, Any]) -> str:
-    if journal["next_promotion"] is None:
-        return ""
-    if journal["lag_s"] >= journal["lead_s"]:
-        return f", {bad(_behind(journal))}"
-    if journal["lag_s"] >= 1:
-        return f", {warning(_behind(journal)) if journal['lag_s'] >= LAG_S else _behind(journal)}"
-    return f", next at {local_time(journal['next_promotion'])} ({in_words(journal['next_promotion_in_s'])})"
-
-
-def _behind(journal: Mapping[str, Any]) -> str:
-    return f"{in_words(journal['lag_s'], plain=True)} behind"

@@ -9,6 +9,9 @@ from celery_ext.journal.journal import Journal
 from kombu_delayq.store import Store
 from kombu_delayq.store.promotion import Marker, Promotion
 
+#: From which lag promotion counts as behind, in s. A promotion takes much less.
+BEHIND_S = 60.0
+
 
 class StoreOfTwo(Store, Protocol):
     """What the state of a journal is read from: its tables, and Redis's side of it."""
@@ -69,6 +72,11 @@ class JournalState(NamedTuple):
     def has_lost(self) -> bool:
         """Whether Redis has lost data that nobody has restored."""
         return bool(self.losses) or self.fault in ("lost", "behind")
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether promotion is later than it ever should be."""
+        return self.lag_s >= BEHIND_S
 
     @property
     def problems(self) -> list[tuple[str, str]]:

@@ -10,11 +10,10 @@ import click
 from kombu.connection import Connection
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.commands.status import journal_values
+from celery_ext.cli.journal_text import losses
 from celery_ext.cli.options import MOMENT, Moment, confirm, json_option, queues_argument, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import by_row, with_progress
-from celery_ext.cli.status_text import losses
 from kombu_delayq.audit import audited
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
         if not (found or as_json):
             click.echo("no message of the journal has to be in Redis now")
         _, state = store.look_at_journal()
-        told = list(losses(journal_values(state, store.now_ms(), store.options.journal_lead))) if state else []
+        told = list(losses(state)) if state else []
         for text in told:
             print_stderr(text)
     if told or any(values["missing"] or values["unknown"] for values in found.values()):

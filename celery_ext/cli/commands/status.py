@@ -15,6 +15,7 @@ import click
 from kombu.connection import Connection
 from redis.exceptions import NoPermissionError, ResponseError
 
+from celery_ext.cli import journal_text
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import DURATION, json_option, known_queues, queues_argument
 from celery_ext.cli.output import for_terminal, print_stderr
@@ -40,10 +41,12 @@ class Report(NamedTuple):
     Attributes:
         values: As ``--json`` prints it.
         failed: Whether something that was asked for could not be read, or is not known.
+        of_journal: The lines about the journal; none without one.
     """
 
     values: dict[str, Any]
     failed: bool
+    of_journal: Sequence[str] = ()
 
 
 class _Consuming(NamedTuple):
@@ -81,13 +84,14 @@ def report_of(broker: CliBroker, connection: Connection, store: OperatorStore, q
         }
         for found in _overview(store, names)
     ]
+    now_ms, lead_s = store.now_ms(), store.options.journal_lead
     values = {
         "broker": connection.as_uri(),
         "global_keyprefix": store.keys.prefix,
         "stock_transport": stock_transport(broker.app),
         "leader": None if away else store.leases.leader(),
         "cluster": nodes and node_values(nodes, away),
-        "journal": state and journal_values(state, store.now_ms(), store.options.journal_lead),
+        "journal": state and journal_text.values_of(state, now_ms, lead_s),
         "queues": rows,
         "dead_letters": list(letters.values()),
         **_consumers(consuming, names if queues else ()),
@@ -95,7 +99,7 @@ def report_of(broker: CliBroker, connection: Connection, store: OperatorStore, q
     }
     failed = consuming.failed or any("error" in row for row in rows) or bool(set(queues) - set(given))
     failed = failed or bool(away) or bool(state and state.error)
-    return Report(values, failed)
+    return Report(values, failed, [*journal_text.lines_of(state, now_ms, lead_s)] if state else [])
 
 
 def _registry_away(store: OperatorStore) -> list[str]:
@@ -258,33 +262,6 @@ def _node(node: Node) -> dict[str, Any]:
     }
 
 
-def journal_values(state: "JournalState", now_ms: float, lead_s: float) -> dict[str, Any]:
-    """Returns the journal as ``--json`` prints it.
-
-    Args:
-        state: How it is.
-        now_ms: Redis's clock, ms since the epoch.
-        lead_s: How long before its due time a message is promoted, s.
-    """
-    next_ms = state.next_promotion_ms
-    return {
-        "url": state.url,
-        "journal": state.option,
-        "error": state.error,
-        "promoter": state.promoter,
-        "waiting": None if state.error else sum(state.waiting.values()),
-        "offered": None if state.error else sum(state.offered.values()),
-        "next_promotion": None if next_ms is None else iso_of(next_ms),
-        "next_promotion_in_s": None if next_ms is None else round((next_ms - now_ms) / 1000, 3),
-        "lag_s": round(state.lag_s, 3),
-        "lead_s": lead_s,
-        "watermark_age_s": None if state.watermark_age_s is None else round(state.watermark_age_s, 3),
-        "size_bytes": state.size_bytes,
-        "lost": [{"at": iso_of(loss.ended_ms), "messages": loss.messages} for loss in state.losses],
-        "fault": state.fault,
-    }
-
-
 #: The screen beside the usual one, without a cursor and without line breaks of its own; and back.
 _BEGIN, _END = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 #: To the upper left corner; clears the rest of a line; clears the rest of the screen.
@@ -412,4 +389,4 @@ def _report(broker: CliBroker, queues: tuple[str, ...], *, hurried: bool = False
 
 
 def _text(report: Report, broker: CliBroker, queues: tuple[str, ...]) -> str:
-    return text(report.values, named=bool(queues), app=broker.app is not None)
+    return text(report.values, report.of_journal, named=bool(queues), app=broker.app is not None)

@@ -23,9 +23,6 @@ LATE_S = 5.0
 #: Shares of Redis's memory limit from which the page warns, and from which all is not well.
 FULL, OVERFULL = 0.8, 0.95
 
-#: From how many s on the page says that promotion is behind, as the check of ``delayq status`` does.
-LAG_S = 60.0
-
 #: A due time is shown as ``now`` from one bound to the other, s from now: the figures are up to 2 s old.
 NOW_S = (-3.0, 0.5)
 _BYTES = ("bytes", "kB", "MB", "GB", "TB")
@@ -296,7 +293,7 @@ def _memory(memory: Memory) -> Iterator[_Fault]:
 
 
 def _promotion(journal: "JournalState | None") -> Iterator[_Fault]:
-    if journal is not None and journal.lag_s >= LAG_S:
+    if journal is not None and journal.is_behind:
         text = f"What should be in Redis by now waits in the journal, for {in_words(journal.lag_s, plain=True)} so far."
         yield _Fault(False, "Promotion is behind", text)
 

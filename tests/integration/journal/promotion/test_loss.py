@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_ext.cli.commands.status import journal_values
-from celery_ext.cli.status_text import losses
+from celery_ext.cli.journal_text import losses
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.leadership import NotLeading
 from celery_ext.journal.state import state_of
@@ -103,7 +102,7 @@ def test_a_loss_promises_what_a_restore_does(
     store.delivery.offer("q", offer("near", clock_ms(store.client) + HOUR_MS))
     store.client.flushall()
     Promoter(store).heartbeat()
-    status = list(losses(journal_values(state_of(store), 0.0, 0.0)))
+    status = list(losses(state_of(store)))
     lost = "what was published into Redis alone"
     assert (lost in caplog.text, any(lost in line for line in status)) == (
         (True, True) if kind == "far" else (False,) * 2
