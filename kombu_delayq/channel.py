@@ -19,6 +19,7 @@ from kombu_delayq.message.canonical import canonical, uuid_of
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, to_json
+from kombu_delayq.message.ready import stamp_published
 from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
@@ -57,6 +58,7 @@ class OfferingChannel(_Channel):
         if due is not None and (due.relative or due.ms > self.store.now_ms()):
             offer = self.offer_of(message, due)
         else:
+            stamp_published(message, None)
             identity = message["properties"].get("correlation_id") or message["properties"]["delivery_tag"]
             offer = Offer(str(identity), "+0", self._get_message_priority(message, reverse=False), to_json(message))
         [word] = self.store.delivery.offer_once(queue, mode, offer, expire_ms=self.expire_ms(queue))
@@ -186,11 +188,13 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             self._check_version()
             return self.put_once(queue, message, due, mode)
         if due is None or not (due.relative or due.ms > time() * 1000):
+            stamp_published(message, None)
             if self._slot_names is not None:
                 self._slot_names.check_queue(queue)
             return super()._put(queue, message, **kwargs)
         self._check_delay(due)
         self._check_version()
+        stamp_published(message, due)
         offer = self.offer_of(message, due)
         batch = kwargs.get("_publish_batch")
         if batch is not None:

@@ -12,6 +12,7 @@ from celery_ext.waiting import DelayedTask
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import in_utc
 from kombu_delayq.message.fields import priority_of
+from kombu_delayq.message.ready import stamp
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.dead_letters import Letter
@@ -106,7 +107,7 @@ class DeadLetter:
     def released(self, exchange: str, routing_key: str) -> bytes:
         """Returns the message to push to a queue: without the record, with this exchange and routing key as address."""
         address = {"exchange": exchange, "routing_key": routing_key}
-        return with_properties(self.message, {DEAD_LETTER: None}, delivery_info=address)
+        return with_properties(self.message, {DEAD_LETTER: None, **stamp()}, delivery_info=address)
 
     @property
     def _record(self) -> Mapping[str, Any]:

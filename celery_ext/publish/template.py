@@ -19,6 +19,7 @@ from kombu.transport.virtual import BrokerState
 from kombu_delayq.message.bodies import JSON, TEXT, without_defaults
 from kombu_delayq.message.due import DELAY_SECONDS
 from kombu_delayq.message.fields import Message, to_json
+from kombu_delayq.message.ready import TIMESTAMP
 from kombu_delayq.options import Options
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class Slots(NamedTuple, Generic[T]):
         kwargsrepr: Keyword arguments as Celery shows them.
         headers: Further headers, the fields of a JSON object with a comma before them; may be empty.
         delivery_tag: The delivery tag.
+        timestamp: The property ``timestamp`` of a message without an eta, with a comma before it; else empty.
     """
 
     body: T
@@ -57,6 +59,7 @@ class Slots(NamedTuple, Generic[T]):
     kwargsrepr: T
     headers: T
     delivery_tag: T
+    timestamp: T
 
 
 #: Stands for the content of each slot while Celery makes the message; no app has the same text.
@@ -88,10 +91,12 @@ class MessageForm:
 
         Args:
             message: A message with a placeholder in each slot.
-            placeholders: The placeholders by the names of their slots. That of ``headers`` is the name of a header.
+            placeholders: The placeholders by the names of their slots. That of ``headers`` is the name of a header, and
+                that of ``timestamp`` the name of a property.
         """
         slot_of = {f'"{text}"': name for name, text in placeholders.items()}
-        slot_of[f', "{placeholders["headers"]}": null'] = "headers"  # with the comma before it
+        for name in ("headers", "timestamp"):
+            slot_of[f', "{placeholders[name]}": null'] = name  # with the comma before it
         first, *others = re.split(f"({'|'.join(map(re.escape, slot_of))})", to_json(message))
         text = "%s".join(text.replace("%", "%%") for text in (first, *others[1::2]))
         return cls(text, tuple(slot_of[placeholder] for placeholder in others[::2]))
@@ -260,6 +265,8 @@ class Catcher:
         if own["expires"]:  # without it, an expiration is one of the options, the same for all
             own["expires"], properties["expiration"] = PLACEHOLDERS.expires, PLACEHOLDERS.expiration
         own[PLACEHOLDERS.headers] = None
+        if TIMESTAMP not in properties:  # otherwise the caller has set it
+            properties[PLACEHOLDERS.timestamp] = None
         options = self.published.options
         broker = broker or Options()
         if broker.compact and isinstance(self._raw_body, str):

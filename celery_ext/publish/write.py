@@ -20,6 +20,7 @@ from kombu_delayq.message.bodies import without_nulls
 from kombu_delayq.message.canonical import canonical_text, uuid_of, version_4
 from kombu_delayq.message.due import EPOCH, eta_of, in_utc, ms_of
 from kombu_delayq.message.fields import text_to_json, to_json
+from kombu_delayq.message.ready import stamp_text
 from kombu_delayq.store.types import Offer
 
 #: Number of UUIDs that one read of random bytes gives.
@@ -97,6 +98,7 @@ class _Slots(NamedTuple):
     kwargsrepr: str
     headers: str
     delivery_tag: str
+    timestamp: str
     origin: str
     reply_to: str
     chain_id: str
@@ -181,6 +183,7 @@ class Writer:
         reply_to = text_to_json(own.reply_to or self._app.thread_oid) if self._names_caller else ""
         chain_id = "" if own.chain_id is None else text_to_json(own.chain_id)
         last_error = "" if own.last_error is None else text_to_json(own.last_error)
+        timestamp = "" if due else stamp_text()
         fill = self._template.fill
 
         def write(tag: str) -> str:
@@ -197,6 +200,7 @@ class Writer:
                     kwargsrepr,
                     headers,
                     f'"{tag}"',
+                    timestamp,
                     origin,
                     reply_to,
                     chain_id,

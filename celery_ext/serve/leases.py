@@ -16,6 +16,7 @@ from celery_ext.serve.service import ServeBroker
 from kombu_delayq.message.canonical import canonical
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
+from kombu_delayq.message.ready import stamp
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.message.text import as_bytes, as_text, readable
 from kombu_delayq.message.unacked import Note, read_note, redelivered
@@ -209,7 +210,10 @@ class Leases:
         """
         name = name_of(caller, lease, tags)
         if delay_s is None:
-            gone = self._put_back(name, lease, tags, lambda note: to_json(redelivered(note.message)), redelivers=True)
+            again = stamp()
+            gone = self._put_back(
+                name, lease, tags, lambda note: to_json(redelivered(note.message, **again)), redelivers=True
+            )
         else:
             gone = self._put_off(name, lease, tags, delay_s)
         return self._settled(name, lease, tags, gone)

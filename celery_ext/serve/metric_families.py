@@ -15,7 +15,7 @@ from celery_ext.periodic.control import Listed, list_entries
 from kombu_delayq import __version__
 from kombu_delayq.message.text import readable
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.counts import LATENESS_BOUNDS_S, QueueCounts, QueueStats
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, WAIT_BOUNDS_S, QueueCounts, QueueStats
 from kombu_delayq.store.nodes import Cluster
 
 if TYPE_CHECKING:
@@ -212,6 +212,7 @@ def _within(store: OperatorStore, queues: Sequence[str], now_ms: float) -> dict[
 
 _QUEUE = ("queue",)
 _LE = [*map(floatToGoString, LATENESS_BOUNDS_S), "+Inf"]
+_WAIT_LE = [*map(floatToGoString, WAIT_BOUNDS_S), "+Inf"]
 
 
 def up(reached: bool) -> Metric:
@@ -232,6 +233,7 @@ def all_of(snapshot: Snapshot) -> Iterator[Metric]:
     yield from _due(snapshot)
     yield from _counted(snapshot)
     yield _lateness(snapshot)
+    yield from _waits(snapshot)
     if snapshot.periodic:
         yield from _periodic(snapshot)
     if snapshot.journal is not None:
@@ -319,6 +321,24 @@ def _lateness(snapshot: Snapshot) -> Metric:
         buckets = list(zip(_LE, (*lateness.buckets, lateness.count), strict=True))
         family.add_metric((readable(queue),), buckets, lateness.sum_s)
     return family
+
+
+def _waits(snapshot: Snapshot) -> Iterator[Metric]:
+    text = "How long the oldest ready message has been waiting for a consumer; 0 if none is ready, absent if unknown."
+    oldest = _gauge("delayq_oldest_ready_seconds", text, "seconds")
+    for stats in snapshot.queues:
+        if stats.oldest_ready_s is not None:
+            oldest.add_metric((readable(stats.queue),), stats.oldest_ready_s)
+    text = "How long messages waited in their queue before a worker took them, by the worker's clock, in whole seconds."
+    family = HistogramMetricFamily("delayq_queue_wait_seconds", text, labels=_QUEUE, unit="seconds")
+    text = "Messages that a worker took of which nothing says for how long they had waited."
+    unknown = CounterMetricFamily("delayq_queue_wait_unknown_messages", text, labels=_QUEUE)
+    for queue, counts in snapshot.counts.items():
+        waits = counts.waits
+        buckets = list(zip(_WAIT_LE, (*waits.buckets, waits.count), strict=True))
+        family.add_metric((readable(queue),), buckets, waits.sum_s)
+        unknown.add_metric((readable(queue),), waits.unknown)
+    yield from (oldest, family, unknown)
 
 
 def _periodic(snapshot: Snapshot) -> Iterator[Metric]:

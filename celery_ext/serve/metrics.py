@@ -327,21 +327,27 @@ class ScaleQuery(msgspec.Struct):
 
 
 class QueueWork(msgspec.Struct):
-    """The work of a queue: ready, overdue, due within the time asked for, and the sum of these."""
+    """The work of a queue: ready, overdue, due within the time asked for, and the sum of these.
+
+    Attributes:
+        oldest_s: How long the oldest ready message has been waiting, in s; 0 if none is ready, or if none says it.
+    """
 
     value: int
     ready: int
     overdue: int
     due: int
+    oldest_s: float
 
 
 class Work(msgspec.Struct):
-    """The work of all queues of the question together, and of each."""
+    """The work of all queues of the question together, and of each; ``oldest_s`` is the longest of all."""
 
     value: int
     ready: int
     overdue: int
     due: int
+    oldest_s: float
     ahead_s: float
     queues: dict[str, QueueWork]
 
@@ -385,6 +391,9 @@ def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
         overdue, due = stats.overdue, max(soon - stats.overdue, 0)  # the transfer goes on between both
         if (held := limited[queue].holding(stats)) is not None:
             overdue, due = min(overdue, max(1, ceil(held.per_s * ahead_s))), 0
-        work[stats.queue] = QueueWork(stats.ready + overdue + due, stats.ready, overdue, due)
-    sums: Any = {name: sum(getattr(each, name) for each in work.values()) for name in QueueWork.__struct_fields__}
-    return Work(**sums, ahead_s=ahead_s, queues=work)
+        oldest_s = round(stats.oldest_ready_s or 0.0, 3)
+        work[stats.queue] = QueueWork(stats.ready + overdue + due, stats.ready, overdue, due, oldest_s)
+    sums: Any = {
+        name: sum(getattr(each, name) for each in work.values()) for name in ("value", "ready", "overdue", "due")
+    }
+    return Work(**sums, oldest_s=max(each.oldest_s for each in work.values()), ahead_s=ahead_s, queues=work)

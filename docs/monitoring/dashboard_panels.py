@@ -143,6 +143,6 @@ def lateness_map() -> heatmap.Panel:
     )
 
 
-def quantile(share: float) -> str:
-    """Returns the expression of a quantile of the lateness by queue."""
-    return f"histogram_quantile({share}, {rate_by_queue('delayq_delivery_lateness_seconds_bucket', 'le')})"
+def quantile(share: float, buckets: str = "delayq_delivery_lateness_seconds_bucket") -> str:
+    """Returns the expression of a quantile by queue, by default of the lateness."""
+    return f"histogram_quantile({share}, {rate_by_queue(buckets, 'le')})"

@@ -103,7 +103,15 @@ def ways(board: Dashboard) -> Dashboard:
                 "Ready, by queue",
                 "Tasks that wait for a worker.",
                 query(by_queue("delayq_ready_messages"), "{{queue}}"),
-                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Waits for a worker, by queue",
+                "How long the oldest ready task has been waiting, and what 95 of 100 waited until a worker took them.",
+                query(by_queue("delayq_oldest_ready_seconds"), "{{queue}} oldest"),
+                query(quantile(0.95, "delayq_queue_wait_seconds_bucket"), "{{queue}} p95", ref="B"),
+                unit="s",
             )
         )
         .with_panel(
@@ -111,7 +119,6 @@ def ways(board: Dashboard) -> Dashboard:
                 "In hand, by queue",
                 "Tasks that workers have and have not acknowledged.",
                 query(by_queue("delayq_unacked_messages"), "{{queue}}"),
-                span=8,
             )
         )
         .with_panel(
@@ -119,7 +126,6 @@ def ways(board: Dashboard) -> Dashboard:
                 "Consumers, by queue",
                 "Connections of workers that consume the queue.",
                 query(by_queue("delayq_consumers"), "{{queue}}"),
-                span=8,
             )
         )
         .with_row(Row("What went another way"))

@@ -87,6 +87,7 @@ class ConsumingChannel(_Channel):
             if not no_ack:
                 self._begin_lease_soon(queue)
         if self.is_durable(queue):
+            self.consumer.waits.begin(queue)
             callbacks = self.connection._callbacks
             callbacks[queue] = self._adoption.before(callbacks[queue], queue, no_ack=no_ack)
             self._usage.anew(queue)

@@ -12,6 +12,7 @@ from uuid import uuid4
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
+from kombu_delayq.consume.waits import QueueWaits
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import Fetched, LeaseEnded, LeaseHeartbeat, Request
 
@@ -53,11 +54,13 @@ class Consumer:
 
     Attributes:
         held: Delivery tags of the messages in hand, with the names of their queues.
+        waits: How long messages waited in their queues before it took them.
         subscribed: Its names for which it has a subscription that ends with its process (see ``Presence``).
     """
 
     def __init__(self, queues: Callable[[], Iterable[str]]) -> None:
         self.held: dict[str, str] = {}
+        self.waits = QueueWaits()
         self.subscribed: Collection[str] = ()
         self._unanswered: list[tuple[Request, float]] = []
         self._next = 1

@@ -141,6 +141,7 @@ class Deliveries:
 
     def _call(self, message: Message, queue: str) -> None:
         self._on_priority(queue, self._channel.store.fetching.step_of(priority_of(message)))
+        self._channel.consumer.waits.note(queue, message)
         before, self._busy_since = self._busy_since, monotonic()
         try:
             self._channel.connection._deliver(message, queue)

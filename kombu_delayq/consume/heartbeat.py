@@ -25,7 +25,7 @@ LOOK_S = 0.5
 
 
 class Heartbeat:
-    """Renews the lease of a consumer, and helps its fetchers while their thread is busy.
+    """Renews the lease of a consumer, sends what it has counted, and helps its fetchers while their thread is busy.
 
     No error ends the thread, and none keeps it from the rest of its work.
 
@@ -83,6 +83,7 @@ class Heartbeat:
             del fetchers
             if self._subscribe() or monotonic() >= beat_at:
                 beat_at = monotonic() + self._pause_s
+                self._does(self._consumer.waits.flush)
                 if not (self._does(self._consumer.renew) and self._does(self._consumer.recover)):
                     beat_at = monotonic()
         if self._stopping.is_set():
@@ -92,6 +93,7 @@ class Heartbeat:
             self._store.close()
 
     def _leave(self) -> None:
+        self._does(self._consumer.waits.flush)
         has_left = self._does(self._consumer.leave)
         if not has_left:
             logger.info("consumer %s cannot give its lease back now, and tries again", self._consumer.name)

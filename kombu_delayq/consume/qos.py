@@ -6,6 +6,7 @@ from kombu.transport import redis as stock
 from kombu.transport import virtual
 
 from kombu_delayq.message.fields import Message, priority_of, to_json
+from kombu_delayq.message.ready import stamp
 from kombu_delayq.message.unacked import redelivered
 from kombu_delayq.store.types import Requeued
 
@@ -98,5 +99,5 @@ class FetchedQoS(_QoS):
         return held
 
     def _requeued(self, tag: str, message: Any) -> Requeued:
-        raw = redelivered(message._raw)
+        raw = redelivered(message._raw, **stamp())
         return Requeued(tag, self._held[tag], priority_of(raw), to_json(raw))

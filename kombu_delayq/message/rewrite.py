@@ -7,6 +7,7 @@ from typing import Any
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message import bodies
 from kombu_delayq.message.due import content_of_protocol_1, eta_of, has_hidden_eta, moment_of
+from kombu_delayq.message.ready import stamp
 
 
 def with_eta(raw: bytes, due_ms: float | None) -> bytes:
@@ -17,7 +18,7 @@ def with_eta(raw: bytes, due_ms: float | None) -> bytes:
 
     Args:
         raw: A message as it is pushed to its queue.
-        due_ms: The new eta, ms since the epoch; None for none.
+        due_ms: The new eta, ms since the epoch; None for none, of a message that goes to its queue now.
 
     Raises:
         UnreadableMessage: The eta cannot be replaced.
@@ -36,6 +37,8 @@ def with_eta(raw: bytes, due_ms: float | None) -> bytes:
             raise bodies.UnreadableBody("it has one in a body that cannot be read")
         else:
             return raw
+        if due_ms is None and message.get("properties"):
+            message["properties"].update(stamp())
         return json.dumps(message).encode()
     except Exception as error:  # each format of a body fails in its own way
         # The error of a format may quote parts of the body, which is not for logs.

@@ -12,6 +12,7 @@ from kombu_delayq.message.fields import (
     properties_of,
     to_json,
 )
+from kombu_delayq.message.ready import stamp
 
 #: Stands in the notes of our consumers between the message and the name of its queue.
 _NO_EXCHANGE = b',"",'
@@ -52,7 +53,7 @@ class Note(NamedTuple):
         """
         if not self.message:
             return self.raw
-        return to_json(redelivered(self.message, **{DELIVERY_COUNT: self.deaths}))
+        return to_json(redelivered(self.message, **{DELIVERY_COUNT: self.deaths}, **stamp()))
 
 
 def read_note(noted: bytes) -> Note | None:

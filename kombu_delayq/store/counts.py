@@ -1,15 +1,25 @@
 """Numbers of a queue: of its messages now, and of what has happened to them so far, as scripts have counted it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 from typing import Any
 
+from kombu_delayq.message.due import eta_of
+from kombu_delayq.message.ready import later
+from kombu_delayq.message.text import as_text
+
 #: What somebody can do to messages: the names of the operations that ``QueueCounts.operations`` counts.
 OPERATIONS = ("cancel", "reschedule", "run_now", "purge", "replay", "drop")
 #: Upper bounds of the buckets of ``Lateness``, in s; the last bucket, which has none, is not among them.
 LATENESS_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+#: Upper bounds of the buckets of how long messages wait in their queue, in s, as precise as ``timestamp``.
+WAIT_BOUNDS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 21600.0)
+#: Fields of the HASH of counters: the seconds that messages have waited, how many waited nobody knows how long, and the
+#: buckets.
+WAITED_S, WAITED_UNKNOWN = "waited_s", "waited_unknown"
+WAIT_FIELDS = tuple(f"waited:{at}" for at in range(len(WAIT_BOUNDS_S) + 1))
 #: What becomes of messages that are too late, by the names under which the scripts count it.
 TOO_LATE = {"overdue_dropped": "dropped", "overdue_dead_lettered": "dead-lettered"}
 #: For how long a queue counts as held back after the next messages could have left, in ms; then nobody transfers.
@@ -24,6 +34,7 @@ FIELDS = (
     *TOO_LATE,
     "held_back",
     *(f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1)),
+    *(WAITED_S, WAITED_UNKNOWN, *WAIT_FIELDS),
 )
 BUCKET_FIELDS = ("rate", "burst", "held")
 
@@ -40,6 +51,8 @@ class QueueStats:
         next_due_ms: When the next delayed message is due, or None.
         error: Why Redis refuses to count the queue, whose numbers are 0 then; else empty.
         in_journal: How many of the delayed messages only a journal has.
+        ready_since_ms: Since when the oldest ready message could have been consumed, ms since the epoch: of those that
+            are next, one in the list of each priority. None if none is ready, or if no message says it.
     """
 
     queue: str
@@ -50,11 +63,35 @@ class QueueStats:
     next_due_ms: float | None
     error: str = ""
     in_journal: int = 0
+    ready_since_ms: float | None = None
 
     @property
     def overdue_ms(self) -> float:
         """How long the oldest overdue message has been due, 0 if none is."""
         return max(self.now_ms - self.next_due_ms, 0.0) if self.next_due_ms is not None else 0.0
+
+    @property
+    def oldest_ready_s(self) -> float | None:
+        """How long the oldest ready message has been waiting for a consumer, in s; 0 if none is ready, None if unknown.
+
+        A time of the publisher's clock is taken from Redis's clock.
+        """
+        if self.ready_since_ms is None:
+            return None if self.ready else 0.0
+        return max(self.now_ms - self.ready_since_ms, 0.0) / 1000
+
+    @classmethod
+    def of(cls, queue: str, reply: Sequence[Any]) -> "QueueStats":
+        """Returns the numbers in a reply of ``stats``."""
+        now, delayed, ready, overdue, head, *next_ready = reply
+        moments = map(_since_s, next_ready[0::2], next_ready[1::2])
+        since_ms = min((1000 * moment for moment in moments if moment is not None), default=None)
+        due_ms = float(head) if head else None
+        return cls(queue, float(now), delayed, ready, overdue, due_ms, ready_since_ms=since_ms)
+
+
+def _since_s(timestamp: Any, eta: Any) -> float | None:
+    return later(float(timestamp) if timestamp else None, eta_of({"headers": {"eta": as_text(eta)}}))
 
 
 @dataclass(frozen=True)
@@ -87,6 +124,23 @@ class Lateness:
                 return low + (bound - low) * (rank - before) / (below - before)
             before, low = below, bound
         return inf
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long messages waited in their queue before a worker took them, by the worker's clock.
+
+    Attributes:
+        buckets: For each of ``WAIT_BOUNDS_S``, how many waited no longer than this.
+        sum_s: How long all of them waited together, in s.
+        count: How many there were.
+        unknown: How many more there were of which no property says since when they could have been taken.
+    """
+
+    buckets: tuple[int, ...] = (0,) * len(WAIT_BOUNDS_S)
+    sum_s: float = 0.0
+    count: int = 0
+    unknown: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,6 +179,7 @@ class QueueCounts:
         too_late: For each of the values of ``TOO_LATE``, of how many messages that were too late it became that.
         rated: How many messages were transferred while the queue's rate held messages back.
         held_back: The rate that held messages back lately; None if none did. See ``holding``.
+        waits: How long messages waited in the queue before a worker took them.
     """
 
     transferred: int
@@ -135,6 +190,7 @@ class QueueCounts:
     too_late: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOO_LATE.values(), 0))
     rated: int = 0
     held_back: HeldBack | None = None
+    waits: Waits = Waits()
 
     def holding(self, stats: QueueStats) -> HeldBack | None:
         """Returns the rate that holds back the overdue messages of these figures; None if they should have left."""
@@ -156,7 +212,13 @@ def counts_of(values: Sequence[Any], bucket: Sequence[Any]) -> QueueCounts:
         {outcome: found.get(name, 0) for name, outcome in TOO_LATE.items()},
         found.get("held_back", 0),
         _held_back(bucket),
+        _waits(found),
     )
+
+
+def _waits(found: Mapping[str, int]) -> Waits:
+    buckets = list(accumulate(found.get(name, 0) for name in WAIT_FIELDS))
+    return Waits(tuple(buckets[:-1]), found.get(WAITED_S, 0), buckets[-1], found.get(WAITED_UNKNOWN, 0))
 
 
 def _held_back(values: Sequence[Any]) -> HeldBack | None:

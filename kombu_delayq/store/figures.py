@@ -170,8 +170,7 @@ class Figures(StorePart):
 def _stats(queue: str, reply: Any) -> QueueStats:
     if isinstance(reply, Exception):
         return QueueStats(queue, 0.0, 0, 0, 0, None, error=str(reply))
-    now, delayed, ready, overdue, head = reply
-    return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
+    return QueueStats.of(queue, reply)
 
 
 def _name_in(tail: Any) -> str:

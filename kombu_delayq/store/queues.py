@@ -229,8 +229,7 @@ class Queues(StorePart):
     def stats(self, queue: str) -> QueueStats:
         """Counts a queue's messages."""
         keys = [self._client.due(queue), *self._client.ready(queue)]
-        now, delayed, ready, overdue, head = self._client.run("stats", keys, [])
-        return QueueStats(queue, float(now), delayed, ready, overdue, float(head) if head else None)
+        return QueueStats.of(queue, self._client.run("stats", keys, []))
 
     def purge(self, queue: str) -> int:
         """Removes all delayed messages of a queue; its counters stay for a while. Returns how many."""

@@ -140,6 +140,7 @@ def _row(
         "delayed": stats.delayed,
         "in_journal": _in_journal(queue, state),
         "ready": stats.ready,
+        "oldest_ready_s": None if stats.oldest_ready_s is None else round(stats.oldest_ready_s, 3),
         "next_due": None if due_ms is None else iso_of(due_ms),
         "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),
         "overdue": stats.overdue,

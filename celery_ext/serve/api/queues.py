@@ -57,6 +57,7 @@ class QueueFigures(Answer):
         delayed: Number of messages that wait for their due time.
         in_journal: How many of them only the journal has; 0 without a journal.
         ready: Number of messages that wait for a consumer.
+        oldest_ready_s: How long the oldest of them has been waiting, in s; 0 if none is ready, null if nothing says it.
         overdue: Number of delayed messages whose due time is past.
         overdue_by_s: For how long the oldest of them has been due, in s.
         held_back: The rate that holds them back; null if none does.
@@ -79,6 +80,7 @@ class QueueFigures(Answer):
     delayed: Count
     in_journal: Count
     ready: Count
+    oldest_ready_s: float | None
     overdue: Count
     overdue_by_s: float
     held_back: HeldBackFigures | None
@@ -307,6 +309,7 @@ def _figures(store: OperatorStore, names: Sequence[str], cluster: Cluster | None
             delayed=stats.delayed,
             in_journal=stats.in_journal,
             ready=stats.ready,
+            oldest_ready_s=None if stats.oldest_ready_s is None else round(stats.oldest_ready_s, 3),
             overdue=stats.overdue,
             overdue_by_s=round(stats.overdue_ms / 1000, 3) if stats.overdue else 0.0,
             held_back=_held_back(stats, counts.holding(stats)),

@@ -21,6 +21,7 @@ from celery_ext.spark.write.templates import Templates
 from celery_ext.spark.write.values import RowErrors, Values, iso_texts
 from kombu_delayq.message.due import ms_text
 from kombu_delayq.message.fields import text_to_json
+from kombu_delayq.message.ready import stamp_text
 from kombu_delayq.store.types import Offer
 
 
@@ -230,7 +231,13 @@ class _Batch:
             kwargsrepr=arguments.kwargs_repr(),
             headers=self._fields.headers(),
             delivery_tag=task_ids.tags_of(self._digests, self._job.salt),
+            timestamp=self._timestamps(),
         )
+
+    def _timestamps(self) -> Iterable[str]:
+        """Returns the property of each row that goes to its queue at once; a row with an eta needs none."""
+        now, due_us = stamp_text(), self._due_us
+        return [now] * self._count if due_us is None else [now if us is None else "" for us in due_us]
 
     def _bodies(self, arguments: Arguments, templates: Sequence[Template | None]) -> list[str]:
         used = {template for template in templates if template is not None}

@@ -15,6 +15,7 @@ from celery_ext.spark.write.templates import TemplateKey, Templates
 from celery_ext.spark.write.values import RowErrors, Values
 from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record
 from kombu_delayq.message.fields import to_json
+from kombu_delayq.message.ready import stamp_text
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store.types import Offer
 
@@ -69,6 +70,7 @@ class DeadLetterBuilder:
             kwargsrepr=kwargs_repr,
             headers="",
             delivery_tag=tag,
+            timestamp=stamp_text(),
         )
         address = self._address(key._replace(queue=queue)) if task is not None else (None, None)
         return Offer(letter_id, "", template.priority, _with_reason(template.fill(slots), error, *address))

@@ -153,7 +153,7 @@ def app_of(server: PrivateRedis, case: Case) -> Celery:
 
 
 def sent(server: PrivateRedis, app: Celery, send: Callable[[], object]) -> dict[str, Any]:
-    """Returns all that is in Redis once something was sent, with the message of a list without its delivery tag."""
+    """Returns all that is in Redis once something was sent; of messages in a list without delivery tag and time."""
     client = server.client()
     client.flushall()
     send()
@@ -168,7 +168,10 @@ def sent(server: PrivateRedis, app: Celery, send: Callable[[], object]) -> dict[
             found[key] = client.smembers(key)
         elif kind == "list":
             messages = [json.loads(each) for each in client.lrange(key, 0, -1)]
-            found[key] = [{**each, "properties": {**each["properties"], "delivery_tag": ""}} for each in messages]
+            own = [{"delivery_tag": "", "timestamp": "timestamp" in each["properties"]} for each in messages]
+            found[key] = [
+                {**each, "properties": each["properties"] | masked} for each, masked in zip(messages, own, strict=True)
+            ]
         found[key, "expires"] = client.pttl(key) > 0
     assert found
     return found

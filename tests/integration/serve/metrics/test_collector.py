@@ -1,5 +1,6 @@
 """The collector: each scrape says what is in Redis, and never fails."""
 
+import json
 import logging
 import socket
 from collections.abc import Sequence
@@ -168,17 +169,19 @@ def test_what_redis_refuses_is_left_out(own_server: PrivateRedis, caplog: pytest
 
 
 def test_the_rights_of_the_page_are_enough(users: PrivateRedis, caplog: pytest.LogCaptureFixture) -> None:
-    """The users that the page on ACLs gives to `status`, and with two rights more to `transfer`, read every metric."""
-    users.client().execute_command("ACL", "SETUSER", "transfer", "+zcard", "+llen")
+    """The users whom the page on ACLs gives `status`, and `transfer` with three rights more, read every metric."""
+    users.client().execute_command("ACL", "SETUSER", "transfer", "+lindex", "+llen", "+zcard")
     store = DelayStore(redis.Redis(port=users.port), KEYS)
     offer(store, "1", 900, "celery")
     lives(store, queues=("celery",))
     store.client.lpush("celery", '{"properties": {"delivery_info": {}}}')
     fetch(store, 1, "celery")
+    store.client.lpush("celery", json.dumps({"properties": {"timestamp": store.now_ms() / 1000 - 90}}))
     for user in ("status", "transfer"):
         found = scraped(DelayqCollector(url_of(users, user)))
         gauges = ("delayed_messages", "unacked_messages", "consumers", "transferred_messages_total")
         assert [of(name, found) for name in gauges] == [{"celery": count} for count in (1, 1, 1, 0)]
+        assert of("oldest_ready_seconds", found)["celery"] == pytest.approx(90, abs=30)
     assert (caplog.text, denials(users)) == ("", [])
     store.close()
 

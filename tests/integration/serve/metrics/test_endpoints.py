@@ -1,5 +1,6 @@
 """``/metrics``, ``/scale`` and ``/healthz`` of the server."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -83,21 +84,25 @@ def test_scale_counts_what_is_ready_overdue_and_due_soon(get: Get, store: DelayS
     store.client.lpush("orders", "message")
     store.client.lpush("orders\x06\x169", "message")
     offer(store, "1", 30, "mails")
-    nothing = {"value": 0, "ready": 0, "overdue": 0, "due": 0}
+    nothing = {"value": 0, "ready": 0, "overdue": 0, "due": 0, "oldest_s": 0}
     assert get("/scale?queue=orders&queue=mails&queue=unknown&ahead=1m30s").json() == {
         "value": 6,
         "ready": 2,
         "overdue": 2,
         "due": 2,
+        "oldest_s": 0,
         "ahead_s": 90.0,
         "queues": {
-            "orders": {"value": 5, "ready": 2, "overdue": 2, "due": 1},
-            "mails": {"value": 1, "ready": 0, "overdue": 0, "due": 1},
+            "orders": {"value": 5, "ready": 2, "overdue": 2, "due": 1, "oldest_s": 0},
+            "mails": {"value": 1, "ready": 0, "overdue": 0, "due": 1, "oldest_s": 0},
             "unknown": nothing,
         },
     }
     assert get("/scale?queue=mails").json() == {**nothing, "ahead_s": 0.0, "queues": {"mails": nothing}}
     assert get("/scale?queue=orders").json()["value"] == 4
+    store.client.rpush("orders", json.dumps({"properties": {"timestamp": store.now_ms() / 1000 - 300}}))
+    found = get("/scale?queue=orders&queue=mails").json()
+    assert found["oldest_s"] == found["queues"]["orders"]["oldest_s"] == pytest.approx(300, abs=30)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,77 @@
+"""``count_waits.lua``: how long messages waited in a queue, as the consumer counts it that takes them."""
+
+from datetime import UTC, datetime
+from time import time
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from kombu_delayq.consume.waits import QueueWaits
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.counts import WAIT_BOUNDS_S, Waits
+from tests.support.messages import changed_message, task_message
+from tests.support.store.keyspace import refuses_a_key_of_the_wrong_type
+
+COUNTS = "delayq:{q}:counts"
+WEEK_S = 7 * 86_400
+
+
+@pytest.fixture
+def layout() -> str:
+    """Consuming does not regard the layout."""
+    return "hash"
+
+
+def waits_of(store: DelayStore) -> Waits:
+    return store.figures.counts(["q"])["q"].waits
+
+
+def test_each_message_counts_in_the_bucket_of_its_wait(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message waits from its timestamp, or its later eta; early ones do not count, and others are unknown."""
+    monkeypatch.setattr("kombu_delayq.consume.waits.time", lambda: 1_000_000.5)
+    waits = QueueWaits()
+    waits.begin("q")
+    for waited_s in (0, 1, 2, 3, 7000, 50_000):
+        waits.note("q", changed_message(properties={"timestamp": 1_000_000 - waited_s}))
+    eta = datetime.fromtimestamp(1_000_000 - 100, UTC).isoformat()
+    waits.note("q", changed_message(headers={"eta": eta}, properties={"timestamp": 5}))
+    waits.note("q", changed_message(headers={"eta": "2100-01-01T00:00:00+00:00"}))
+    waits.note("q", changed_message(properties={"timestamp": "yesterday"}))
+    waits.note("other", changed_message(properties={"timestamp": 5}))  # a queue that is not counted, such as of replies
+    waits.flush(store)
+    each = (0, 1, 2, 3, 7000, 50_000, 100)
+    wanted = tuple(sum(waited_s <= bound for waited_s in each) for bound in WAIT_BOUNDS_S)
+    assert waits_of(store) == Waits(wanted, sum(each), 7, 1)
+    assert not store.client.keys("*other*")
+
+
+def test_what_was_sent_is_not_sent_again(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flush sends what has come since the last one that Redis has had, and nothing where nothing has."""
+    waits = QueueWaits()
+    waits.begin("q")
+    message = task_message()
+    message["properties"]["timestamp"] = int(time())
+    for count in range(1, 4):
+        waits.note("q", message)
+        with monkeypatch.context() as away:
+            away.setattr(store.fetching, "count_waits", _fails)
+            with pytest.raises(RedisConnectionError):
+                waits.flush(store)
+        waits.flush(store)
+        waits.flush(store)
+        assert waits_of(store).count == count
+
+
+def test_counters_without_delayed_messages_end_after_a_week(store: DelayStore) -> None:
+    """The counters of a queue that nobody knows end, as do those of a transfer."""
+    store.fetching.count_waits({"q": {"waited:0": 1}})
+    assert WEEK_S - 10 <= store.client.ttl(COUNTS) <= WEEK_S
+
+
+def test_a_key_of_the_wrong_type_is_named(store: DelayStore) -> None:
+    """Where somebody else's key is in the way, the error names it."""
+    refuses_a_key_of_the_wrong_type(store, COUNTS, lambda: store.fetching.count_waits({"q": {"waited:0": 1}}))
+
+
+def _fails(*_: object) -> None:
+    raise RedisConnectionError("away")
