@@ -1,4 +1,4 @@
-"""Delayed delivery behind Sentinel goes on by itself after a failover."""
+"""Delayed delivery goes on by itself when a primary becomes a replica, by a failover of Sentinel or in place."""
 
 import signal
 import time
@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 import redis
 from kombu import Connection
+from kombu.exceptions import OperationalError
 
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.channel import connect_store
 from kombu_delayq.transfer.worker import TransferWorker
-from tests.support.conditions import until
+from tests.support.conditions import stays, until
 from tests.support.servers.sentinels import MASTER_NAME, Sentinels
-from tests.support.workers.harness import TRANSPORT, MakeProj
+from tests.support.workers.harness import TRANSPORT, MakeProj, Worker
 
 OPTIONS = {"master_name": MASTER_NAME}
 
@@ -121,3 +123,125 @@ def test_transfer_worker_waits_for_no_sentinel_without_end(sentinels: Sentinels)
         assert len(nodes) == 2
         for each in (pool, *(node.connection_pool for node in nodes)):
             assert each.connection_kwargs["socket_timeout"] == 5.0
+
+
+@pytest.fixture
+def peer() -> Iterator[PrivateRedis]:
+    """Another server."""
+    with PrivateRedis() as server:
+        yield server
+
+
+def _demote(server: PrivateRedis, peer: PrivateRedis) -> None:
+    peer.client().replicaof("127.0.0.1", server.port)  # so that it has the data
+    until(lambda: peer.client().info("replication")["master_link_status"] == "up")
+    peer.client().replicaof("NO", "ONE")
+    server.client().replicaof("127.0.0.1", peer.port)
+
+
+def _promote(server: PrivateRedis) -> None:
+    server.client().replicaof("NO", "ONE")
+
+
+def _await_loss(worker: Worker) -> None:
+    until(lambda: "Connection to broker lost" in worker.log, what="the worker notices")
+
+
+@pytest.mark.nightly
+@pytest.mark.both_layouts
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
+def test_a_worker_outlives_its_primary_being_a_replica(
+    make_proj: MakeProj, own_server: PrivateRedis, peer: PrivateRedis, pool: str
+) -> None:
+    """A worker whose Redis is demoted in place reconnects until it is primary again; what waited runs once each."""
+    proj = make_proj(own_server)
+    worker = proj.worker(pool=pool)
+    for value in range(5):
+        proj.send("record", value, countdown=2)
+    _demote(own_server, peer)
+    _await_loss(worker)
+    stays(lambda: "Frequent restarts" not in worker.log, 3, "it pauses before it connects again")
+    with pytest.raises((OperationalError, redis.ConnectionError), match="not the primary"):
+        proj.send("record", "refused", countdown=1, retry=False)
+    _promote(own_server)
+    proj.send("record", 5, countdown=0.5)
+    runs = proj.await_runs(6, timeout_s=60)
+    assert Counter(run["value"] for run in runs) == Counter(range(6))
+    assert worker.alive()
+
+
+@pytest.mark.nightly
+def test_a_worker_outlives_an_ack_that_a_replica_refuses(
+    make_proj: MakeProj, own_server: PrivateRedis, peer: PrivateRedis
+) -> None:
+    """A task whose ack comes when Redis is a replica does not end the worker, which goes on once it is primary."""
+    proj = make_proj(own_server)
+    worker = proj.worker(concurrency=1)
+    proj.send("late_acked", 2, "held")
+    proj.await_runs(1)
+    _demote(own_server, peer)
+    until(lambda: "Couldn't ack" in worker.log or "takes no writes now" in worker.log)
+    until(lambda: "succeeded" in worker.log)
+    _promote(own_server)
+    proj.send("record", "after", countdown=0.5)
+    proj.await_runs(1, timeout_s=60, value="after")
+    assert worker.alive()
+
+
+def test_a_worker_that_may_take_no_more_notices_refused_acks(
+    make_proj: MakeProj, own_server: PrivateRedis, peer: PrivateRedis
+) -> None:
+    """A worker whose acks are all refused while it holds as many messages as it may reconnects, and goes on."""
+    proj = make_proj(own_server, worker_prefetch_multiplier=1, task_acks_late=True)
+    worker = proj.worker(concurrency=1, broker_transport_options={"transfer": False})
+    proj.send("late_acked", 2, "held")
+    proj.await_runs(1)
+    until(lambda: own_server.client().hlen("unacked") == 1)
+    own_server.client().config_set("min-replicas-to-write", 1)
+    _await_loss(worker)
+    own_server.client().config_set("min-replicas-to-write", 0)
+    proj.send("record", "after")
+    proj.await_runs(1, timeout_s=60, value="after")
+    assert worker.alive()
+
+
+def test_a_plain_consumer_is_told_of_a_lost_connection(own_server: PrivateRedis, peer: PrivateRedis) -> None:
+    """Whoever waits in BRPOP, acks or publishes while Redis becomes a replica gets a connection error of kombu's."""
+    with Connection(own_server.url, transport=TRANSPORT) as connection:
+        queue = connection.SimpleQueue("q")
+        queue.put("ready")
+        message = queue.get(timeout=5)
+        _demote(own_server, peer)
+        errors = connection.connection_errors
+        with pytest.raises(errors):
+            message.ack()
+        with pytest.raises(errors):  # a transaction, which the Redis client begins again after a lost connection
+            connection.default_channel.qos.restore_by_tag(message.delivery_tag)
+        with pytest.raises(errors):
+            connection.drain_events(timeout=5)
+        with pytest.raises(errors):
+            connection.default_channel.store.queues.purge("q")
+        store = connection.default_channel.store
+        assert store.queues.size("q") == 0, "reading goes on"
+        _promote(own_server)
+        queue.put("again")
+        assert connection.default_channel.client.llen("q") == 1
+
+
+@pytest.mark.nightly
+def test_a_worker_follows_a_failover_that_the_primary_itself_makes(make_proj: MakeProj) -> None:
+    """``FAILOVER TO`` behind Sentinel ends no worker; what waits runs once each, on the new primary."""
+    with Sentinels() as sentinels:
+        proj = make_proj(
+            sentinels.master,
+            broker_url=sentinels.urls("delayq+sentinel"),
+            broker_transport=None,
+            broker_transport_options={"master_name": MASTER_NAME},
+        )
+        worker = proj.worker(pool="solo")
+        for value in range(20):
+            proj.send("record", value, countdown=1 + value / 4)
+        sentinels.master.client().execute_command("FAILOVER", "TO", "127.0.0.1", sentinels.replica.port)
+        runs = proj.await_runs(20, timeout_s=60)
+        assert Counter(run["value"] for run in runs) == Counter(range(20))
+        assert worker.alive()

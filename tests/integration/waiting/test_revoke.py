@@ -7,8 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from celery import chord
-from celery.exceptions import ChordError, TaskRevokedError
+from celery.exceptions import TaskRevokedError
 
 from celery_ext import run_now
 from tests.support.conditions import stays, until
@@ -108,22 +107,6 @@ def test_terminate_ends_running_tasks_and_removes_waiting_ones(proj: Proj) -> No
     until(lambda: (running.state, waiting.state) == ("REVOKED", "REVOKED"))
     assert proj.delayed() == 0
     assert proj.send("record", "next").get(timeout=20) == "next"
-
-
-def test_revoking_a_chord_member_that_waits_fails_the_chord(proj: Proj) -> None:
-    """When a waiting member of a chord is revoked, the chord fails at once, and its body never runs."""
-    proj.worker()
-    proj.await_answers()
-    header = [proj.app.signature("proj.add", (n,), options={"countdown": 60 * n}) for n in (0, 1)]
-    body = chord(header, proj.app.signature("proj.add"), app=proj.app).apply_async()
-    first, member = body.parent.results
-    assert first.get(timeout=20) == 0
-    _revoke(proj, member)
-    until(lambda: body.state == "FAILURE")
-    assert isinstance(body.result, ChordError)
-    assert "TaskRevokedError" in str(body.result)
-    assert member.state == "REVOKED"
-    assert len(proj.runs()) == 1
 
 
 def test_revoking_a_running_step_refuses_the_next(make_proj: MakeProj) -> None:

@@ -1,6 +1,9 @@
+"""Spark tasks that fail and come again, and those that go on when nobody waits for them any more."""
+
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -87,3 +90,105 @@ def test_a_failed_job_run_again(
     append(frame, redis_server, job_id="nightly")
     assert numbers(client) == list(range(80))
     until(lambda: "job nightly is committed: 80 rows, 80 messages in all, 60 sent before\n" in spark_log())
+
+
+def _first_ten_then(batches: list[RecordBatch], journal: Journal, word: str, happened: str) -> Iterator[RecordBatch]:
+    """Yields 10 rows, notes that it waits, and yields the others when the job is in a state."""
+    yield from batches[:2]
+    journal.note(f"held: {attempt()}")
+    until(lambda: journal.job("nightly").get(word) == happened, 60)
+    yield from batches[2:]
+
+
+def fail_while_another_is_held(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
+    """Partition 1 is held half way until the job is aborted, because partition 0 fails meanwhile."""
+    context = TaskContext.get()
+    assert context is not None
+    if context.partitionId() == 1:
+        yield from _first_ten_then(list(batches), journal, "state", "aborted")
+    else:
+        yield next(batches)
+        until(lambda: journal.lines("held"))
+        raise RuntimeError("on purpose")
+
+
+def fail_while_another_is_held_for_a_later_run(
+    batches: Iterator[RecordBatch], journal: Journal
+) -> Iterator[RecordBatch]:
+    """As before, but partition 1 is held until another run has begun, which is held until partition 1 has ended."""
+    context = TaskContext.get()
+    assert context is not None
+    first = journal.job("nightly")["run"] == "1"
+    if first and context.partitionId() == 1:
+        yield from _first_ten_then(list(batches), journal, "run", "2")
+    elif first:
+        yield next(batches)
+        until(lambda: journal.lines("held"))
+        raise RuntimeError("on purpose")
+    else:
+        yield next(batches)
+        until(lambda: journal.lines("partition 1, attempt 0: "), 60)
+        yield from batches
+
+
+def lose_a_task_that_goes_on(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
+    """The first attempt of partition 0 reads 20 rows; it is held half way until the job is committed."""
+    context = TaskContext.get()
+    assert context is not None
+    if context.partitionId() == 0 and context.attemptNumber() == 0:
+        yield from _first_ten_then([next(batches) for _ in range(4)], journal, "state", "committed")
+    else:
+        yield from batches
+
+
+@pytest.mark.nightly
+def test_after_abort(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """A Spark task that goes on after its job was aborted writes nothing more."""
+    with pytest.raises(Exception, match="on purpose"):
+        append_stepped(spark.range(0, 80, 1, 2), redis_server, fail_while_another_is_held, job_id="nightly")
+    journal = Journal(redis_server.port)
+    [end] = until(lambda: journal.lines("partition 1, "))
+    assert end == "partition 1, attempt 0: StragglerRefused: job nightly has been aborted; this task writes no more"
+    assert numbers(client) == [*range(5), *range(40, 50)]
+
+
+@pytest.mark.nightly
+def test_after_a_later_run_has_begun(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """A Spark task that goes on while its job is run again writes nothing more, and the job sends each row once."""
+    frame, step = spark.range(0, 80, 1, 2), fail_while_another_is_held_for_a_later_run
+    with pytest.raises(Exception, match="on purpose"):
+        append_stepped(frame, redis_server, step, job_id="nightly")
+    assert numbers(client) == [*range(5), *range(40, 50)]
+    append_stepped(frame, redis_server, step, job_id="nightly")
+    ends = Journal(redis_server.port).lines("partition 1, attempt 0: StragglerRefused")
+    assert ends == [
+        "partition 1, attempt 0: StragglerRefused: job nightly goes on in a later run; this task writes no more"
+    ]
+    assert numbers(client) == list(range(80))
+
+
+@pytest.mark.nightly
+def test_after_commit(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """A lost attempt of a task that goes on after its job was committed writes nothing more."""
+    journal = Journal(redis_server.port)
+    port = redis_server.port
+
+    def fail_once(rows: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        lost = context.partitionId() == 0 and context.attemptNumber() == 0
+        for n, row in enumerate(rows):
+            if lost and n == 30:
+                until(lambda: Journal(port).lines("held"))
+                raise RuntimeError("on purpose")
+            yield row
+
+    # Rows of 100 kB are handed on at once, while Spark would gather smaller ones.
+    frame = spark.range(0, 80, 1, 2).selectExpr("id", "repeat('x', 100000) AS filling")
+    failing = spark.createDataFrame(frame.rdd.mapPartitions(fail_once), frame.schema)
+    append_stepped(failing, redis_server, lose_a_task_that_goes_on, job_id="nightly")
+    assert numbers(client) == list(range(80))
+    [end] = until(lambda: journal.lines("partition 0, attempt 0: "))
+    assert end == "partition 0, attempt 0: written"
+    assert numbers(client) == list(range(80))
+    assert journal.job("nightly")["enqueued"] == "80"

@@ -98,22 +98,6 @@ def test_a_soft_shutdown_puts_back_what_does_not_end_in_time(
     assert len(proj.runs()) == 1
 
 
-@pytest.mark.nightly
-def test_a_soft_shutdown_gives_tasks_time_to_end(make_proj: MakeProj, consume: str) -> None:
-    """A task that ends within ``worker_soft_shutdown_timeout`` is acknowledged, and the others are in their queue."""
-    proj = make_proj(include=["stock_tasks"], worker_soft_shutdown_timeout=3)
-    client = proj.server.client()
-    worker = _busy_worker(proj, "gated_late", 5)
-    worker.process.send_signal(signal.SIGQUIT)
-    until(lambda: "Initiating Soft Shutdown" in worker.log)
-    proj.journal.set("gate", 1)
-    worker.process.wait(20)
-    passed = [run["passed"] for run in proj.runs() if "passed" in run]
-    assert 0 in passed
-    assert _in_order(waiting(client), [value for value in range(5) if value not in passed], consume)
-    assert none_held(client)
-
-
 @pytest.mark.parametrize("task", ["gated", "gated_late"])
 def test_a_cold_shutdown_puts_back_all_that_is_not_acknowledged(make_proj: MakeProj, consume: str, task: str) -> None:
     """With SIGQUIT the running task is ended; it goes back if it is acknowledged late, as do all that had not begun."""
