@@ -174,6 +174,10 @@ class JournaledLookup(PartOfBoth[Lookup]):
         rows, found = self._both(lambda: self._journal.get(ids) if ids else [], lambda: self._redis.get(queues, ids))
         return _merged(found, [row.waiting for row in rows if row.queue in {*queues}])
 
+    def cancel_at_once(self, ids: Sequence[str], found: dict[str, list[Waiting]]) -> set[str]:
+        """Removes nothing: the journal is asked first, by ``cancel``. See ``Lookup.cancel_at_once``."""
+        return {*ids}
+
     def cancel(
         self,
         queues: Sequence[str],

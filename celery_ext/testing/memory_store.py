@@ -59,6 +59,10 @@ class MemoryLookup:
             messages.sort(key=lambda message: message.due_ms)
         return found
 
+    def cancel_at_once(self, ids: Sequence[str], found: dict[str, list[Waiting]]) -> set[str]:
+        """Removes nothing and leaves all to ``cancel``, as ``Lookup.cancel_at_once`` does where that is not enough."""
+        return {*ids}
+
     def cancel(
         self,
         queues: Sequence[str],

@@ -82,11 +82,18 @@ def cancel(store: WaitingStore, ids: Iterable[str], *, chains_in_use: bool = Fal
         AnswerLost: Redis did not answer. All known removals have been yielded before.
     """
     for part in _parts(ids):
-        # The ids are refused before the search: a step that comes meanwhile, even in a new queue, is found or refused.
-        queues, chains = store.chains.cancel_chains(part, in_use=chains_in_use)
         found: dict[str, list[Waiting]] = {}
+        chains: set[str] = set()
         try:
-            _remove(store, queues, part, found)
+            with naming_ids("cancelled", part):
+                unsearched = store.lookup.cancel_at_once(part, found)
+            # A task without a chain whose message was removed everywhere needs no more. It takes one round trip.
+            left = [one for one in part if one in unsearched or one not in found or any(map(is_step, found[one]))]
+            if left:
+                # The ids are refused before the search: a step that comes meanwhile, even in a new queue, is found or
+                # refused. A step that is stored at the moment has noted its chain.
+                queues, chains = store.chains.cancel_chains(left, in_use=chains_in_use)
+                _remove(store, queues, [one for one in left if one in unsearched | chains or one in found], found)
         except Exception:
             yield from (Cancelled(task_id, messages) for task_id, messages in found.items())
             raise
@@ -130,8 +137,8 @@ def _discarded(store: WaitingStore, task_id: str, messages: Iterable[Waiting]) -
 def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> None:
     """Removes the messages of ids that are refused, and adds these messages to ``found``."""
     full = list(ids)
+    more = {task_id: found.pop(task_id) for task_id in full if task_id in found}
     while full:
-        more: dict[str, list[Waiting]] = {}
         try:
             with naming_ids("cancelled", full):
                 store.lookup.cancel(queues, full, more)
@@ -144,6 +151,7 @@ def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: d
         if mixed:
             queues = store.chains.cancel_chains(mixed).queues
             full = list(dict.fromkeys([*full, *mixed]))
+        more = {}
 
 
 def reschedule(

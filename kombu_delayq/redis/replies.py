@@ -27,7 +27,7 @@ def as_sent(command: Command) -> Command:
 def packed_commands(connection: Any, commands: Sequence[Command]) -> list[bytes]:
     """Returns commands as they go over a connection, in less time than the Redis client for many arguments."""
     if all(_PACKED.issuperset(map(type, command)) for command in commands):
-        return [packed((), command) for command in commands]
+        return [b"".join([packed((), command) for command in commands])]  # sent in one step
     found: list[bytes] = connection.pack_commands(map(as_sent, commands))
     return found
 

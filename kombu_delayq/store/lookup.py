@@ -119,6 +119,8 @@ T = TypeVar("T")
 
 #: Largest number of further messages of one id that one call finds.
 MAX_DUPLICATES = 100
+#: So many queues in which nothing waits any more are searched.
+SPARE_QUEUES = 20
 #: Largest number of messages that one call changes, by layout: in list layout each costs Redis a few times more.
 CHANGES_A_CALL = {"hash": 100, "redisson": 30, JOURNAL: 100}
 
@@ -148,6 +150,9 @@ def is_step(message: Waiting) -> bool:
 
 class Lookup(Searching):
     """Finds waiting messages by their ids, cancels and moves them. A few hundred ids at a time keep calls short."""
+
+    #: The queues that ``cancel_at_once`` searches: those of the ``cancel`` before.
+    searched: frozenset[str] = frozenset()
 
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         """Reads the waiting messages of some ids; one round trip.
@@ -183,16 +188,58 @@ class Lookup(Searching):
             ids: As for ``get``.
             found: Filled with the result, part by part, so that a caller has the parts that came before an error.
         """
-
-        def call(queue: str, part: Sequence[str]) -> ScriptCall:
-            args: list[Any] = [MAX_DUPLICATES, MAX_BYTES, self._keys.counts(queue)]
-            return self._client.stored(queue), [*args, *map(as_bytes, part)], self._client.layout
-
         found = {} if found is None else found
+        self.searched = frozenset(queues)
         try:
-            return self._of_ids(SearchScript("cancel", call), queues, ids, found)
+            return self._of_ids(SearchScript("cancel", self._cancel_call), queues, ids, found)
         finally:
             self.end_chains({identity: found[identity] for identity in ids if identity in found})
+
+    def cancel_at_once(self, ids: Sequence[str], found: dict[str, list[Waiting]]) -> set[str]:
+        """Removes waiting messages of some ids from the queues of the ``cancel`` before; one round trip.
+
+        It refuses no step of a delay chain, and ends none.
+
+        Args:
+            ids: Task ids.
+            found: Filled with the messages that were removed, by id.
+
+        Returns:
+            The ids that were not looked for everywhere: all where this store has cancelled nothing before or there are
+            further queues, those with more messages than one call removes, and in a layout that other clients write,
+            those without any.
+        """
+        queues = sorted(self.searched)
+        if not queues:
+            return {*ids}
+        calls = [self._cancel_call(queue, ids) for queue in queues]
+        replies, [(names, _)] = self._client.run_each("cancel", calls, [("SMEMBERS", self._keys.queues)])
+        unsearched = set[str]()
+        for queue, reply in zip(queues, replies, strict=True):
+            rows = [] if isinstance(reply, ResponseError) else reply
+            unsearched.update(ids[len(rows) :])
+            for identity, parts in zip(ids, rows, strict=False):
+                if parts:
+                    found.setdefault(identity, []).extend(
+                        waiting_of(queue, self._client.layout, row) for row in rows_of(parts)
+                    )
+        for identity, messages in found.items():
+            messages.sort(key=lambda message: message.due_ms)
+            if len(messages) >= MAX_DUPLICATES:
+                unsearched.add(identity)
+        if LAYOUT_OF[self._client.layout].is_shared:
+            unsearched.update(identity for identity in ids if identity not in found)
+        if isinstance(names, ResponseError):
+            return {*ids}
+        now_known = [name for name in map(as_text, names) if self._keys.has_slot(name)]
+        missing = not self.searched.issuperset(now_known)
+        if missing or len(self.searched) > len(now_known) + SPARE_QUEUES:
+            self.searched = frozenset(now_known)
+        return {*ids} if missing else unsearched
+
+    def _cancel_call(self, queue: str, ids: Sequence[str]) -> ScriptCall:
+        args: list[Any] = [MAX_DUPLICATES, MAX_BYTES, self._keys.counts(queue)]
+        return self._client.stored(queue), [*args, *map(as_bytes, ids)], self._client.layout
 
     def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Changes when messages of one queue are due.

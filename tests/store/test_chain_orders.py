@@ -31,6 +31,14 @@ def stored(number: int) -> Callable[[DelayStore], str]:
 
 def cancelled(store: DelayStore) -> str:
     """Cancels the chain, as ``delayq cancel``. Returns the outcome."""
+    store.lookup.searched = frozenset()
+    [done] = by_id.cancel(store, ["i"])
+    return done.outcome
+
+
+def cancelled_again(store: DelayStore) -> str:
+    """Cancels the chain, as a process that has cancelled other tasks of this queue before. Returns the outcome."""
+    store.lookup.searched = frozenset(("q",))
     [done] = by_id.cancel(store, ["i"])
     return done.outcome
 
@@ -68,25 +76,28 @@ def waits(store: DelayStore) -> None:
     assert store.chains.step("q", CHAIN, step(1)) == "first"
 
 
-def test_a_step_and_a_cancel_of_a_chain_that_runs(store: DelayStore) -> None:
+@pytest.mark.parametrize("cancel", [cancelled, cancelled_again])
+def test_a_step_and_a_cancel_of_a_chain_that_runs(store: DelayStore, cancel: Callable[[DelayStore], str]) -> None:
     """Whoever comes first: after the cancel no step waits, either of both says so, and no further step comes."""
     seen = set()
-    for order, (word, outcome) in each_order(store, runs, stored(2), cancelled):
+    for order, (word, outcome) in each_order(store, runs, stored(2), cancel):
         seen.add((word, outcome))
         assert (store.queues.size("q"), stored(3)(store)) == (0, "cancelled"), order
     assert seen == {("first", "cancelled"), ("cancelled", "chain_ended")}
 
 
-def test_a_step_and_a_cancel_of_a_step_that_waits(store: DelayStore) -> None:
+@pytest.mark.parametrize("cancel", [cancelled, cancelled_again])
+def test_a_step_and_a_cancel_of_a_step_that_waits(store: DelayStore, cancel: Callable[[DelayStore], str]) -> None:
     """Where an earlier step waits still, the cancel removes that one, or the one that replaces it, or neither is left.
 
     The worker may have replaced the earlier step, and taken its own one back, before the cancel searches.
     """
     seen = set()
-    for order, (word, outcome) in each_order(store, waits, stored(2), cancelled):
+    for order, (word, outcome) in each_order(store, waits, stored(2), cancel):
         seen.add((word, outcome))
         assert (store.queues.size("q"), stored(3)(store)) == (0, "cancelled"), order
-    assert seen == {("first", "cancelled"), ("cancelled", "chain_ended"), ("cancelled", "cancelled")}
+    ended = set() if cancel is cancelled_again else {("cancelled", "chain_ended")}  # it looks before it refuses, too
+    assert seen == {("first", "cancelled"), ("cancelled", "cancelled")} | ended
 
 
 def test_a_step_and_a_cancel_of_what_a_selection_found(store: DelayStore) -> None:
