@@ -5,6 +5,7 @@ import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from math import inf
 from threading import Lock
 from time import monotonic
 from uuid import uuid4
@@ -20,6 +21,8 @@ logger = get_logger(__name__)
 
 #: For how long after the loss of a connection Redis may still run what was sent over it, in s.
 UNSURE_S = 30.0
+#: For how long after the connections of waits were closed messages may still land, in s.
+LANDING_S = 2.0
 
 
 class _Lease:
@@ -30,10 +33,12 @@ class _Lease:
         is_taken: Whether Redis has given the lease.
         asked_at: When the owner has last asked to renew it, in s of ``monotonic``.
         renewed_at: When the request that Redis has last granted was sent, in s of ``monotonic``.
+        queues: Names of all queues for whose messages it has waited.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.queues: set[str] = set()
         self.is_taken = False
         self.asked_at = self.renewed_at = monotonic()
 
@@ -63,6 +68,7 @@ class Consumer:
         self.waits = QueueWaits()
         self.subscribed: Collection[str] = ()
         self._unanswered: list[tuple[Request, float]] = []
+        self._unsettled: dict[str, float] = {}
         self._next = 1
         self._queues = queues
         self._begin()
@@ -110,6 +116,7 @@ class Consumer:
         if not self.is_own:
             self.held.clear()
             self._unanswered.clear()
+            self._unsettled.clear()
             self._begin()
         with self._lock:
             queues = defaultdict[str, list[str]](list)
@@ -140,7 +147,11 @@ class Consumer:
             return self._fetch(store, self.named(request, share))
 
     def leave(self, store: TransportStore) -> None:
-        """Gives leases back. Where messages are held, a lease ends by itself, and they go back to their queues."""
+        """Gives leases back. Where messages are held, a lease ends by itself, and they go back to their queues.
+
+        That goes also for what Redis took by a request whose reply was lost. What is in landing lists goes back at
+        once: a failover may have brought it back there. A caller tries again while ``has_lease``.
+        """
         with self._lock:
             if self.is_own:
                 for share in [*self._leases]:
@@ -149,6 +160,10 @@ class Consumer:
     def lose(self, request: Request) -> None:
         """Notes a request whose reply was lost. Redis may have run it, or may run it soon."""
         self._unanswered.append((request, monotonic()))
+
+    def leave_unsettled(self, share: str) -> None:
+        """Notes that waits in a share were not ended before their connections: messages may have landed, or may yet."""
+        self._unsettled[share] = monotonic()
 
     def recover(self, store: TransportStore, share: str | None = None) -> None:
         """Puts back what Redis took from queues by requests whose replies were lost; a round trip for each.
@@ -208,6 +223,7 @@ class Consumer:
         heartbeats = []
         for share in sorted({*busy, *self._leases}):
             lease = self._lease_in(share)
+            lease.queues.update(queues.get(share, ()))
             if share in busy or monotonic() - lease.asked_at < store.options.consumer_ttl:
                 tags = held.get(share, [])
                 subscribed = lease.name in self.subscribed
@@ -256,6 +272,7 @@ class Consumer:
 
     def _heartbeat(self, store: TransportStore, share: str, lease: _Lease, queues: list[str]) -> bool:
         is_new, sent_at = not lease.is_taken, monotonic()
+        lease.queues.update(queues)
         if is_new:
             _note(store, share)
         tags = self._tags_in(store, share)
@@ -272,6 +289,10 @@ class Consumer:
         lease = self._leases[share]
         is_awaited = any(store.keys.share(request.queues[0]) == share for request, _ in list(self._unanswered))
         if not is_awaited and not self._tags_in(store, share):
+            is_settled = monotonic() - self._unsettled.get(share, -inf) > LANDING_S
+            store.fetching.empty_landings(lease.name, sorted(lease.queues))
+            if not is_settled:
+                return
             store.consumers.leave(lease.name, share)
             del self._leases[share]
 

@@ -279,7 +279,11 @@ class Fetcher:
         """Puts back what has not been delivered, and sends what is left to send."""
         self._is_closed = True
         self._read_last()
-        self._idle.end(self._store)
+        try:
+            self._idle.end(self._store)
+        except (RedisError, OSError):
+            self._consumer.leave_unsettled(self._share)
+            raise
         self._consumer.recover(self._store, self._share)
         self.deliveries.put_back(self._store)
         self._acks.repeat()

@@ -65,8 +65,8 @@ class Heartbeat:
     def stop(self, timeout_s: float = 2.0) -> None:
         """Lets the thread give the lease back and end, and waits for that at most ``timeout_s``.
 
-        While messages are in hand, such as those of tasks that outlive a lost connection, the thread keeps the
-        subscription for the rest of the lease: the process lives, and may still acknowledge them.
+        While messages are in hand, such as those of tasks that outlive a lost connection, or Redis may still move some
+        there, the thread keeps the subscription for the rest of the lease: the process lives, and may acknowledge them.
         """
         self._stopping.set()
         if self.is_alive:
@@ -94,15 +94,16 @@ class Heartbeat:
 
     def _leave(self) -> None:
         self._does(self._consumer.waits.flush)
-        has_left = self._does(self._consumer.leave)
-        if not has_left:
+        self._does(self._consumer.leave)
+        if self._consumer.has_lease:
             logger.info("consumer %s cannot give its lease back now, and tries again", self._consumer.name)
         self._has_left.set()
         ends_at = monotonic() + self._store.options.consumer_ttl
-        while (self._consumer.held or not has_left) and monotonic() < ends_at:
+        while self._consumer.has_lease and monotonic() < ends_at:
             sleep(LOOK_S)
             self._subscribe()
-            has_left = self._does(self._consumer.leave)  # only where nothing is in hand any more
+            self._does(self._consumer.recover)
+            self._does(self._consumer.leave)
 
     def _subscribe(self) -> bool:
         """Keeps the subscription. Returns whether Redis has to know that there is one now, or none any more."""

@@ -18,7 +18,7 @@ from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.client import PAGE
 from kombu_delayq.store.consumers import Ended
-from kombu_delayq.store.types import ConsumerLease, Landing, Request, Requeued
+from kombu_delayq.store.types import ConsumerLease, Requeued
 from kombu_delayq.transfer.gone import GoneConsumers
 
 logger = get_logger(__name__)
@@ -128,10 +128,7 @@ class _OfShare:
             if number and monotonic() > until:
                 return False
             self._put_back(store, lease, page, tags[0], errors)
-        queues = [self._share] if self._share else lease.queues
-        of_lists = [Landing(name, step, lease.name) for name in queues for step in range(store.fetching.steps(name))]
-        for some in pages(of_lists, PAGE):
-            store.fetching.fetch(Request("", 0, 0, (), landings=some))
+        store.fetching.empty_landings(lease.name, [self._share] if self._share else lease.queues)
         if errors:
             raise errors[0]
         store.consumers.leave(lease.name, self._share)

@@ -112,7 +112,7 @@ def _setup(plan: Plan, broker: SingleRedis, directory: Path, name: str, by: str)
         **broker.transport_options(),
     }
     kinds = KINDS if by == OURS else tuple(kind for kind in KINDS if kind != "chain")
-    if plan.cluster:
+    if plan.cluster or plan.sentinel:
         # A worker that is killed loses those, as Celery's users know; without a log of Redis nobody could tell.
         kinds = tuple(kind for kind in kinds if kind != "early")
     audiences = tuple(QUEUES) if plan.stock_pools else (OURS,)

@@ -9,6 +9,7 @@ import redis
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store.types import Landing
 from tests.support.conditions import until
 from tests.support.workers.harness import TRANSPORT
 from tests.support.workers.held import in_hand
@@ -73,3 +74,41 @@ def test_a_message_taken_from_a_full_redis_is_not_lost(own_server: PrivateRedis)
             client.config_set("maxmemory", 0)
             connection.drain_events(timeout=20)
     assert received == ["hello"]
+
+
+def test_what_has_landed_before_a_close_that_redis_refuses_comes_again() -> None:
+    """A message lands, Redis refuses to put it back when the connection closes, and it goes to another consumer."""
+    with PrivateRedis() as server:
+        client = server.client()
+        lost, _ = _consuming(server, [])
+        with Connection(server.url, transport=TRANSPORT) as connection:
+            connection.SimpleQueue("ready").put("one")
+
+        def has_landed() -> bool:
+            _drained(lost)
+            client.lmove("ready", "orders")
+            return bool(client.keys("*landing*")) or not client.lmove("orders", "ready")
+
+        until(has_landed, what="the consumer waits, and the message comes to it")
+        client.config_set("min-replicas-to-write", 1)  # as at a primary that the Sentinels replace
+        with suppress(redis.ResponseError):
+            lost.collect()
+        client.config_set("min-replicas-to-write", 0)
+        got: list[Any] = []
+        found, _ = _consuming(server, got)
+        until(lambda: _drained(found) or got, what="the message comes again")
+        assert got[0].payload == "one"
+        found.close()
+
+
+def test_what_a_failover_brings_back_to_a_landing_list_goes_to_its_queue() -> None:
+    """A consumer that leaves empties its landing lists anew, since a failover may have lost that it did so."""
+    with PrivateRedis() as server:
+        client = server.client()
+        leaving, _ = _consuming(server, [])
+        channel = leaving.default_channel
+        client.lpush(channel.store.fetching.landing(Landing("orders", 0, channel.consumer.name))[1], "one")
+        channel.consumer.leave(channel.store)
+        assert client.lrange("orders", 0, -1) == ["one"]
+        assert not channel.store.consumers.all()
+        leaving.close()
