@@ -351,14 +351,6 @@ def is_cluster(client: Any) -> bool:
     return name == CLUSTER or name in CLUSTER_SCHEMES or scheme_of(url) in CLUSTER_SCHEMES
 
 
-def transport_of(url: str) -> str:
-    """Returns the dotted path of the transport for a broker URL, which may be a list separated by ``;``."""
-    scheme = scheme_of(url)
-    if scheme in CLUSTER_SCHEMES:
-        return CLUSTER
-    return SENTINEL if STOCK_SCHEMES.get(scheme, scheme) == "sentinel" else PLAIN
-
-
 def split(given: str | Sequence[str]) -> list[str]:
     """Returns the URLs of ``broker_url``, which may be one, several separated by ``;``, or a sequence."""
     return [url.strip() for urls in ([given] if isinstance(given, str) else given) for url in urls.split(";")]

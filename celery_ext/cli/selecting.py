@@ -1,14 +1,10 @@
 """Changes all waiting messages that the options of a command select: counts them, asks, and reports."""
 
-import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial, wraps
 from math import inf
-from threading import current_thread, main_thread
-from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -18,6 +14,7 @@ from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import MOMENT, Moment, complete_queue, confirm, ids_argument, known_queues
 from celery_ext.cli.output import escaped, json_line, local_time, number_of, print_stderr
 from celery_ext.cli.progress import Bar
+from celery_ext.cli.signals import stoppable
 from celery_ext.waiting import (
     Argument,
     Bulk,
@@ -254,24 +251,3 @@ def _run(store: OperatorStore, bulk: Bulk, label: str, app: Celery | None) -> bo
             f"{done.total():,} of {number_of(bulk.of, 'task')} done when it failed: call it again for the rest"
         )
         raise
-
-
-@contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
-    """Yields a function that says whether SIGINT, SIGTERM or SIGHUP has come. A second one ends the process at once."""
-    came: list[int] = []
-    if current_thread() is not main_thread():
-        yield lambda: False
-        return
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if came:
-            raise SystemExit(128 + number)
-        came.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield lambda: bool(came)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -5,8 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Self
@@ -208,20 +208,6 @@ class Demo:
         victim.kill()
         _clear_line()
         click.echo(f"  --- kill -9 of {victim.name}, which led the transfer; {self._waiting()} ---")
-
-
-@contextmanager
-def ending_on_signals() -> Iterator[None]:
-    """Makes SIGTERM raise KeyboardInterrupt, so that the processes of the demo end with it."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _wait_for(condition: Callable[[], bool], timeout_s: float) -> None:

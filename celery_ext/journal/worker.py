@@ -16,9 +16,9 @@ from celery_ext.journal.leadership import Leadership, NotLeading
 from celery_ext.journal.recovery import Compared, find_missing, restore, trim
 from celery_ext.journal.rows import MOST_BYTES, Row
 from celery_ext.journal.store import JournaledStore
+from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.redis.backoff import Outage
-from kombu_delayq.transfer.background import BackgroundWorker
 
 logger = get_logger(__name__)
 

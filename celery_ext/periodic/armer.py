@@ -9,9 +9,9 @@ from celery_ext.connection import open_store, patient_options
 from celery_ext.periodic.arming import AWAY, Arming
 from celery_ext.periodic.entries import Settings, Source
 from celery_ext.periodic.messages import BEAT, ENTRY, RunMessages
+from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.redis.backoff import Outage
-from kombu_delayq.transfer.background import BackgroundWorker
 
 logger = get_logger(__name__)
 

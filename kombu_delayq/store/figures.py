@@ -15,8 +15,8 @@ from kombu_delayq.store.counts import BUCKET_FIELDS, FIELDS, QueueCounts, QueueS
 
 #: Most bounds that one call of ``due_counts`` goes through: with a million messages Redis is busy for about 1 ms.
 BOUNDS_A_CALL = 250
-#: Most queues, and most lists of queues, in one round trip.
-QUEUES_A_ROUND_TRIP, LISTS_A_ROUND_TRIP = 500, 2000
+#: Most queues in one round trip.
+QUEUES_A_ROUND_TRIP = 500
 #: Most messages in hand that one call of ``held_page`` looks at, and about the most bytes.
 HELD_COUNT, HELD_BYTES = 500, 300_000
 

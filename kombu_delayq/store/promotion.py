@@ -177,8 +177,7 @@ class Promotion(StorePart):
 
     def is_marked(self, queue: str) -> bool:
         """Whether there is a marker for a queue, asked once: a publisher meets an error of Redis soon enough."""
-        share = self._keys.share(queue) if self._keys.slots else ""
-        return bool(self._client.ask_once("HGETALL", self._keys.journal(share)))
+        return bool(self._client.ask_once("HGETALL", self._keys.journal(self._keys.share(queue))))
 
     def elect_promoter(self, journal: str, epoch: int, heartbeat: int, guard: str = "") -> Election:
         """Begins a new token, if the marker agrees with the journal; Redis refuses promoters of earlier tokens then.

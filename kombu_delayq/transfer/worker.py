@@ -8,10 +8,10 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
+from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.redis.backoff import Outage
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.wake import Announcements, WakeRefused
-from kombu_delayq.transfer.background import BackgroundWorker
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
 from kombu_delayq.transfer.leader import Leader, Tidying
 from kombu_delayq.transfer.leadership import Leadership

@@ -1,14 +1,12 @@
 """``delayq export``."""
 
 import os
-import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import BinaryIO
 
 import click
@@ -20,6 +18,7 @@ from celery_ext.cli.options import confirm, json_option, known_or_all, queues_ar
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadable
+from celery_ext.cli.signals import signals_as_exit
 from celery_ext.waiting import DelayedTask, Selection, by_id
 from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.types import Waiting
@@ -133,7 +132,7 @@ def _writing(output: Path | None) -> Iterator[BinaryIO]:
     else:
         part = output.with_name(output.name + ".part")
         try:
-            with part.open("wb") as file, _ended_by_signals():
+            with part.open("wb") as file, signals_as_exit():
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -147,18 +146,3 @@ def _writing(output: Path | None) -> Iterator[BinaryIO]:
                 raise click.ClickException(escaped(f"{output} is not written: {error}")) from error
             print_stderr(f"stopped; {output} is not written")
             raise
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Makes SIGTERM and SIGHUP raise SystemExit, so that the process can remove the file."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from celery_ext.cli import journal_text
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import DURATION, json_option, known_queues, queues_argument
 from celery_ext.cli.output import for_terminal, print_stderr
+from celery_ext.cli.signals import sigterm_as_interrupt
 from celery_ext.cli.status_text import text
 from celery_ext.connection import stock_transport
 from celery_ext.dead_letters import routes
@@ -280,7 +280,7 @@ def watch(look: Callable[[], str], every_s: float, *, in_place: bool) -> None:
     in_place = in_place and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     shown = look()  # an error at the beginning, such as of a wrong URL, ends the command
     try:
-        with _sigterm_as_interrupt(), _screen() if in_place else _stream():
+        with sigterm_as_interrupt(), _screen() if in_place else _stream():
             while True:
                 _draw(shown, every_s) if in_place else click.echo(shown)
                 sys.stdout.flush()
@@ -325,20 +325,6 @@ def _screen() -> Iterator[None]:
 @contextmanager
 def _stream() -> Iterator[None]:
     yield
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Makes SIGTERM end the command as Ctrl-C does, so that the terminal becomes as it was."""
-
-    def interrupt(signum: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 #: How often ``--watch`` looks, in s: by default, and at most.

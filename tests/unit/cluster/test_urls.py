@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kombu import Connection
 
-from kombu_delayq import InvalidBrokerURL, urls
+from kombu_delayq import InvalidBrokerURL
 from kombu_delayq.cluster import Transport
 from kombu_delayq.urls import addresses_of, written_hosts
 
@@ -84,13 +84,6 @@ def test_refuses_in_words(url: str, options: dict[str, Any], words: str) -> None
     """What a cluster has not, is said with what to write instead."""
     with pytest.raises(InvalidBrokerURL, match=words):
         _ = Connection(url, **options).transport
-
-
-def test_names_the_transport_of_a_url() -> None:
-    """For callers that have a URL and want a transport."""
-    assert urls.transport_of("delayqs+cluster://h1,h2") == DOTTED
-    assert urls.transport_of("redis://h1") == "kombu_delayq.transport:Transport"
-    assert urls.transport_of("delayq+sentinel://h1;delayq+sentinel://h2") == "kombu_delayq.transport:SentinelTransport"
 
 
 def test_writes_what_it_reads() -> None:

@@ -5,9 +5,9 @@ from threading import Event
 import pytest
 import redis
 
+from kombu_delayq import background
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.store import TransportStore
-from kombu_delayq.transfer import background
 from kombu_delayq.transfer.worker import TransferWorker
 
 
