@@ -34,11 +34,12 @@ _TYPE = re.compile(r"(STRING|HASH|SET|ZSET|LIST|STREAM|Channel)\b")
 #: What those keys are named after that belong to no queue, or to more than a queue.
 _NAMES: dict[str, list[object]] = {
     **{key: ["nightly"] for key in ("job", "guard", "staged")},
-    **{key: [""] for key in ("unacked", "unacked_index", "consumers", "consumed")},
+    **{key: [""] for key in ("unacked", "unacked_index", "consumers", "consumed", "paused")},
     "stream": ["clicks"],
     "sender": ["5f0e5c7e", "orders"],
     **{key: ["9b74c989"] for key in ("answer", "shared_run", "shared_run_commands")},
     "landing": ["orders", 0, "web1:4711:5f0e5c7e"],
+    "minutes": ["orders", 495_000],
 }
 #: Where the help text of a command begins to list examples, or the commands that follow on the page.
 _LISTS = re.compile(r"\n\n(?:  Examples|Look|Commands):\n")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from billiard.einfo import ExceptionWithTraceback
 from celery.app.task import Context, Task
-from celery.exceptions import Ignore, Reject, TaskPredicate, Terminated, TimeLimitExceeded, WorkerLostError
+from celery.exceptions import Ignore, Reject, Retry, TaskPredicate, Terminated, TimeLimitExceeded, WorkerLostError
 from celery.utils.dispatch import Signal
 from celery.utils.imports import symbol_by_name
 
@@ -35,7 +35,7 @@ _handled: ContextVar[Any] = ContextVar("request_that_failed", default=None)
 
 
 def request_class(base: Any) -> Any:
-    """Makes a class of requests that tell their task when it has failed for good.
+    """Makes a class of requests that count failures, and tell their task when it has failed for good.
 
     Args:
         base: The task's class of requests so far, or its dotted name.
@@ -52,6 +52,7 @@ class WatchingRequest(_Request):
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Handles a failure as Celery does. After a final failure Celery sends ``task_failure``."""
+        self._count(exc_info.exception)
         token = _handled.set(None if return_ok else self)
         try:
             return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
@@ -70,9 +71,20 @@ class WatchingRequest(_Request):
         from celery.worker import state  # brings in all of Celery's worker
 
         done = super().on_timeout(soft, timeout)
+        if not soft:
+            self._count(TimeLimitExceeded(timeout))
         if not soft and not state.should_terminate and not self._comes_again_after_timeout():
             self.fail(TimeLimitExceeded(timeout))
         return done
+
+    def _count(self, error: BaseException) -> None:
+        """Counts a failure, once, for the chart of what has happened to the queue."""
+        error = error.exc if isinstance(error, ExceptionWithTraceback) else error
+        is_none = isinstance(error, (Ignore, Terminated)) or (isinstance(error, Reject) and error.requeue)
+        count = getattr(self.message, "count", None)  # of kombu's own messages nobody knows the queue
+        if count is not None and not is_none and not self.__dict__.get("is_counted"):
+            self.is_counted = True
+            count("retried" if isinstance(error, Retry) else "failed")
 
     def fail(self, error: BaseException) -> None:
         """Tells the task that it has failed for good."""
@@ -161,9 +173,8 @@ class DelayChainTask(_Task):
 
     @property
     def Request(self) -> Any:  # noqa: N802  # Celery's name
-        """The class of requests in the worker's main process, which notices when a task's own process is lost."""
-        base = super().Request
-        return base if self.dead_letter_queue is None and self.delay_chain is None else request_class(base)
+        """The class of requests in the worker's main process: it counts failures, and notices a lost process."""
+        return request_class(super().Request)
 
     def on_failure(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> Any:
         """Does what the task's own class does after a failure, and buries the message if the task wants that.

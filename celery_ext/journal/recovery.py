@@ -267,7 +267,7 @@ def _restore_page(
     if buried:
         # The letters wait in the journal before their messages leave it. Repeated, they are the same rows.
         journal.add([_letter(row, now_ms, letters) for row in late])
-        store.queues.note_dead_letters(letters)
+        store.queues.note_dead_letters(letters, buried)
     journal.delete_rows([row.seq for row in late], None)
     journal.keep(present)
     return done._replace(restored=len(journal.wait_again(again)))

@@ -43,6 +43,7 @@ class JournaledStore(Store):
         self.queues = JournaledQueues(redis.queues, journal, client, promotion)
         self.figures = JournaledFigures(redis.figures, journal)
         self.fetching, self.consumers, self.leases = redis.fetching, redis.consumers, redis.leases
+        self.minutes = redis.minutes
         self.letters, self.repair, self.nodes, self.servers = redis.letters, redis.repair, redis.nodes, redis.servers
         self.answers, self.shared_runs, self.periodic = redis.answers, redis.shared_runs, redis.periodic
 

@@ -298,7 +298,7 @@ class MemoryQueues:
         """Removes a queue's delayed messages, as ``purge``."""
         return self.purge(queue)
 
-    def note_dead_letters(self, queue: str) -> None:
+    def note_dead_letters(self, queue: str, count: int = 1) -> None:
         """Does nothing: nobody shows the dead letters of a test."""
 
 

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from math import inf
@@ -13,8 +13,10 @@ from uuid import uuid4
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
+from kombu_delayq.consume.acks import drained
 from kombu_delayq.consume.waits import QueueWaits
 from kombu_delayq.store import TransportStore
+from kombu_delayq.store.minutes import Outcome
 from kombu_delayq.store.types import Fetched, LeaseEnded, LeaseHeartbeat, Request
 
 logger = get_logger(__name__)
@@ -71,6 +73,7 @@ class Consumer:
         self._unsettled: dict[str, float] = {}
         self._next = 1
         self._queues = queues
+        self._outcomes: deque[tuple[str, Outcome]] = deque()
         self._begin()
 
     @property
@@ -145,6 +148,22 @@ class Consumer:
         except LeaseEnded:
             self.renew(store, share)
             return self._fetch(store, self.named(request, share))
+
+    def count(self, queue: str, outcome: Outcome) -> None:
+        """Counts what has become of a task of a queue. ``report`` sends it."""
+        self._outcomes.append((queue, outcome))
+
+    def report(self, store: TransportStore) -> None:
+        """Sends what was counted, if there is any; one round trip."""
+        counted = Counter(drained(self._outcomes))
+        found = defaultdict[str, dict[Outcome, int]](dict)
+        for (queue, outcome), number in counted.items():
+            found[queue][outcome] = number
+        try:
+            store.minutes.count_minute(found)
+        except BaseException:
+            self._outcomes.extend(counted.elements())
+            raise
 
     def leave(self, store: TransportStore) -> None:
         """Gives leases back. Where messages are held, a lease ends by itself, and they go back to their queues.

@@ -114,7 +114,7 @@ class Deliveries:
             message: Message = from_json(fetched.body)
             if fetched.tag:
                 message["properties"].setdefault("delivery_tag", fetched.tag)
-                message = FetchedPayload(message, fetched.tag)
+                message = FetchedPayload(message, fetched.tag, fetched.queue)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             fault = fault_of(bytes(fetched.body))
             logger.error("queue %r had something that is no message, and that is dropped: %s", fetched.queue, fault)

@@ -84,6 +84,7 @@ class Heartbeat:
             if self._subscribe() or monotonic() >= beat_at:
                 beat_at = monotonic() + self._pause_s
                 self._does(self._consumer.waits.flush)
+                self._does(self._consumer.report)
                 if not (self._does(self._consumer.renew) and self._does(self._consumer.recover)):
                     beat_at = monotonic()
         if self._stopping.is_set():
@@ -94,6 +95,7 @@ class Heartbeat:
 
     def _leave(self) -> None:
         self._does(self._consumer.waits.flush)
+        self._does(self._consumer.report)
         self._does(self._consumer.leave)
         if self._consumer.has_lease:
             logger.info("consumer %s cannot give its lease back now, and tries again", self._consumer.name)

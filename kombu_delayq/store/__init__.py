@@ -23,6 +23,7 @@ from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
+from kombu_delayq.store.minutes import MinuteCounts
 from kombu_delayq.store.nodes import Nodes
 from kombu_delayq.store.periodic import Periodic
 from kombu_delayq.store.promotion import Promotion
@@ -113,6 +114,7 @@ class TransportStore(Store, Protocol):
     chains: DelayChains
     leases: Leases
     letters: DeadLetters
+    minutes: MinuteCounts
     figures: Figures
     queues: Queues
 
@@ -135,6 +137,7 @@ class OperatorStore(WaitingStore, Protocol):
     leases: Leases
     letters: DeadLetters
     repair: Repair
+    minutes: MinuteCounts
     figures: Figures
     nodes: Nodes
     servers: Servers
@@ -174,6 +177,7 @@ class DelayStore(Store):
         repair: Finds and mends damage.
         periodic: Arms periodic entries.
         promotion: Takes in rows of a journal, and tells whether Redis has lost data.
+        minutes: Counts what happens minute by minute.
         figures: Counts the messages of many queues, and what has happened to them.
         nodes: Looks at the nodes of a Redis Cluster.
         servers: Looks at the servers themselves: memory, disk, clock.
@@ -205,6 +209,7 @@ class DelayStore(Store):
         self.repair = Repair(shared)
         self.periodic = Periodic(shared, registry)
         self.promotion = Promotion(shared, registry)
+        self.minutes = MinuteCounts(shared)
         self.figures = Figures(shared)
         self.nodes = Nodes(shared)
         self.servers = Servers(shared)

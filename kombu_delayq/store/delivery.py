@@ -12,6 +12,7 @@ from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import MAX_DUPLICATES
+from kombu_delayq.store.minutes import count_command
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import (
     Offer,
@@ -207,7 +208,7 @@ class Delivery(Heads):
         return _transferred(*usual)._replace(dropped=dropped, held_back=bool(held_back), too_late=too_late)
 
     def bury(self, form: QueueForm, letters: Sequence[tuple[TooLate, str | bytes]], to: str) -> tuple[int, int]:
-        """Moves messages that are too late to a queue of dead letters; three round trips.
+        """Moves messages that are too late to a queue of dead letters; five round trips.
 
         The two queues are in different slots. So the dead letters are pushed first, and the messages leave after that.
         Dead letters of messages that somebody else has moved meanwhile are taken back. If the caller
@@ -230,6 +231,8 @@ class Delivery(Heads):
         places = [(lists[client.list_of_priority[message.priority]], letter) for message, letter in letters]
         client.send([("LPUSH", *place) for place in places if place[1]], once=True)
         buried, lost, untouched = client.run("bury", client.stored(*form), args, form.layout)
+        if buried:
+            client.ask(*count_command(client, to, "dead", buried))
         client.send([("LREM", places[at][0], 1, places[at][1]) for at in untouched if places[at][1]])
         return buried, lost
 

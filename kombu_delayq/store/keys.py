@@ -164,6 +164,10 @@ class Keys(Naming):
         """HASH: what has happened to a queue's messages so far: how many were transferred, how late, and more."""
         return self._of_queue(queue, "counts")
 
+    def minutes(self, queue: str, hour: int) -> str:
+        """STRING with a TTL: what has happened to a queue's messages in each minute of an hour since the epoch."""
+        return f"{self.counts(queue)}:{hour}"
+
     def bucket(self, queue: str) -> str:
         """HASH with a TTL: tokens of a queue with a ``transfer_rate``, and until when due messages are held back."""
         return self._of_queue(queue, "bucket")

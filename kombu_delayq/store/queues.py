@@ -18,11 +18,12 @@ from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.nodes import scan_pages
-from kombu_delayq.redis.replies import checked
+from kombu_delayq.redis.replies import checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.keys import glob_escaped
 from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.minutes import KEPT_H, count_command
 
 logger = get_logger(__name__)
 
@@ -242,14 +243,20 @@ class Queues(StorePart):
         """Removes a queue's delayed messages and all that is known about it. Returns how many messages."""
         count = self.purge(queue)
         with suppress(NoPermissionError):
-            self._client.ask("UNLINK", self._keys.counts(queue))
+            last = int(time_ms(self._client.redis.time()) // 3_600_000)
+            minutes = [self._keys.minutes(queue, last - ago) for ago in range(KEPT_H + 1)]
+            self._client.ask("UNLINK", self._keys.counts(queue), *minutes)
             self._client.ask("SREM", self._keys.dead_letters, queue)
         return count
 
-    def note_dead_letters(self, queue: str) -> None:
-        """Notes that a queue has dead letters, so that they are shown. A Redis that refuses the note is no error."""
+    def note_dead_letters(self, queue: str, count: int = 1) -> None:
+        """Notes that a queue gets dead letters, so that they are shown, and how many; one round trip.
+
+        A Redis that refuses the note is no error.
+        """
         with suppress(ResponseError):
-            self._client.ask("SADD", self._keys.dead_letters, queue)
+            counted = count_command(self._client, queue, "dead", count)
+            self._client.send([("SADD", self._keys.dead_letters, queue), counted])
 
     def convert(self, queue: str, layout: str | None = None) -> Converted:
         """Moves some messages of a queue to a layout, the next due first; one round trip.

@@ -164,7 +164,7 @@ class _OfShare:
             with _collected(errors):
                 returned.queues[queue] += len(messages) - len(store.fetching.requeue(messages, "next", redelivers=True))
         if letters:
-            store.queues.note_dead_letters(options.dead_letter_queue)
+            store.queues.note_dead_letters(options.dead_letter_queue, len(letters))
         with _collected(errors):
             missing = store.fetching.requeue(letters, "last", taken_from=self._share)
             returned.buried += len(letters) - len(missing)

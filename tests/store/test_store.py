@@ -122,6 +122,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "disarm": lambda store: store.periodic.disarm("q", ["entry"], 1),
     "forget_empty": lambda store: store.queues.forget_empty(["unknown"]),
     "close": lambda store: store.jobs.close(JOB, "committed"),
+    "count_minute": lambda store: store.minutes.count_minute({"q": {"failed": 1}}),
 }
 
 

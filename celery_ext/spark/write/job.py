@@ -231,7 +231,7 @@ class JobWriter:
             sender.flush()
         if report.dead_lettered and self.options.dead_letter_queue:
             with suppress(RedisError):  # the letters are there all the same
-                store.queues.note_dead_letters(self.options.dead_letter_queue)
+                store.queues.note_dead_letters(self.options.dead_letter_queue, report.dead_lettered)
         report.enqueued, report.repeated, report.cancelled = sender.enqueued, sender.repeated, sender.cancelled
 
     def _builder(self, name: str, base_ms: float, max_delay: float | None) -> MessageBuilder:

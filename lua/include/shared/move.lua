@@ -1,4 +1,4 @@
--- @include batch lateness due
+-- @include batch lateness due minutes
 
 -- A read asks for as many messages as fit the buffer of 16 KB in which Redis gives a script its reply: Redis copies a
 -- larger reply once more.
@@ -47,6 +47,7 @@ local function move_due(to, now, count, bytes)
   elseif moved > 0 then
     redis.pcall('HINCRBY', to.counts, 'late:0', moved)
   end
+  count_delivered(to.counts, now, moved, late)
   if lost > 0 then
     redis.pcall('HINCRBY', to.counts, 'lost', lost)
   end

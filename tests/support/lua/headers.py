@@ -14,11 +14,11 @@ _TYPES = {"ZSET", "HASH", "STRING", "SET", "LIST"}
 _OF_TYPE = {
     "LIST": "LINDEX LLEN LMOVE LPOS LPUSH LRANGE LREM LTRIM RPOP RPUSH",
     "SET": "SADD SMEMBERS SMISMEMBER SREM",
-    "STRING": "GET INCR SET",
+    "STRING": "BITFIELD GET INCR SET",
     "": "DEL EXISTS INFO PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",
 }
 #: Keys that are arguments, see ``lua/include/shared/counters.lua``: users may lack the right for them.
-_AS_ARGUMENTS = {"counts": "HASH", "counting": "HASH"}
+_AS_ARGUMENTS = {"counts": "HASH", "counting": "HASH", "minutes": "STRING"}
 _TYPE_OF = {command: type_ for type_, commands in _OF_TYPE.items() for command in commands.split()}
 
 

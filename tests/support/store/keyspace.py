@@ -56,7 +56,7 @@ def contents(client: redis.Redis) -> Contents:
         b"set": client.smembers,
         b"list": lambda key: client.lrange(key, 0, -1),
     }
-    return {key: readers[client.type(key)](key) for key in client.keys("*") if not key.endswith(b":counts")}
+    return {key: readers[client.type(key)](key) for key in client.keys("*") if b":counts" not in key}
 
 
 def look(store: DelayStore) -> Contents:
