@@ -21,6 +21,7 @@ from tests.support.commands.repairs import COUNT, PAST, SOUND, delivered, expect
 from tests.support.commands.shell import BIN, Audit, lines, run, terminal
 from tests.support.conditions import until
 from tests.support.store.keyspace import contents
+from tests.support.store.redisson_layout import IDS, LISTED, NOTES, TIMEOUT
 from tests.support.workers.harness import MakeProj
 from tests.support.workers.held import KEYS
 
@@ -28,9 +29,9 @@ DUE, BODIES, ORDER, DUPLICATES = (f"delayq:{{q}}:{what}" for what in ("due", "bo
 
 
 @pytest.fixture
-def store(raw_client: redis.Redis) -> DelayStore:
+def store(raw_client: redis.Redis, layout: str) -> DelayStore:
     """A store with one queue, whose messages are published in an order that is not that of their due times."""
-    store = DelayStore(raw_client, KEYS)
+    store = DelayStore(raw_client, KEYS, options=Options(layout=layout))
     order = [n for third in range(3) for n in range(third, COUNT, 3)]
     for start in range(0, COUNT, 50):
         store.delivery.offer("q", *(offer(n, priority=(n % 5 == 0 and 3) or 0) for n in order[start : start + 50]))
@@ -76,44 +77,64 @@ def all_at_once(raw_client: redis.Redis) -> None:
     raw_client.delete(ORDER, DUPLICATES)
 
 
-DAMAGE: dict[str, tuple[Callable[[redis.Redis], Any], dict[str, Any], Callable[[int], bool]]] = {
-    "nothing": (lambda raw_client: None, {}, lambda n: False),
-    "due": (lambda raw_client: raw_client.delete(DUE), {"unindexed": COUNT}, lambda n: False),
-    "bodies": (drop_bodies, {"lost": 43}, lambda n: n % 7 == 0),
-    "stale": (make_stale, {"unnamed": 43}, lambda n: False),
-    "queues": (forget_queue, {"unknown": True}, lambda n: False),
-    "all": (all_at_once, {"unknown": True, "lost": 646, "unindexed": 129}, lambda n: n % 7 == 0),
+def all_of_redisson(raw_client: redis.Redis) -> None:
+    raw_client.zrem(TIMEOUT, *raw_client.zrange(TIMEOUT, 0, -1)[::7])
+    raw_client.zadd(TIMEOUT, {f"ghost{n}": n for n in range(600)} | {"": 1, b"\x08": 2, b"\x07" * 17: 3})
+    raw_client.delete(NOTES)
+    forget_queue(raw_client)
+
+
+#: How a queue is damaged, by layout; what a repair finds; and which messages are lost for good.
+DAMAGE: dict[tuple[str, str], tuple[Callable[[redis.Redis], Any], dict[str, Any], Callable[[int], bool]]] = {
+    ("hash", "nothing"): (lambda raw_client: None, {}, lambda n: False),
+    ("hash", "due"): (lambda raw_client: raw_client.delete(DUE), {"unindexed": COUNT}, lambda n: False),
+    ("hash", "bodies"): (drop_bodies, {"lost": 43}, lambda n: n % 7 == 0),
+    ("hash", "stale"): (make_stale, {"unnamed": 43}, lambda n: False),
+    ("hash", "queues"): (forget_queue, {"unknown": True}, lambda n: False),
+    ("hash", "all"): (all_at_once, {"unknown": True, "lost": 646, "unindexed": 129}, lambda n: n % 7 == 0),
+    ("redisson", "nothing"): (lambda raw_client: None, {}, lambda n: False),
+    ("redisson", "index"): (lambda raw_client: raw_client.delete(TIMEOUT), {"unindexed": COUNT}, lambda n: False),
+    ("redisson", "queues"): (forget_queue, {"unknown": True}, lambda n: False),
+    ("redisson", "all but the index"): (
+        lambda raw_client: raw_client.delete(LISTED, NOTES, IDS),
+        {"unnamed": COUNT},
+        lambda n: False,
+    ),
+    ("redisson", "all"): (all_of_redisson, {"unknown": True, "lost": 603, "unindexed": 43}, lambda n: False),
 }
 
 
-@pytest.mark.parametrize("what", DAMAGE)
+@pytest.mark.parametrize(("layout", "what"), DAMAGE, indirect=["layout"])
 def test_after_a_repair_all_that_has_a_body_is_delivered_once_and_in_order(
-    broker: PrivateRedis, store: DelayStore, what: str
+    broker: PrivateRedis, store: DelayStore, layout: str, what: str
 ) -> None:
     """A dry run tells the damage and changes nothing, a repair mends it, a second one finds all sound."""
     raw_client = store.client
-    damage, found, gone = DAMAGE[what]
+    damage, found, gone = DAMAGE[layout, what]
     damage(raw_client)
     before = contents(raw_client)
-    [dry] = lines(broker, "repair", "--dry-run", code=int(bool(found)))
+    command = ["-o", f"layout={layout}", "repair", *(["q"] if "but" in what else [])]
+    [dry] = lines(broker, *command, "--dry-run", code=int(bool(found)))
     assert contents(raw_client) == before
-    [mended] = lines(broker, "repair", "--yes")
+    [mended] = lines(broker, *command, "--yes")
     for findings in (dry, mended):
         for kind, count in found.items():
             assert findings[kind] == count, kind
     assert mended["mended"] == bool(found)
-    again = lines(broker, "repair", "--dry-run")
-    assert [{kind: each[kind] for kind in SOUND} for each in again] == [SOUND] * len(again)
+    [again] = lines(broker, "-o", f"layout={layout}", "repair", "--dry-run")
+    assert {kind: again[kind] for kind in SOUND} == SOUND
     assert store.queues.names() == ["q"]
     if what == "nothing":
         assert contents(raw_client) == before
     order = expected(gone)
-    if raw_client.exists(ORDER):  # a message that comes later, to the due time of others, goes behind them
+    assert again["delayed"] == len(order)
+    assert len(store.lookup.get(["q"], [f"t{n}" for n in range(COUNT)])) == len(order)
+    if layout == "redisson" or raw_client.exists(ORDER):  # what comes later, to the due time of others, goes behind
         late = offer(150)
         store.delivery.offer("q", late._replace(id="late", body=message("late", PAST, "tag -1")))
         order.insert(order.index(151) + 1 + (152 in order) if 151 in order else 0, -1)
     assert delivered(store) == order
-    assert store.queues.size("q") == raw_client.hlen(BODIES) == 0
+    assert not raw_client.exists(*KEYS.stored("q", layout)[: 2 if layout == "hash" else 4])  # the hash goes on counting
 
 
 def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone(
@@ -192,6 +213,14 @@ def test_only_the_queues_that_are_given_are_mended_and_odd_names_are_found(
     for each in (DelayStore(raw_client, KEYS), prefixed):
         assert {name: each.queues.size(name) for name in names} == dict.fromkeys(names, 2)
         assert set(each.queues.names()) == set(names)
+
+
+def test_queues_of_redisson_alone_are_left_alone(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """A queue that only other clients ever used is not searched for, and not made known."""
+    raw_client.zadd(TIMEOUT, {b"\x07" * 17: 1})
+    before = contents(raw_client)
+    assert run(broker, "-o", "layout=redisson", "repair").stdout == "no queue holds delayed messages\n"
+    assert contents(raw_client) == before
 
 
 @pytest.mark.journey

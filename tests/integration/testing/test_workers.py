@@ -37,11 +37,6 @@ class Works:
             note(number)
             return number
 
-        @app.task(shared=False, name="works.flaky", bind=True, max_retries=2)
-        def flaky(task: Any) -> None:
-            note(task.request.retries)
-            raise task.retry(countdown=600, exc=ValueError("still broken"))
-
         @app.task(shared=False, name="works.both")
         def both() -> None:
             note("both")
@@ -58,7 +53,7 @@ class Works:
             if left:
                 task.delay(left - 1)
 
-        self.remind, self.flaky, self.both, self.chain, self.forever = remind, flaky, both, chain, forever
+        self.remind, self.both, self.chain, self.forever = remind, both, chain, forever
 
 
 @pytest.fixture(params=["memory", "redis"])

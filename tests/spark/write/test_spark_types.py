@@ -52,7 +52,7 @@ def journal(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[Journal
     worker = subprocess.Popen(
         [
             *(sys.executable, "-m", "celery", "-A", APP, "-b", redis_server.url, "worker", "-P", "solo", "-Q"),
-            *("plain,far", "-l", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"),
+            *("plain", "-l", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"),
         ],
         cwd=ROOT,
         env={**os.environ, "RECEIVER_PORT": str(redis_server.port)},

@@ -67,29 +67,12 @@ def unchained(self: Any) -> None:
     raise self.retry(exc=NotifyFailed("no answer"))
 
 
-@app.task(bind=True, name="proj.quiet", delay_chain=LONG, ignore_result=True)
-def quiet(self: Any, failures: int) -> None:
-    """Fails a number of times; nobody asks for its result."""
-    note(self)
-    if self.request.retries < failures:
-        raise self.retry(exc=NotifyFailed("no answer"))
-
-
 @app.task(bind=True, name="proj.gated", delay_chain=LONG, acks_late=True)
 def gated(self: Any) -> None:
     """Waits for an entry in the list ``fail ID`` of the journal, and then fails. Acknowledged only at its end."""
     note(self)
     journal.blpop(f"fail {self.request.id}", timeout=30)
     raise self.retry(exc=NotifyFailed("told to"))
-
-
-@app.task(bind=True, name="proj.dies", delay_chain=LONG, retry_on_worker_lost=True)
-def dies(self: Any) -> None:
-    """Ends its pool process, once."""
-    note(self)
-    if not self.request.retries:
-        os.kill(os.getpid(), signal.SIGKILL)
-    raise self.retry(exc=NotifyFailed("no answer"))
 
 
 @app.task(bind=True, name="proj.failed_with")

@@ -26,12 +26,6 @@ def gated_late(self: Any, gate: str, value: Any = None) -> Any:
     return value
 
 
-@app.task(bind=True, name="proj.limited", rate_limit="5/s")
-def limited(self: Any, value: Any = None) -> None:
-    """Runs five times a second at most, in a worker."""
-    note(self, value=value)
-
-
 @app.task(bind=True, name="proj.rare", rate_limit="1/h")
 def rare(self: Any, value: Any = None) -> None:
     """Runs once an hour at most, in a worker."""

@@ -1,4 +1,4 @@
-"""A Celery app whose tasks write down their arguments; the data source reads its routes."""
+"""A Celery app whose task writes down its arguments."""
 
 import os
 from typing import Any
@@ -7,11 +7,7 @@ import redis
 from celery import Celery
 
 app = Celery("receiver", set_as_current=False)
-app.conf.update(
-    task_default_queue="plain",
-    task_routes={"routed": {"queue": "far", "priority": 6}},
-    broker_connection_retry_on_startup=True,
-)
+app.conf.update(task_default_queue="plain", broker_connection_retry_on_startup=True)
 
 
 @app.task(bind=True, name="receive")
@@ -20,9 +16,3 @@ def receive(self: Any, *args: Any, **kwargs: Any) -> None:
     journal = redis.Redis(port=int(os.environ["RECEIVER_PORT"]), db=15, decode_responses=True)
     info = self.request.delivery_info
     journal.rpush("journal", f"{self.name} {info['routing_key']} {info['priority']} {args!r} {kwargs!r}")
-
-
-@app.task(bind=True, name="routed")
-def routed(self: Any, *args: Any, **kwargs: Any) -> None:
-    """Does the same. Its queue comes from a route."""
-    receive.run.__func__(self, *args, **kwargs)
