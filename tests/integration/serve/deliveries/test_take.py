@@ -24,6 +24,8 @@ from tests.support.servers.acl import denials, url_of, users
 from tests.support.workers.consumers import publish
 from tests.support.workers.harness import TRANSPORT
 
+__all__ = ["users"]
+
 TAKE = "/v1/queues/orders:take"
 
 
@@ -189,9 +191,6 @@ class _Touch:
 
     def __reduce__(self) -> Any:
         return os.mkdir, (self._path,)
-
-
-__all__ = ["users"]
 
 
 #: Those that the page of rights names for servers, without those for the audit.

@@ -3,7 +3,6 @@
 import json
 import logging
 import socket
-from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
@@ -24,7 +23,7 @@ from tests.support.servers.acl import denials, url_of
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, lives
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
 from tests.support.workers.held import KEYS
-from tests.support.workers.transfers import offer, transfer
+from tests.support.workers.transfers import offer
 
 BOUNDS = ("5", "60", "300", "900", "3600", "14400", "28800", "86400")
 
@@ -216,42 +215,18 @@ def test_no_series_tells_of_a_task(store: DelayStore) -> None:
     assert "an id" not in str(scraped(DelayqCollector(store)))
 
 
-__all__ = ["transfer"]
-
-
-QUEUE = "celery"
-
-
-def lateness_of(found: dict[Series, float], queue: str = QUEUE) -> tuple[list[float], float]:
-    """Returns how many messages were late by no more than each bound, and the sum in s."""
-    buckets = {key[1]: value for key, value in found.items() if key[0] == "delivery_lateness_seconds_bucket"}
-    counts = [buckets[bound] for bound in sorted(buckets, key=float)]
-    assert counts[-1] == found["delivery_lateness_seconds_count", queue]
-    return counts, found["delivery_lateness_seconds_sum", queue]
-
-
-def put(store: DelayStore, latenesses_s: Sequence[float]) -> None:
-    """Stores messages that are due since so many s."""
-    for number, late_s in enumerate(latenesses_s):
-        store.delivery.offer(QUEUE, waiting(f"{number}: late by {late_s}", store.now_ms() - late_s * 1000))
-
-
-def transfer_all(store: DelayStore) -> None:
-    """Transfers everything that is due."""
-    while store.delivery.transfer(QUEUE).moved:
-        pass
-
-
 def test_the_histogram_has_each_message_in_its_bucket(store: DelayStore) -> None:
     """Messages of known lateness, transferred one by one or together, are in the bucket above it."""
-    for late_s in (1.1, 2.7, 6.0, 12.0, 70.0, 1000.0, 20_000.0):
-        put(store, [late_s])
-        transfer_all(store)
-    put(store, [32.0, 33.0, 34.0, 35.0])
-    transfer_all(store)
+    one_by_one = ([late_s] for late_s in (1.1, 2.7, 6.0, 12.0, 70.0, 1000.0, 20_000.0))
+    for latenesses_s in (*one_by_one, [32.0, 33.0, 34.0, 35.0]):
+        store.delivery.offer("q", *(waiting(f"{late_s}", store.now_ms() - late_s * 1000) for late_s in latenesses_s))
+        while store.delivery.transfer("q").moved:
+            pass
     found = scraped(DelayqCollector(store))
-    assert found["transferred_messages_total", QUEUE] == 11
-    counts, sum_s = lateness_of(found)
+    buckets = {key[1]: value for key, value in found.items() if key[0] == "delivery_lateness_seconds_bucket"}
+    counts = [buckets[bound] for bound in sorted(buckets, key=float)]
     #                 .005 .01 .025 .05 .1 .25 .5 1 2.5 5 10 30 60 300 900 3600 inf
     assert counts == [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 8, 9, 9, 10, 11]
+    assert found["transferred_messages_total", "q"] == found["delivery_lateness_seconds_count", "q"] == 11
+    sum_s = found["delivery_lateness_seconds_sum", "q"]
     assert sum_s == pytest.approx(1.1 + 2.7 + 6 + 12 + 70 + 1000 + 20_000 + 134, abs=20)
