@@ -53,8 +53,7 @@ class Armer(BackgroundWorker):
     def look_at(self, request: Any) -> None:
         """Looks at a message that a worker of this process has got: a stock beat's has no entry of ours."""
         headers = request.message.headers or {}
-        # A retry has the headers of the run before it, and not its properties.
-        if headers.get(BEAT) and not headers.get("retries") and ENTRY not in (request.message.properties or {}):
+        if headers.get(BEAT) and not headers.get("retries") and ENTRY not in headers:
             self._arming.stock_beat = request.name
 
     def _outage_line(self, error: Exception) -> str:

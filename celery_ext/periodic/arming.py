@@ -270,13 +270,17 @@ class Arming:
 
     def _due(self, now_ms: int) -> Iterator[_Due]:
         """Yields the runs that are to be armed, those of an entry in order."""
+        known: dict[Any, list[tuple[int, int | None]]] = {}
         for name, latest in list(self._latest.items()):
             is_armed = latest > now_ms + AHEAD_MS and name not in self._unstarted
             if is_armed or self._failures.get(name, ("", 0.0))[1] > monotonic():
                 continue
             entry = self._found.entries[name]
             try:
-                times = self._times(entry, int(latest), now_ms)
+                alike = entry.timing and (*entry.timing, latest, name in self._unstarted)
+                times = known[alike] if alike in known else self._times(entry, int(latest), now_ms)
+                if alike:
+                    known[alike] = times
                 made = [_Due(entry, at_ms, self._messages.of(entry, at_ms, after)) for at_ms, after in times]
             except AWAY:
                 raise

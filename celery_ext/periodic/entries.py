@@ -17,6 +17,9 @@ from kombu_delayq.errors import quoted
 MISSED = ("last", "skip", "all")
 _NO_SCHEDULE = "its schedule is {}, not one of celery.schedules, nor a number of seconds"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+#: Where classes of schedules are from whose text says all of them.
+_KNOWN = ("celery.schedules", "django_celery_beat.tzcrontab")
+_PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,15 @@ class Entry:
         parts = (self.task, self.args, self.kwargs, self.options, self.missed, self.start_ms, self.end_ms)
         said = _said((*parts, self.one_off, _of_schedule(self.schedule)))
         return sha1(said.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()[:16]
+
+    @cached_property
+    def timing(self) -> tuple[Any, ...] | None:
+        """The same for entries that run at the same times after the same run; None if nobody knows that."""
+        if type(self.schedule).__module__ not in _KNOWN:
+            return None
+        expires_next = self.options.get("expires") == "next"
+        bounds = self.start_ms, self.end_ms, self.one_off
+        return *_of_schedule(self.schedule), self.missed, expires_next, *bounds
 
 
 class Entries(NamedTuple):
@@ -184,6 +196,8 @@ def _of_schedule(of: Any) -> tuple[Any, ...]:
 
 def _said(value: Any) -> str:
     """Returns a text that is the same for the same value in each process."""
+    if type(value) in _PLAIN:
+        return repr(value)
     if isinstance(value, Mapping):
         return "{" + ",".join(sorted(f"{_said(name)}:{_said(one)}" for name, one in value.items())) + "}"
     if isinstance(value, (list, tuple)):

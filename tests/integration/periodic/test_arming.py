@@ -11,7 +11,7 @@ from celery.beat import BeatLazyFunc
 from celery.schedules import BaseSchedule, crontab, schedule
 from kombu import Exchange, Queue
 
-from celery_ext.periodic import arming
+from celery_ext.periodic import arming, messages
 from celery_ext.periodic.armer import Armer
 from celery_ext.periodic.entries import Entry, Settings, checked
 from celery_ext.periodic.messages import BEAT, ENTRY
@@ -124,11 +124,37 @@ def test_messages_are_those_of_beat(start_process: StartProcess) -> None:
     headers, properties = body["headers"], body["properties"]
     assert (headers["task"], headers["celery_beat_task"], headers["own"]) == ("shop.tick", True, 1)
     assert headers["argsrepr"] == "[1, 'lazy']"
-    assert (properties["priority"], properties["periodic_entry"]) == (3, "tick")
+    assert (properties["priority"], headers["periodic_entry"]) == (3, "tick")
     assert headers["ignore_result"] in (False, None)
     [(at_ms, _)] = process.store.periodic.notes(["q"])["q"]["tick"].runs
     assert message.due_ms == at_ms + 5000
     assert datetime.fromisoformat(headers["expires"]).timestamp() * 1000 == at_ms + 30_000
+
+
+def test_of_many_alike_a_template_makes_the_same(start_process: StartProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The messages of entries with the same task and options are those that Celery makes."""
+
+    def said(caught: messages.Caught) -> Any:
+        message = json.loads(caught.offer.body)
+        left_s = message["properties"].pop("expiration", None)  # which counts from now, and is part of the tag
+        tag = message["properties"].pop("delivery_tag")
+        return message, left_s is None and tag, caught.queue, caught.offer[:3], caught.expire_ms
+
+    options: list[dict[str, Any]] = [{}, {"expires": 30}, {"expires": "next"}, {"queue": "q", "priority": 3}]
+    options += [{"headers": {"own": 1}, "countdown": 5}, {"ignore_result": True, "serializer": "yaml"}]
+    entries = {
+        f"{number} of {at}": every(600.0, args=(number, BeatLazyFunc(lambda: "lazy")), kwargs={"é": None}, options=one)
+        for at, one in enumerate(options)
+        for number in range(3)
+    }
+    process = start_process("p", {})
+    found, at_ms = checked(process.app, entries).entries.values(), int(process.store.now_ms()) + HOUR_MS
+    made = []
+    for before in (len(entries), 0):
+        monkeypatch.setattr(messages, "_BEFORE_TEMPLATE", before)
+        made.append([said(*process.arming._messages.of(entry, at_ms, at_ms + 600_000)) for entry in found])
+    assert made[0] == made[1]
+    assert {type(like).__name__ for like in process.arming._messages._like.values()} == {"_Like"}
 
 
 def test_a_run_may_expire_with_the_next(start_process: StartProcess) -> None:
@@ -199,14 +225,12 @@ def test_a_stock_beat_beside_us_is_noticed(start_process: StartProcess, caplog: 
     process = start_process("p", {"tick": every(600.0)})
     armer = Armer(process.app, Settings(process.app))
     armer._arming = process.arming
-    for headers, properties in (({BEAT: True}, {ENTRY: "tick"}), ({BEAT: True, "retries": 1}, {}), ({}, {})):
-        armer.look_at(
-            SimpleNamespace(name="shop.tick", message=SimpleNamespace(headers=headers, properties=properties))
-        )
+    for headers in ({BEAT: True, ENTRY: "tick"}, {BEAT: True, "retries": 1}, {}):
+        armer.look_at(SimpleNamespace(name="shop.tick", message=SimpleNamespace(headers=headers)))
         process.step()
     assert process.store.periodic.sightings() == {}
     for _ in range(2):
-        armer.look_at(SimpleNamespace(name="shop.tick", message=SimpleNamespace(headers={BEAT: True}, properties={})))
+        armer.look_at(SimpleNamespace(name="shop.tick", message=SimpleNamespace(headers={BEAT: True})))
         process.step()
     assert [*process.store.periodic.sightings()] == [STOCK_BEAT]
     assert caplog.text.count("a stock beat sends periodic tasks") == 1
