@@ -128,7 +128,7 @@ class LeadershipInQueues:
 
 def restorable(store: JournaledStore) -> str:
     """Returns in words what of a lost Redis the journal has."""
-    if store.options.journal == "all":
+    if store.notes_all:
         return "what was due later"
     return "what it had from the journal; as journal is 'far', what was published into Redis alone is lost"
 
@@ -247,7 +247,7 @@ class Leadership:
         self._heartbeat, self.moved_to_ms = heartbeat, heads.now_ms
         self._next_heartbeat = monotonic() + self.heartbeat_s
         self._remind()
-        if store.options.journal == "all":
+        if store.notes_all:
             for name in names:  # publishers give Redis messages that nobody promotes
                 self.enter(name)
 

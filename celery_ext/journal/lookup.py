@@ -1,6 +1,6 @@
 """Finding and changing messages by their ids, in Redis and in the journal."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple
 from uuid import uuid4
@@ -200,7 +200,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
             known = {one.body for messages in in_redis.values() for one in messages}
             lost = self._lost([row for row in rows if row.state != WAITING and row.body not in known])
             found |= _merged({**in_redis}, [row.waiting for row in (*taken, *lost)])
-        self._delete_rows_of([one for messages in in_redis.values() for one in messages])
+        self._deleterows_of([one for messages in in_redis.values() for one in messages])
         self._redis.end_chains({identity: found[identity] for identity in found if identity not in in_redis})
         for queue in {row.queue for row in taken}:
             add_to_count(self._client, queue, "cancel", sum(row.queue == queue for row in taken))
@@ -235,24 +235,15 @@ class JournaledLookup(PartOfBoth[Lookup]):
         """
         now_ms = self._now_ms()
         far_ms = now_ms + self._client.options.journal_horizon * 1000
-        read = [change.message for change in changes]
-        rows, places = self.rows_of(queue, read, at_any_time=True), split(read)
         words = ["due" if change.due_ms <= now_ms else "" for change in changes]
-        in_journal = [at for at in places.journal if not words[at]]
-        promoted = self._promoted(rows, [at for at in in_journal if changes[at].due_ms <= far_ms])
-        self._mark_pushed([rows[at] for at in places.redis])
-        for at in in_journal:
-            if at not in promoted:
-                words[at] = self._replace(queue, rows[at], changes[at])
-        left = [at for at, word in enumerate(words) if not word]
-        for at in left:
-            row = rows[at]
-            if row is not None and changes[at].due_ms > row.due_ms:  # the row is never due before its message
-                self._journal.follow([(row.seq, self._addition(queue, changes[at], row))])
-        asked = [changes[at]._replace(message=self._as_in_redis(read[at])) for at in left]
-        for at, word in zip(left, self._redis.reschedule(queue, asked) if asked else [], strict=True):
-            words[at] = word
-            self._follow(queue, changes[at], rows[at], word)
+        rows = self._ask_journal(queue, changes, words, far_ms)
+        for at, (change, row) in enumerate(zip(changes, rows, strict=True)):
+            if (
+                not words[at] and row is not None and change.due_ms > row.due_ms
+            ):  # a row is never due before its message
+                self._journal.follow([(row.seq, self._addition(queue, change, row))])
+        for at in self._ask_redis(self._redis.reschedule, queue, changes, words):
+            self._follow(queue, changes[at], rows[at], words[at])
         return words
 
     def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
@@ -261,33 +252,55 @@ class JournaledLookup(PartOfBoth[Lookup]):
         If Redis does not belong to the journal yet, a message of the journal becomes due now, and the first promoter
         pushes it: the word is ``rescheduled`` then.
         """
-        read = [change.message for change in changes]
-        rows, places = self.rows_of(queue, read, at_any_time=True), split(read)
-        words = [""] * len(changes)
-        promoted = self._promoted(rows, places.journal)
-        self._mark_pushed([rows[at] for at in places.redis])
-        now_ms = self._now_ms()
-        for at in places.journal:
-            if at not in promoted:
-                words[at] = self._replace(queue, rows[at], changes[at]._replace(due_ms=now_ms))
-        left = [at for at, word in enumerate(words) if not word]
-        asked = [changes[at]._replace(message=self._as_in_redis(read[at])) for at in left]
-        for at, word in zip(left, self._redis.run_now(queue, asked) if asked else [], strict=True):
-            words[at], row = word, rows[at]
-            if word == "transferred" and row is not None:  # its row has come due as well
-                now = changes[at]._replace(due_ms=now_ms)
-                self._journal.follow([(row.seq, self._addition(queue, now, row))])
+        words, now_ms = [""] * len(changes), self._now_ms()
+        now = [change._replace(due_ms=now_ms) for change in changes]
+        rows = self._ask_journal(queue, now, words, inf)
+        for at in self._ask_redis(self._redis.run_now, queue, changes, words):
+            row = rows[at]
+            if words[at] == "transferred" and row is not None:  # its row has come due as well
+                self._journal.follow([(row.seq, self._addition(queue, now[at], row))])
         return words
 
-    def _promoted(self, rows: Sequence[Row | None], places: Sequence[int]) -> set[int]:
-        """Promotes the rows at some places. Returns the places of those whose messages Redis has now."""
-        asked = {at: row for at in places if (row := rows[at]) is not None}
-        there = self._early.promote([*asked.values()])
-        return {at for at, row in asked.items() if row.seq in there}
+    def _ask_journal(
+        self, queue: str, changes: Sequence[Change], words: list[str], far_ms: float
+    ) -> Sequence[Row | None]:
+        """Changes messages that stay in the journal, and promotes those that are due up to ``far_ms``.
 
-    def _mark_pushed(self, rows: Sequence[Row | None]) -> None:
-        """Marks rows of messages that were found in Redis, where a promoter has pushed them and not marked them yet."""
-        self._early.promote([row for row in rows if row is not None and row.state == WAITING])
+        Args:
+            queue: The queue of the messages.
+            changes: The changes.
+            words: The words so far; a change that has one is left out, and gets one if nothing is left to do in Redis.
+            far_ms: Ms since the epoch.
+
+        Returns:
+            The row of each message, which has to follow what becomes of it in Redis.
+        """
+        read = [change.message for change in changes]
+        rows, places = self.rows_of(queue, read, at_any_time=True), split(read)
+        here = {at: rows[at] for at in places.journal if not words[at]}
+        near = [row for at, row in here.items() if row is not None and changes[at].due_ms <= far_ms]
+        promoted = self._early.promote(near)
+        # Of messages that were found in Redis, a promoter may not have marked the rows yet.
+        found = [rows[at] for at in places.redis]
+        self._early.promote([row for row in found if row is not None and row.state == WAITING])
+        for at, row in here.items():
+            if row is None or row.seq not in promoted:
+                words[at] = self._replace(queue, row, changes[at])
+        return rows
+
+    def _ask_redis(
+        self,
+        change_each: Callable[[str, Sequence[Change]], list[str]],
+        queue: str,
+        changes: Sequence[Change],
+        words: list[str],
+    ) -> list[int]:
+        """Makes the changes that have no word yet in Redis, and notes their words. Returns which they were."""
+        left = [at for at, word in enumerate(words) if not word]
+        asked = [changes[at]._replace(message=self._as_in_redis(changes[at].message)) for at in left]
+        for at, word in zip(left, change_each(queue, asked) if asked else [], strict=True):
+            words[at] = word
+        return left
 
     def _replace(self, queue: str, row: Row | None, change: Change) -> str:
         """Changes a message that waits in the journal, and counts that. Returns the word for it.
@@ -381,7 +394,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
         words = self._promotion.claim_rows(waited) if waited else {}
         return [row for row in waited if words[row.seq] == "claimed"]
 
-    def _delete_rows_of(self, removed: Sequence[Waiting]) -> None:
+    def _deleterows_of(self, removed: Sequence[Waiting]) -> None:
         """Deletes rows of messages that were removed from Redis: of those stored beside others, and those just made."""
         if removed:
             ids = {name for one in removed for name in (one.id, shared_id(one.id)) if name is not None}

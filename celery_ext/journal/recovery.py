@@ -81,7 +81,7 @@ def check(store: JournaledStore, *, queues: Collection[str] = ()) -> Iterator[Ch
     for queue, rows in _given(store, queues):
         ids = [row.id for row in _missing(store, queue, rows)]
         yield Checked(queue, len(rows), missing=len(ids), missing_ids=tuple(ids[:EXAMPLES]))
-    if store.options.journal == "all":
+    if store.notes_all:
         for queue in store.redis_alone.queues.names():
             if not queues or queue in queues:
                 yield from _unknown(store, queue)

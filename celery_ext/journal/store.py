@@ -47,6 +47,11 @@ class JournaledStore(Store):
         self.letters, self.repair, self.nodes, self.servers = redis.letters, redis.repair, redis.nodes, redis.servers
         self.answers, self.shared_runs, self.periodic = redis.answers, redis.shared_runs, redis.periodic
 
+    @property
+    def notes_all(self) -> bool:
+        """Whether the journal has rows of messages that wait in Redis, too."""
+        return self.options.journal == "all"
+
     def look_at_journal(self, *, counted: bool = True) -> tuple[Any, Any]:
         """Looks at the journal; see ``Store.look_at_journal`` and ``JournalState``."""
         state = state_of(self, counted=counted)
