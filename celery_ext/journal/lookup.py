@@ -200,7 +200,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
             known = {one.body for messages in in_redis.values() for one in messages}
             lost = self._lost([row for row in rows if row.state != WAITING and row.body not in known])
             found |= _merged({**in_redis}, [row.waiting for row in (*taken, *lost)])
-        self._deleterows_of([one for messages in in_redis.values() for one in messages])
+        self._delete_rows_of([one for messages in in_redis.values() for one in messages])
         self._redis.end_chains({identity: found[identity] for identity in found if identity not in in_redis})
         for queue in {row.queue for row in taken}:
             add_to_count(self._client, queue, "cancel", sum(row.queue == queue for row in taken))
@@ -394,7 +394,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
         words = self._promotion.claim_rows(waited) if waited else {}
         return [row for row in waited if words[row.seq] == "claimed"]
 
-    def _deleterows_of(self, removed: Sequence[Waiting]) -> None:
+    def _delete_rows_of(self, removed: Sequence[Waiting]) -> None:
         """Deletes rows of messages that were removed from Redis: of those stored beside others, and those just made."""
         if removed:
             ids = {name for one in removed for name in (one.id, shared_id(one.id)) if name is not None}
