@@ -4,10 +4,10 @@ import time
 from typing import Any
 
 import pytest
-from celery import Celery, chain, chord, group
+from celery import chain, chord, group
 from celery.canvas import Signature
 
-from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.harness import Proj
 
 
 def _add(proj: Proj, *numbers: Any, **options: Any) -> Signature:
@@ -55,18 +55,3 @@ def test_a_countdown_of_a_whole_canvas(proj: Proj) -> None:
     runs = proj.await_runs(6)
     assert sorted(run["value"] for run in runs) == [1, 2, 10, 30, 100, 300]
     assert all(run["at"] >= begun + 2.5 for run in runs)
-
-
-def test_task_always_eager_leaves_redis_alone(make_proj: MakeProj) -> None:
-    """With ``task_always_eager`` a task runs at once in the caller, whatever its countdown, and Redis stays empty."""
-    proj = make_proj()
-    with Celery("eager", set_as_current=False) as app:
-        app.conf.update({**proj.conf, "task_always_eager": True})
-
-        @app.task
-        def double(number: int) -> int:
-            return 2 * number
-
-        result = double.apply_async((21,), countdown=60)
-        assert (result.get(), result.state) == (42, "SUCCESS")
-    assert proj.server.client().keys() == []

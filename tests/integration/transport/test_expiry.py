@@ -34,16 +34,6 @@ def test_a_task_that_expires_before_it_is_due_never_runs(proj: Proj) -> None:
     until(lambda: proj.server.client().hlen("unacked") == 0)
 
 
-@queues_expire
-def test_delayed_messages_outlive_their_time_by_that_of_their_unused_queue(proj: Proj) -> None:
-    """Where nobody consumes or transfers, delayed messages are gone ``x-expires`` after they were due, not before."""
-    with proj.connection() as connection:
-        producer = connection.Producer(routing_key="brief")
-        producer.publish("forgotten", declare=[QUEUE], DelaySeconds=2)
-        stays(lambda: proj.delayed("brief") == 1, 4)
-        until(lambda: proj.server.client().keys("*brief}*") == [])
-
-
 def _drain(connection: Connection, received: Received) -> None:
     with connection.Consumer(
         QUEUE, callbacks=[lambda body, message: received.append((body, time.time()))], no_ack=True
