@@ -91,6 +91,7 @@ CHECKS = (
     Check("same-options", fleet.same_options, _WORKERS, asks=True),
     Check("worker-versions", fleet.versions, _WORKERS, asks=True),
     Check("worker-clocks", fleet.clocks, _WORKERS, asks=True),
+    Check("rates", fleet.rates, _WORKERS, asks=True),
     Check("long-tasks", fleet.long_tasks, _WORKERS, asks=True),
 )
 

@@ -1,7 +1,7 @@
 """Checks of the workers of a broker, and of how they fit together."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import time
@@ -189,6 +189,27 @@ def clocks(subject: Subject) -> Findings:
             "there come too early or too late, and a worker that is behind holds tasks with an eta back",
             "keep clocks in step, by NTP",
             "how-to/transfer-workers.md#clocks",
+        )
+
+
+def rates(subject: Subject) -> Findings:
+    """Do workers hold no more of a queue at once than its ``transfer_rate`` lets go?"""
+    held = Counter[str]()
+    for worker in subject.the_workers:
+        held.update(dict.fromkeys(worker.queues, worker.prefetch))
+    ahead = []
+    for queue, prefetch in sorted(held.items()):
+        limits = subject.the_store.options.limits_of(queue)
+        if limits is not None and limits.rate is not None and prefetch > max(limits.rate, limits.burst):
+            ahead.append(f"{queue} ({prefetch:,} messages, {limits.rate:g} a second)")
+    if ahead:
+        yield Finding(
+            Level.NOTICE,
+            f"workers may hold more messages of a queue at once than its transfer_rate lets go in a second: "
+            f"{named(ahead)}. After a pause they run what they hold as fast as they can",
+            "where what they call must not get more, set worker_prefetch_multiplier = 1, run fewer processes, or give "
+            "the tasks a rate_limit",
+            "how-to/queues.md#smooth-a-flood",
         )
 
 

@@ -106,6 +106,7 @@ class Worker:
         versions: Versions by package.
         options: Its transport options that should be like those of others, as JSON has them.
         queues: Names of the queues that it consumes.
+        prefetch: How many messages it may hold; 0 for any number, or if it does not tell.
         clock_s: What it takes for the time, s since the epoch; None if it does not tell.
         between_s: Between which times of this process it has looked at its clock, s since the epoch.
         running: The names of its running tasks, and since when each runs, s since the epoch by its clock.
@@ -119,6 +120,7 @@ class Worker:
     versions: Mapping[str, str]
     options: Mapping[str, Any]
     queues: Sequence[str]
+    prefetch: int
     clock_s: float | None
     between_s: tuple[float, float]
     running: Sequence[tuple[str, float]]
@@ -203,6 +205,7 @@ def _worker(
         facts.get("versions") or dict(_PACKAGE.findall(text)),
         facts.get("options") or options_of_stock(given if isinstance(given, dict) else {}),
         [str(queue.get("name")) for queue in queues or ()],
+        int(stats.get("prefetch_count") or 0),
         facts.get("clock"),
         (asked.begun_s, asked.arrived_s.get(name, time())),
         [(str(task.get("name")), task["time_start"]) for task in active or () if task.get("time_start")],

@@ -10,6 +10,7 @@ from celery_ext.doctor import Finding, fleet
 from celery_ext.doctor.fleet import faults_of
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import Worker, options_of_stock
+from kombu_delayq.options import Options
 from kombu_delayq.store.servers import ClockOffset
 from tests.support.examining import levels
 
@@ -25,6 +26,7 @@ def worker(name: str = "w@host", *, ours: bool = True, **fields: Any) -> Worker:
         "versions": {"kombu": "5.7.0", **({"kombu_delayq": "1.0.0"} if ours else {})},
         "options": {"consume": "reliable"} if ours else options_of_stock({}),
         "queues": ["celery"],
+        "prefetch": 8,
         "clock_s": NOW_S,
         "between_s": (NOW_S - 0.1, NOW_S + 0.1),
         "running": [],
@@ -35,13 +37,13 @@ def worker(name: str = "w@host", *, ours: bool = True, **fields: Any) -> Worker:
 def look(check: Any, *workers: Worker, redis_ahead_s: float = 0.0) -> list[Finding]:
     """Makes a check of workers beside a Redis that is behind this process by so much."""
     servers = SimpleNamespace(clocks=lambda: {"redis": ClockOffset(redis_ahead_s, 0.001)})
-    store: Any = SimpleNamespace(servers=servers)
+    store: Any = SimpleNamespace(servers=servers, options=Options(transfer_rate={"mails": 20, "sms": [5, 40]}))
     return list(check(Subject(None, store, workers=workers)))
 
 
 def test_a_fleet_of_one_kind_has_no_finding() -> None:
     """Whatever kind of check."""
-    for check in (fleet.fleet, fleet.same_options, fleet.versions, fleet.clocks, fleet.long_tasks):
+    for check in (fleet.fleet, fleet.same_options, fleet.versions, fleet.clocks, fleet.rates, fleet.long_tasks):
         assert look(check, worker("a@host"), worker("b@host")) == [], check
 
 
@@ -54,6 +56,15 @@ def test_stock_workers_are_named() -> None:
         assert (found.level, found.found.startswith(f"{said} the stock transport: b@host")) == ("error", True)
     many = [worker(f"{name}@host", ours=name == "a") for name in "abc"]
     assert look(fleet.fleet, *many)[0].found.startswith("2 of 3 workers use the stock transport: b@host")
+
+
+def test_more_messages_in_hand_than_a_rate_lets_go_are_named() -> None:
+    """The prefetch of all workers of a queue counts together; a burst may be as large."""
+    of_all = {"queues": ["mails", "sms", "other"], "prefetch": 16}
+    assert look(fleet.rates, worker("a@host", **of_all)) == []
+    [found] = look(fleet.rates, worker("a@host", **of_all), worker("b@host", **of_all))
+    assert found.level == "notice"
+    assert "mails (32 messages, 20 a second)." in found.found
 
 
 def test_options_that_differ_are_named_with_their_values() -> None:
