@@ -13,7 +13,7 @@ PERMANENT = {
     r"_kombu\.binding(_permanent)?\..*": "a binding of kombu, for good",
     r"_kombu\.binding_deadlines": "when bindings of kombu end, for good",
     r"delayq:\{.*\}:order": "the count of marked messages of a queue, for good",
-    r"delayq:\{.*\}:counts": "what is counted of a queue, for good",
+    r"delayq:\{.*\}:counts(:\d+)?": "what is counted of a queue, for good, and of each hour, with a TTL",
     r"\{delayq\}:queues": "names of the queues in which delayed messages wait, or have waited until a moment ago",
     r"\{delayq\}:consumed_queues": "names of the queues that consumers have consumed, in a cluster",
     r"\{delayq\}:chains": "ids of delay chains in use, bounded",
