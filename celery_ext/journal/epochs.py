@@ -229,7 +229,6 @@ class Epochs:
         queue: str,
         after: tuple[float, int] | None = None,
         from_ms: float = -inf,
-        to_ms: float = inf,
         count: int = 500,
     ) -> list[Row]:
         """Returns rows of a queue that Redis was given and has not lost, in the order of their due times.
@@ -240,11 +239,10 @@ class Epochs:
             queue: Name of the queue.
             after: Due time and number of the row after which to begin.
             from_ms: Least due time, ms since the epoch.
-            to_ms: Due time that all rows are before.
             count: Most rows.
         """
         with self._database.reading() as connection:
-            where = [_messages.c.queue == queue, *between(from_ms, to_ms, after)]
+            where = [_messages.c.queue == queue, *between(from_ms, inf, after)]
             ended, current = {one.epoch: one for one in _ended(connection)}, epoch_in(connection)
             kept = [epoch for epoch in epochs_to(current) if loss_of(ended, epoch, queue) is None]
             found = [row for epoch in kept for row in rows_where(connection, [of_epoch(epoch), *where], count)]

@@ -49,11 +49,11 @@ def with_sentinels(pool: redis.ConnectionPool) -> list[redis.ConnectionPool]:
     return [pool, *(sentinel.connection_pool for sentinel in sentinels)]
 
 
-def wait_at_most(pool: redis.ConnectionPool, timeout_s: float = ANSWER_S) -> None:
-    """Gives the connections of a pool a timeout for answers, unless the option ``socket_timeout`` gives them one."""
+def wait_at_most(pool: redis.ConnectionPool) -> None:
+    """Lets connections of a pool wait ``ANSWER_S`` for answers, unless the option ``socket_timeout`` says how long."""
     for reached in with_sentinels(pool):
         if reached.connection_kwargs.get("socket_timeout") is None:
-            reached.connection_kwargs["socket_timeout"] = timeout_s
+            reached.connection_kwargs["socket_timeout"] = ANSWER_S
 
 
 def make_room(pool: redis.ConnectionPool, connections: int = TRANSFER_CONNECTIONS) -> None:

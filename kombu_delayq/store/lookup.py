@@ -152,7 +152,7 @@ class Lookup(Searching):
     """Finds waiting messages by their ids, cancels and moves them. A few hundred ids at a time keep calls short."""
 
     #: The queues that ``cancel_at_once`` searches: those of the ``cancel`` before.
-    searched: frozenset[str] = frozenset()
+    _searched: frozenset[str] = frozenset()
 
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         """Reads the waiting messages of some ids; one round trip.
@@ -189,7 +189,7 @@ class Lookup(Searching):
             found: Filled with the result, part by part, so that a caller has the parts that came before an error.
         """
         found = {} if found is None else found
-        self.searched = frozenset(queues)
+        self._searched = frozenset(queues)
         try:
             return self._of_ids(SearchScript("cancel", self._cancel_call), queues, ids, found)
         finally:
@@ -209,7 +209,7 @@ class Lookup(Searching):
             further queues, those with more messages than one call removes, and in a layout that other clients write,
             those without any.
         """
-        queues = sorted(self.searched)
+        queues = sorted(self._searched)
         if not queues:
             return {*ids}
         calls = [self._cancel_call(queue, ids) for queue in queues]
@@ -232,9 +232,9 @@ class Lookup(Searching):
         if isinstance(names, ResponseError):
             return {*ids}
         now_known = [name for name in map(as_text, names) if self._keys.has_slot(name)]
-        missing = not self.searched.issuperset(now_known)
-        if missing or len(self.searched) > len(now_known) + SPARE_QUEUES:
-            self.searched = frozenset(now_known)
+        missing = not self._searched.issuperset(now_known)
+        if missing or len(self._searched) > len(now_known) + SPARE_QUEUES:
+            self._searched = frozenset(now_known)
         return {*ids} if missing else unsearched
 
     def _cancel_call(self, queue: str, ids: Sequence[str]) -> ScriptCall:

@@ -31,14 +31,14 @@ def stored(number: int) -> Callable[[DelayStore], str]:
 
 def cancelled(store: DelayStore) -> str:
     """Cancels the chain, as ``delayq cancel``. Returns the outcome."""
-    store.lookup.searched = frozenset()
+    store.lookup._searched = frozenset()
     [done] = by_id.cancel(store, ["i"])
     return done.outcome
 
 
 def cancelled_again(store: DelayStore) -> str:
     """Cancels the chain, as a process that has cancelled other tasks of this queue before. Returns the outcome."""
-    store.lookup.searched = frozenset(("q",))
+    store.lookup._searched = frozenset(("q",))
     [done] = by_id.cancel(store, ["i"])
     return done.outcome
 
