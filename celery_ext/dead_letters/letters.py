@@ -5,7 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from time import sleep
+from math import inf
+from time import monotonic, sleep
 from typing import Any
 
 from celery_ext.waiting import DelayedTask
@@ -241,7 +242,12 @@ def back(letter: DeadLetter) -> Letter:
 
 
 def replay(
-    store: OperatorStore, queue: str, decide: Decide, newest: datetime | None, rate: float | None = None
+    store: OperatorStore,
+    queue: str,
+    decide: Decide,
+    newest: datetime | None,
+    rate: float | None = None,
+    lasts_s: float = inf,
 ) -> Iterator[tuple[DeadLetter, Letter]]:
     """Goes once through the dead letters of a queue and sends each where ``decide`` says.
 
@@ -256,6 +262,7 @@ def replay(
         newest: When the newest letter was buried, as ``count`` found; None if no letter has a time. A letter that was
             buried later came meanwhile.
         rate: Most letters a second that leave, ``LEAST_RATE`` or more; None for no limit.
+        lasts_s: After how many s it begins no further page, so that some letters may be left.
 
     Yields:
         Each letter, and where it went.
@@ -266,7 +273,7 @@ def replay(
         return back(letter) if is_new else decide(letter)
 
     with store.letters.replaying(queue) as hold:
-        yield from _round(store, queue, decide_unless_new, hold, rate)
+        yield from _round(store, queue, decide_unless_new, hold, rate, lasts_s)
 
 
 def change(
@@ -276,6 +283,7 @@ def change(
     action: LetterAction,
     *,
     rate: float | None = None,
+    lasts_s: float = inf,
 ) -> Iterator[tuple[DeadLetter, Letter]]:
     """Looks which dead letters of a queue are chosen, then goes once more through it, as ``replay``, and acts on these.
 
@@ -285,6 +293,7 @@ def change(
         chosen: Whether a letter is chosen; asked more than once.
         action: What is done to a letter.
         rate: Most letters a second; None for no limit.
+        lasts_s: As of ``replay``.
 
     Yields:
         Each chosen letter, and where it went: ``back`` if the action could do nothing with it.
@@ -302,18 +311,18 @@ def change(
             left.add(letter.message)
         return decided or back(letter)
 
-    for letter, what in replay(store, queue, decide, newest, rate) if some else ():
+    for letter, what in replay(store, queue, decide, newest, rate, lasts_s) if some else ():
         if what.to != "back" or letter.message in left:
             yield letter, what
 
 
 def _round(
-    store: OperatorStore, queue: str, decide: Decide, hold: Callable[[], None], rate: float | None
+    store: OperatorStore, queue: str, decide: Decide, hold: Callable[[], None], rate: float | None, lasts_s: float
 ) -> Iterator[tuple[DeadLetter, Letter]]:
-    most = PAGE if rate is None else max(1, min(PAGE, int(rate)))
+    most, ends_at = PAGE if rate is None else max(1, min(PAGE, int(rate))), monotonic() + lasts_s
     for key, left in store.letters.lists(queue).items():
         count = most
-        while left > 0:
+        while left > 0 and monotonic() < ends_at:
             hold()
             page = store.letters.page(key, 0, min(count, left))
             if not page:

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
+from math import inf
+from time import monotonic
 from typing import Literal, NamedTuple, TypeAlias
 
 from celery_ext.dead_letters import Choice, DeadLetter, routes
@@ -65,13 +67,19 @@ class LettersChanged(NamedTuple):
         counts: How many were ``replayed`` or ``dropped``; and how many stay as ``unroutable``, for nobody knows their
             queue.
         met: Ids of those that the caller may change.
+        more: Whether it has ended before it had looked at all.
     """
 
     counts: Counter[str]
     met: set[str]
+    more: bool = False
 
 
-def replay(serve: Serve, caller: Caller, queue: str, choice: Choice) -> LettersChanged:
+#: How long a replay at a pace goes on, in s: proxies give up a request after a minute.
+PACED_S = 20.0
+
+
+def replay(serve: Serve, caller: Caller, queue: str, choice: Choice, rate: float | None = None) -> LettersChanged:
     """Sends dead letters back to the queues from which they came, within the rights of a caller.
 
     Letters that are buried meanwhile stay. Others wait until this round through the queue is over.
@@ -81,10 +89,11 @@ def replay(serve: Serve, caller: Caller, queue: str, choice: Choice) -> LettersC
         caller: Who does it. A letter whose queue is none of its queues stays.
         queue: A queue of dead letters.
         choice: Which letters.
+        rate: Most letters a second, ``LEAST_RATE`` or more; then it ends after ``PACED_S``. None for no limit.
     """
     with serve.broker.channel() as channel:
         send = routes.sending(channel, serve.broker.app)
-        return _change_letters(serve, caller, Action.REPLAY, queue, choice, send, caller.may_return)
+        return _change_letters(serve, caller, Action.REPLAY, queue, choice, send, caller.may_return, rate)
 
 
 def drop(serve: Serve, caller: Caller, queue: str, choice: Choice) -> LettersChanged:
@@ -156,8 +165,9 @@ def _change_letters(
     choice: Choice,
     act: LetterAction,
     may_go: Callable[[DeadLetter], bool],
+    rate: float | None = None,
 ) -> LettersChanged:
-    met = set[str]()
+    met, lasts_s, begun_at = set[str](), inf if rate is None else PACED_S, monotonic()
 
     def is_chosen(letter: DeadLetter) -> bool:
         chosen = choice(letter) and caller.may(action, task=letter.name or "") and may_go(letter)
@@ -168,9 +178,9 @@ def _change_letters(
     words = {"queue": "replayed", "away": "dropped", "back": "unroutable"}
     what = {"queue": queue, **(ids_named(sorted(choice.ids)) if choice.ids else {"all": not choice.narrow})}
     with audited(str(action), what, who=caller.name) as counts:
-        for _, decided in letters_of.change(serve.store, queue, is_chosen, act):
+        for _, decided in letters_of.change(serve.store, queue, is_chosen, act, rate=rate, lasts_s=lasts_s):
             counts[words[decided.to]] += 1
-    return LettersChanged(counts, met)
+    return LettersChanged(counts, met, monotonic() - begun_at >= lasts_s)
 
 
 def run(serve: Serve, caller: Caller, task_id: str) -> Outcome:

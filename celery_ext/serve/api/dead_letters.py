@@ -1,6 +1,7 @@
 """``/v1/dead-letters``: tasks that failed for good are listed, replayed and dropped."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType, field
@@ -10,6 +11,7 @@ from starlette.responses import Response
 from celery_ext.dead_letters import Choice
 from celery_ext.dead_letters import DeadLetter as Letter
 from celery_ext.dead_letters import letters as letters_of
+from celery_ext.dead_letters.letters import LEAST_RATE
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import (
@@ -93,6 +95,16 @@ class LettersRequest(Conditions):
     all: bool = False
 
 
+class ReplayRequest(LettersRequest):
+    """Which dead letters go back, and how fast.
+
+    Attributes:
+        rate: Most letters a second. Then a call ends after 20 s, and ``more`` asks for another; null for no limit.
+    """
+
+    rate: Annotated[float, Meta(ge=LEAST_RATE)] | None = None
+
+
 class LetterQueue(Answer):
     """A queue of dead letters.
 
@@ -171,12 +183,14 @@ class LettersDone(Answer):
         dropped: How many were removed.
         unroutable: How many stay because nobody knows from which queue they came.
         missing: Ids that are not among the dead letters that the caller may change.
+        more: Whether a replay at a pace has ended before the last letter: call it again.
     """
 
     replayed: Count = 0
     dropped: Count = 0
     unroutable: Count = 0
     missing: list[str] = field(default_factory=list)
+    more: bool = False
 
 
 _TAG = "Dead letters"
@@ -188,7 +202,7 @@ def routes() -> list[ActionRoute]:
     done = {200: LettersDone}
     listing = Doc("List the queues of dead letters.", None, None, {200: LetterQueues}, _TAG)
     page = Doc("List the dead letters of a queue.", PageQuery, None, {200: LetterList}, _TAG)
-    back = Doc("Send dead letters back to the queues from which they came.", None, LettersRequest, done, _TAG)
+    back = Doc("Send dead letters back to the queues from which they came.", None, ReplayRequest, done, _TAG)
     away = Doc("Remove dead letters.", None, LettersRequest, done, _TAG)
     return [
         ActionRoute("/v1/dead-letters", list_letter_queues, Action.READ, doc=listing),
@@ -220,10 +234,10 @@ def list_letters(request: Request) -> Response:
     return answer(LetterList(dead_letters=shown, cursor=None if after is None else str(after)))
 
 
-@with_body(LettersRequest)
-def replay_letters(request: Request, wanted: LettersRequest) -> Response:
+@with_body(ReplayRequest)
+def replay_letters(request: Request, wanted: ReplayRequest) -> Response:
     """Sends dead letters back to the queues from which they came."""
-    return _changed(request, wanted, Action.REPLAY, changes.replay)
+    return _changed(request, wanted, Action.REPLAY, partial(changes.replay, rate=wanted.rate))
 
 
 @with_body(LettersRequest)
@@ -243,13 +257,14 @@ def _changed(
     if (wanted.ids is None) is not wanted.all:
         raise invalid_field("$", 'give either ids, or "all": true')
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
-    done, met = act(serve, caller, queue, wanted.choice(wanted.ids, hidden=serve.settings.hide_arguments))
+    done, met, more = act(serve, caller, queue, wanted.choice(wanted.ids, hidden=serve.settings.hide_arguments))
     return answer(
         LettersDone(
             replayed=done["replayed"],
             dropped=done["dropped"],
             unroutable=done["unroutable"],
             missing=[one for one in wanted.ids or () if one not in met],
+            more=more,
         )
     )
 

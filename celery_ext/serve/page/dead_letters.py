@@ -167,7 +167,7 @@ def _change(request: Request, action: Action) -> Response:
         return _page(request, queue, [Note("warn", "Nothing changed: no letter is ticked.")], 422)
 
     act = changes.replay if action is Action.REPLAY else changes.drop
-    done, _ = act(serve, caller, queue, choice)
+    done = act(serve, caller, queue, choice).counts
     query = {word: str(count) for word, count in done.items()} or {"none": "1"}
     return RedirectResponse(Links(path_of(request)).letters(queue, **query), 303)
 

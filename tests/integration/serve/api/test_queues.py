@@ -1,6 +1,7 @@
 """``/v1/queues`` and ``/v1/dead-letters``."""
 
 from datetime import UTC, datetime, timedelta
+from time import sleep
 from typing import Any
 
 import pytest
@@ -30,7 +31,10 @@ def test_queues_are_counted(make_api: MakeApi) -> None:
     assert rows["celery"]["lateness_p50_s"] is None
     assert (found["leader"], found["standby"]) == (None, [])
     assert found["redis"]["used_memory"] > 0
-    assert api.get("/v1/queues/%C3%BC%2Fb").json() == rows["ü/b"]
+    waits_s = rows["ü/b"].pop("oldest_ready_s")
+    one = api.get("/v1/queues/%C3%BC%2Fb").json()
+    assert 0 <= waits_s <= one.pop("oldest_ready_s") < 60
+    assert one == rows["ü/b"]
     assert api.get("/v1/queues/unknown").status_code == 404
 
 
@@ -114,7 +118,7 @@ def test_dead_letters_are_listed_replayed_and_dropped(
         assert len(api.get(where, params=wanted).json()["dead_letters"]) == found
     assert api.post(f"{where}:drop", json={"all": True, "newer_than_s": 60, "task": "x"}).json()["dropped"] == 0
     done = api.post(f"{where}:replay", json={"ids": ["two", "none"]}).json()
-    assert done == {"replayed": 1, "dropped": 0, "unroutable": 0, "missing": ["none"]}
+    assert done == {"replayed": 1, "dropped": 0, "unroutable": 0, "missing": ["none"], "more": False}
     assert redis_server.client().llen("celery") == 1
     assert api.post(f"{where}:drop", json={"all": True}).json()["dropped"] == 2
     assert api.get(where).json() == {"dead_letters": [], "cursor": None}
@@ -122,6 +126,22 @@ def test_dead_letters_are_listed_replayed_and_dropped(
         ("drop", 2),
         ("replay", 1),
     ]
+
+
+def test_dead_letters_are_replayed_at_a_pace(
+    make_api: MakeApi, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call ends after its time, and says that there may be more; the next one goes on."""
+    api, slept = make_api(), list[float]()
+    monkeypatch.setattr("celery_ext.serve.changes.PACED_S", 0.5)
+    monkeypatch.setattr("celery_ext.dead_letters.letters.sleep", lambda s: (slept.append(s), sleep(0.5)))
+    bury_some(redis_server, "one", "two", "three")
+    body = {"all": True, "rate": 2}
+    done = [api.post("/v1/dead-letters/dead%2Fletters:replay", json=body).json() for _ in range(3)]
+    assert [(each["replayed"], each["more"]) for each in done] == [(2, True), (1, True), (0, False)]
+    assert slept == [1.0, 0.5]
+    assert redis_server.client().llen("celery") == 3
+    assert api.post("/v1/dead-letters/dead%2Fletters:replay", json={**body, "rate": 0}).status_code == 422
 
 
 @pytest.mark.parametrize("body", [{}, {"ids": []}, {"ids": ["a"], "all": True}, {"all": False}, {"ids": "a"}])
