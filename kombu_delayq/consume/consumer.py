@@ -3,7 +3,7 @@
 import os
 import socket
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from math import inf
 from threading import Lock
@@ -21,6 +21,8 @@ from kombu_delayq.store.types import Fetched, LeaseEnded, LeaseHeartbeat, Reques
 
 logger = get_logger(__name__)
 
+#: For so many heartbeats it is known when a message was taken: for five hours, with leases of a minute.
+BEATS_KEPT = 1200
 #: For how long after the loss of a connection Redis may still run what was sent over it, in s.
 UNSURE_S = 30.0
 #: For how long after the connections of waits were closed messages may still land, in s.
@@ -220,11 +222,21 @@ class Consumer:
         self._pid = os.getpid()
         self._name = _new_name()
         self._next = 1
+        #: Numbers that were next at its latest heartbeats, and when, in s of ``monotonic``: so each message has a time.
+        self._beats = deque([(1, monotonic())], BEATS_KEPT)
         self._leases: dict[str, _Lease] = {}
         # A fork copies locks in any state.
         self._lock = Lock()
         # Beside the other lock, because that one is held while Redis renews leases, which a node that hangs delays.
         self._numbering: Lock = Lock()
+
+    def _held_s(self, tags: Sequence[str]) -> float | None:
+        """Returns for how long it has held the oldest of some messages, in s, up to a heartbeat too long."""
+        if not tags:
+            return None
+        number = int(tags[0].rpartition(".")[2])
+        before = next((at for first, at in reversed(self._beats) if first <= number), self._beats[0][1])
+        return round(monotonic() - before, 1)
 
     def _lease_in(self, share: str) -> _Lease:
         return self._leases.setdefault(share, _Lease(self._name))
@@ -239,6 +251,7 @@ class Consumer:
         for tag, queue in list(self.held.items()):
             held[store.keys.share(queue)].append(tag)
         busy = {*queues, *held}
+        self._beats.append((self._next, monotonic()))
         heartbeats = []
         for share in sorted({*busy, *self._leases}):
             lease = self._lease_in(share)
@@ -246,9 +259,8 @@ class Consumer:
             if share in busy or monotonic() - lease.asked_at < store.options.consumer_ttl:
                 tags = held.get(share, [])
                 subscribed = lease.name in self.subscribed
-                heartbeats.append(
-                    LeaseHeartbeat(lease.name, share, queues.get(share, []), tags, not lease.is_taken, subscribed)
-                )
+                of_share = lease.name, share, queues.get(share, []), tags, not lease.is_taken, subscribed
+                heartbeats.append(LeaseHeartbeat(*of_share, held_s=self._held_s(tags)))
             else:
                 self._leave(store, share)
         sent_at = monotonic()

@@ -180,7 +180,9 @@ class Consumers(StorePart):
             other = found.setdefault(lease.name, lease)
             if other is not lease:
                 queues = sorted({*other.queues, *lease.queues})
-                found[lease.name] = ConsumerLease(lease.name, min(other.left_ms, lease.left_ms), queues)
+                held = (other.held or 0) + (lease.held or 0)
+                held_s = max((each.held_s for each in (other, lease) if each.held_s is not None), default=None)
+                found[lease.name] = ConsumerLease(lease.name, min(other.left_ms, lease.left_ms), queues, held, held_s)
         return sorted(found.values(), key=lambda lease: lease.left_ms)
 
     def in_share(self, queue: str) -> list[ConsumerLease]:
@@ -224,7 +226,7 @@ class Consumers(StorePart):
             if isinstance(reply, Exception) and not self._client.is_of_one_node(reply):
                 raise reply
             rows = reply.items() if isinstance(reply, dict) else ()
-            found[share] = [as_text(name) for name, noted in rows if _about(noted)[1]]
+            found[share] = [as_text(name) for name, noted in rows if _about(noted).get("subscribed") is True]
         return found
 
     def without_subscriber(self, consumers: Sequence[str]) -> set[str]:
@@ -289,7 +291,8 @@ class Consumers(StorePart):
 
     def _heartbeat_calls(self, heartbeat: LeaseHeartbeat, ttl_s: float | None = None) -> list[ScriptCall]:
         ttl_s = self._client.options.consumer_ttl if ttl_s is None else ttl_s
-        about = json.dumps({"queues": sorted(heartbeat.queues), "subscribed": heartbeat.subscribed})
+        of_hand = {"held": len(heartbeat.tags), "held_s": heartbeat.held_s}
+        about = json.dumps({"queues": sorted(heartbeat.queues), "subscribed": heartbeat.subscribed, **of_hand})
         args = [heartbeat.consumer, round(ttl_s * 1000), about, int(heartbeat.is_new)]
         of_share = self._keys.consumers, self._keys.consumed, self._keys.unacked_index
         keys = [key(heartbeat.share) for key in of_share]
@@ -320,8 +323,17 @@ class Consumers(StorePart):
         for share, of, queues in zip(asked, names, replies, strict=True):
             for name, (_, ends_ms), noted in zip(of, rows[share], queues, strict=True):
                 left_ms = ends_ms - now_ms if ends_ms else -inf
-                found[share].append(ConsumerLease(name, left_ms, _about(noted)[0]))
+                found[share].append(self._lease(name, left_ms, _about(noted)))
         return found
+
+    def _lease(self, name: str, left_ms: float, about: Mapping[str, Any]) -> ConsumerLease:
+        queues = [queue for queue in about.get("queues", ()) if isinstance(queue, str)]
+        held, held_s = (
+            found if isinstance(found := about.get(key), (int, float)) else None for key in ("held", "held_s")
+        )
+        if held_s is not None:
+            held_s += max(self._client.options.consumer_ttl - left_ms / 1000, 0.0)  # since its heartbeat
+        return ConsumerLease(name, left_ms, queues, None if held is None else int(held), held_s)
 
     def _all_tags(self, pattern: str, queue: str) -> Iterator[list[Any]]:
         index, cursor = as_bytes(self._keys.unacked_index(self._keys.share(queue))), 0
@@ -340,12 +352,10 @@ def _number_of(tag: str) -> int:
     return int(tag.rpartition(".")[2])
 
 
-def _about(noted: bytes | str | None) -> tuple[list[str], bool]:
-    """Returns the queues of a consumer, and whether it has subscribed; none where somebody else has written it."""
+def _about(noted: bytes | str | None) -> dict[str, Any]:
+    """Returns what a consumer says of itself; nothing where somebody else has written it."""
     try:
         found = json.loads(as_text(noted or "{}"))
     except ValueError:
-        return [], False
-    if not isinstance(found, dict) or not isinstance(queues := found.get("queues"), list):
-        return [], False
-    return [name for name in queues if isinstance(name, str)], found.get("subscribed") is True
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("queues"), list) else {}

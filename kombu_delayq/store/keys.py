@@ -275,7 +275,8 @@ class Keys(Naming):
     def consumed(self, share: str) -> str:
         """HASH: names of the consumers, each with what it says of itself, a JSON object.
 
-        ``queues``: names of the queues that it consumes; ``subscribed``: whether it has subscribed to ``presence``.
+        ``queues``: names of the queues that it consumes; ``subscribed``: whether it has subscribed to ``presence``;
+        ``held``: number of messages in hand; ``held_s``: for how long it has had the oldest of them, in s.
         """
         return self._of_queue(share, "consumed") if share else self._of_all("consumers:queues")
 

@@ -313,11 +313,15 @@ class ConsumerLease(NamedTuple):
         name: ``host:pid:random``.
         left_ms: Time until its lease ends; negative once it has ended, ``-inf`` while what it held is reclaimed.
         queues: Names of the queues that it consumes.
+        held: How many messages it had in hand at its latest heartbeat; None if it does not say so.
+        held_s: For how long it has had the oldest of them by now, in s, up to a heartbeat too long; None without any.
     """
 
     name: str
     left_ms: float
     queues: list[str]
+    held: int | None = None
+    held_s: float | None = None
 
     @property
     def is_http(self) -> bool:
@@ -436,6 +440,7 @@ class LeaseHeartbeat(NamedTuple):
         tags: Delivery tags of the messages that it holds there.
         is_new: Whether the name has no lease yet.
         subscribed: Whether it has subscribed to its channel, so that its death is noticed within seconds.
+        held_s: For how long it has held the oldest of them, in s; None if nobody knows.
     """
 
     consumer: str
@@ -444,3 +449,4 @@ class LeaseHeartbeat(NamedTuple):
     tags: Sequence[str]
     is_new: bool
     subscribed: bool = False
+    held_s: float | None = None

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: How late the oldest overdue message of a queue may be before the page says so, in s. Transfers are faster than that.
 LATE_S = 5.0
+#: From how many s on the page says that ready messages wait for long.
+WAITS_S = 300.0
 #: Shares of Redis's memory limit from which the page warns, and from which all is not well.
 FULL, OVERFULL = 0.8, 0.95
 
@@ -117,6 +119,7 @@ class QueueRow:
         held_until: About when as many have left as are overdue now; None if none is held back.
         too_late: What became of messages that were too late, in words; empty if none was.
         paused: Since when it is paused; None if it is not.
+        oldest_s: For how long the oldest ready message has been waiting, s; 0 if none is ready, None if unknown.
         error: Why Redis refuses to count the queue; empty if it does not.
         bars: What comes due, as bars.
         bars_text: The same in words.
@@ -139,6 +142,7 @@ class QueueRow:
     held_until: Moment | None = None
     too_late: str = ""
     paused: Moment | None = None
+    oldest_s: float | None = 0.0
     error: str = ""
     bars: Bars | None = None
     bars_text: str = ""
@@ -150,6 +154,16 @@ class QueueRow:
     def is_late(self) -> bool:
         """Whether a message is overdue for so long that somebody should look."""
         return not self.held_back and self.overdue > 0 and self.overdue_by_s >= LATE_S
+
+    @property
+    def oldest(self) -> str:
+        """For how long the oldest ready message has been waiting, in words; empty where nobody knows."""
+        return in_words(self.oldest_s, plain=True) if self.ready and self.oldest_s is not None else ""
+
+    @property
+    def waits_long(self) -> bool:
+        """Whether ready messages wait for so long that somebody should look."""
+        return self.ready > 0 and not self.paused and (self.oldest_s or 0.0) >= WAITS_S
 
     @property
     def overdue_by(self) -> str:
@@ -202,6 +216,9 @@ def health(
     cluster: Cluster | None = None,
     letters: Mapping[str, int] = MappingProxyType({}),
     without_disk: Sequence[str] = (),
+    *,
+    is_recent: bool = True,
+    eviction: str = "",
 ) -> Health:
     """Judges whether all is well: the worst that was found is the title, and everything found is a reason.
 
@@ -214,6 +231,8 @@ def health(
         cluster: The nodes; None on a server without hash slots.
         letters: How many dead letters each queue of them has.
         without_disk: Addresses of the servers that keep nothing on disk.
+        is_recent: Whether the latest dead letter came within a day.
+        eviction: Why Redis may evict messages; empty if it does not.
     """
     delayed = sum(row.delayed for row in rows)
     found = [
@@ -222,11 +241,13 @@ def health(
         *_leader(leader, delayed),
         *_overdue(rows),
         *_idle(rows, letters),
+        *_waiting(rows, letters),
         *_paused(rows),
         *_memory(memory),
         *_promotion(journal),
-        *_dead(letters),
+        *(_dead(letters) if is_recent else ()),
         *_without_disk(without_disk),
+        *([_Fault(False, "Redis may drop messages", f"{eviction}.")] if eviction else []),
         *_unreadable(rows),
     ]
     found.sort(key=lambda fault: not fault.is_bad)  # stable: those of a kind stay in this order
@@ -275,6 +296,13 @@ def _idle(rows: Sequence[QueueRow], letters: Mapping[str, int]) -> Iterator[_Fau
         ready = sum(row.ready for row in idle)
         text = f"{number(ready)} ready {_tasks(ready)} without a consumer in {_named(idle)}."
         yield _Fault(False, "Nobody consumes", text)
+
+
+def _waiting(rows: Sequence[QueueRow], letters: Mapping[str, int]) -> Iterator[_Fault]:
+    if slow := [row for row in rows if row.waits_long and row.consumers != 0 and row.queue not in letters]:
+        worst = max(slow, key=lambda row: row.oldest_s or 0.0)
+        text = f"The oldest ready task of {_named(slow)} has been waiting for a worker for {worst.oldest}."
+        yield _Fault(False, "Tasks wait for workers", text)
 
 
 def _paused(rows: Sequence[QueueRow]) -> Iterator[_Fault]:

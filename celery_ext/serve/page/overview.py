@@ -1,8 +1,9 @@
 """The overview: whether all is well, what comes due when, and what each queue holds."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from math import inf
 from time import monotonic
 from typing import Any, NamedTuple
@@ -14,11 +15,18 @@ from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.counting import QueueState, allowed, count_queues, visible_queues
 from celery_ext.serve.page.chart import SPANS, bounds, chart, small_bars
 from celery_ext.serve.page.figures import QueueRow, health, late, moment, nodes_of, number
+from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
+from celery_ext.serve.page.workers import workers
 from celery_ext.serve.service import ServeBroker, serve_of
+from kombu_delayq.message.dead_letters import buried_ms
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.nodes import Cluster
 
+#: Rows of the table of queues.
+ROWS = 50
+#: All is not well while the latest dead letter is younger than this, in ms. Who leaves older ones has seen them.
+RECENT_MS = 86_400_000
 #: How often the servers are asked whether they keep anything on disk, in s.
 DISK_S = 30.0
 
@@ -55,8 +63,8 @@ def gather(store: OperatorStore, queues: Sequence[str], span: str) -> Gathered:
     return Gathered(now_ms, rows, due, cluster)
 
 
-class Disk:
-    """Which servers keep nothing on disk. A setting seldom changes, so the servers are not asked each time.
+class ServerSettings:
+    """Which servers keep nothing on disk, or evict. A setting seldom changes, so the servers are not asked each time.
 
     Args:
         broker: The broker of the server.
@@ -66,6 +74,13 @@ class Disk:
         self._broker = broker
         self._asked_s = -inf
         self._missing: list[str] = []
+        self._eviction = ""
+
+    @property
+    def eviction(self) -> str:
+        """Why Redis may evict messages; empty if it does not, or does not tell."""
+        self.missing()
+        return self._eviction
 
     def missing(self) -> list[str]:
         """Returns the addresses of servers that have neither an append-only file nor snapshots, as far as they tell."""
@@ -73,6 +88,7 @@ class Disk:
             self._asked_s = monotonic()
             with suppress(*self._broker.store.nodes.errors):
                 self._missing = self._look()
+                self._eviction = self._broker.store.eviction_warning()
         return self._missing
 
     def _look(self) -> list[str]:
@@ -82,13 +98,22 @@ class Disk:
         return [name for name in without_log if saves.get(name) == ""]
 
 
-def letters_of(store: OperatorStore, queues: Iterable[str]) -> dict[str, int]:
-    """Returns how many dead letters some queues hold; none of those that cannot be read."""
+def letters_of(store: OperatorStore, queues: Iterable[str]) -> tuple[dict[str, int], float]:
+    """Returns how many dead letters some queues hold, none of those that cannot be read, and when the latest came.
+
+    The time is in ms since the epoch, ``inf`` for a letter that does not say it, and 0 without any letter.
+    """
     found: dict[str, int] = {}
+    latest = 0.0
     for queue in queues:
         with suppress(*store.nodes.errors):
-            found[queue] = sum(store.letters.lists(queue).values())
-    return found
+            lists = store.letters.lists(queue)
+            found[queue] = sum(lists.values())
+            for key, count in lists.items():
+                for letter in store.letters.page(key, count - 1, 1) if count else ():
+                    at_ms = buried_ms(letter)
+                    latest = max(latest, inf if at_ms is None else at_ms)
+    return found, latest
 
 
 def _row(state: QueueState, due: Sequence[int]) -> QueueRow:
@@ -109,6 +134,7 @@ def _row(state: QueueState, due: Sequence[int]) -> QueueRow:
         held_back=f"held back by its rate, {number(stats.overdue)} wait, at {held_back.per_s:g}/s" if held_back else "",
         held_until=moment(held_back.clear_ms(stats.now_ms, stats.overdue), stats.now_ms) if held_back else None,
         too_late=", ".join(f"{number(count)} {what}" for what, count in counts.too_late.items() if count),
+        oldest_s=stats.oldest_ready_s,
         paused=moment(state.paused_ms, stats.now_ms),
         error=stats.error,
         bars=small_bars(due),
@@ -132,6 +158,7 @@ _COLUMNS = (
     _Column("Due soon", "", None, ""),
     _Column("Delayed", "n", lambda row: row.delayed, "delayed"),
     _Column("Ready", "n", lambda row: row.ready, "ready"),
+    _Column("Oldest", "n", lambda row: row.oldest_s or 0.0, "oldest"),
     _Column("Overdue", "n", lambda row: row.overdue, "overdue"),
     _Column("Unacked", "n", lambda row: row.unacked or 0, "unacked"),
     _Column("Next due", "when", lambda row: row.next_due.ms if row.next_due else inf, "next", largest_first=False),
@@ -158,10 +185,12 @@ def overview(request: Request) -> Response:
     caller = caller_of(request)
     found = gather(store, visible_queues(request, store), span)
     page.now_ms = found.now_ms
-    order = request.query_params.get("sort", "")
-    links = {name: page.links.to("", span=name, sort=order) for name in SPANS}
+    asked = _Asked.of(request.query_params)
+    links = {name: page.links.to("", **{**asked.query, "span": name}) for name in SPANS}
     buried = caller.queues_of(sorted({*store.figures.dead_letter_queues(), *serve.settings.dead_letters}))
     has_all = journal is not None and store.options.journal == "all"
+    settings = serve.broker.part(ServerSettings)
+    letters, latest_ms = letters_of(store, buried)
     verdict = health(
         found.rows,
         store.leases.leader(),
@@ -169,18 +198,83 @@ def overview(request: Request) -> Response:
         store.memory(),
         journal,
         found.cluster,
-        letters_of(store, buried),
-        [] if has_all else serve.broker.part(Disk).missing(),
+        letters,
+        [] if has_all else settings.missing(),
+        is_recent=found.now_ms - latest_ms < RECENT_MS,
+        eviction=settings.eviction,
     )
+    shown = _sorted([row for row in found.rows if asked.is_in(row.queue)], asked.sort)
+    rows = shown[asked.first : asked.first + ROWS]
     return render(
         "overview.html",
         page,
         health=verdict,
         chart=chart("*", span, found.now_ms, found.due, links),
-        queues=_sorted(found.rows, order),
-        columns=_heads(page, span, order),
+        past=past(store, [row.queue for row in found.rows], buried, span, found.now_ms),
+        queues=rows,
+        asked=asked,
+        pages=_pages(page, asked, len(shown)),
+        columns=_heads(page, asked),
+        letters=sum(letters.values()),
+        workers=workers(allowed(store, store.consumers.all), caller),
         nodes=nodes_of(found.cluster, found.rows),
     )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What of the table of queues the reader wants to see, as it stands in the address.
+
+    Attributes:
+        span: A key of ``SPANS``; empty for the first.
+        sort: A column, with ``.turned`` for the other direction.
+        name: A part of the names of the queues, or a pattern with ``*``.
+        first: How many queues come before.
+    """
+
+    span: str = ""
+    sort: str = ""
+    name: str = ""
+    first: int = 0
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> "_Asked":
+        first = given.get("first", "")
+        return cls(
+            given.get("span", ""),
+            given.get("sort", ""),
+            given.get("name", "").strip()[:200],
+            int(first) if first.isascii() and first.isdecimal() and len(first) < 7 else 0,
+        )
+
+    def is_in(self, queue: str) -> bool:
+        """Whether a queue is wanted."""
+        wanted = self.name.lower()
+        return wanted in queue.lower() or fnmatchcase(queue.lower(), wanted)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The same for a link, which begins with the first queue."""
+        return {"span": self.span, "sort": self.sort, "name": self.name}
+
+
+class _Pages(NamedTuple):
+    """The pages of the table: a sentence, and the links to the page before and the next; empty where there is none."""
+
+    text: str
+    before: str
+    next: str
+
+
+def _pages(page: View, asked: _Asked, count: int) -> _Pages:
+    last = min(asked.first + ROWS, count)
+
+    def link(first: int) -> str:
+        return page.links.to("", **asked.query, **({"first": str(first)} if first else {}))
+
+    before = link(max(asked.first - ROWS, 0)) if asked.first else ""
+    text = f"{number(min(asked.first + 1, count))} to {number(last)} of {number(count)}"
+    return _Pages(text, before, link(last) if last < count else "")
 
 
 def span_of(request: Request) -> str:
@@ -197,14 +291,14 @@ def _sorted(rows: Sequence[QueueRow], order: str) -> list[QueueRow]:
     return list(rows)
 
 
-def _heads(page: View, span: str, order: str) -> list[_Head]:
-    by, _, turned = (order or "queue").partition(".")
+def _heads(page: View, asked: _Asked) -> list[_Head]:
+    by, _, turned = (asked.sort or "queue").partition(".")
     heads = []
     for column in _COLUMNS:
         link = sort = ""
         if column.key is not None:
             is_by = column.by == by
-            link = page.links.to("", span=span, sort=column.by + (".turned" if is_by and not turned else ""))
+            link = page.links.to("", **asked.query | {"sort": column.by + (".turned" if is_by and not turned else "")})
             sort = ("descending" if column.largest_first is not bool(turned) else "ascending") if is_by else ""
         heads.append(_Head(column.text, column.css, sort, link))
     return heads

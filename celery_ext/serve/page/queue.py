@@ -16,6 +16,7 @@ from celery_ext.serve.counting import visible_queues
 from celery_ext.serve.page.chart import SPANS, chart
 from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.overview import gather, span_of
+from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import Links, Note, View, form_of, path_of, render
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, serve_of
@@ -163,6 +164,7 @@ def queue(request: Request) -> Response:
         "queue.html",
         page,
         row=row,
+        past=past(store, [name], [name], span, found.now_ms),
         chart=chart(name, span, found.now_ms, found.due, links),
         filter=wanted,
         tasks=tasks,

@@ -1,6 +1,7 @@
 """Waiting for messages of empty queues."""
 
 from collections.abc import Iterator
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -33,6 +34,23 @@ def test_each_queue_has_a_wait_of_its_own(proj: Proj, sender: Connection) -> Non
         looped.until(looped.waits_for("a", "b", "c"))
     assert not client.keys("*landing*")
     assert not leases(client)
+
+
+def test_redis_knows_what_a_consumer_holds_and_for_how_long(make_proj: MakeProj) -> None:
+    """Each heartbeat says how many messages are in hand, and how old the oldest is, up to a heartbeat too old."""
+    proj = make_proj(broker_transport_options={"consumer_ttl": 2.0})
+    with Looped(proj.connection(), "a", acks=False) as looped, proj.connection() as sender:
+        publish(sender, "a", 1, 2)
+        looped.until(lambda: len(looped.received) == 2)
+        taken = monotonic()
+        looped.until(lambda: [lease.held for lease in looped.store.consumers.all()] == [2])
+        looped.until(lambda: monotonic() - taken > 1.5)
+        [lease] = looped.store.consumers.all()
+        assert lease.held_s is not None
+        assert 1.3 <= lease.held_s <= monotonic() - taken + 2
+        for message in looped.messages:
+            message.ack()
+        looped.until(lambda: [(lease.held, lease.held_s) for lease in looped.store.consumers.all()] == [(0, None)])
 
 
 def test_queues_that_begin_together_are_named_together(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:

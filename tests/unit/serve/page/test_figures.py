@@ -82,6 +82,10 @@ def test_lateness_in_words() -> None:
         ([row(overdue=2, overdue_by_s=200.0)], "one", ROOM, "bad", "Tasks are overdue"),
         ([row(ready=2, consumers=0)], "one", ROOM, "warn", "Nobody consumes"),
         ([row(ready=2, consumers=None)], "one", ROOM, "ok", "All is well"),
+        ([row(ready=2, oldest_s=299.0)], "one", ROOM, "ok", "All is well"),
+        ([row(ready=2, oldest_s=None)], "one", ROOM, "ok", "All is well"),
+        ([row(ready=2, oldest_s=301.0)], "one", ROOM, "warn", "Tasks wait for workers"),
+        ([row(ready=2, oldest_s=301.0, paused=moment(NOW, NOW))], "one", ROOM, "warn", "A queue is paused"),
         ([row()], "one", Memory(85, 100, ""), "warn", "Redis is nearly full"),
         ([row()], "one", Memory(99, 100, ""), "bad", "Redis is nearly full"),
         ([row(error="WRONGTYPE")], "one", ROOM, "warn", "A queue cannot be read"),
@@ -101,6 +105,8 @@ def test_dead_letters_and_an_empty_disk_are_not_well() -> None:
     assert (found.state, found.title) == ("warn", "Tasks have failed for good")
     assert found.reasons[0].startswith("94 dead letters wait in “failed”")
     assert health([row()], "one", [], ROOM, letters={"failed": 0}).state == "ok"
+    assert health([row()], "one", [], ROOM, letters={"failed": 94}, is_recent=False).state == "ok"
+    assert health([row()], "one", [], ROOM, eviction="it does").title == "Redis may drop messages"
     idle = health([row(queue="failed", ready=2, consumers=0)], "one", [], ROOM, letters={"failed": 2})
     assert idle.title == "Tasks have failed for good"
     found = health([row()], "one", [], ROOM, without_disk=["a:1"])
