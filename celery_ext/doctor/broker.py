@@ -8,6 +8,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.subject import Subject
+from celery_ext.periodic.armer import source_of
 from celery_ext.periodic.control import list_entries
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import LAYOUTS
@@ -408,6 +409,9 @@ def periodic(subject: Subject) -> Findings:
     if wrong := [entry for entry in entries if entry.error]:
         found = f"periodic entries that cannot be sent: {named([f'{entry.name} ({entry.error})' for entry in wrong])}"
         yield Finding(Level.ERROR, found, "mend them, and start the workers anew", page)
+    if entries and subject.app is not None and (overwritten := source_of(subject.app).overwritten()):
+        found = f"entries were changed in the admin, and beat_schedule takes that back: {named(overwritten)}"
+        yield Finding(Level.WARNING, found, "change them in the settings, or take them out there", page)
     sightings, recent_ms = store.periodic.sightings(), store.now_ms() - SEEN_MS
     if sightings.get(OTHER_SCHEDULE, 0) > recent_ms:
         found = "workers that run have another periodic schedule than the one that started last, which arms alone"

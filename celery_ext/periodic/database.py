@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from celery.schedules import maybe_schedule
 from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.db.models import F
 from django_celery_beat.models import PeriodicTask, PeriodicTasks
@@ -73,6 +74,16 @@ class Database:
                 if "enabled" in values:
                     PeriodicTasks.update_changed()
 
+    def overwritten(self) -> list[str]:
+        """Returns the names of rows that are not as ``beat_schedule`` has them, in order.
+
+        As with the ``DatabaseScheduler``, they become so when a process begins to arm.
+        """
+        given = {name: entry for name, entry in (self._app.conf.beat_schedule or {}).items() if type(entry) is dict}
+        with _usable():
+            rows = PeriodicTask.objects.filter(name__in=list(given)).order_by("name")
+            return [row.name for row in rows if _differs(row, given[row.name])]
+
     def _entry(self, row: Any, last_ms: int | None) -> Entry | Exception:
         try:
             model = ModelEntry(row, app=self._app)
@@ -97,6 +108,27 @@ class Database:
             one_off=row.one_off,
             last_ms=last_ms,
         )
+
+
+class _Unsaved(ModelEntry):
+    """Turns an entry into fields of a row, as its class does, and writes nothing."""
+
+    @classmethod
+    def to_model_schedule(cls, schedule: Any) -> tuple[Any, str]:
+        """Returns the row of a schedule, which has no key if there is none, and the name of its field."""
+        schedule = maybe_schedule(schedule)
+        for kind, model, field in cls.model_schedules:
+            if isinstance(schedule, kind):
+                return model.from_schedule(schedule), field
+        raise ValueError(f"no row can have the schedule {schedule!r}")
+
+
+def _differs(row: PeriodicTask, entry: Mapping[str, Any]) -> bool:
+    try:
+        fields = _Unsaved._unpack_fields(**entry)
+    except (TypeError, ValueError):  # it is wrong, and nothing becomes of it
+        return False
+    return any(getattr(row, name) != value for name, value in fields.items())
 
 
 def _ms(moment: Any) -> int | None:

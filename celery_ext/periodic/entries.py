@@ -106,6 +106,9 @@ class Source(Protocol):
         Only a source that changes is told.
         """
 
+    def overwritten(self) -> list[str]:
+        """Returns the names of entries that somebody has changed here, and that the settings of the app take back."""
+
 
 class Settings:
     """The entries of ``beat_schedule`` and ``add_periodic_task``, with the default ones of Celery.
@@ -129,6 +132,10 @@ class Settings:
 
     def note(self, runs: Mapping[str, Sequence[int]], now_ms: float) -> None:
         """Notes nothing: Redis knows the last run."""
+
+    def overwritten(self) -> list[str]:
+        """Returns nothing: there is one source alone."""
+        return []
 
     def _given(self) -> Iterator[tuple[str, Any]]:
         given = self._app.conf.beat_schedule or {}

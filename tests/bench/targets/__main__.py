@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.bench.targets import back, beside, consume, failover, publish, serve, spark, transfer
+from tests.bench.targets import back, beside, consume, failover, periodic, publish, serve, spark, transfer
 from tests.bench.targets.report import Figure, heading, machine
 
 MEASURES: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
@@ -16,6 +16,7 @@ MEASURES: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "consume": consume.measure,
     "return": back.measure,
     "failover": failover.measure,
+    "periodic": periodic.measure,
     "lateness": beside.lateness,
     "idle": beside.idle,
     "serve": serve.measure,

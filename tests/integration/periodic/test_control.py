@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.periodic import control
+from celery_ext.periodic.entries import Settings
 from celery_ext.serve import DelayqCollector, asgi
 from celery_ext.serve.access.identity import Action, Caller
 from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT
@@ -105,8 +106,8 @@ def test_metrics_say_what_has_not_run(process: Process) -> None:
     assert since["tick"] == pytest.approx(3600, abs=10)
 
 
-def test_the_doctor(process: Process) -> None:
-    """It names wrong entries, another schedule, a stock beat, and that nobody arms."""
+def test_the_doctor(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names wrong entries, another schedule, a stock beat, changes that will not last, and that nobody arms."""
     periodic, now_ms = process.store.periodic, process.store.now_ms()
     assert ["wrong" in finding.found for finding in look("periodic", process.app, process.store)] == [True]
     periodic.note_sighting(OTHER_SCHEDULE, now_ms)
@@ -115,6 +116,9 @@ def test_the_doctor(process: Process) -> None:
     found = " ".join(finding.found for finding in look("periodic", process.app, process.store))
     for word in ("no process arms", "another periodic schedule", "a stock beat"):
         assert word in found
+    assert "admin" not in found
+    monkeypatch.setattr(Settings, "overwritten", lambda self: ["report"])
+    assert any("takes that back: report" in one.found for one in look("periodic", process.app, process.store))
     periodic.note_sighting(STOCK_BEAT, now_ms - 3_600_000)
     assert not any("stock beat" in finding.found for finding in look("periodic", process.app, process.store))
 

@@ -19,6 +19,7 @@ pytest.importorskip("django_celery_beat")
 EDITOR = """
 import json, sys
 import periodic_django
+from celery_ext.periodic.database import Database
 from django.core.management import call_command
 from django.utils import timezone
 from datetime import timedelta
@@ -96,6 +97,10 @@ def test_changes_in_the_tables_hold_at_once(
         assert datetime.now(UTC) - begun < timedelta(seconds=10)
         admin.do("t = PeriodicTask.objects.get(name='added'); t.args = '[\"changed\"]'; t.save()")
         until(lambda: "changed" in values(proj), 10, what="the change holds")
+        as_settings = "app.conf.beat_schedule = {'added': {'task': 'proj.record', 'schedule': 1.0, 'args': ('ARG',)}}"
+        for arg, differing in (("changed", []), ("added", ["added"])):
+            admin.do("app = periodic_django.app; " + as_settings.replace("ARG", arg))
+            assert admin.do("out = Database(app).overwritten()") == differing, "what the settings would take back"
         admin.do("t = PeriodicTask.objects.get(name='added'); t.enabled = False; t.save()")
         # Its start, and the cleanup of results that django-celery-beat adds.
         until(lambda: proj.delayed() == 2, 10, what="nothing waits but what comes later")
@@ -110,5 +115,55 @@ def test_changes_in_the_tables_hold_at_once(
         assert {"later", "over"}.isdisjoint(values(proj))
         assert len({run["id"] for run in proj.runs()}) == len(proj.runs())
         assert "Traceback" not in worker.log
+    finally:
+        admin.close()
+
+
+#: Serves the admin, to somebody who may do all, and says on which port.
+SERVE = "; ".join(
+    (
+        "from threading import Thread",
+        "from django.contrib.auth.models import User",
+        "from django.contrib.staticfiles.handlers import StaticFilesHandler",
+        "from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler",
+        "from django.core.wsgi import get_wsgi_application",
+        "User.objects.create_superuser('ada', password='secret')",
+        "server = ThreadedWSGIServer(('127.0.0.1', 0), WSGIRequestHandler)",
+        "server.set_app(StaticFilesHandler(get_wsgi_application()))",
+        "Thread(target=server.serve_forever, daemon=True).start()",
+        "out = server.server_address[1]",
+    )
+)
+
+
+@pytest.mark.nightly
+def test_an_entry_is_changed_in_the_admin(make_proj: MakeProj, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who saves a form in a browser sees the entry run as it says then, and no more as before."""
+    browser = pytest.importorskip("tests.support.serve.browser")
+    monkeypatch.setenv("PERIODIC_DATABASE", str(tmp_path / "db.sqlite3"))
+    proj = make_proj(include=["periodic_django"])
+    admin = Admin(proj.environment())
+    try:
+        proj.worker()
+        admin.do("second, _ = IntervalSchedule.objects.get_or_create(every=1, period='seconds')")
+        admin.do("PeriodicTask.objects.create(name='tick', task='proj.record', interval=second, args='[\"old\"]')")
+        until(lambda: "old" in values(proj), 20, what="it runs")
+        address = f"http://127.0.0.1:{admin.do(SERVE)}/admin/"
+        with browser.chromium() as chromium:
+            page = chromium.new_page()
+            page.goto(address)
+            page.get_by_label("Username").fill("ada")
+            page.get_by_label("Password").fill("secret")
+            page.get_by_role("button", name="Log in").click()
+            page.goto(f"{address}django_celery_beat/periodictask/")
+            page.get_by_role("link", name="tick").click()
+            page.locator("summary, h2", has_text="Arguments").first.click()
+            page.locator("[name=args]").fill('["new"]')
+            page.get_by_role("button", name="Save", exact=True).click()
+            page.get_by_text("was changed successfully").wait_for()
+        until(lambda: "new" in values(proj), 10, what="the change holds")
+        count = values(proj).count("old")
+        until(lambda: values(proj).count("new") >= 3, 10, what="it goes on")
+        assert values(proj).count("old") == count
     finally:
         admin.close()
