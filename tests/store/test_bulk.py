@@ -16,20 +16,7 @@ from kombu_delayq.store.lookup import CHANGES_A_CALL, Change
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.messages import changed_message
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import (
-    BODIES,
-    FUTURE_MS,
-    ODD_IDS,
-    PAST_MS,
-    contents,
-    in_form,
-    look,
-    lose_body,
-    odd,
-    popped,
-    waiting,
-)
-from tests.support.store.layouts import hash_only
+from tests.support.store.keyspace import BODIES, FUTURE_MS, PAST_MS, contents, in_form, look, lose_body, popped, waiting
 
 HOUR_MS = 3_600_000
 CANCEL, RUN = BulkAction("cancel"), BulkAction("run_now")
@@ -234,17 +221,6 @@ def test_messages_that_cannot_be_read_are_not_gone(
     assert bulk.outcomes == {"cancelled": 5}
 
 
-@hash_only
-def test_of_messages_that_share_an_id_each_stands_for_itself(store: DelayStore) -> None:
-    """Of two tasks with one custom id only those that match are cancelled, where a cancel by id takes both."""
-    store.delivery.offer("q", task("i", name="shop.pay"), task("i", name="mail.send"), task("i", a=1))
-    bulk = Bulk(taken(store, Selection(task="shop.*")), CANCEL)
-    assert bulk.run(store)
-    assert bulk.outcomes == {"cancelled": 2}
-    [left] = store.scan.browse("q").messages
-    assert b"mail.send" in (left.body or b"")
-
-
 @pytest.mark.parametrize("action", [CANCEL, LATER, TO])
 def test_an_action_reaches_all_messages_of_one_id(store: DelayStore, action: BulkAction) -> None:
     """Of tasks with one custom id, all that match have an outcome, and those that do not match stay."""
@@ -292,19 +268,6 @@ def test_a_past_time_runs_messages(store: DelayStore) -> None:
     assert bulk.run(store)
     assert bulk.outcomes == {"transferred": 2}
     assert [json.loads(body)["headers"]["id"] for body in popped(store.client, "q")] == ["a", "b"]
-
-
-def test_any_id(store: DelayStore) -> None:
-    """A message of any id, in a queue of any name, is in the snapshot and is acted on alone."""
-    for identity in ODD_IDS:
-        store.client.flushall()
-        store.delivery.offer("ü \udcff{x}}", odd(identity))
-        snapshot = taken(store)
-        store.delivery.offer("ü \udcff{x}}", waiting("other"))
-        bulk = Bulk(snapshot, CANCEL)
-        assert bulk.run(store)
-        assert bulk.outcomes == {"cancelled": 1}
-        assert list(dues(store, "ü \udcff{x}}")) == ["other"]
 
 
 def test_a_queue_that_cannot_be_read_is_named(store: DelayStore) -> None:

@@ -9,12 +9,9 @@ from celery_ext.connection import TRANSPORT
 from kombu_delayq.store import DelayStore
 from tests.support.store.consuming import lives
 from tests.support.store.keyspace import waiting
+from tests.support.store.layouts import hash_only
 
-
-@pytest.fixture
-def layout() -> str:
-    """The layout makes no difference."""
-    return "hash"
+pytestmark = hash_only
 
 
 def declare(store: DelayStore, exchange: str) -> None:

@@ -8,12 +8,15 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
-from tests.support.store.consuming import INDEX, UNACKED
+from kombu_delayq.store.types import Landing, Request, Requeued
+from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, fetch, land, lives
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, STAGED, TTL_MS, begun, claim, now, published, several
 from tests.support.store.keyspace import BODIES, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
+from tests.support.store.promoting import JOURNAL_ID, elected, numbers
 
 SIZE = 10_000
+LANDING = Landing("q", 0, ME)
 #: Redis 7 has an error of its own for it, 6.2 the text only.
 FULL = "command not allowed when used memory"
 
@@ -106,6 +109,77 @@ def test_what_frees_memory_works_on_a_full_server(store: DelayStore) -> None:
     assert store.queues.stats("q").overdue == 10
     assert by_queue(store.delivery.heads(["q"])) == {"q": PAST_MS}
     assert store.queues.purge("q") == 10
+
+
+def held(store: DelayStore) -> list[Requeued]:
+    """Lets a consumer hold two of three messages, and another one wait in its landing list."""
+    lives(store)
+    store.client.lpush("q", "1", "2", "3", "4")
+    messages = [Requeued(taken.tag, "q", 0, taken.body) for taken in fetch(store, 2)]
+    assert land(store, LANDING)
+    return messages
+
+
+def fetched(store: DelayStore, most: int) -> bool:
+    """Takes up to two messages: they are noted, and what stays in the landing list goes back to its queue."""
+    taken = store.fetching.fetch(Request(ME, 3, most, ["q"], landings=[LANDING]))
+    left = (store.client.hlen(UNACKED), store.client.llen("q"), store.client.exists(store.keys.landing(*LANDING)))
+    return len(taken) == most and left == (2 + most, 2 - most, 0)
+
+
+def requeued(store: DelayStore, messages: list[Requeued], place: Any) -> bool:
+    """Puts back what is held."""
+    return store.fetching.requeue(messages, place) == [] and store.client.llen("q") == 3
+
+
+#: What goes on where Redis refuses every other write: what is prepared, and what then works.
+GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any], bool]]] = {
+    "ack": (held, lambda store, held: store.fetching.ack([one.tag for one in held], "q") == []),
+    "requeue next": (held, lambda store, held: requeued(store, held, "next")),
+    "requeue last": (held, lambda store, held: requeued(store, held, "last")),
+    "fetch none": (held, lambda store, _: fetched(store, 0)),
+    "fetch one": (held, lambda store, _: fetched(store, 1)),
+    "fetch two": (held, lambda store, _: fetched(store, 2)),
+    "give_back": (lives, lambda store, _: store.delivery.give_back("q", 0, "taken") == 1),
+    "heartbeat": (lives, lambda store, _: store.consumers.heartbeat(ME, ["q"])),
+    "heartbeat of a new one": (lives, lambda store, _: store.consumers.heartbeat(OTHER, ["q"], is_new=True)),
+    "leave": (lives, lambda store, _: not (store.consumers.leave(ME, "q") or store.client.exists(CONSUMERS, CONSUMED))),
+    "fence": (
+        lambda store: (lives(store), end_lease(store)),
+        lambda store, _: store.consumers.fence([ME], "q") == [ME],
+    ),
+    "lead": (lambda store: None, lambda store, _: store.leases.lead("one").rank == 1),
+    "lead again": (
+        lambda store: (store.leases.lead("one"), store.client.pexpire(store.keys.lease, 1000)),
+        lambda store, _: store.leases.lead("one").rank == 1 and store.client.pttl(store.keys.lease) > 1000,
+    ),
+    "claim_rows": (elected, lambda store, _: store.promotion.claim_rows(numbers(1)) == {1: "claimed"}),
+    "journal_heartbeat": (
+        elected,
+        lambda store, token: (
+            store.promotion.journal_heartbeat(JOURNAL_ID, token, 6).word == "sound"
+            and store.promotion.marker() == (JOURNAL_ID, token, 1, 6)
+        ),
+    ),
+    "end_claim": (
+        lambda store: store.answers.claim("k", "digest"),
+        lambda store, claim: (
+            store.answers.end_claim("k", claim, "keep", b"answer")
+            and store.answers.claim("k", "digest").answer == b"answer"
+        ),
+    ),
+    "close": (begun, lambda store, job: store.jobs.close(job, "publishing") == "closed"),
+}
+
+
+@pytest.mark.parametrize(("before", "works"), GOES_ON.values(), ids=list(GOES_ON))
+def test_consumers_leases_and_cancels_go_on(
+    store: DelayStore, before: Callable[[DelayStore], Any], works: Callable[[DelayStore, Any], bool]
+) -> None:
+    """What is in hand is acknowledged, put back and taken, who lives goes on living, and what ends a thing ends it."""
+    found = before(store)
+    fill(store)
+    assert works(store, found)
 
 
 #: What writes for a job needs memory.

@@ -10,16 +10,19 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
-    BODIES,
-    DUE,
     DUPLICATES,
     FUTURE_MS,
+    ODD_IDS,
     PAST_MS,
     QUEUE_NAMES,
     Ear,
     announced,
     by_queue,
+    duplicate_id,
     in_form,
+    look,
+    odd,
+    only,
     popped,
     waiting,
 )
@@ -60,13 +63,37 @@ def test_names_that_differ_in_braces_only_are_one_queue_to_redisson(store: Delay
 
 
 def test_any_id(store: DelayStore) -> None:
-    """A message of any id is stored once, told from another with the same id, and transferred."""
-    for identity in (*QUEUE_NAMES, "0", "00000001", "-1", "i~", "i~0123456789abcdef", "\0", "\r\n$5\r\n"):
-        one, two = (waiting(identity, PAST_MS, body) for body in ("one", "two"))
+    """A message of any id is found, removed, changed and run alone, beside others of its id and those alike."""
+    for identity in (*ODD_IDS, *QUEUE_NAMES, "0", "00000001", "-1"):
+        store.client.flushall()
+        store.delivery.offer("q", waiting("other"))
+        before = look(store)
+        one, two = odd(identity, "one"), odd(identity, "two")
         assert store.delivery.offer("q", one, two, one, two)[1:] == (1, 2, 1)
-        assert store.delivery.transfer("q").moved == 2
-        assert popped(store.client, "q") == [b"one", b"two"]
-        assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, DUPLICATES)))
+        first, _ = found = store.lookup.get(["q"], [identity])[identity]
+        assert [(each.id, each.body) for each in found] == [
+            (identity, b"one"),
+            (duplicate_id(identity, "two"), b"two"),
+        ]
+        like = (f"{identity}~", f"{identity}~0123456789abcdef", identity[:-17], identity[1:], f"{identity}\0", "\x7f")
+        assert store.lookup.get(["q"], [each for each in like if each != identity]) == {}
+        assert store.lookup.discard("q", [(first, "")]) == ["cancelled"]
+        assert store.lookup.reschedule("q", [Change(only(store, identity), FUTURE_MS + 1, b"\xff")]) == ["rescheduled"]
+        assert store.lookup.run_now("q", [Change(only(store, identity), 0.0, b"\xff\0")]) == ["transferred"]
+        assert popped(store.client, "q") == [b"\xff\0"]
+        assert look(store) == before
+        store.delivery.offer("q", one, two, odd(identity, "due", PAST_MS))
+        assert store.delivery.transfer("q").moved == 1
+        assert [each.body for each in store.lookup.cancel(["q"], [identity])[identity]] == [b"one", b"two"]
+        assert popped(store.client, "q") == [b"due"]
+        assert look(store) == before
+        assert not store.client.exists(in_form(store, DUPLICATES)) or store.layout == "redisson"
+        store.chains.cancel_chains([identity + "x"])
+        words = [store.chains.step("q", "one", one), store.chains.step("q", "one", one)]
+        assert words == ["behind", "waits"]
+        assert store.chains.cancel_chains([identity]).chains == ({identity} if identity else set())
+        assert store.chains.step("q", "one", one) == "cancelled"
+        assert (store.chains.accept([identity, "unknown"]), store.chains.accept([identity])) == (1, 0)
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\xff\r\n", bytes(range(256)), "ünïcödé ✓", b"9" * 10, "x" * 5_000_000])

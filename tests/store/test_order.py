@@ -27,22 +27,3 @@ def test_thousands_with_one_due_time_keep_their_order(make_store: MakeStore) -> 
     store = make_store(transfer_batch=333)
     bodies = moved(store, (waiting(str(number), PAST_MS, str(number)) for number in SHUFFLED), 250)
     assert bodies == [str(number) for number in SHUFFLED]
-
-
-def test_due_time_goes_before_the_order_of_publishing(make_store: MakeStore) -> None:
-    """Messages are moved by due time, to the µs, and within one due time in the order of publishing.
-
-    In Redisson's layout due times are of whole ms.
-    """
-    store = make_store(transfer_batch=50)
-    step_ms = 0.001 if store.layout == "hash" else 1
-    dues_ms = [PAST_MS + (number % 7) * step_ms for number in SHUFFLED[:1000]]
-    numbered = list(enumerate(dues_ms))
-    bodies = moved(store, (waiting(str(SHUFFLED[n]), due_ms, str(n)) for n, due_ms in numbered), 100)
-    assert bodies == [str(n) for n, _ in sorted(numbered, key=lambda each: (each[1], each[0]))]
-
-
-def test_a_repeated_message_keeps_its_first_place(store: DelayStore) -> None:
-    """A second attempt does not move a message behind those that came between."""
-    offers = [waiting(name, PAST_MS, name) for name in ("a", "b", "a", "c", "b")]
-    assert moved(store, offers, 1) == ["a", "b", "c"]

@@ -1,11 +1,19 @@
 """To which of a queue's lists a message goes, by its priority."""
 
+from collections.abc import Callable
+
 import pytest
 
+from kombu_delayq.store import DelayStore
+from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.types import PageId, Requeued
+from tests.support.store.consuming import fetch, lives
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import PAST_MS, contents, popped, waiting
-from tests.support.store.priorities import STEPS, Kombu
+from tests.support.store.jobs import begun, now, published, staged_job
+from tests.support.store.keyspace import PAST_MS, contents, only, popped, waiting
+from tests.support.store.priorities import SOME_STEPS, STEPS, Kombu
 
 
 @pytest.mark.parametrize(
@@ -26,6 +34,52 @@ def test_each_priority_goes_to_the_list_where_kombu_puts_it(
     assert {name: popped(store.client, name) for name in expected} == expected
     left = {b"{delayq}:queues"} if store.layout == "redisson" else {b"delayq:{q}:order", b"{delayq}:queues"}
     assert contents(store.client).keys() == left
+
+
+def requeued(store: DelayStore, priority: int) -> None:
+    """Lets a consumer take a message, and puts it back."""
+    lives(store)
+    store.client.lpush("app:q", "sent")
+    [taken] = fetch(store)
+    store.fetching.requeue([Requeued(taken.tag, "q", priority, b"sent")], "next")
+
+
+def run_now(store: DelayStore, priority: int) -> None:
+    """Runs a waiting message at once."""
+    store.delivery.offer("q", waiting("i", priority=priority))
+    store.lookup.run_now("q", [Change(only(store, "i"), 0.0, b"sent")])
+
+
+def replayed(store: DelayStore, priority: int) -> None:
+    """Sends a dead letter back to its queue."""
+    store.client.lpush("app:dead", "letter")
+    store.letters.replay("dead", "app:dead", [Letter(b"letter", "queue", "q", priority, b"sent")])
+
+
+#: What brings a message to a list of its queue without a transfer.
+SENDS: dict[str, Callable[[DelayStore, int], object]] = {
+    "give_back": lambda store, priority: store.delivery.give_back("q", priority, "sent"),
+    "put": lambda store, priority: store.delivery.put("q", PageId(f"{priority}", 1), [now("i", "sent", priority)]),
+    "requeue": requeued,
+    "run_now": run_now,
+    "replay": replayed,
+    "enqueue": lambda store, priority: store.jobs.enqueue("q", begun(store), [now(f"{priority}", "sent", priority)]),
+    "publish": lambda store, priority: published(
+        store, staged_job(store, ("q", now("i", "sent", priority)), name=f"job {priority}")
+    ),
+}
+
+
+@pytest.mark.parametrize("steps", SOME_STEPS)
+@pytest.mark.parametrize("send", SENDS.values(), ids=list(SENDS))
+def test_whatever_sends_a_message_finds_its_list(
+    make_store: MakeStore, send: Callable[[DelayStore, int], object], steps: tuple[int, ...]
+) -> None:
+    """With any priority steps, prefix and separator, a message goes to the list where kombu puts its priority."""
+    store, kombu = make_store(keys=Keys("app:", separator=":"), steps=steps), Kombu(steps, ":", "app:")
+    for priority in range(10):
+        send(store, priority)
+        assert popped(store.client, kombu._q_for_pri("q", priority)) == [b"sent"]
 
 
 def test_a_priority_step_given_twice_doubles_no_message(make_store: MakeStore) -> None:

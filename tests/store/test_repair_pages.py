@@ -85,14 +85,6 @@ def test_a_queue_with_one_of_its_keys_is_found(store: DelayStore) -> None:
     assert together(store.repair.queue_pages()) == {"no index", "no bodies"}
 
 
-@pytest.mark.parametrize("queue", QUEUES)
-def test_a_queue_of_any_name_is_made_known(store: DelayStore, queue: str) -> None:
-    """A queue that was found can be made known to the transfer workers."""
-    store.queues.know(queue)
-    store.queues.know(queue)
-    assert store.queues.names() == store.leases.lead("name").queues == [queue]
-
-
 def test_dead_letters_lie_in_a_list_for_each_priority(make_store: MakeStore) -> None:
     """The lists of a dead letter queue are those of kombu, each with its length."""
     store = make_store(keys=Keys("app:"), steps=(0, 5))

@@ -24,7 +24,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
 from time import time
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -130,10 +129,3 @@ class FaultLog:
         self.faults.append(fault)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(fault)) + "\n")
-
-
-def read_faults(directory: Path) -> list[Fault]:
-    """Reads the faults of a run."""
-    path = directory / "faults.jsonl"
-    lines: list[Any] = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [Fault(**json.loads(line)) for line in lines]

@@ -15,7 +15,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
 from tests.support.conditions import until
-from tests.support.store.jobs import GUARD, STAGED, begun, now, published, several
+from tests.support.store.jobs import GUARD, STAGED, begun, found_job, now, published, several
 from tests.support.store.keyspace import FUTURE_MS, clock_ms, popped, waiting
 from tests.support.store.together import together
 
@@ -113,8 +113,7 @@ def test_several_publishers_send_each_message_once(store: DelayStore) -> None:
         bodies = popped(store.client, f"part {queue}")
         assert len(bodies) == 1000
         assert bodies == sorted(bodies)
-    found = store.jobs.find("j")
-    assert found is not None
+    found = found_job(store)
     assert (found.state, found.staged) == ("committed", 0)
     assert not store.client.exists(STAGED)
 
@@ -240,6 +239,5 @@ def test_runs_that_begin_at_once_are_told_apart(store: DelayStore) -> None:
     told = [each for replies in together(store, *[begin] * 4) for each in replies]
     assert sorted(run for run, _ in told) == list(range(1, 201))
     assert len({begun.base_ms for _, begun in told}) == 1
-    found = store.jobs.find("j")
-    assert found is not None
+    found = found_job(store)
     assert found.run == 200

@@ -5,26 +5,12 @@ from uuid import uuid4
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import Enqueued, Job
-from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.job_types import Enqueued
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, JOB, STAGED, begun, claim, now, published, several
-from tests.support.store.keyspace import (
-    BODIES,
-    DUE,
-    QUEUE_NAMES,
-    clock_ms,
-    contents,
-    in_form,
-    kept_ms,
-    look,
-    popped,
-    waiting,
-)
-from tests.support.store.layouts import hash_only
-from tests.support.store.priorities import SOME_STEPS, Kombu
+from tests.support.store.keyspace import BODIES, DUE, QUEUE_NAMES, clock_ms, in_form, kept_ms, look, popped, waiting
 
 
 def test_a_job_that_is_run_again_sends_what_is_missing(store: DelayStore) -> None:
@@ -37,43 +23,6 @@ def test_a_job_that_is_run_again_sends_what_is_missing(store: DelayStore) -> Non
     assert store.jobs.finish(left_behind, "aborted") == "superseded"
     assert store.jobs.finish(again, "committed") == "committed"
     assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(10)]
-
-
-def test_stragglers_after_an_abort_send_nothing(store: DelayStore) -> None:
-    """Tasks that go on after their run was aborted can neither write nor begin, also while a later run writes."""
-    job = begun(store)
-    store.jobs.enqueue("q", job, several(2))
-    store.jobs.finish(job, "aborted")
-    assert store.jobs.enqueue("q", job, several(9)) == Enqueued("aborted")
-    assert store.jobs.begin(job).word == "aborted"
-    later = begun(store)
-    assert store.jobs.enqueue("q", job, several(9)) == Enqueued("superseded")
-    assert store.jobs.enqueue("q", later, several(3)) == Enqueued("enqueued", 1, 2)
-    store.jobs.finish(later, "committed")
-    assert store.jobs.enqueue("q", job, several(9)) == Enqueued("committed")
-    assert store.client.llen("q") == 3
-
-
-def test_a_job_that_was_committed_is_not_run_again(store: DelayStore) -> None:
-    """A streaming batch that is replayed after its commit sends nothing."""
-    job = begun(store)
-    store.jobs.enqueue("q", job, several(3))
-    store.jobs.finish(job, "committed")
-    replay = job._replace(run=store.jobs.new_run())
-    assert store.jobs.begin(replay).word == "committed"
-    assert store.jobs.enqueue("q", replay, several(3)) == Enqueued("committed")
-    assert store.jobs.finish(replay, "committed") == "committed"
-    assert store.client.llen("q") == 3
-
-
-def test_a_job_that_staged_is_run_again(store: DelayStore) -> None:
-    """What a run staged before it ended without a word is sent once, with what the next run adds."""
-    store.jobs.enqueue("q", begun(store, staged=True), several(5))
-    again = begun(store, staged=True)
-    assert store.jobs.enqueue("q", again, several(8)) == Enqueued("enqueued", 3, 5)
-    store.jobs.finish(again, "committed")
-    assert published(store, again) == 8
-    assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(8)]
 
 
 def test_a_store_lives_longer_than_the_data_of_its_redis(store: DelayStore) -> None:
@@ -90,39 +39,6 @@ def test_a_store_lives_longer_than_the_data_of_its_redis(store: DelayStore) -> N
     assert store.jobs.enqueue("q", job, several(3)) == Enqueued("enqueued", 3)
     assert store.jobs.finish(job, "committed") == "committed"
     assert store.client.llen("q") == 3
-
-
-def test_publishing_is_taken_over_half_way(store: DelayStore, make_store: MakeStore) -> None:
-    """Of a publisher that ended after some calls, another one sends the rest, each message once."""
-    job = begun(store, staged=True)
-    store.jobs.enqueue("q", job, several(450))
-    store.jobs.finish(job, "committed")
-    store.jobs.publish(job)
-    other = make_store()
-    assert other.jobs.finish(job._replace(run=0), "committed") == "publishing"
-    assert published(other, job) == 250
-    assert other.jobs.finish(job, "committed") == "committed"
-    assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(450)]
-
-
-def test_what_is_remembered_of_a_job(store: DelayStore) -> None:
-    """At any moment the store tells how far a job is, and None of one of which it knows nothing."""
-    assert store.jobs.find("j") is None
-    job = begun(store, staged=True)
-    store.jobs.enqueue("q", job, [now("i"), waiting("j"), claim("k")])
-
-    def found(staged: int) -> tuple[str, Job]:
-        one = store.jobs.find("j")
-        assert one is not None
-        assert (one.ended_ms is None) == (one.state == "running")
-        base_ms = store.jobs.begin(job).base_ms
-        return one.state, Job("j", one.state, job.run, base_ms, 2, staged, ended_ms=one.ended_ms)
-
-    assert found(2) == ("running", store.jobs.find("j"))
-    store.jobs.finish(job, "committed")
-    assert found(2) == ("publishing", store.jobs.find("j"))
-    store.jobs.publish(job)
-    assert found(0) == ("committed", store.jobs.find("j"))
 
 
 @pytest.mark.parametrize("staged", [False, True])
@@ -149,27 +65,6 @@ def test_a_message_that_waits_already_is_not_doubled(store: DelayStore) -> None:
     assert store.queues.size("q") == 2
 
 
-@pytest.mark.parametrize("staged", [False, True])
-@pytest.mark.parametrize("prefix", ["", "app:"])
-@pytest.mark.parametrize("steps", SOME_STEPS)
-def test_each_priority_goes_to_the_list_where_kombu_puts_it(
-    make_store: MakeStore, steps: tuple[int, ...], prefix: str, staged: bool
-) -> None:
-    """With any priority steps, separator and prefix, a message lands in the list that kombu would have pushed it to."""
-    store = make_store(keys=Keys(prefix, separator=":"), steps=steps)
-    kombu = Kombu(steps, ":", prefix)
-    job = begun(store, staged=staged)
-    messages = [now(f"{priority}{n}", priority=priority) for n in "ab" for priority in range(10)]
-    expected: dict[str, list[bytes]] = {}
-    for each in messages:
-        expected.setdefault(kombu._q_for_pri("q", each.priority), []).append(f"body of {each.id!s}".encode())
-    assert store.jobs.enqueue("q", job, messages).fresh == 20
-    store.jobs.finish(job, "committed")
-    published(store, job)
-    assert all(key.startswith(prefix.encode()) for key in contents(store.client))
-    assert {name: popped(store.client, name) for name in expected} == expected
-
-
 def test_a_priority_step_given_twice_is_counted_once(make_store: MakeStore) -> None:
     """Where ``priority_steps`` name a step twice, its list counts once for ``max_depth``."""
     store = make_store(steps=(0, 0, 3, 3))
@@ -191,30 +86,6 @@ def test_any_name_of_job_queue_and_stream(store: DelayStore, name: str) -> None:
     assert (store.queues.size(name), popped(store.client, name)) == (1, [b"body of i"])
     states = [found.state for each in (job.name, other.name) if (found := store.jobs.find(each))]
     assert states == ["committed", "running"]
-
-
-@hash_only  # the names of Redisson's keys do not tell them apart
-def test_queues_that_differ_in_braces_only_are_two(store: DelayStore) -> None:
-    """One job sends to the queues ``a`` and ``{a}`` apart."""
-    job = begun(store)
-    for queue in ("a", "{a}"):
-        store.jobs.enqueue(queue, job, [waiting(f"of {queue}"), now(f"now {queue}")])
-    for queue in ("a", "{a}"):
-        assert store.queues.size(queue) == 1
-        assert popped(store.client, queue) == [f"body of now {queue}".encode()]
-
-
-def test_scripts_that_redis_has_forgotten_are_sent_again(store: DelayStore) -> None:
-    """After Redis has lost its scripts, at any moment of a job, the job goes on."""
-    for step in range(2):
-        store.client.script_flush()
-        job = begun(store, f"j{step}", staged=True)
-        store.client.script_flush()
-        assert store.jobs.enqueue("q", job, several(3)).fresh == 3
-        store.client.script_flush()
-        assert store.jobs.finish(job, "committed") == "publishing"
-        store.client.script_flush()
-        assert store.jobs.publish(job).fresh == 3
 
 
 def test_a_job_that_is_not_remembered_can_be_written_by_nobody(store: DelayStore) -> None:

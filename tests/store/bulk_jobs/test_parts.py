@@ -10,7 +10,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Begun, Enqueued, JobRun
 from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.keys import Keys
-from tests.support.store.jobs import TTL_MS, begun, now, published, several
+from tests.support.store.jobs import TTL_MS, begun, found_job, now, published, several
 from tests.support.store.keyspace import popped
 
 Make = Callable[[], DelayStore]
@@ -42,8 +42,7 @@ def test_one_job_in_many_slots(store: DelayStore) -> None:
     for _ in range(2):
         for queue in ("a", "b", "c"):
             store.jobs.enqueue(queue, job, several(3))
-    found = store.jobs.find("j")
-    assert found is not None
+    found = found_job(store)
     assert (found.state, found.enqueued) == ("running", 9)
     assert store.jobs.finish(job, "committed") == "committed"
     assert store.jobs.enqueue("a", job, [now("late")]) == Enqueued("committed")
@@ -63,18 +62,12 @@ def test_a_later_run_takes_all_parts_over(make: Make) -> None:
     assert other.jobs.enqueue("a", later, several(3)) == Enqueued("enqueued", 1, 2)
     assert other.jobs.finish(earlier, "aborted") == "superseded"
     assert other.jobs.finish(later, "committed") == "committed"
-    assert store.jobs.begin(begun_again(store)) == Begun("committed", found_base(store))
+    assert store.jobs.begin(begun_again(store)) == Begun("committed", found_job(store).base_ms)
     assert len(popped(store.client, "app:a")) == 3
 
 
 def begun_again(store: DelayStore) -> JobRun:
     return JobRun("j", store.jobs.new_run(), TTL_MS)
-
-
-def found_base(store: DelayStore) -> float:
-    found = store.jobs.find("j")
-    assert found is not None
-    return found.base_ms
 
 
 def test_a_part_that_begins_late_learns_of_the_end(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +122,7 @@ def test_staged_messages_of_all_parts_are_published(store: DelayStore) -> None:
     ]
     assert [len(popped(store.client, f"app:{queue}")) for queue in "ab"] == [3, 3]
     assert published(store, job) == 4
-    found = store.jobs.find("j")
-    assert found is not None
+    found = found_job(store)
     assert (found.state, found.enqueued, found.staged) == ("committed", 10, 0)
 
 

@@ -7,15 +7,10 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Requeued
 from tests.support.store.consuming import fetch, lives, message, stock_channel
+from tests.support.store.layouts import hash_only
 from tests.support.workers.held import INDEX, UNACKED
 
-pytestmark = pytest.mark.plain_server
-
-
-@pytest.fixture
-def layout() -> str:
-    """Consuming does not regard the layout."""
-    return "hash"
+pytestmark = [pytest.mark.plain_server, hash_only]
 
 
 @pytest.mark.parametrize("queue", ["q", "ünï ✓", 'quo"ted', "{eu}.x", "back\\slash"])

@@ -3,20 +3,15 @@
 from math import inf
 
 import pytest
-import redis
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consumers import consumer_of
-from kombu_delayq.store.types import ConsumerLease, Held
+from kombu_delayq.store.types import ConsumerLease
 from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, OTHER, end_lease, fetch, lives
 from tests.support.store.keyspace import KEYS, clock_ms
+from tests.support.store.layouts import hash_only
 
-
-@pytest.fixture
-def layout() -> str:
-    """Consuming does not regard the layout."""
-    return "hash"
+pytestmark = hash_only
 
 
 @pytest.mark.parametrize(
@@ -71,12 +66,6 @@ def test_a_name_tells_host_and_process(name: str, host: str, pid: str) -> None:
     assert (lease.host, lease.pid) == (host, pid)
 
 
-def test_nobody_consumes(store: DelayStore) -> None:
-    """Without consumers there are none, and none that have ended."""
-    assert store.consumers.all() == []
-    assert store.consumers.ended().leases == {share: [] for share in store.consumers.shares()}
-
-
 @pytest.mark.parametrize("value", [None, b"no JSON", b"{}", b'"q"', b"[1, null]", b"\xff"])
 def test_queues_that_cannot_be_read_are_none(store: DelayStore, value: bytes | None) -> None:
     """A consumer whose queues are not noted, or by something else than a list of names, is listed without queues."""
@@ -95,15 +84,6 @@ def test_a_consumer_that_leaves_is_forgotten(store: DelayStore) -> None:
     assert store.client.hkeys(CONSUMED) == [OTHER.encode()]
     store.consumers.leave(OTHER, "q")
     assert not store.client.exists(CONSUMERS, CONSUMED)
-
-
-def test_a_consumer_leaves_a_full_redis() -> None:
-    """A Redis that refuses every other write, and every transaction, forgets consumers."""
-    with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        lives(store := DelayStore(client, KEYS))
-        client.config_set("maxmemory", 1)
-        store.consumers.leave(ME, "q")
-        assert not client.exists(CONSUMERS, CONSUMED)
 
 
 def test_what_consumers_hold_is_found(store: DelayStore) -> None:
@@ -136,13 +116,3 @@ def test_what_is_noted_of_messages_is_read(store: DelayStore) -> None:
     store.client.lpush("q", "1", "2")
     first, second = (taken.tag for taken in fetch(store))
     assert store.consumers.notes([second, "unknown", first], "q") == [(second, b'[2,"","q"]'), (first, b'[1,"","q"]')]
-
-
-def test_a_note_stays_out_of_reprs() -> None:
-    """The repr of what is held shows the tag and the length, and nothing of a task's arguments."""
-    assert repr(Held("tag", b"secret")) == "Held(tag='tag', note=<6 bytes>)"
-
-
-def test_a_lease_compares_by_its_fields() -> None:
-    """A lease is a plain tuple of its name, its time and its queues."""
-    assert ConsumerLease(ME, 1.0, ["q"]) == (ME, 1.0, ["q"], None, None)

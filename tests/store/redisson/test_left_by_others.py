@@ -5,21 +5,11 @@ import struct
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, waiting
+from tests.support.store.layouts import redisson_only
 from tests.support.store.redisson_layout import task
 
-
-@pytest.fixture
-def layout() -> str:
-    """Each test is about this layout alone."""
-    return "redisson"
-
-
-@pytest.fixture
-def listed(make_store: MakeStore) -> DelayStore:
-    """A store in Redisson's layout."""
-    return make_store(layout="redisson")
+pytestmark = redisson_only
 
 
 def transfer_as_redisson(store: DelayStore, due_ms: float) -> None:
@@ -40,62 +30,60 @@ def with_garbage(store: DelayStore, count: int = 200) -> None:
     assert store.client.llen(store.keys.listed("q")) > store.queues.size("q") > 0
 
 
-def test_a_transfer_that_finds_nothing_removes_what_is_left(listed: DelayStore) -> None:
+def test_a_transfer_that_finds_nothing_removes_what_is_left(store: DelayStore) -> None:
     """After another client has transferred the last message, a transfer leaves no key but the names of queues."""
-    with_garbage(listed)
-    transfer_as_redisson(listed, PAST_MS)
-    assert listed.client.llen(listed.keys.listed("q")) > 0
-    listed.delivery.transfer("q")
-    assert contents(listed.client).keys() == {b"{delayq}:queues"}
+    with_garbage(store)
+    transfer_as_redisson(store, PAST_MS)
+    assert store.client.llen(store.keys.listed("q")) > 0
+    store.delivery.transfer("q")
+    assert contents(store.client).keys() == {b"{delayq}:queues"}
 
 
-def test_the_next_message_removes_what_is_left(listed: DelayStore) -> None:
+def test_the_next_message_removes_what_is_left(store: DelayStore) -> None:
     """After another client has transferred the last message, the next offer begins with clean keys."""
-    with_garbage(listed)
-    transfer_as_redisson(listed, PAST_MS)
-    listed.delivery.offer("q", waiting("next"))
-    assert listed.client.llen(listed.keys.listed("q")) == 1
-    assert not listed.client.hexists(listed.keys.ids("q"), "i1")
-    assert list(listed.lookup.get(["q"], ["next", "i0", "i1"])) == ["next"]
+    with_garbage(store)
+    transfer_as_redisson(store, PAST_MS)
+    store.delivery.offer("q", waiting("next"))
+    assert store.client.llen(store.keys.listed("q")) == 1
+    assert not store.client.hexists(store.keys.ids("q"), "i1")
+    assert list(store.lookup.get(["q"], ["next", "i0", "i1"])) == ["next"]
 
 
-def test_the_index_stays_bounded_where_only_others_transfer(listed: DelayStore) -> None:
+def test_the_index_stays_bounded_where_only_others_transfer(store: DelayStore) -> None:
     """Where we only offer and another client transfers all, records of what has left do not pile up."""
-    listed.delivery.offer("q", waiting("far"))
+    store.delivery.offer("q", waiting("far"))
     for number in range(40):
-        listed.delivery.offer("q", *(waiting(f"i{number}-{each}", FUTURE_MS - 1000 + number) for each in range(100)))
-        transfer_as_redisson(listed, FUTURE_MS - 1000 + number)
-    assert listed.queues.size("q") == 1
-    assert listed.client.hlen(listed.keys.ids("q")) < 2500
-    assert list(listed.lookup.get(["q"], ["far"])) == ["far"]
+        store.delivery.offer("q", *(waiting(f"i{number}-{each}", FUTURE_MS - 1000 + number) for each in range(100)))
+        transfer_as_redisson(store, FUTURE_MS - 1000 + number)
+    assert store.queues.size("q") == 1
+    assert store.client.hlen(store.keys.ids("q")) < 2500
+    assert list(store.lookup.get(["q"], ["far"])) == ["far"]
 
 
-def test_a_queue_is_known_again_after_a_purge(listed: DelayStore) -> None:
+def test_a_queue_is_known_again_after_a_purge(store: DelayStore) -> None:
     """A publisher whose queue somebody purges makes it known again, even when another client was sooner."""
     for number in range(3):
-        listed.delivery.offer("q", waiting(f"i{number}"))
-    DelayStore(listed.client, listed.keys, options=listed.options).queues.purge("q")
-    assert listed.queues.names() == []
+        store.delivery.offer("q", waiting(f"i{number}"))
+    DelayStore(store.client, store.keys, options=store.options).queues.purge("q")
+    assert store.queues.names() == []
     entry = b"\x08" + bytes(8) + struct.pack("<Q", 1) + b"x"
-    listed.client.zadd(listed.keys.timeout("q"), {entry: PAST_MS})
-    listed.client.rpush(listed.keys.listed("q"), entry)
-    assert listed.delivery.offer("q", waiting("again")).place == "first"
-    assert listed.queues.names() == ["q"]
+    store.client.zadd(store.keys.timeout("q"), {entry: PAST_MS})
+    store.client.rpush(store.keys.listed("q"), entry)
+    assert store.delivery.offer("q", waiting("again")).place == "first"
+    assert store.queues.names() == ["q"]
 
 
 @pytest.mark.parametrize("is_told", [False, True])
-def test_an_id_is_free_again_after_another_client_has_transferred_its_message(
-    listed: DelayStore, is_told: bool
-) -> None:
+def test_an_id_is_free_again_after_another_client_has_transferred_its_message(store: DelayStore, is_told: bool) -> None:
     """Records of what has left hide no message that is offered again under its id, and are replaced by its own."""
     body = task("i") if is_told else b"body"
-    listed.delivery.offer("q", waiting("far"), waiting("i", PAST_MS, b"other" + body))
+    store.delivery.offer("q", waiting("far"), waiting("i", PAST_MS, b"other" + body))
     for number in range(50):
-        assert listed.delivery.offer("q", waiting("i", PAST_MS + number, body)).renamed == (number == 0)
-        transfer_as_redisson(listed, PAST_MS + number)
-        assert listed.lookup.get(["q"], ["i"]) == {}
-    assert listed.delivery.offer("q", waiting("i", body=body), waiting("i", body=b"two"))[1:] == (1, 0, 1)
-    assert [each.body for each in listed.lookup.get(["q"], ["i"])["i"]] == [body, b"two"]
-    assert len(listed.client.hget(listed.keys.ids("q"), "i")) == 2 * 17
-    assert len(listed.lookup.cancel(["q"], ["i"])["i"]) == 2
-    assert listed.lookup.get(["q"], ["i", "far"]).keys() == {"far"}
+        assert store.delivery.offer("q", waiting("i", PAST_MS + number, body)).renamed == (number == 0)
+        transfer_as_redisson(store, PAST_MS + number)
+        assert store.lookup.get(["q"], ["i"]) == {}
+    assert store.delivery.offer("q", waiting("i", body=body), waiting("i", body=b"two"))[1:] == (1, 0, 1)
+    assert [each.body for each in store.lookup.get(["q"], ["i"])["i"]] == [body, b"two"]
+    assert len(store.client.hget(store.keys.ids("q"), "i")) == 2 * 17
+    assert len(store.lookup.cancel(["q"], ["i"])["i"]) == 2
+    assert store.lookup.get(["q"], ["i", "far"]).keys() == {"far"}

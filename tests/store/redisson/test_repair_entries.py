@@ -6,17 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.support.store.keyspace import (
-    FUTURE_MS,
-    ODD_IDS,
-    PAST_MS,
-    Ear,
-    contents,
-    odd,
-    popped,
-    refuses_a_key_of_the_wrong_type,
-    waiting,
-)
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, contents, popped, waiting
 from tests.support.store.layouts import redisson_only
 from tests.support.store.redisson_layout import IDS, LISTED, NOTES, TIMEOUT, offer, task
 
@@ -113,17 +103,3 @@ def test_a_lost_count_is_put_right_by_the_next_message(store: DelayStore) -> Non
     }
     store.delivery.transfer("q")
     assert popped(store.client, "q") == [b"a", b"b", b"c", b"d", b"e", b"f"]
-
-
-@pytest.mark.parametrize("identity", ODD_IDS)
-def test_any_id(store: DelayStore, identity: str) -> None:
-    """The entries of messages of any id, and of others of that id, are sound."""
-    store.delivery.offer("q", odd(identity), odd(identity, "two"))
-    assert store.repair.repair_index("q", members(store), mend=True) == ["sound"] * 2
-
-
-@pytest.mark.parametrize("key", [TIMEOUT, LISTED, NOTES, IDS])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and nothing is removed."""
-    store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.repair.repair_index("q", [b"i", b"lost"], mend=True))

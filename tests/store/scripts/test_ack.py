@@ -1,18 +1,8 @@
 """``ack.lua``: removes messages from those that consumers hold."""
 
-import pytest
-import redis
-
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.store.consuming import INDEX, ME, UNACKED, fetch, lives
-from tests.support.store.keyspace import KEYS, contents, refuses_a_key_of_the_wrong_type
-
-
-@pytest.fixture
-def layout() -> str:
-    """Consuming does not regard the layout."""
-    return "hash"
+from tests.support.store.keyspace import contents
 
 
 def held(store: DelayStore, count: int) -> list[str]:
@@ -53,19 +43,3 @@ def test_its_command_can_be_read_later(store: DelayStore) -> None:
         for missing in ([], [tag]):
             reply = store.client.execute_command(*store.fetching.ack_command([tag], "q", by_text=by_text))
             assert store.fetching.missing(reply) == missing
-
-
-@pytest.mark.parametrize("key", [INDEX, UNACKED])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it, and no message is removed."""
-    tags = held(store, 2)
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.fetching.ack(tags, "q"))
-
-
-def test_a_full_redis_takes_acknowledgements() -> None:
-    """A Redis that refuses every other write removes what is acknowledged."""
-    with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        tags = held(store := DelayStore(client, KEYS), 2)
-        client.config_set("maxmemory", 1)
-        assert store.fetching.ack(tags, "q") == []
-        assert not client.exists(INDEX, UNACKED)

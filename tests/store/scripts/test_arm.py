@@ -5,14 +5,7 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.periodic import Note, Run, Superseded
 from kombu_delayq.store.types import Offer
-from tests.support.store.keyspace import (
-    BODIES,
-    DUE,
-    DUPLICATES,
-    FUTURE_MS,
-    ORDER,
-    refuses_a_key_of_the_wrong_type,
-)
+from tests.support.store.keyspace import FUTURE_MS
 
 AT = int(FUTURE_MS)
 pytestmark = pytest.mark.both_layouts
@@ -66,9 +59,3 @@ def test_a_lower_token_is_refused(store: DelayStore) -> None:
         store.periodic.arm("q", 6, [run(AT + 1000)])
     assert found.value.token == 7
     assert waiting_ids(store) == {f"report-{AT}"}
-
-
-@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES, "delayq:{q}:periodic"])
-def test_a_key_of_the_wrong_type_is_refused(store: DelayStore, key: str) -> None:
-    """A key of another type is named before anything is written."""
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.periodic.arm("q", 1, [run(AT)]))

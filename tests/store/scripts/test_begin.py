@@ -1,25 +1,11 @@
 """``begin.lua``: lets a run take part in a bulk job."""
 
 import pytest
-from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Begun, JobRun
-from tests.support.store.jobs import (
-    GUARD,
-    JOB,
-    KEPT_MS,
-    STAGED,
-    TTL_MS,
-    WHOLE,
-    WHOLE_GUARD,
-    WHOLE_STAGED,
-    begun,
-    joined,
-    now,
-    several,
-)
-from tests.support.store.keyspace import clock_ms, contents, in_form, refuses_a_key_of_the_wrong_type, wrong_type_of
+from tests.support.store.jobs import GUARD, JOB, KEPT_MS, STAGED, TTL_MS, WHOLE, begun, found_job, now, several
+from tests.support.store.keyspace import clock_ms, contents
 
 STREAM = "{delayq}:stream:s"
 
@@ -72,8 +58,7 @@ def test_an_aborted_run_cannot_go_on_and_a_later_one_can(store: DelayStore) -> N
     assert contents(store.client) == before
     later = begun(store)
     assert store.jobs.begin(job).word == "superseded"
-    found = store.jobs.find("j")
-    assert found is not None
+    found = found_job(store)
     assert (found.state, found.run, found.enqueued) == ("running", later.run, 1)
 
 
@@ -123,24 +108,6 @@ def test_runs_are_counted(store: DelayStore) -> None:
     assert [store.jobs.new_run() for _ in range(3)] == [1, 2, 3]
     assert contents(store.client) == {b"{delayq}:runs": b"3"}
     assert store.client.ttl("{delayq}:runs") == -1
-
-
-@pytest.mark.parametrize("key", [WHOLE, WHOLE_STAGED, STREAM, JOB, STAGED])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and the job does not begin; a part as little."""
-    joined(store, begun(store))
-    as_a_whole = {WHOLE, STREAM} if key in (JOB, STAGED) else set()  # it begins before its parts
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.begin(run(9), "s"), stepped=as_a_whole)
-
-
-@pytest.mark.parametrize("key", [WHOLE_GUARD, GUARD])
-def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Somebody else's key in the place of the guard, which is a set, stays as it is."""
-    joined(store, begun(store))
-    store.client.set(key, "somebody else's")
-    with pytest.raises(ResponseError, match=wrong_type_of(in_form(store, key))):
-        store.jobs.begin(run(9), "s")
-    assert store.client.get(key) == b"somebody else's"
 
 
 @pytest.mark.parametrize("staged", [False, True])

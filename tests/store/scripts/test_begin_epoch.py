@@ -3,14 +3,8 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
-from tests.support.store.promoting import JOURNAL_ID, MARKER, elected
-
-
-@pytest.fixture
-def layout() -> str:
-    """A marker does not regard the layout."""
-    return "hash"
+from tests.support.store.keyspace import contents
+from tests.support.store.promoting import JOURNAL_ID, elected
 
 
 def test_an_empty_redis_gets_a_marker(store: DelayStore) -> None:
@@ -37,8 +31,3 @@ def test_a_marker_that_nobody_saw_is_left_alone(store: DelayStore, seen: int) ->
     before = contents(store.client)
     assert store.promotion.begin_epoch(JOURNAL_ID, 2, 40, seen_token=seen).word == "superseded"
     assert contents(store.client) == before
-
-
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, MARKER, lambda: store.promotion.begin_epoch(JOURNAL_ID, 1, 0))

@@ -3,14 +3,7 @@
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import QueueForm, TooLate
-from tests.support.store.keyspace import (
-    PAST_MS,
-    contents,
-    lose_body,
-    popped,
-    refuses_a_key_of_the_wrong_type,
-    waiting,
-)
+from tests.support.store.keyspace import PAST_MS, contents, lose_body, popped, refuses_a_key_of_the_wrong_type, waiting
 
 
 def too_late(store: DelayStore) -> tuple[TooLate, ...]:

@@ -11,16 +11,7 @@ from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, CancelledChains
 from tests.support.conditions import until
 from tests.support.store.cost import round_trips
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import (
-    FUTURE_MS,
-    ODD_IDS,
-    PAST_MS,
-    clock_ms,
-    contents,
-    odd,
-    refuses_a_key_of_the_wrong_type,
-    waiting,
-)
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents, waiting
 
 CANCELLED, CHAINS = "{delayq}:cancelled", "{delayq}:chains"
 
@@ -142,25 +133,6 @@ def test_nothing_to_note_changes_nothing(store: DelayStore) -> None:
     assert contents(store.client) == {}
 
 
-@pytest.mark.parametrize("identity", ODD_IDS)
-def test_any_id_is_noted_and_taken_back(store: DelayStore, identity: str) -> None:
-    """Any id can be noted, and told as that of a chain; taken back, it leaves the others."""
-    store.chains.step("q", "chain", odd(identity, "of chain"))
-    assert store.chains.cancel_chains([identity, "other"]).chains == ({identity} if identity else set())
-    assert store.chains.accept([identity, "unknown"]) == 1
-    assert store.chains.accept([identity]) == 0
-    assert noted(store) == {b"other"}
-
-
-def test_hundreds_of_ids_in_a_call(store: DelayStore) -> None:
-    """A few hundred ids are noted and taken back in one call each."""
-    ids = [str(n) for n in range(500)]
-    store.chains.cancel_chains(ids)
-    assert len(noted(store)) == 500
-    assert store.chains.accept(ids) == 500
-    assert contents(store.client) == {}
-
-
 def test_thousands_of_ids_in_a_call(store: DelayStore) -> None:
     """Any number of ids, also more than Lua can unpack, is noted and taken back in one call each."""
     ids = [str(n) for n in range(8100)]
@@ -179,12 +151,6 @@ def test_a_full_redis_still_tells_the_queues(
     assert full.chains.cancel_chains(["i"]) == CancelledChains(["q"], set())
     assert "not ended" in caplog.text
     assert full.lookup.cancel(["q"], ["i"]).keys() == {"i"}
-
-
-@pytest.mark.parametrize("key", [CANCELLED, CHAINS])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.chains.cancel_chains(["i"]))
 
 
 def test_a_registry_of_the_wrong_type_is_an_error(store: DelayStore) -> None:

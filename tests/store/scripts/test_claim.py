@@ -1,8 +1,5 @@
 """``claim.lua``: claims the work of a request with an idempotency key."""
 
-import pytest
-from redis.exceptions import ResponseError
-
 from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import contents
 
@@ -51,10 +48,3 @@ def test_the_answer_is_kept(store: DelayStore) -> None:
     store.answers.end_claim("k", store.answers.claim("k", "digest"), "keep", b"\x00\xff{}")
     claim = store.answers.claim("k", "digest")
     assert (claim.word, claim.answer) == ("kept", b"\x00\xff{}")
-
-
-def test_a_key_of_another_type_is_named(store: DelayStore) -> None:
-    """A key that holds something else is left as it is."""
-    store.client.set(KEY, "x")
-    with pytest.raises(ResponseError, match=f"{KEY} holds a string"):
-        store.answers.claim("k", "digest")

@@ -1,8 +1,5 @@
 """``claim_ids.lua``: claims ids of a bulk job, so that none of its runs sends them."""
 
-import pytest
-from redis.exceptions import ResponseError
-
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued
 from tests.support.store.jobs import begun, now
@@ -25,11 +22,3 @@ def test_a_committed_job_has_sent_all(store: DelayStore) -> None:
     before = contents(store.client)
     assert store.jobs.claim_ids(job, ["i"]) == Enqueued("committed")
     assert contents(store.client) == before
-
-
-def test_a_key_of_the_wrong_type_is_named(store: DelayStore) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    job = begun(store)
-    store.client.set(store.keys.guard("j"), "somebody else's")
-    with pytest.raises(ResponseError, match=r"WRONGTYPE key .* holds a string"):
-        store.jobs.claim_ids(job, ["i"])

@@ -1,18 +1,8 @@
 """``claim_rows.lua``: rows that were taken out of the journal are promoted no more."""
 
-import pytest
-
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.keyspace import contents
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row
-
-
-@pytest.fixture
-def layout() -> str:
-    """The guard does not regard the layout."""
-    return "hash"
 
 
 def test_a_free_row_is_claimed(store: DelayStore) -> None:
@@ -51,15 +41,3 @@ def test_a_claim_is_not_kept_where_nobody_promotes(store: DelayStore) -> None:
 def test_no_rows_are_claimed_at_once(store: DelayStore) -> None:
     """No rows are no error, and need no Redis."""
     assert store.promotion.claim_rows(numbers()) == {}
-
-
-def test_a_full_redis_lets_claim(make_store: MakeStore, own_server: PrivateRedis) -> None:
-    """A cancel whose row has left the journal must not fail for lack of memory."""
-    store = make_store(own_server)
-    store.client.config_set("maxmemory", 1)
-    assert store.promotion.claim_rows(numbers(1)) == {1: "claimed"}
-
-
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, GUARD, lambda: store.promotion.claim_rows(numbers(1)))

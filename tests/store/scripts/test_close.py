@@ -2,12 +2,10 @@
 
 import pytest
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
-from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import TTL_MS, WHOLE, begun
-from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.keyspace import contents
 
 
 @pytest.mark.parametrize("state", ["committed", "publishing", "aborted"])
@@ -36,16 +34,3 @@ def test_a_job_that_is_not_remembered_stays_so(store: DelayStore) -> None:
     """Nothing is noted that nobody would ever remove."""
     assert store.jobs.close(JobRun("j", 1, TTL_MS), "committed") == "unknown"
     assert contents(store.client) == {}
-
-
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, WHOLE, lambda: store.jobs.close(JobRun("j", 1, TTL_MS), "committed"))
-
-
-def test_a_full_redis_closes(make_store: MakeStore, own_server: PrivateRedis) -> None:
-    """A Redis that refuses every other write lets a job end, which frees memory."""
-    store = make_store(own_server)
-    job = begun(store)
-    store.client.config_set("maxmemory", 1)
-    assert store.jobs.close(job, "publishing") == "closed"

@@ -1,6 +1,5 @@
 """``convert.lua``: moves delayed messages of a queue from one layout to the other."""
 
-import struct
 from collections.abc import Iterator
 from math import ceil
 
@@ -21,9 +20,9 @@ from tests.support.store.keyspace import (
     odd,
     only,
     popped,
-    refuses_a_key_of_the_wrong_type,
     waiting,
 )
+from tests.support.store.redisson_layout import offer
 
 
 @pytest.fixture
@@ -56,13 +55,6 @@ def _pages(store: DelayStore) -> Iterator[Waiting]:
 def told(messages: list[Waiting]) -> list[tuple[float, int, bytes | None]]:
     """What an order of delivery consists of: due times in whole ms, priorities, bodies."""
     return [(ceil(each.due_ms), each.priority, each.body) for each in messages]
-
-
-def offer_of_redisson(store: DelayStore, number: int, message: bytes, due_ms: float = FUTURE_MS) -> None:
-    """Offers a message as Redisson does."""
-    entry = b"\x08" + struct.pack("<q", number) + struct.pack("<Q", len(message)) + message
-    store.client.zadd(store.keys.timeout("q"), {entry: due_ms})
-    store.client.rpush(store.keys.listed("q"), entry)
 
 
 def test_all_that_waits_is_moved_in_its_order_and_nothing_stays_behind(store: DelayStore, source: DelayStore) -> None:
@@ -203,9 +195,9 @@ def test_equal_messages_of_redisson_are_as_many_as_before(make_store: MakeStore)
     """Another client may offer the same bytes twice: two messages, also after a conversion there and back."""
     store, listed = make_store(layout="hash"), make_store(layout="redisson")
     for number in range(1, 5):
-        offer_of_redisson(store, number, b'{"headers": {"task": "t", "id": "i"}, "properties": {"priority": 3}}')
-    offer_of_redisson(store, 5, b"no task")
-    offer_of_redisson(store, 6, b"no task")
+        offer(store, number, b'{"headers": {"task": "t", "id": "i"}, "properties": {"priority": 3}}')
+    offer(store, 5, b"no task")
+    offer(store, 6, b"no task")
     before = sorted(each.body or b"" for each in browsed(listed))
     assert store.queues.convert("q", "hash").moved == 6
     assert sorted(each.body or b"" for each in browsed(store)) == before
@@ -232,7 +224,7 @@ def test_what_has_no_body_is_counted_and_what_has_no_due_time_is_left(make_store
 def test_entries_that_hold_no_message_are_counted(make_store: MakeStore) -> None:
     """What another program has put among the entries cannot be delivered: it is removed, and counted as lost."""
     store = make_store(layout="hash")
-    offer_of_redisson(store, 1, b"a message")
+    offer(store, 1, b"a message")
     store.client.zadd(store.keys.timeout("q"), {b"": 1, b"x": 2, b"\x08 cut off": FUTURE_MS + 1})
     assert store.queues.convert("q") == (1, 3, 0, 0)
     assert [each.body for each in browsed(store)] == [b"a message"]
@@ -252,11 +244,3 @@ def test_of_many_messages_of_one_id_none_is_looked_at_for_another(store: DelaySt
         assert calls.get("cmdstat_hget", {"calls": 0})["calls"] < 2.5 * count
     assert len(hashed.lookup.get(["q"], ["i"])["i"]) == 101
     assert [each.body for each in browsed(hashed)] == [f"body {n}".encode() for n in range(count)]
-
-
-@pytest.mark.parametrize("place", range(8))
-def test_a_key_of_the_wrong_type_is_refused_by_name(store: DelayStore, source: DelayStore, place: int) -> None:
-    """Whichever key of either layout is somebody else's, it is named, and nothing changes."""
-    source.delivery.offer("q", waiting("i"))
-    key = [*store.keys.stored("q", store.layout), *store.keys.stored("q", source.layout)][place]
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.queues.convert("q"))

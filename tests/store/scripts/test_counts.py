@@ -1,6 +1,6 @@
 """The counters that scripts keep of each queue: what was transferred, how late, and what else was done."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from threading import Thread
 from typing import Any
@@ -111,17 +111,6 @@ def test_a_transfer_of_nothing_counts_nothing(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("i"))
     store.delivery.transfer("q")
     assert not store.client.exists(COUNTS)
-
-
-def test_priorities_and_forms_count_together(make_store: MakeStore) -> None:
-    """Messages of all priorities and of either layout count for their queue, and queues count apart."""
-    for layout in ("hash", "redisson"):
-        store = make_store(layout=layout)
-        store.delivery.offer("q", *(waiting(f"{layout}{at}", PAST_MS, priority=at) for at in range(10)))
-        store.delivery.transfer("q")
-    store.delivery.offer("p", waiting("i", PAST_MS))
-    store.delivery.transfer("p")
-    assert (counts(store).transferred, counts(store, "p").transferred) == (20, 1)
 
 
 def _change(store: DelayStore, identity: str, due_ms: float = FUTURE_MS + 1) -> list[Change]:
@@ -267,25 +256,6 @@ def test_a_fleet_counts_exactly(make_store: MakeStore) -> None:
     assert found.lateness.buckets == (0,) * len(LATENESS_BOUNDS_S)
 
 
-@pytest.fixture
-def persistent() -> Iterator[PrivateRedis]:
-    """A server that keeps its data over a restart."""
-    with PrivateRedis("--appendonly", "yes") as server:
-        yield server
-
-
-def test_counters_survive_a_restart(make_store: MakeStore, persistent: PrivateRedis) -> None:
-    """A restart of Redis keeps the counters."""
-    store = make_store(persistent)
-    offer_late(store, 7.0, 8.0)
-    drain(store)
-    before = counts(store)
-    assert before.transferred == 2
-    persistent.stop()
-    persistent.start()
-    assert counts(store) == before
-
-
 def test_counters_survive_a_purge(store: DelayStore) -> None:
     """A purge keeps the counters for a week; a queue that is used again keeps them for good."""
     store.delivery.offer("q", waiting("i", PAST_MS))
@@ -354,15 +324,3 @@ def test_counters_of_queues_that_nobody_knows_end(store: DelayStore) -> None:
         assert WEEK_S - 100 < store.client.ttl("delayq:{dead}:counts") <= WEEK_S
         store.client.expire("delayq:{dead}:counts", 5)
     assert counts(store, "dead").operations["drop"] == 2
-
-
-def test_converted_messages_keep_the_counters(make_store: MakeStore, layout: str) -> None:
-    """A conversion leaves the counters as they are, and messages go on counting there."""
-    [other] = {"hash", "redisson"} - {layout}
-    store = make_store()
-    store.delivery.offer("q", waiting("i", PAST_MS), waiting("j"))
-    store.delivery.transfer("q")
-    converted = make_store(layout=other)
-    assert converted.queues.convert("q").moved == 1
-    converted.lookup.cancel(["q"], ["j"])
-    assert (counts(converted).transferred, counts(store).operations["cancel"]) == (1, 1)

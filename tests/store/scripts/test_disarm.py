@@ -5,13 +5,6 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.periodic import Note, Superseded
 from tests.store.scripts.test_arm import AT, run, waiting_ids
-from tests.support.store.keyspace import (
-    BODIES,
-    DUE,
-    DUPLICATES,
-    ORDER,
-    refuses_a_key_of_the_wrong_type,
-)
 
 pytestmark = pytest.mark.both_layouts
 
@@ -57,9 +50,3 @@ def test_entries_that_nobody_armed(store: DelayStore) -> None:
     """An entry without a note gets none."""
     assert store.periodic.disarm("q", ["unknown"], 1) == 0
     assert store.periodic.notes(["q"]) == {"q": {}}
-
-
-@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES, "delayq:{q}:periodic"])
-def test_a_key_of_the_wrong_type_is_refused(store: DelayStore, key: str) -> None:
-    """A key of another type is named before anything is written."""
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.periodic.disarm("q", ["report"], 1))

@@ -10,19 +10,12 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Waiting
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
-    BODIES,
-    DUE,
-    DUPLICATES,
     FUTURE_MS,
-    ODD_IDS,
     clock_ms,
     contents,
-    duplicate_id,
-    in_form,
     look,
     lose_body,
     lose_index,
-    odd,
     only,
     refuses_a_key_of_the_wrong_type,
     waiting,
@@ -51,28 +44,6 @@ def test_only_what_is_as_it_was_read_is_discarded(store: DelayStore) -> None:
     store.lookup.cancel(["q"], ["gone"])
     assert discard(store, *read) == ["changed", "changed", "not_delayed", "cancelled", "not_delayed"]
     assert {message.id for message in store.scan.browse("q").messages} == {"body", "due"}
-
-
-def test_of_several_messages_with_an_id_each_may_be_discarded_alone(store: DelayStore) -> None:
-    """Of messages that share an id one goes, and the others wait and are found."""
-    store.delivery.offer("q", *(waiting("i", body=body) for body in ("one", "two", "three")))
-    messages = {message.id: message for message in store.lookup.get(["q"], ["i"])["i"]}
-    assert discard(store, messages[duplicate_id("i", "two")]) == ["cancelled"]
-    assert {message.body for message in store.lookup.get(["q"], ["i"])["i"]} == {b"one", b"three"}
-    assert discard(store, messages["i"]) == ["cancelled"]
-    assert discard(store, only(store, "i")) == ["cancelled"]
-    assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES, DUPLICATES)))
-
-
-def test_any_id(store: DelayStore) -> None:
-    """A message of any id is discarded alone."""
-    for identity in ODD_IDS:
-        store.client.flushall()
-        store.delivery.offer("q", waiting("other"))
-        before = look(store)
-        store.delivery.offer("q", odd(identity))
-        assert discard(store, only(store, identity)) == ["cancelled"]
-        assert look(store) == before
 
 
 def test_the_chain_of_a_step_ends(make_store: MakeStore) -> None:
@@ -110,14 +81,6 @@ def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
     before = contents(store.client)
     assert discard(store, i, j) == ["not_delayed", "not_delayed"]
     assert contents(store.client) == before
-
-
-@pytest.mark.parametrize("key", [DUE, BODIES, DUPLICATES])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and nothing is removed."""
-    store.delivery.offer("q", waiting("i"))
-    message = only(store, "i")
-    refuses_a_key_of_the_wrong_type(store, key, lambda: discard(store, message))
 
 
 @pytest.mark.parametrize("key", ["{delayq}:cancelled", "{delayq}:chains"])

@@ -3,7 +3,7 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.keyspace import contents
 from tests.support.store.promoting import JOURNAL_ID
 
 
@@ -38,9 +38,3 @@ def test_why_a_queue_is_not_taken(store: DelayStore, word: str, args: tuple[int,
     assert take(store, *args, journal=journal) == word
     assert contents(store.client) == before
     assert take(store, *args, anew=True, journal=journal) == ("elected" if word in ("behind", "ahead") else word)
-
-
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    key = store.keys.journal(store.keys.share("q"))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: take(store, 1, 1, 0))

@@ -4,14 +4,8 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.promotion import Election
-from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.keyspace import contents
 from tests.support.store.promoting import JOURNAL_ID, MARKER, elected
-
-
-@pytest.fixture
-def layout() -> str:
-    """A marker does not regard the layout."""
-    return "hash"
 
 
 def test_a_term_is_higher_than_those_before(store: DelayStore) -> None:
@@ -65,8 +59,3 @@ def test_an_empty_redis_is_lost(store: DelayStore) -> None:
     """Without a marker nobody is elected."""
     assert store.promotion.elect_promoter(JOURNAL_ID, 1, 0) == Election("lost")
     assert contents(store.client) == {}
-
-
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, MARKER, lambda: store.promotion.elect_promoter(JOURNAL_ID, 1, 0))

@@ -31,14 +31,3 @@ def test_only_the_caller_that_works_ends_its_claim(store: DelayStore) -> None:
     store.client.flushall()
     assert not store.answers.end_claim("k", first, "keep", b"answer")
     assert contents(store.client) == {}
-
-
-def test_a_full_redis_keeps_the_answer(store: DelayStore) -> None:
-    """An answer is kept even if Redis has just been filled, so that the work is not done again."""
-    claim = store.answers.claim("k", "digest")
-    store.client.config_set("maxmemory", 1)
-    try:
-        assert store.answers.end_claim("k", claim, "keep", b"answer")
-        assert store.answers.claim("k", "digest").word == "kept"
-    finally:
-        store.client.config_set("maxmemory", 0)

@@ -7,12 +7,10 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
-from kombu_delayq.store.types import Offer
-from tests.support.store.jobs import GUARD, JOB, KEPT_MS, STAGED, TTL_MS, begun, claim, joined, now, several
+from tests.support.store.jobs import GUARD, JOB, KEPT_MS, STAGED, TTL_MS, begun, claim, found_job, joined, now, several
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
-    DUPLICATES,
     FUTURE_MS,
     ODD_IDS,
     ORDER,
@@ -21,12 +19,9 @@ from tests.support.store.keyspace import (
     announced,
     contents,
     in_form,
-    kept_ms,
     look,
     odd,
-    only,
     popped,
-    refuses_a_key_of_the_wrong_type,
     spoil_the_count,
     waiting,
 )
@@ -95,8 +90,7 @@ def test_an_empty_body_only_claims_its_id(store: DelayStore) -> None:
     assert store.jobs.enqueue("q", job, [claim("i"), now("j")]) == Enqueued("enqueued", 2, 0)
     assert store.jobs.enqueue("q", job, [claim("i"), now("i"), waiting("j")]) == Enqueued("enqueued", 0, 3)
     assert popped(store.client, "q") == [b"body of j"]
-    found = store.jobs.find("j")
-    assert found is not None
+    found = found_job(store)
     assert found.enqueued == 1
 
 
@@ -108,17 +102,6 @@ def test_no_messages_are_enqueued_at_once(store: DelayStore) -> None:
     assert contents(store.client) == before
 
 
-def test_messages_due_in_the_same_instant_keep_their_order(store: DelayStore) -> None:
-    """Messages of one due time are marked, so that they are transferred as they were written."""
-    job = begun(store)
-    names = ["z", "a", "m", "b"]
-    store.jobs.enqueue("q", job, [waiting(name) for name in names[:3]])
-    store.jobs.enqueue("q", job, [waiting(names[3])])
-    assert [each[0] for each in look(store)[b"waiting in q"]] == names
-    counts = contents(store.client)[in_form(store, ORDER).encode()]
-    assert counts == b"3" if store.layout == "hash" else counts[b"order"] == b"4"
-
-
 def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
     """Transfer workers hear of the first delayed message and of each that is due before all others."""
     job = begun(store)
@@ -126,16 +109,6 @@ def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
     store.jobs.enqueue("q", job, [waiting("behind", FUTURE_MS + 1), now("now")])
     store.jobs.enqueue("q", job, [waiting("head", FUTURE_MS - 1)])
     assert ear.heard() == [announced(store, FUTURE_MS), announced(store, FUTURE_MS - 1)]
-
-
-def test_a_purge_does_not_hide_a_queue(store: DelayStore) -> None:
-    """Transfer workers know a queue that was purged since its first message of this store."""
-    job = begun(store)
-    store.jobs.enqueue("q", job, [waiting("i")])
-    store.queues.purge("q")
-    assert store.queues.names() == []
-    store.jobs.enqueue("q", job, [waiting("j")])
-    assert store.queues.names() == ["q"]
 
 
 def test_staged_messages_are_invisible(store: DelayStore) -> None:
@@ -149,8 +122,7 @@ def test_staged_messages_are_invisible(store: DelayStore) -> None:
     entries = [b"q", b"i", b"", b"3", b"body of i", b"q", b"j", b"%.1f" % FUTURE_MS, b"0", b"body of j"]
     assert after == before | {STAGED.encode(): entries, GUARD.encode(): {b"i", b"j", b"k"}}
     assert store.jobs.enqueue("q", job, [now("i"), waiting("j")]) == Enqueued("enqueued", 0, 2)
-    found = store.jobs.find("j")
-    assert found is not None
+    found = found_job(store)
     assert (found.enqueued, found.staged) == (2, 2)
 
 
@@ -234,13 +206,6 @@ def test_any_id(store: DelayStore, staged: bool) -> None:
         assert Counter(message.body for message in found) == {b"a publisher's": 1, b"the job's": 1}
 
 
-@pytest.mark.parametrize("body", [b"\x00\xff\r\n", bytes(range(256)), "ünïcödé ✓", b"9", "x" * 3_000_000])
-def test_any_body(store: DelayStore, body: str | bytes) -> None:
-    """A body of any bytes and any length arrives as it was."""
-    store.jobs.enqueue("q", begun(store), [now("i", body)])
-    assert popped(store.client, "q") == [body.encode() if isinstance(body, str) else body]
-
-
 def test_seven_thousand_nine_hundred_and_ninety_nine_messages_fit_in_one_call(store: DelayStore) -> None:
     """The largest chunk that Lua can hand on is sent whole; one more message, and nothing of it is."""
     messages = several(8000)
@@ -254,26 +219,6 @@ def test_seven_thousand_nine_hundred_and_ninety_nine_messages_fit_in_one_call(st
     assert store.client.llen("q") == 7999
 
 
-@pytest.mark.parametrize("key", [JOB, STAGED, DUE, BODIES, ORDER, DUPLICATES, "q", "{q}\x06\x169"])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it, nothing is sent and no id is guarded."""
-    job = joined(store, begun(store))
-    store.client.sadd("{delayq}:queues", "q")
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.enqueue("q", job, [now("i"), waiting("j")]))
-    assert ear.heard() == []
-
-
-def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
-    """Where somebody else's key is in the place of the guard, nothing is sent."""
-    job = joined(store, begun(store))
-    store.client.sadd("{delayq}:queues", "q")
-    store.client.set(GUARD, "somebody else's")
-    before = contents(store.client)
-    with pytest.raises(ResponseError, match=f"WRONGTYPE key {GUARD}"):
-        store.jobs.enqueue("q", job, [now("i")])
-    assert contents(store.client) == before
-
-
 def test_an_id_is_not_guarded_before_its_message_is_sent(store: DelayStore) -> None:
     """Where sending fails half way, the next attempt sends what was not sent."""
     job = begun(store)
@@ -284,9 +229,3 @@ def test_an_id_is_not_guarded_before_its_message_is_sent(store: DelayStore) -> N
     store.client.delete(in_form(store, ORDER))
     assert store.jobs.enqueue("q", job, [waiting("i", priority=3)]).fresh == 1
     assert store.queues.size("q") == 2
-
-
-def test_a_due_time_may_be_a_fraction(store: DelayStore) -> None:
-    """A due time is kept to the µs, in Redisson's layout to the ms."""
-    store.jobs.enqueue("q", begun(store), [Offer("i", "4102444800123.457", 0, "body")])
-    assert only(store, "i").due_ms == kept_ms(store, 4102444800123.457)

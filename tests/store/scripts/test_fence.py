@@ -1,19 +1,11 @@
 """``fence.lua``: fences consumers off whose lease has ended."""
 
 import pytest
-import redis
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import LeaseEnded
-from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, fetch, lives
-from tests.support.store.keyspace import KEYS, contents, refuses_a_key_of_the_wrong_type
-
-
-@pytest.fixture
-def layout() -> str:
-    """Consuming does not regard the layout."""
-    return "hash"
+from tests.support.store.consuming import ME, OTHER, end_lease, fetch, lives
+from tests.support.store.keyspace import contents
 
 
 def test_a_consumer_whose_lease_has_ended_is_fenced_off(store: DelayStore) -> None:
@@ -47,17 +39,3 @@ def test_any_number_at_once(store: DelayStore) -> None:
         end_lease(store, name)
     assert store.consumers.fence([], "q") == []
     assert store.consumers.fence(names, "q") == names
-
-
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, CONSUMERS, lambda: store.consumers.fence([ME], "q"))
-
-
-def test_a_full_redis_fences_off() -> None:
-    """A Redis that refuses every other write lets dead consumers be fenced off."""
-    with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        lives(store := DelayStore(client, KEYS))
-        end_lease(store)
-        client.config_set("maxmemory", 1)
-        assert store.consumers.fence([ME], "q") == [ME]

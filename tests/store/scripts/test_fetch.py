@@ -1,29 +1,22 @@
 """``fetch.lua``: takes messages from queues for a consumer, and notes them as unacked."""
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
-import redis
 from redis.exceptions import ResponseError
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Landing, LeaseEnded, Request
-from tests.support.store.consuming import CONSUMERS, INDEX, ME, UNACKED, end_lease, fetch, land, lives, message
+from tests.support.store.consuming import INDEX, ME, UNACKED, end_lease, fetch, land, lives, message
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import KEYS, clock_ms, contents, popped, refuses_a_key_of_the_wrong_type
+from tests.support.store.keyspace import clock_ms, contents, popped
 
 STEP = "\x06\x16"
 #: For a test of a request for several queues.
 SEVERAL = pytest.mark.plain_server
-
-
-@pytest.fixture
-def layout() -> str:
-    """Consuming does not regard the layout."""
-    return "hash"
 
 
 def bodies(taken: list[Any]) -> list[bytes]:
@@ -78,31 +71,23 @@ def test_any_message_is_taken_as_it_is(store: DelayStore, body: bytes) -> None:
 
 
 @SEVERAL
-def test_queues_take_turns(store: DelayStore) -> None:
-    """Of several queues a message each is taken in turn, also when one of them ends before the others."""
+@pytest.mark.parametrize(
+    ("queues", "most", "in_turns", "taken"),
+    [
+        ("abc", 8, True, "a0 b0 c0 a1 c1 a2"),
+        ("cab", 4, True, "c0 a0 b0 c1"),
+        ("bac", 5, False, "b0 a0 a1 a2 c0"),
+    ],
+)
+def test_queues_are_served_in_turns_or_one_after_the_other(
+    store: DelayStore, queues: str, most: int, in_turns: bool, taken: str
+) -> None:
+    """Of several queues a message each is taken in turn, or all of the first; the rest keep what is over the number."""
     lives(store)
     for queue, count in (("a", 3), ("b", 1), ("c", 2)):
-        store.client.lpush(queue, *(f'"{queue}{number}"' for number in range(count)))
-    assert bodies(fetch(store, 8, "a", "b", "c")) == [b'"a0"', b'"b0"', b'"c0"', b'"a1"', b'"c1"', b'"a2"']
-
-
-@SEVERAL
-def test_queues_in_turns_end_with_the_number_asked_for(store: DelayStore) -> None:
-    """Where the number is reached within a round, the rest of the queues keep their messages."""
-    lives(store)
-    for queue in "abc":
-        store.client.lpush(queue, f'"{queue}0"', f'"{queue}1"')
-    assert bodies(fetch(store, 4, "b", "c", "a")) == [b'"b0"', b'"c0"', b'"a0"', b'"b1"']
-    assert [store.client.llen(queue) for queue in "abc"] == [1, 0, 1]
-
-
-@SEVERAL
-def test_queues_in_order_are_emptied_one_after_the_other(store: DelayStore) -> None:
-    """Without turns the first queue is emptied before the next is looked at."""
-    lives(store)
-    for queue in "abc":
-        store.client.lpush(queue, f'"{queue}0"', f'"{queue}1"')
-    assert bodies(fetch(store, 5, "b", "a", "c", in_turns=False)) == [b'"b0"', b'"b1"', b'"a0"', b'"a1"', b'"c0"']
+        store.client.lpush(queue, *(f"{queue}{number}" for number in range(count)))
+    assert b" ".join(bodies(fetch(store, most, *queues, in_turns=in_turns))).decode() == taken
+    assert sum(store.client.llen(queue) for queue in "abc") == 6 - len(taken.split())
 
 
 @SEVERAL
@@ -110,10 +95,8 @@ def test_queues_in_order_are_emptied_one_after_the_other(store: DelayStore) -> N
 def test_a_higher_priority_of_any_queue_comes_first(store: DelayStore, in_turns: bool) -> None:
     """All queues' lists of one priority step are served before those of the next, as stock kombu serves them."""
     lives(store)
-    for queue in "ab":
-        for step in (0, 3, 6, 9):
-            key = f"{queue}{STEP}{step}" if step else queue
-            store.client.lpush(key, f'"{queue}{step}"')
+    for queue, step in product("ab", (0, 3, 6, 9)):
+        store.client.lpush(f"{queue}{STEP}{step}" if step else queue, f'"{queue}{step}"')
     expected = [f'"{queue}{step}"'.encode() for step in (0, 3, 6, 9) for queue in "ba"]
     assert bodies(fetch(store, 8, "b", "a", in_turns=in_turns)) == expected
 
@@ -189,18 +172,6 @@ def test_what_stays_in_landing_lists_is_next_in_its_queue(store: DelayStore, mos
     assert popped(store.client, "q") == [b"0", b"1", b"2", b"3", b"4", b"5"][most:]
 
 
-def test_nothing_is_noted_for_a_consumer_that_does_not_acknowledge(store: DelayStore) -> None:
-    """Messages of such a queue have no tag and no note, also those that have landed."""
-    lives(store, queues=("free",))
-    store.client.lpush("free", "1", "2")
-    landing = Landing("free", 0, ME)
-    assert land(store, landing)
-    taken = fetch(store, 8, "free", unnoted={"free"}, landings=[landing])
-    assert [(each.tag, each.body) for each in taken] == [("", b"1"), ("", b"2")]
-    share = store.keys.share("free")
-    assert not store.client.exists(store.keys.unacked(share), store.keys.unacked_index(share))
-
-
 @SEVERAL
 def test_other_queues_of_a_request_are_noted(store: DelayStore) -> None:
     """Beside a queue whose consumer does not acknowledge, the messages of others keep their tags and notes."""
@@ -265,16 +236,6 @@ def test_without_a_lease_nothing_is_taken(store: DelayStore, left: str) -> None:
     assert popped(store.client, "q") == [b"0", b"1", b"2"]
 
 
-@pytest.mark.parametrize("key", [CONSUMERS, INDEX, UNACKED])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it, and every message stays where it is."""
-    lives(store)
-    store.client.lpush("q", "1", "2")
-    landing = Landing("q", 0, ME)
-    assert land(store, landing)
-    refuses_a_key_of_the_wrong_type(store, key, lambda: fetch(store, landings=[landing]))
-
-
 @pytest.mark.parametrize(
     ("wrong", "whole", "queues"), [("q", f"{{q}}{STEP}3", ["q"]), pytest.param("a", "b", ["a", "b"], marks=SEVERAL)]
 )
@@ -321,30 +282,6 @@ def test_a_message_that_cannot_go_back_stays_where_it_landed(store: DelayStore) 
     store.client.sadd("q", "somebody else's")
     assert bodies(fetch(store, 1, landings=[landing])) == [b"1"]
     assert store.client.lrange(store.keys.landing(*landing), 0, -1) == [b"2"]
-
-
-@pytest.mark.parametrize("most", [0, 1, 8])
-def test_a_full_redis_gives_out_messages(most: int) -> None:
-    """A Redis that refuses every other write lets messages be taken, noted and put back from landing lists."""
-    with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        store = DelayStore(client, KEYS)
-        lives(store)
-        client.lpush("q", *map(str, range(5)))
-        landing = Landing("q", 0, ME)
-        for _ in range(2):
-            assert land(store, landing)
-        client.config_set("maxmemory", 1)
-        with pytest.raises(ResponseError, match="maxmemory"):
-            client.lpush("q", "one more")
-        assert len(fetch(store, most, landings=[landing])) == min(most, 5) == client.hlen(UNACKED)
-        assert client.llen("q") == 5 - min(most, 5)
-
-
-def test_what_a_message_says_stays_out_of_reprs(store: DelayStore) -> None:
-    """The repr of a taken message shows its tag and its length, and nothing of a task's arguments."""
-    lives(store)
-    store.client.lpush("q", "secret")
-    assert repr(fetch(store)) == f"[Fetched(tag='{ME}.1', queue='q', body=<6 bytes>)]"
 
 
 def test_its_command_can_be_read_later(store: DelayStore) -> None:

@@ -1,7 +1,6 @@
 """``finish.lua``: commits or aborts a bulk job."""
 
 import pytest
-from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
@@ -12,14 +11,13 @@ from tests.support.store.jobs import (
     STAGED,
     TTL_MS,
     WHOLE,
-    WHOLE_STAGED,
     begun,
-    joined,
+    found_job,
     now,
     several,
     without_whole,
 )
-from tests.support.store.keyspace import clock_ms, contents, refuses_a_key_of_the_wrong_type, waiting
+from tests.support.store.keyspace import clock_ms, contents, waiting
 
 
 def test_a_commit_leaves_the_fence_only(store: DelayStore) -> None:
@@ -59,8 +57,7 @@ def test_staged_messages_of_an_aborted_job_are_gone(store: DelayStore, staged: b
     assert store.jobs.publish(job) == Enqueued("enqueued")
     again = begun(store, staged=staged)
     assert store.jobs.enqueue("q", again, several(3)).fresh == 3
-    found = store.jobs.find("j")
-    assert found is not None
+    found = found_job(store)
     assert (found.enqueued, found.staged) == (3, 3 if staged else 0)
 
 
@@ -87,8 +84,7 @@ def test_a_job_without_tasks_may_end(store: DelayStore, word: str, number: int) 
     before_ms = clock_ms(store.client)
     assert store.jobs.finish(JobRun("j", number, TTL_MS), word) == word
     after_ms = clock_ms(store.client)
-    found = store.jobs.find("j")
-    assert found is not None
+    found = found_job(store)
     assert (found.state, found.run, found.enqueued) == (word, number, 0)
     assert before_ms <= found.base_ms <= after_ms
     assert store.client.keys() == [WHOLE.encode()]
@@ -125,31 +121,3 @@ def test_without_a_number_the_latest_run_ends(store: DelayStore) -> None:
     assert store.jobs.finish(latest._replace(run=0), "aborted") == "aborted"
     assert store.jobs.begin(latest).word == "aborted"
     assert store.jobs.enqueue("q", begun(store), several(1)).fresh == 1
-
-
-def test_jobs_end_apart(store: DelayStore) -> None:
-    """The end of one job leaves the state, the guard and the staged messages of others alone."""
-    job, other = begun(store), begun(store, "other", staged=True)
-    for each in (job, other):
-        store.jobs.enqueue("q", each, several(2))
-    before = {key: each for key, each in contents(store.client).items() if b"other" in key}
-    assert len(before) == 5
-    store.jobs.finish(job, "aborted")
-    assert before.items() <= contents(store.client).items()
-
-
-@pytest.mark.parametrize("key", [WHOLE, WHOLE_STAGED, JOB, STAGED])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and the job goes on; a part as well."""
-    job = joined(store, begun(store))
-    as_a_whole = {WHOLE} if key in (JOB, STAGED) else set()  # it ends before its parts
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.finish(job, "aborted"), stepped=as_a_whole)
-
-
-def test_a_guard_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
-    """Somebody else's key in the place of the guard is not deleted."""
-    job = joined(store, begun(store))
-    store.client.set(GUARD, "somebody else's")
-    with pytest.raises(ResponseError, match=f"WRONGTYPE key {GUARD}"):
-        store.jobs.finish(job, "committed")
-    assert store.client.get(GUARD) == b"somebody else's"

@@ -8,23 +8,7 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.types import Waiting
-from tests.support.store.keyspace import (
-    BODIES,
-    DUE,
-    DUPLICATES,
-    FUTURE_MS,
-    ODD_IDS,
-    PAST_MS,
-    contents,
-    duplicate_id,
-    in_form,
-    kept_ms,
-    lose_body,
-    lose_index,
-    odd,
-    refuses_a_key_of_the_wrong_type,
-    waiting,
-)
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, kept_ms, lose_body, lose_index, waiting
 
 
 def ids(found: dict[str, list[Waiting]]) -> dict[str, list[str]]:
@@ -44,69 +28,6 @@ def test_a_message_is_found_with_all_that_the_store_knows(store: DelayStore) -> 
         "past": [Waiting("q", "past", PAST_MS, 0, b"body of past", store.layout)],
     }
     assert contents(store.client) == before
-
-
-def test_all_messages_of_an_id_are_found_the_next_due_first(store: DelayStore) -> None:
-    """Of several messages with one id all are found by it, in the order of their due times."""
-    one, two = waiting("i", FUTURE_MS + 1, "one"), waiting("i", FUTURE_MS + 2, "two", priority=9)
-    store.delivery.offer("q", one, two, waiting("i", body="three"))
-    assert store.lookup.get(["q"], ["i"]) == {
-        "i": [
-            Waiting("q", duplicate_id("i", "three"), FUTURE_MS, 0, b"three", store.layout),
-            Waiting("q", "i", FUTURE_MS + 1, 0, b"one", store.layout),
-            Waiting("q", duplicate_id("i", "two", 9), FUTURE_MS + 2, 9, b"two", store.layout),
-        ]
-    }
-
-
-def test_messages_of_an_id_are_found_when_the_first_has_left(store: DelayStore) -> None:
-    """The other messages of an id are found by it after the one stored under it was transferred, and none at last."""
-    store.delivery.offer("q", waiting("i", PAST_MS, "one"), waiting("i", body="two"), waiting("i", PAST_MS, "three"))
-    store.delivery.transfer("q")
-    left = ids(store.lookup.get(["q"], ["i"]))
-    assert left == {
-        "i": [duplicate_id("i", "two") if store.layout == "hash" else "i"]
-    }  # which takes the first one's place
-    assert ids(store.lookup.get(["q"], [duplicate_id("i", "two")])) == {
-        duplicate_id("i", "two"): [duplicate_id("i", "two")]
-    }
-    store.lookup.cancel(["q"], ["i"])
-    assert store.lookup.get(["q"], ["i"]) == {}
-    assert not store.client.exists(in_form(store, DUPLICATES))
-
-
-def test_a_message_is_found_by_the_id_under_which_it_is_stored(store: DelayStore) -> None:
-    """One of several messages with one id is found alone by the id that the store gave it."""
-    store.delivery.offer("q", waiting("i", body="one"), waiting("i", body="two"))
-    stored = duplicate_id("i", "two")
-    assert store.lookup.get(["q"], [stored]) == {stored: [Waiting("q", stored, FUTURE_MS, 0, b"two", store.layout)]}
-
-
-def test_any_id(store: DelayStore) -> None:
-    """A message of any id and another of the same id are found by it, and neither by an id that is like it."""
-    for identity in ODD_IDS:
-        store.client.flushall()
-        store.delivery.offer("q", waiting("other"), odd(identity, "one"))
-        assert ids(store.lookup.get(["q"], [identity])) == {identity: [identity]}
-        store.delivery.offer("q", odd(identity, "two"))
-        assert ids(store.lookup.get(["q"], [identity, "other"])) == {
-            identity: [identity, duplicate_id(identity, "two")],
-            "other": ["other"],
-        }
-        like = (f"{identity}~", f"{identity}~0123456789abcdef", identity[:-17], identity[1:], f"{identity}\0", "\x7f")
-        for near in like:
-            if near != identity:
-                assert store.lookup.get(["q"], [near]) == {}, near
-
-
-def test_an_id_that_looks_like_that_of_a_duplicate_is_none(store: DelayStore) -> None:
-    """A task id that ends like the id of a duplicate, and that task.s duplicates, are not found by its beginning."""
-    alike = "i~0123456789abcdef"
-    store.delivery.offer("q", waiting(alike, body="one"), waiting(alike, body="two"))
-    assert store.lookup.get(["q"], ["i"]) == {}
-    store.delivery.offer("q", waiting("i"))
-    assert ids(store.lookup.get(["q"], ["i"])) == {"i": ["i"]}
-    assert ids(store.lookup.get(["q"], [alike])) == {alike: [alike, duplicate_id(alike, "two")]}
 
 
 def test_the_number_found_for_an_id_is_bounded(store: DelayStore) -> None:
@@ -136,10 +57,3 @@ def test_an_id_may_be_asked_for_twice(store: DelayStore) -> None:
     asked = [str(number) for number in range(500)]
     assert ids(store.lookup.get(["q"], asked)) == {each: [each] for each in asked}
     assert ids(store.lookup.get(["q"], ["1", "1"])) == {"1": ["1", "1"]}
-
-
-@pytest.mark.parametrize("key", [DUE, BODIES, DUPLICATES])
-def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.lookup.get(["q"], ["i"]))

@@ -41,13 +41,3 @@ def test_queues_without_delayed_messages_cost_one_command(store: DelayStore) -> 
     assert round_trips(store, lambda: store.delivery.heads(queues)) == 2
     commands = calls(store)
     assert (commands["exists"], commands["evalsha"]) == (49, 1)
-
-
-def test_many_queues_in_one_call(store: DelayStore) -> None:
-    """A thousand queues are asked for at once."""
-    queues = [f"queue {number}" for number in range(1000)]
-    for number, queue in enumerate(queues[:20]):
-        store.delivery.offer(queue, waiting("i", FUTURE_MS + number))
-    assert by_queue(store.delivery.heads(queues)) == {
-        queue: FUTURE_MS + number for number, queue in enumerate(queues[:20])
-    }

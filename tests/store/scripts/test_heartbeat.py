@@ -3,20 +3,12 @@
 import json
 
 import pytest
-import redis
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import LeaseEnded
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, end_lease, fetch, lives
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import KEYS, clock_ms, contents, refuses_a_key_of_the_wrong_type
-
-
-@pytest.fixture
-def layout() -> str:
-    """Consuming does not regard the layout."""
-    return "hash"
+from tests.support.store.keyspace import clock_ms, contents
 
 
 def test_a_new_consumer_gets_a_lease(make_store: MakeStore) -> None:
@@ -109,20 +101,3 @@ def test_a_message_that_is_held_no_more_is_not_noted_again(store: DelayStore) ->
     lives(store)
     assert store.consumers.heartbeat(ME, ["q"], [f"{ME}.1"])
     assert not store.client.exists(INDEX)
-
-
-@pytest.mark.parametrize("key", [CONSUMERS, CONSUMED, INDEX])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it, and nothing is renewed."""
-    lives(store)
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.consumers.heartbeat(ME, ["q"], [f"{ME}.1"]))
-
-
-def test_a_full_redis_renews_leases() -> None:
-    """A Redis that refuses every other write lets consumers live, and new ones begin."""
-    with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        lives(store := DelayStore(client, KEYS))
-        client.config_set("maxmemory", 1)
-        assert store.consumers.heartbeat(ME, ["q"])
-        assert store.consumers.heartbeat(OTHER, ["q"], is_new=True)
-        assert client.zcard(CONSUMERS) == 2

@@ -1,16 +1,7 @@
 """``hold_rows.lua``: rows that a caller is about to bring are noted."""
 
-import pytest
-
 from kombu_delayq.store import DelayStore
-from tests.support.store.keyspace import refuses_a_key_of_the_wrong_type
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row
-
-
-@pytest.fixture
-def layout() -> str:
-    """The guard does not regard the layout."""
-    return "hash"
 
 
 def test_a_free_row_is_held(store: DelayStore) -> None:
@@ -41,8 +32,3 @@ def test_a_hold_that_is_left_is_pruned(store: DelayStore) -> None:
     assert store.promotion.prune(0.0, later_ms, ["q"]) == 0
     assert store.promotion.prune(later_ms, 0.0, ["q"]) == 1
     assert not store.client.exists(GUARD)
-
-
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, GUARD, lambda: store.promotion.hold_rows(numbers(1), "mine"))

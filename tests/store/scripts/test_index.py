@@ -7,44 +7,37 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.lookup import MAX_BYTES
-from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, refuses_a_key_of_the_wrong_type, waiting
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, waiting
 from tests.support.store.layouts import redisson_only
 from tests.support.store.redisson_layout import entry, offer, task
 
 pytestmark = redisson_only
 
 
-@pytest.fixture
-def listed(make_store: MakeStore) -> DelayStore:
-    """A store in Redisson's layout."""
-    return make_store(layout="redisson")
-
-
 @pytest.mark.parametrize("old", [False, True])
 @pytest.mark.parametrize("count", [1, 5, 250])
-def test_messages_of_other_clients_are_found_from_then_on(listed: DelayStore, count: int, old: bool) -> None:
+def test_messages_of_other_clients_are_found_from_then_on(store: DelayStore, count: int, old: bool) -> None:
     """However many they are, before, between and behind ours, each is found by its id; a second time none is new."""
-    listed.delivery.offer("q", waiting("ours"))
+    store.delivery.offer("q", waiting("ours"))
     for number in range(1, count + 1):
-        offer(listed, number, task(f"i{number}"), FUTURE_MS + number % 3, old=old)
-    listed.delivery.offer("q", waiting("ours too"))
-    assert listed.lookup.index("q") == count
-    assert listed.lookup.index("q") == 0
-    before = contents(listed.client)
+        offer(store, number, task(f"i{number}"), FUTURE_MS + number % 3, old=old)
+    store.delivery.offer("q", waiting("ours too"))
+    assert store.lookup.index("q") == count
+    assert store.lookup.index("q") == 0
+    before = contents(store.client)
     ids = [f"i{number}" for number in range(1, count + 1)]
-    assert {each: [message.body for message in found] for each, found in listed.lookup.get(["q"], ids).items()} == {
+    assert {each: [message.body for message in found] for each, found in store.lookup.get(["q"], ids).items()} == {
         each: [task(each)] for each in ids
     }
-    assert contents(listed.client) == before
+    assert contents(store.client) == before
 
 
-def test_nothing_is_looked_at_while_nobody_else_offers(listed: DelayStore) -> None:
+def test_nothing_is_looked_at_while_nobody_else_offers(store: DelayStore) -> None:
     """While all messages are ours, one short call tells so, whatever is waiting."""
-    listed.delivery.offer("q", *(waiting(f"i{number}") for number in range(300)))
-    listed.client.config_resetstat()
-    assert listed.lookup.index("q") == 0
-    stats = listed.client.info("commandstats")
+    store.delivery.offer("q", *(waiting(f"i{number}") for number in range(300)))
+    store.client.config_resetstat()
+    assert store.lookup.index("q") == 0
+    stats = store.client.info("commandstats")
     assert "cmdstat_zrange" not in stats
     assert stats["cmdstat_evalsha"]["calls"] + stats.get("cmdstat_eval", {"calls": 0})["calls"] <= 2
 
@@ -52,95 +45,87 @@ def test_nothing_is_looked_at_while_nobody_else_offers(listed: DelayStore) -> No
 @pytest.mark.parametrize(
     "message", [b"", b"no JSON", b"[]", b"null", b'{"headers": 1}', b"\xff\x00", b'{"headers": {}}']
 )
-def test_a_message_without_an_id_gets_the_name_of_its_entry(listed: DelayStore, message: bytes) -> None:
+def test_a_message_without_an_id_gets_the_name_of_its_entry(store: DelayStore, message: bytes) -> None:
     """Whatever another client offers can be named, and cancelled by that name."""
-    offer(listed, 7, message)
-    [found] = listed.scan.browse("q").messages
+    offer(store, 7, message)
+    [found] = store.scan.browse("q").messages
     assert (found.id, found.body) == ("entry-0807000000000000", message)
-    assert listed.lookup.cancel(["q"], [found.id]) == {found.id: [found]}
-    assert listed.queues.size("q") == 0
-
-
-def test_a_key_of_the_wrong_type_is_refused_by_name(listed: DelayStore) -> None:
-    """Somebody else's key in the way is named, and nothing changes."""
-    for key in listed.keys.stored("q", "redisson"):
-        listed.client.flushall()
-        offer(listed, 1, task("i"))
-        refuses_a_key_of_the_wrong_type(listed, key, lambda: listed.lookup.index("q"))
+    assert store.lookup.cancel(["q"], [found.id]) == {found.id: [found]}
+    assert store.queues.size("q") == 0
 
 
 @pytest.mark.parametrize(
     ("priority", "step"),
     [*((each, 0) for each in ("NaN", "-Infinity", "-1", '"x"', "[1]", "null")), ("3.7", 3), ("10", 9), ("1e999", 9)],
 )
-def test_a_priority_that_is_none_does_not_stop_a_queue(listed: DelayStore, priority: str, step: int) -> None:
+def test_a_priority_that_is_none_does_not_stop_a_queue(store: DelayStore, priority: str, step: int) -> None:
     """A message with nonsense for its priority is delivered with the nearest that there is, or 0."""
     message = f'{{"properties": {{"priority": {priority}}}}}'.encode()
-    offer(listed, 7, message, PAST_MS)
-    assert listed.delivery.transfer("q").moved == 1
-    assert popped(listed.client, f"{{q}}\x06\x16{step}" if step else "q") == [message]
+    offer(store, 7, message, PAST_MS)
+    assert store.delivery.transfer("q").moved == 1
+    assert popped(store.client, f"{{q}}\x06\x16{step}" if step else "q") == [message]
 
 
-def test_an_entry_that_only_looks_like_ours_does_not_stop_a_queue(listed: DelayStore) -> None:
+def test_an_entry_that_only_looks_like_ours_does_not_stop_a_queue(store: DelayStore) -> None:
     """An entry with our marks and a priority that does not exist is delivered."""
     made = b"\x07\x00\x00\x00\x01\xff\x01\x00" + struct.pack("<Q", 4) + b"body"
-    listed.client.zadd(listed.keys.timeout("q"), {made: PAST_MS})
-    assert listed.delivery.transfer("q").moved == 1
-    assert popped(listed.client, "{q}\x06\x169") == [b"body"]
+    store.client.zadd(store.keys.timeout("q"), {made: PAST_MS})
+    assert store.delivery.transfer("q").moved == 1
+    assert popped(store.client, "{q}\x06\x169") == [b"body"]
 
 
-def test_messages_that_come_while_the_list_is_swept_are_found(listed: DelayStore) -> None:
+def test_messages_that_come_while_the_list_is_swept_are_found(store: DelayStore) -> None:
     """Between two pages of a search, others offer messages, and a sweep puts the list's tail behind some of them."""
-    listed.delivery.offer("q", *(waiting(f"ours{n}") for n in range(120)))
+    store.delivery.offer("q", *(waiting(f"ours{n}") for n in range(120)))
     for number in range(1, 21):
-        offer(listed, number, task(f"early{number}"), FUTURE_MS + 2)
-    tail = listed.client.lindex(listed.keys.listed("q"), -1)
-    keys, after = listed.keys.stored("q", "redisson"), [b"", b"", b""]
+        offer(store, number, task(f"early{number}"), FUTURE_MS + 2)
+    tail = store.client.lindex(store.keys.listed("q"), -1)
+    keys, after = store.keys.stored("q", "redisson"), [b"", b"", b""]
     for _ in range(14):
-        word, _, *after = StoreClient(listed.client).run("index", keys, [*after, 9, MAX_BYTES], "redisson")
+        word, _, *after = StoreClient(store.client).run("index", keys, [*after, 9, MAX_BYTES], "redisson")
         assert word == b"more"
     late = {f"late{number}": entry(number, task(f"late{number}")) for number in range(100, 200)}
     for number in range(100, 200):
-        offer(listed, number, task(f"late{number}"), FUTURE_MS - 1)
-    listed.delivery.offer("q", *(waiting(f"gone{n}", FUTURE_MS + 3) for n in range(900)))
+        offer(store, number, task(f"late{number}"), FUTURE_MS - 1)
+    store.delivery.offer("q", *(waiting(f"gone{n}", FUTURE_MS + 3) for n in range(900)))
     gone = iter(range(900))
 
     def order() -> list[bytes]:
-        return list(listed.client.lrange(listed.keys.listed("q"), 0, -1))
+        return list(store.client.lrange(store.keys.listed("q"), 0, -1))
 
     while order()[0] not in late.values():
-        listed.lookup.cancel(["q"], [f"gone{next(gone)}"])
+        store.lookup.cancel(["q"], [f"gone{next(gone)}"])
     assert order().index(tail) > order().index(late["late199"])
     while word == b"more":
-        word, _, *after = StoreClient(listed.client).run("index", keys, [*after, 9, MAX_BYTES], "redisson")
-    assert listed.lookup.get(["q"], list(late)).keys() == late.keys()
+        word, _, *after = StoreClient(store.client).run("index", keys, [*after, 9, MAX_BYTES], "redisson")
+    assert store.lookup.get(["q"], list(late)).keys() == late.keys()
 
 
-def test_the_index_stays_bounded_where_others_offer_and_transfer_all(listed: DelayStore) -> None:
+def test_the_index_stays_bounded_where_others_offer_and_transfer_all(store: DelayStore) -> None:
     """Where we only look for messages, what others have offered and transferred since is forgotten."""
-    timeout = listed.keys.timeout("q")
-    offer(listed, 1, task("far"), FUTURE_MS + 1)
+    timeout = store.keys.timeout("q")
+    offer(store, 1, task("far"), FUTURE_MS + 1)
     for first in range(100, 4100, 100):
         for number in range(first, first + 100):
-            offer(listed, number, task(f"i{number}"))
-        assert listed.lookup.get(["q"], [f"i{first}", "unknown"]).keys() == {f"i{first}"}
-        entries = listed.client.zrangebyscore(timeout, 0, FUTURE_MS)
-        with listed.client.pipeline() as pipe:
+            offer(store, number, task(f"i{number}"))
+        assert store.lookup.get(["q"], [f"i{first}", "unknown"]).keys() == {f"i{first}"}
+        entries = store.client.zrangebyscore(timeout, 0, FUTURE_MS)
+        with store.client.pipeline() as pipe:
             for made in entries:
-                pipe.lrem(listed.keys.listed("q"), 1, made)
+                pipe.lrem(store.keys.listed("q"), 1, made)
             pipe.zrem(timeout, *entries)
             pipe.execute()
-        assert listed.client.hlen(listed.keys.ids("q")) <= 1000 + 2.5 * 101 + 100
-    assert list(listed.lookup.get(["q"], ["far", "i100"])) == ["far"]
+        assert store.client.hlen(store.keys.ids("q")) <= 1000 + 2.5 * 101 + 100
+    assert list(store.lookup.get(["q"], ["far", "i100"])) == ["far"]
 
 
-def test_a_message_that_others_reschedule_is_found(listed: DelayStore) -> None:
+def test_a_message_that_others_reschedule_is_found(store: DelayStore) -> None:
     """After another program has given an entry another due time, its message is found again by its id, once."""
-    offer(listed, 1, task("i"))
-    offer(listed, 2, task("i"), FUTURE_MS + 1)
-    assert len(listed.lookup.get(["q"], ["i"])["i"]) == 2
-    timeout = listed.keys.timeout("q")
-    listed.client.zadd(timeout, {entry(1, task("i")): FUTURE_MS + 5})
-    listed.client.hdel(listed.keys.notes("q"), "tail")  # so that others' messages are looked for
-    assert listed.lookup.index("q") == 1
-    assert [each.due_ms for each in listed.lookup.get(["q"], ["i"])["i"]] == [FUTURE_MS + 1, FUTURE_MS + 5]
+    offer(store, 1, task("i"))
+    offer(store, 2, task("i"), FUTURE_MS + 1)
+    assert len(store.lookup.get(["q"], ["i"])["i"]) == 2
+    timeout = store.keys.timeout("q")
+    store.client.zadd(timeout, {entry(1, task("i")): FUTURE_MS + 5})
+    store.client.hdel(store.keys.notes("q"), "tail")  # so that others' messages are looked for
+    assert store.lookup.index("q") == 1
+    assert [each.due_ms for each in store.lookup.get(["q"], ["i"])["i"]] == [FUTURE_MS + 1, FUTURE_MS + 5]

@@ -2,7 +2,7 @@
 
 from kombu_delayq.store import DelayStore
 from tests.support.store.jobs import begun
-from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.keyspace import contents
 
 
 def test_a_job_waits_for_its_rate(store: DelayStore) -> None:
@@ -23,9 +23,3 @@ def test_nothing_to_ask(store: DelayStore) -> None:
     assert store.jobs.job_rate(job._replace(max_rate=0.0), 100) == 0
     assert store.jobs.job_rate(job, 0) == 0
     assert contents(store.client) == before
-
-
-def test_a_key_of_the_wrong_type(store: DelayStore) -> None:
-    """Somebody else's key is named, and stays."""
-    job = begun(store, max_rate=10.0)
-    refuses_a_key_of_the_wrong_type(store, store.keys.job("j"), lambda: store.jobs.job_rate(job, 1))

@@ -4,18 +4,10 @@ from unittest.mock import ANY
 
 import pytest
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.text import as_text
 from kombu_delayq.store import DelayStore
-from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
+from tests.support.store.keyspace import contents
 from tests.support.store.promoting import JOURNAL_ID, MARKER, elected
-
-
-@pytest.fixture
-def layout() -> str:
-    """A marker does not regard the layout."""
-    return "hash"
 
 
 def test_the_marker_follows_the_journal(store: DelayStore) -> None:
@@ -65,17 +57,3 @@ def test_another_server_is_to_be_compared(store: DelayStore) -> None:
         assert store.promotion.journal_heartbeat(JOURNAL_ID, token, 6, compared) == ("sound", token, ANY, own)
     assert store.promotion.journal_heartbeat(JOURNAL_ID, token, 6, own).server == ""
     assert as_text(store.client.hget(MARKER, "server")) == own
-
-
-def test_a_full_redis_is_sound(make_store: MakeStore, own_server: PrivateRedis) -> None:
-    """A Redis that refuses other writes takes the heartbeat: it has lost nothing."""
-    store = make_store(own_server)
-    token = elected(store, heartbeat=5)
-    store.client.config_set("maxmemory", 1)
-    assert store.promotion.journal_heartbeat(JOURNAL_ID, token, 6).word == "sound"
-    assert store.promotion.marker() == (JOURNAL_ID, token, 1, 6)
-
-
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, MARKER, lambda: store.promotion.journal_heartbeat(JOURNAL_ID, 1, 0))

@@ -10,16 +10,7 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import (
-    DUE,
-    FUTURE_MS,
-    clock_ms,
-    contents,
-    in_form,
-    only,
-    refuses_a_key_of_the_wrong_type,
-    waiting,
-)
+from tests.support.store.keyspace import DUE, clock_ms, contents, in_form, only, waiting
 from tests.support.store.layouts import other_layout
 
 EXPIRE_MS, HOUR_MS = 10_000, 3_600_000
@@ -131,16 +122,6 @@ def test_the_first_message_without_an_end_ends_with_nothing_of_its_forerunners(s
     assert left_ms(store) == {-1}
 
 
-def test_what_an_earlier_release_has_shortened_is_mended(store: DelayStore) -> None:
-    """Workers of release 0.1 let a queue end before its messages are due; a consumer's next call makes up for it."""
-    due_ms = later(store)
-    store.delivery.offer("q", waiting("i", due_ms, priority=3))
-    for key in store.keys.stored("q", store.layout):
-        store.client.pexpire(key, EXPIRE_MS)
-    store.queues.keep_alive("q", EXPIRE_MS)
-    lives(store, due_ms)
-
-
 def test_overdue_messages_are_kept_while_somebody_consumes(store: DelayStore) -> None:
     """While nobody transfers, a consumer puts off the end of what has been due for long."""
     store.delivery.offer("q", waiting("i", 1.0), expire_ms=1_000)
@@ -205,10 +186,3 @@ def test_a_ready_list_lives_for_x_expires_whatever_waits_behind_it(store: DelayS
     assert store.delivery.transfer("q").moved == 1
     [left] = left_ms(store, "q")
     assert EXPIRE_MS - 5_000 <= left <= EXPIRE_MS + 1_000  # Redis may read its clock at another moment for each
-
-
-@pytest.mark.parametrize("key", [DUE])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    store.delivery.offer("q", waiting("i", FUTURE_MS))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.queues.keep_alive("q", EXPIRE_MS))

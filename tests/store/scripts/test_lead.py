@@ -1,15 +1,12 @@
 """``lead.lua``: takes or renews the lease of the leading transfer worker, or of a standby."""
 
 import pytest
-import redis
-from redis.exceptions import ResponseError
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.leases import Lease
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import KEYS, contents, waiting
+from tests.support.store.keyspace import contents, waiting
 
 LEASE, STANDBY, SECOND = LEASES = "{delayq}:transfer", "{delayq}:standby", "{delayq}:standby:2"
 
@@ -85,28 +82,3 @@ def test_a_lease_ends_by_itself(make_store: MakeStore) -> None:
     store.leases.lead("one")
     assert store.leases.lead("two").leader == "one"
     until(lambda: store.leases.lead("two").leader == "two")
-
-
-@pytest.mark.parametrize("before", ["one", ""])
-def test_a_full_redis_gives_leases(before: str) -> None:
-    """A Redis that refuses every other write lets a leader begin and go on."""
-    with PrivateRedis(slots=True) as server, redis.Redis(port=server.port) as client:
-        store = DelayStore(client, KEYS)
-        if before:
-            store.leases.lead(before)
-            client.pexpire(LEASE, 1000)
-        client.config_set("maxmemory", 1)
-        with pytest.raises(ResponseError, match="maxmemory"):
-            client.set(LEASE, "one")
-        assert store.leases.lead("one").leader == "one"
-        assert client.pttl(LEASE) > 1000
-
-
-@pytest.mark.parametrize("key", [*LEASES, "{delayq}:queues"])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and no lease is given."""
-    store.client.rpush(key, "somebody else's")
-    before = contents(store.client)
-    with pytest.raises(ResponseError, match="WRONGTYPE key " + key):
-        store.leases.lead("one")
-    assert contents(store.client) == before

@@ -11,25 +11,20 @@ from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
-from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
-    DUPLICATES,
     FUTURE_MS,
     ORDER,
     PAST_MS,
     Ear,
-    announced,
     clock_ms,
     contents,
-    duplicate_id,
     in_form,
     kept_ms,
     look,
     only,
     popped,
-    refuses_a_key_of_the_wrong_type,
     spoil_the_count,
     waiting,
 )
@@ -101,64 +96,6 @@ def test_what_an_id_and_a_body_cannot_tell_is_marked(store: DelayStore, offer: O
     assert after[BODIES.encode()][identity] == b"\x7f00000001%d" % offer.priority + body
 
 
-def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
-    """The first message of a queue and each that is due before all others are announced, and no other."""
-    due_ms = 4102444800000.0
-    places = {
-        "first": due_ms,
-        "later": due_ms + 1,
-        "the same time": due_ms,
-        "just before": due_ms - 2.5,
-        "between": due_ms - 1.5,
-        "long past": PAST_MS,
-    }
-    replies = [store.delivery.offer("q", waiting(name, when)).place for name, when in places.items()]
-    assert replies == ["first", "behind", "behind", "head", "behind", "head"]
-    assert ear.heard() == [announced(store, each) for each in (due_ms, due_ms - 2.5, PAST_MS)]
-
-
-def test_a_batch_is_announced_once_by_its_earliest(store: DelayStore, ear: Ear) -> None:
-    """Many messages in one call are stored together, and their earliest is announced."""
-    reply = store.delivery.offer("q", *(waiting(str(n), FUTURE_MS + abs(n - 3)) for n in range(7)))
-    assert reply == ("first", 7, 0, 0)
-    assert ear.heard() == [announced(store, FUTURE_MS)]
-    assert store.queues.size("q") == 7
-
-
-def test_queues_have_heads_of_their_own(store: DelayStore, ear: Ear) -> None:
-    """A message is compared with those of its own queue only."""
-    assert [store.delivery.offer(queue, waiting("i")).place for queue in ("a", "b")] == ["first", "first"]
-    assert ear.heard() == [announced(store, FUTURE_MS, queue) for queue in "ab"]
-
-
-def test_the_same_bytes_again_change_nothing(store: DelayStore, ear: Ear) -> None:
-    """A publisher's second attempt, byte for byte, is counted as repeated, and not stored, moved or announced."""
-    store.delivery.offer("q", waiting("i", priority=3))
-    before = contents(store.client)
-    ear.heard()
-    assert store.delivery.offer("q", waiting("i", priority=3)) == ("behind", 0, 1, 0)
-    after = contents(store.client)
-    if store.layout == "hash":
-        assert (before.pop(ORDER.encode()), after.pop(ORDER.encode())) == (b"1", b"2")
-    assert after == before
-    assert ear.heard() == []
-
-
-def test_other_bytes_under_a_waiting_id_keep_both(store: DelayStore) -> None:
-    """Messages that differ under one id are all kept and all transferred; the second attempts of each are known."""
-    offers = [waiting("i", PAST_MS, body) for body in ("one", "two", "three")]
-    assert [store.delivery.offer("q", offer)[1:] for offer in offers] == [(1, 0, 0), (0, 0, 1), (0, 0, 1)]
-    assert [store.delivery.offer("q", offer)[1:] for offer in offers] == [(0, 1, 0)] * 3
-    assert store.queues.size("q") == len(contents(store.client)[in_form(store, BODIES).encode()]) == 3
-    stored = ["i", *(duplicate_id("i", body) for body in ("two", "three"))]
-    assert {each.id for each in store.lookup.get(["q"], ["i"])["i"]} == set(stored)
-    if store.layout == "hash":
-        assert sorted(stored[1:]) == [each.decode() for each in store.client.zrange(DUPLICATES, 0, -1)]
-    store.delivery.transfer("q")
-    assert not store.client.exists(in_form(store, DUPLICATES))
-    assert popped(store.client, "q") == [b"one", b"two", b"three"]
-
-
 def signed(content: str, sender: str) -> str:
     """The message of a task, of which only the names of the sender differ from call to call."""
     return f'{{"a": "{content}", "origin": "{sender}", "b": 1, "reply_to": "of {sender}", "c": "x"}}'
@@ -213,21 +150,6 @@ def test_a_second_message_of_an_id_is_known_again_also_when_it_was_put_off(store
     assert store.delivery.offer("q", second)[1:] == (0, 1, 0)
 
 
-def test_a_batch_may_repeat_itself(store: DelayStore) -> None:
-    """Within one call, too, equal messages are stored once and different ones under one id are both kept."""
-    same, other = waiting("i"), waiting("i", body="other")
-    assert store.delivery.offer("q", same, other, same, other, waiting("j")) == ("first", 2, 2, 1)
-    assert store.queues.size("q") == 3
-
-
-def test_an_id_is_free_again_after_its_transfer(store: DelayStore) -> None:
-    """A task that is retried under its id after its delivery is a new message."""
-    for _ in range(2):
-        assert store.delivery.offer("q", waiting("i", PAST_MS)) == ("first", 1, 0, 0)
-        assert store.delivery.transfer("q").moved == 1
-    assert len(popped(store.client, "q")) == 2
-
-
 @pytest.mark.parametrize("delay_ms", [0.001, 1.5, 60_000.0, 3e14])
 def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore, delay_ms: float) -> None:
     """A delay counts from the moment at which the message reaches Redis, by Redis's clock."""
@@ -236,30 +158,6 @@ def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore, delay_ms
     after_ms = clock_ms(store.client)
     due_ms = only(store, "i").due_ms
     assert kept_ms(store, before_ms + delay_ms) <= due_ms <= kept_ms(store, after_ms + delay_ms)
-
-
-@pytest.mark.parametrize("expire_ms", [0, 60_000])
-def test_an_expiring_queue_takes_its_delayed_messages_with_it(store: DelayStore, expire_ms: int) -> None:
-    """With ``x-expires`` all of the queue's keys end together, some time after what is in them is due; else none."""
-    store.delivery.offer("q", waiting("i", PAST_MS, priority=3), waiting("i", PAST_MS), expire_ms=expire_ms)
-    for key in (DUE, BODIES, ORDER, DUPLICATES):
-        left_ms = store.client.pttl(in_form(store, key))
-        assert 0 < left_ms <= expire_ms if expire_ms else left_ms == -1
-
-
-def test_an_offer_puts_off_the_expiry(store: DelayStore) -> None:
-    """Each message that arrives in an expiring queue gives it its full time again."""
-    store.delivery.offer("q", waiting("i", PAST_MS), expire_ms=10_000)
-    store.delivery.offer("q", waiting("j", PAST_MS), expire_ms=60_000)
-    assert all(store.client.pttl(in_form(store, key)) > 10_000 for key in (DUE, BODIES, ORDER))
-
-
-@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and nothing is stored."""
-    store.client.sadd("{delayq}:queues", "q")
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.delivery.offer("q", waiting("i"), waiting("j")))
-    assert ear.heard() == []
 
 
 def test_a_count_that_is_no_number_stops_the_offer(store: DelayStore) -> None:
@@ -285,27 +183,3 @@ def test_the_count_may_begin_anew(store: DelayStore) -> None:
     if store.layout == "hash":
         assert store.client.zrange(DUE, 0, 2) == [b"\x7f00000000j", b"\x7f00000001k", b"\x7fffffffffi"]
     assert store.delivery.transfer("q").moved == 3
-
-
-def test_equal_content_in_two_queues_is_two_messages(store: DelayStore) -> None:
-    """A message that an exchange routes to two queues is stored in both."""
-    for queue in ("a", "b"):
-        assert store.delivery.offer(queue, waiting("i")).offered == 1
-    assert (store.queues.size("a"), store.queues.size("b")) == (1, 1)
-
-
-def test_prefix_and_database_are_kept_to(make_store: MakeStore) -> None:
-    """Stores with different key prefixes on one database share no message."""
-    plain, prefixed = make_store(), make_store(keys=make_store().keys.__class__("app:"))
-    prefixed.delivery.offer("q", waiting("i", PAST_MS))
-    assert plain.queues.size("q") == 0
-    assert plain.queues.names() == []
-    assert prefixed.queues.names() == ["q"]
-    names = (
-        b"app:"
-        if plain.layout == "hash"
-        else (b"app:", b"redisson_delay_queue:{app:", b"redisson_delay_queue_timeout:{app:")
-    )
-    assert all(key.startswith(names) for key in contents(plain.client))
-    prefixed.delivery.transfer("q")
-    assert popped(plain.client, "app:q") == [b"body of i"]

@@ -4,19 +4,7 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
-from tests.support.store.keyspace import (
-    BODIES,
-    DUE,
-    FUTURE_MS,
-    Ear,
-    announced,
-    clock_ms,
-    contents,
-    in_form,
-    kept_ms,
-    refuses_a_key_of_the_wrong_type,
-    waiting,
-)
+from tests.support.store.keyspace import DUE, FUTURE_MS, Ear, announced, clock_ms, contents, in_form, kept_ms, waiting
 
 
 def kept(store: DelayStore, queue: str = "q") -> list[tuple[str, float, int, bytes | None]]:
@@ -86,9 +74,3 @@ def test_the_only_message_keeps_the_expiry_of_its_queue(store: DelayStore) -> No
     store.delivery.offer_once("q", "keep", waiting("i", body="one"), expire_ms=60_000)
     store.delivery.offer_once("q", "replace", waiting("i", body="two"), expire_ms=60_000)
     assert store.client.pttl(in_form(store, DUE)) > 60_000
-
-
-@pytest.mark.parametrize("key", [DUE, BODIES])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and nothing is stored."""
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.delivery.offer_once("q", "keep", waiting("i")))

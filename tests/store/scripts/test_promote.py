@@ -7,21 +7,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore, promotion
 from kombu_delayq.store.promotion import Promoted
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import (
-    BODIES,
-    DUE,
-    DUPLICATES,
-    FUTURE_MS,
-    ORDER,
-    PAST_MS,
-    Ear,
-    announced,
-    contents,
-    look,
-    refuses_a_key_of_the_wrong_type,
-    waiting,
-)
-from tests.support.store.promoting import GUARD, JOURNAL_ID, OWN_MARKER, elected, numbers, row, several_rows
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, announced, contents, look, waiting
+from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row, several_rows
 
 
 def test_a_row_comes_into_the_store(store: DelayStore) -> None:
@@ -159,11 +146,3 @@ def test_a_full_redis_takes_no_part_of_a_call(make_store: MakeStore, own_server:
     store.client.config_set("maxmemory", 0)
     assert list(store.promotion.promote(JOURNAL_ID, token, several_rows(5)).words.values()).count("promoted") == 4
     assert store.queues.size("q") == 5
-
-
-@pytest.mark.parametrize("key", [OWN_MARKER, GUARD, DUE, BODIES, ORDER, DUPLICATES])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it, and nothing is promoted."""
-    token = elected(store)
-    store.client.sadd("{delayq}:queues", "q")
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.promotion.promote(JOURNAL_ID, token, [row(1)]))

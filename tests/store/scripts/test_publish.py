@@ -14,28 +14,13 @@ from tests.support.store.jobs import (
     TTL_MS,
     WHOLE,
     begun,
+    found_job,
     now,
-    published,
     several,
     staged_job,
     without_whole,
 )
-from tests.support.store.keyspace import (
-    BODIES,
-    DUE,
-    DUPLICATES,
-    FUTURE_MS,
-    ORDER,
-    PAST_MS,
-    Ear,
-    announced,
-    contents,
-    in_form,
-    look,
-    popped,
-    refuses_a_key_of_the_wrong_type,
-    waiting,
-)
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, announced, contents, look, popped, waiting
 
 
 def test_staged_messages_go_where_they_would_have_gone(store: DelayStore) -> None:
@@ -58,8 +43,7 @@ def test_many_messages_take_many_calls(store: DelayStore) -> None:
     store.jobs.enqueue("q", job, several(PUBLISH_COUNT + 1))
     store.jobs.finish(job, "committed")
     assert store.jobs.publish(job).fresh == PUBLISH_COUNT
-    found = store.jobs.find("j")
-    assert found is not None
+    found = found_job(store)
     assert (found.state, found.staged, found.enqueued) == ("publishing", 1, PUBLISH_COUNT + 1)
     assert store.jobs.publish(job).fresh == 1
     assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(PUBLISH_COUNT + 1)]
@@ -134,14 +118,6 @@ def test_a_head_is_announced(store: DelayStore, ear: Ear) -> None:
     assert ear.heard() == [announced(store, FUTURE_MS)]
 
 
-def test_messages_due_in_the_same_instant_keep_their_order(store: DelayStore) -> None:
-    """Messages of one due time wait in the order in which they were staged."""
-    names = "zamb"
-    job = staged_job(store, *(("q", waiting(name)) for name in names))
-    store.jobs.publish(job)
-    assert "".join(each[0] for each in look(store)[b"waiting in q"]) == names
-
-
 def test_a_rate_holds_publishing_up(store: DelayStore) -> None:
     """At a rate the next call waits for as long as the messages of the last one take."""
     job = staged_job(store, ("a", now("i")), ("b", now("j")), max_rate=0.1)
@@ -187,18 +163,6 @@ def test_any_message(store: DelayStore) -> None:
     body, queue = bytes(range(256)), "ü {tag} ✓\n"
     store.jobs.publish(staged_job(store, (queue, Offer("\0", "", 0, body))))
     assert popped(store.client, queue) == [body]
-
-
-@pytest.mark.parametrize("key", [JOB, DUE, BODIES, ORDER, DUPLICATES, "q", "{q}\x06\x169"])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it, nothing is sent and nothing is lost."""
-    job = staged_job(store, ("q", now("i")), ("q", waiting("j")))
-    store.client.sadd("{delayq}:queues", "q")
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.jobs.publish(job))
-    assert ear.heard() == []
-    store.client.delete(in_form(store, key))
-    if key != JOB:
-        assert published(store, job) == 2
 
 
 def test_staged_messages_of_the_wrong_type_are_left_alone(store: DelayStore) -> None:

@@ -1,17 +1,10 @@
 """``put.lua``: publishes a page of messages, once."""
 
-from typing import Any
-
-import pytest
-
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.delivery import PAGE_TTL_MS
-from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId
-from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import now
-from tests.support.store.keyspace import FUTURE_MS, contents, look, popped, refuses_a_key_of_the_wrong_type, waiting
-from tests.support.store.priorities import SOME_STEPS, Kombu
+from tests.support.store.keyspace import FUTURE_MS, contents, look, popped, waiting
 
 
 def put(store: DelayStore, number: int, *offers: Offer, sender: str = "s", expire_ms: int = 0) -> str:
@@ -103,18 +96,6 @@ def test_a_page_without_delayed_messages_makes_no_queue_known(store: DelayStore)
     assert store.queues.names() == []
 
 
-@pytest.mark.parametrize("steps", SOME_STEPS)
-def test_each_priority_goes_to_the_list_where_kombu_puts_it(make_store: MakeStore, steps: Any) -> None:
-    """With any priority steps and prefix, a message of now lands in the list that kombu would have pushed it to."""
-    store = make_store(keys=Keys("app:", separator=":"), steps=steps)
-    kombu = Kombu(steps, ":", "app:")
-    expected: dict[str, list[bytes]] = {}
-    for priority in range(10):
-        expected.setdefault(kombu._q_for_pri("q", priority), []).append(f"body of {priority}".encode())
-    put(store, 1, *(now(str(priority), priority=priority) for priority in range(10)))
-    assert {name: popped(store.client, name) for name in expected} == expected
-
-
 def test_a_queue_that_expires(store: DelayStore) -> None:
     """With x-expires, what is stored lives until it is due and longer, and the lists as long as with stock kombu."""
     put(store, 1, waiting("i"), now("a"), expire_ms=60_000)
@@ -122,11 +103,3 @@ def test_a_queue_that_expires(store: DelayStore) -> None:
     assert all(
         store.client.pttl(key) > 60_000 for key in store.keys.stored("q", store.layout) if store.client.exists(key)
     )
-
-
-@pytest.mark.parametrize("key", ["sender", "q", "{q}\x06\x163"])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and nothing is published."""
-    store.queues.know("q")  # which is told apart from the page
-    key = store.keys.sender("s", "q") if key == "sender" else key
-    refuses_a_key_of_the_wrong_type(store, key, lambda: put(store, 1, waiting("i"), now("a")))

@@ -10,14 +10,12 @@ from tests.support.store.keyspace import (
     DUPLICATES,
     FUTURE_MS,
     ODD_IDS,
-    ORDER,
     PAST_MS,
     Ear,
     contents,
     duplicate_id,
     odd,
     popped,
-    refuses_a_key_of_the_wrong_type,
     waiting,
 )
 from tests.support.store.layouts import hash_only
@@ -143,13 +141,3 @@ def test_a_damaged_body_hides_no_other(store: DelayStore, value: str) -> None:
     assert set(repair(store, None).values()) == {"unindexed"}
     assert set(repair(store).values()) == {"unindexed"}
     assert set(repair(store).values()) == {"sound"}
-
-
-@pytest.mark.parametrize("key", [DUE, BODIES, ORDER, DUPLICATES])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, ear: Ear, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and nothing is mended."""
-    store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
-    ear.heard()
-    act = lambda: store.repair.repair_bodies("q", [(b"i", PAST_MS), (TWO, PAST_MS)], mend=True)  # noqa: E731
-    refuses_a_key_of_the_wrong_type(store, key, act)
-    assert ear.heard() == []

@@ -2,22 +2,17 @@
 
 import pytest
 
-from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
-    DUPLICATES,
     FUTURE_MS,
-    ODD_IDS,
     PAST_MS,
     Ear,
     contents,
     duplicate_id,
-    odd,
     only,
     popped,
-    refuses_a_key_of_the_wrong_type,
     waiting,
 )
 from tests.support.store.layouts import hash_only
@@ -96,21 +91,3 @@ def test_what_is_mended_is_delivered_once(store: DelayStore) -> None:
     assert store.delivery.transfer("q").moved == 6
     assert [popped(store.client, key) for key in ("q", "{q}\x06\x163")] == [[b"0", b"2", b"4"], [b"1", b"3", b"5"]]
     assert not store.client.exists(DUE, BODIES)
-
-
-def test_any_id(store: DelayStore) -> None:
-    """The entry of a message of any id is sound, and lost when its body is."""
-    for identity in ODD_IDS:
-        store.client.flushall()
-        store.delivery.offer("q", odd(identity))
-        assert store.repair.repair_index("q", members(store), mend=True) == ["sound"]
-        store.client.hdel(BODIES, as_bytes(identity))
-        assert store.repair.repair_index("q", members(store), mend=True) == ["lost"]
-        assert not store.client.exists(DUE)
-
-
-@pytest.mark.parametrize("key", [DUE, BODIES, DUPLICATES])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and nothing is removed."""
-    store.delivery.offer("q", waiting("i"), waiting("i", body="two"))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.repair.repair_index("q", [b"i", b"lost"], mend=True))

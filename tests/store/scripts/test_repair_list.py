@@ -7,18 +7,7 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.repair import MAX_ENTRIES
-from tests.support.store.keyspace import (
-    FUTURE_MS,
-    ODD_IDS,
-    PAST_MS,
-    Ear,
-    contents,
-    odd,
-    only,
-    popped,
-    refuses_a_key_of_the_wrong_type,
-    waiting,
-)
+from tests.support.store.keyspace import FUTURE_MS, ODD_IDS, PAST_MS, Ear, contents, odd, only, popped, waiting
 from tests.support.store.layouts import redisson_only
 from tests.support.store.redisson_layout import IDS, LISTED, NOTES, TIMEOUT, entry, offer, task
 
@@ -140,10 +129,3 @@ def test_any_id(store: DelayStore, identity: str) -> None:
     store.client.delete(TIMEOUT)
     assert put_back(store) == 2
     assert contents(store.client) == whole
-
-
-@pytest.mark.parametrize("key", [TIMEOUT, LISTED, NOTES, IDS])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and nothing is mended."""
-    store.delivery.offer("q", waiting("i"))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.repair.repair_list("q", 0, mend=True))

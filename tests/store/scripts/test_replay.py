@@ -4,9 +4,7 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import Letter
-from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import contents, popped, refuses_a_key_of_the_wrong_type
-from tests.support.store.priorities import SOME_STEPS, Kombu
 
 
 def bury(store: DelayStore, *messages: str | bytes, key: str = "dead") -> None:
@@ -90,17 +88,6 @@ def test_letters_of_any_bytes(store: DelayStore) -> None:
     letters = [Letter(message, "queue", "q", 0, message) for message in messages]
     assert store.letters.replay("dead", "dead", letters) == len(messages)
     assert popped(store.client, "q") == messages
-
-
-@pytest.mark.parametrize("steps", SOME_STEPS)
-def test_priority_steps_are_kept_to(make_store: MakeStore, steps: tuple[int, ...]) -> None:
-    """With any priority steps, letters go to the lists that kombu makes of them."""
-    store, kombu = make_store(steps=steps), Kombu(steps, "\x06\x16")
-    for priority in range(10):
-        bury(store, "a")
-        assert store.letters.replay("dead", "dead", [to_queue(b"a", "q", priority)]) == 1
-        assert popped(store.client, kombu._q_for_pri("q", priority)) == [b"new a"]
-        assert contents(store.client) == {}
 
 
 @pytest.mark.parametrize("key", ["dead", "q", "{q}\x06\x163"])

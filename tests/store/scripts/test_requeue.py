@@ -1,21 +1,9 @@
 """``requeue.lua``: puts messages that consumers hold back into lists of their queues."""
 
-import pytest
-import redis
-
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Landing, Requeued
 from tests.support.store.consuming import INDEX, ME, UNACKED, fetch, lives
-from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import KEYS, contents, popped, refuses_a_key_of_the_wrong_type
-from tests.support.store.priorities import SOME_STEPS, Kombu
-
-
-@pytest.fixture
-def layout() -> str:
-    """Consuming does not regard the layout."""
-    return "hash"
+from tests.support.store.keyspace import contents, popped
 
 
 def held(store: DelayStore, count: int, queue: str = "q") -> list[Requeued]:
@@ -50,16 +38,6 @@ def test_a_message_goes_back_changed(store: DelayStore) -> None:
     assert popped(store.client, "q") == [b"\x00changed\xff"]
 
 
-@pytest.mark.parametrize("steps", SOME_STEPS)
-def test_it_goes_to_the_list_of_its_priority(make_store: MakeStore, steps: tuple[int, ...]) -> None:
-    """With any priority steps, a message goes back to the list where stock kombu puts its priority."""
-    store, kombu = make_store(steps=steps), Kombu(steps, "\x06\x16")
-    for priority in range(10):
-        [message] = held(store, 1)
-        store.fetching.requeue([message._replace(priority=priority)], "next")
-        assert popped(store.client, kombu._q_for_pri("q", priority)) == [b"0"]
-
-
 def test_messages_of_several_queues_go_back_at_once(store: DelayStore) -> None:
     """Each message goes to its own queue, whatever the queue's name."""
     queues = ("a", "ünï \udcff", "{eu}.b")
@@ -90,29 +68,6 @@ def test_many_messages_at_once(store: DelayStore) -> None:
     messages = [message._replace(body=b"%d %s" % (at, b"x" * 20_000)) for at, message in enumerate(held(store, 300))]
     assert store.fetching.requeue(reversed(messages), "next") == []
     assert [int(body.split()[0]) for body in popped(store.client, "q")] == [*range(300)]
-
-
-@pytest.mark.parametrize("key", [INDEX, UNACKED, "q"])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it, and every message stays held."""
-    messages = held(store, 2)
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.fetching.requeue(messages, "next"))
-
-
-@pytest.mark.parametrize("place", ["next", "last"])
-def test_a_full_redis_takes_messages_back(place: str) -> None:
-    """A Redis that refuses every other write takes back what a consumer holds."""
-    with PrivateRedis() as server, redis.Redis(port=server.port) as client:
-        messages = held(store := DelayStore(client, KEYS), 3)
-        client.config_set("maxmemory", 1)
-        assert store.fetching.requeue(messages, place) == []  # type: ignore[arg-type]
-        assert sorted(popped(client, "q")) == [b"0", b"1", b"2"]
-        assert not client.exists(INDEX, UNACKED)
-
-
-def test_what_a_message_says_stays_out_of_reprs() -> None:
-    """The repr of a message shows its tag and its length, and nothing of a task's arguments."""
-    assert repr(Requeued(f"{ME}.1", "q", 3, "secret")) == f"Requeued(tag='{ME}.1', queue='q', body=<6 characters>)"
 
 
 def test_nothing_to_put_back(store: DelayStore) -> None:

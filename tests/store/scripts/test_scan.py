@@ -11,18 +11,7 @@ from kombu_delayq.store.scan import PAGE_BYTES
 from kombu_delayq.store.types import Scanned
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import (
-    BODIES,
-    BOUNDS,
-    FUTURE_MS,
-    ODD_IDS,
-    PAST_MS,
-    contents,
-    odd,
-    only,
-    refuses_a_key_of_the_wrong_type,
-    waiting,
-)
+from tests.support.store.keyspace import BODIES, BOUNDS, FUTURE_MS, ODD_IDS, PAST_MS, contents, odd, only, waiting
 from tests.support.store.layouts import hash_only, redisson_only
 from tests.support.store.parts import cut_into, ids_of, pages, scanned, whole
 from tests.support.store.redisson_layout import offer, task
@@ -190,11 +179,3 @@ def test_parts_are_read_from_a_replica(server: PrivateRedis, store: DelayStore, 
         assert [body_of(each or b"") for each in replica.scan.bodies(whole(replica), page.members)] == [
             f"body of {n}".encode() for n in range(50)
         ]
-
-
-@pytest.mark.parametrize("at", [0, 1])
-def test_a_key_of_the_wrong_type_is_named(store: DelayStore, at: int) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    store.delivery.offer("q", waiting("i"))
-    key = store.keys.stored("q", store.layout)[at]
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.scan.scan(whole(store)))

@@ -3,7 +3,7 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.support.store.keyspace import FUTURE_MS, ODD_IDS, contents, odd, refuses_a_key_of_the_wrong_type, waiting
+from tests.support.store.keyspace import FUTURE_MS, ODD_IDS, contents, odd, waiting
 from tests.support.store.parts import connected, cut_into, scanned, whole
 from tests.support.store.tuned import tuned
 
@@ -71,9 +71,3 @@ def test_a_part_may_end_at_any_id(store: DelayStore) -> None:
         assert scanned(store, parts[1]) == [identity]
         store.lookup.cancel(["q"], [identity])
         assert [scanned(store, part) for part in parts] == [["before"], [], ["after"], []]
-
-
-def test_a_key_of_the_wrong_type_is_named(store: DelayStore) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    store.delivery.offer("q", waiting("i"))
-    refuses_a_key_of_the_wrong_type(store, store.keys.stored("q", store.layout)[0], lambda: store.scan.split("q", [0]))

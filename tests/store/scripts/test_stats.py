@@ -9,11 +9,9 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueStats
 from tests.support.messages import task_message
 from tests.support.store.keyspace import (
-    FUTURE_MS,
     PAST_MS,
     clock_ms,
     contents,
-    refuses_a_key_of_the_wrong_type,
     waiting,
 )
 
@@ -31,13 +29,6 @@ def test_stats_count_delayed_ready_and_overdue(store: DelayStore) -> None:
     assert stats == QueueStats("q", stats.now_ms, delayed=4, ready=4, overdue=3, next_due_ms=PAST_MS)
     assert stats.overdue_ms == stats.now_ms - PAST_MS
     assert contents(store.client) == before
-
-
-def test_stats_of_a_queue_with_future_messages_only(store: DelayStore) -> None:
-    """Messages that are not due count as delayed and not as overdue."""
-    store.delivery.offer("q", waiting("i"))
-    stats = store.queues.stats("q")
-    assert (stats.delayed, stats.overdue, stats.next_due_ms, stats.overdue_ms) == (1, 0, FUTURE_MS, 0.0)
 
 
 def test_the_oldest_ready_message_is_that_which_has_waited_longest_of_those_that_are_next(store: DelayStore) -> None:
@@ -64,16 +55,3 @@ def test_a_message_that_does_not_say_since_when_it_is_ready_has_no_age(store: De
     assert store.queues.stats("q").oldest_ready_s == 0
     store.client.lpush("q", message)
     assert store.queues.stats("q").oldest_ready_s is None
-
-
-def test_stats_of_an_unknown_queue_are_zero(store: DelayStore) -> None:
-    """A queue that has never been used has no messages."""
-    stats = store.queues.stats("q")
-    assert stats == QueueStats("q", stats.now_ms, delayed=0, ready=0, overdue=0, next_due_ms=None)
-    assert contents(store.client) == {}
-
-
-@pytest.mark.parametrize("key", ["delayq:{q}:due", "q", "{q}\x06\x166"])
-def test_a_key_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.queues.stats("q"))

@@ -7,9 +7,6 @@ from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
-    BODIES,
-    DUE,
-    DUPLICATES,
     FUTURE_MS,
     PAST_MS,
     clock_ms,
@@ -18,7 +15,6 @@ from tests.support.store.keyspace import (
     look,
     lose_body,
     popped,
-    refuses_a_key_of_the_wrong_type,
     waiting,
 )
 from tests.support.store.layouts import hash_only
@@ -43,16 +39,6 @@ def test_due_messages_move_and_others_stay(store: DelayStore) -> None:
     assert [len(kept[key.encode()]) for key in store.keys.stored("q", store.layout)[:2]] == [1, 1]
 
 
-def test_a_transfer_of_nothing_changes_nothing(store: DelayStore) -> None:
-    """With nothing due, or with no message at all, nothing moves."""
-    store.delivery.offer("q", waiting("i"))
-    before = contents(store.client)
-    done, empty = store.delivery.transfer("q"), store.delivery.transfer("never used")
-    assert (done.moved, done.lost, done.lateness_ms, done.next_due_ms) == (0, 0, 0, FUTURE_MS)
-    assert (empty.moved, empty.lost, empty.lateness_ms, empty.next_due_ms) == (0, 0, 0, None)
-    assert contents(store.client) == before
-
-
 def test_the_last_message_leaves_no_store_behind(store: DelayStore) -> None:
     """When all messages have left, the index and the layout are gone, and the queue is still known.
 
@@ -62,17 +48,6 @@ def test_the_last_message_leaves_no_store_behind(store: DelayStore) -> None:
     assert store.delivery.transfer("q").next_due_ms is None
     left = {b"q", b"{delayq}:queues"} | ({b"delayq:{q}:order"} if store.layout == "hash" else set())
     assert contents(store.client).keys() == left
-
-
-def test_a_batch_has_a_bound_and_says_whether_more_is_due(make_store: MakeStore) -> None:
-    """A call moves at most ``transfer_batch`` messages, the oldest first, and tells whether to call again."""
-    share = LAYOUT_OF[make_store().layout].batch_share
-    store = make_store(transfer_batch=10 * share)
-    store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(25)), waiting("later"))
-    calls = [store.delivery.transfer("q") for _ in range(4)]
-    assert [done.moved for done in calls] == [10, 10, 5, 0]
-    assert [done.more for done in calls] == [True, True, False, False]
-    assert popped(store.client, "q") == [f"body of {number}".encode() for number in range(25)]
 
 
 def test_the_largest_batch_fits_a_script(make_store: MakeStore) -> None:
@@ -117,23 +92,6 @@ def test_a_body_without_an_index_entry_stays(store: DelayStore) -> None:
     assert contents(store.client) == before
 
 
-@pytest.mark.parametrize("key", [DUE, BODIES, DUPLICATES, "q", "{q}\x06\x163", "{q}\x06\x169"])
-def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
-    """Where somebody else's key is in the way, the error names it and no message moves, whatever its priority."""
-    store.delivery.offer("q", *(waiting(str(priority), PAST_MS, priority=priority) for priority in range(10)))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.delivery.transfer("q"))
-
-
-def test_a_queues_expiry_goes_over_to_its_list(store: DelayStore) -> None:
-    """Messages of an expiring queue expire in its list too, those of another queue do not."""
-    store.delivery.offer("q", waiting("i", PAST_MS), waiting("later"), expire_ms=60_000)
-    store.delivery.offer("other", waiting("i", PAST_MS))
-    store.delivery.transfer("q")
-    store.delivery.transfer("other")
-    assert 0 < store.client.pttl("q") <= 61_000
-    assert store.client.pttl("other") == -1
-
-
 def test_no_message_leaves_before_its_microsecond(make_store: MakeStore) -> None:
     """By Redis's clock no message is moved in the µs before it is due, however often a transfer asks."""
     store = make_store(transfer_batch=1000)  # more than all: on a busy machine many are due at once
@@ -160,17 +118,6 @@ def test_a_damaged_mark_does_not_block_a_queue(store: DelayStore, damaged: bytes
     store.client.hset("delayq:{q}:bodies", "i", damaged)
     assert store.delivery.transfer("q").moved == 2
     assert popped(store.client, "q")[1] == b"body of j"
-
-
-def test_two_stores_share_the_work(make_store: MakeStore) -> None:
-    """Of two transfer workers at one queue, each message is moved by one."""
-    stores = [make_store(transfer_batch=7), make_store(transfer_batch=5)]
-    stores[0].delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(100)))
-    moved = 0
-    while moved < 100:
-        moved += sum(store.delivery.transfer("q").moved for store in stores)
-    assert moved == 100
-    assert popped(stores[0].client, "q") == [f"body of {number}".encode() for number in range(100)]
 
 
 def test_large_messages_are_noted_and_read_one_by_one(store: DelayStore) -> None:

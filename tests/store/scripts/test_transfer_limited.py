@@ -10,16 +10,7 @@ from kombu_delayq.options import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Transferred
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import (
-    DUE,
-    PAST_MS,
-    clock_ms,
-    contents,
-    lose_body,
-    popped,
-    refuses_a_key_of_the_wrong_type,
-    waiting,
-)
+from tests.support.store.keyspace import PAST_MS, clock_ms, contents, lose_body, popped, waiting
 
 SLOW = QueueLimits("run", None, 0.001, 3)
 DROP = QueueLimits("drop", 60_000, None, 1)
@@ -137,13 +128,6 @@ def test_messages_to_be_buried_are_returned_and_stay(store: DelayStore) -> None:
     assert (done.moved, done.dropped, done.more) == (0, 0, True)
     assert [(late.priority, late.body) for late in done.too_late] == [(9, b"body of a"), (0, b"body of b"), (0, None)]
     assert contents(store.client) == before
-
-
-@pytest.mark.parametrize("key", [DUE, "delayq:{q}:bucket"])
-def test_a_key_of_the_wrong_type_is_refused(store: DelayStore, key: str) -> None:
-    """A key of another type stops it before anything has changed."""
-    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5)))
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.delivery.transfer_limited("q", SLOW))
 
 
 #: Due time, priority, and whether the message is cancelled once others have left.

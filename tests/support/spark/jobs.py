@@ -85,11 +85,6 @@ def numbers(client: redis.Redis, queue: str = "q") -> list[int]:
     return sorted(kwargs(message)["id"] for message in tasks(client, queue))
 
 
-def task_ids(client: redis.Redis, queue: str = "q") -> list[str]:
-    """Returns the task id of each message of a queue's list."""
-    return [message["headers"]["id"] for message in tasks(client, queue)]
-
-
 def delayed(client: redis.Redis, queue: str = "q") -> dict[str, float]:
     """Returns when each delayed task of a queue is due, ms since the epoch, by task id."""
     found = client.zrange(f"delayq:{{{queue}}}:due", 0, -1, withscores=True)

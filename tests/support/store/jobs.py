@@ -1,14 +1,16 @@
 """Bulk jobs and their messages, for the tests of several files."""
 
+from typing import Any
+
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import JobRun
+from kombu_delayq.store.job_types import Job, JobRun
 from kombu_delayq.store.jobs import longer
 from kombu_delayq.store.types import Offer
 from tests.support.store.keyspace import KEYS, Contents
 
-#: Keys of the job "j" as a whole.
-WHOLE, WHOLE_GUARD, WHOLE_STAGED = "{delayq}:job:j", "{delayq}:guard:j", "{delayq}:staged:j"
-#: The same keys of its part for the queue "q".
+#: State of the job "j" as a whole.
+WHOLE = "{delayq}:job:j"
+#: Keys of its part for the queue "q".
 JOB, GUARD, STAGED = (of("j", "q") for of in (KEYS.job, KEYS.guard, KEYS.staged))
 #: How long Redis remembers a job here, in ms: longer than any test. And how long what its part keeps.
 TTL_MS = 600_000
@@ -28,6 +30,13 @@ def joined(store: DelayStore, job: JobRun, queue: str = "q") -> JobRun:
     """Lets a run write to a queue: its part begins. Returns the run."""
     store.jobs.enqueue_commands(queue, job._replace(max_rate=0.0), [claim("not sent")])
     return job
+
+
+def found_job(store: DelayStore, name: str = "j") -> Job:
+    """Returns what the store tells of a job that it knows."""
+    found = store.jobs.find(name)
+    assert found is not None
+    return found
 
 
 def without_whole(found: Contents) -> Contents:
@@ -50,9 +59,9 @@ def claim(identity: str) -> Offer:
     return Offer(identity, "", 0, "")
 
 
-def staged_job(store: DelayStore, *messages: tuple[str, Offer], max_rate: float = 0.0, max_depth: int = 0) -> JobRun:
+def staged_job(store: DelayStore, *messages: tuple[str, Offer], name: str = "j", **limits: Any) -> JobRun:
     """Stages messages, each for a queue, and commits their job without sending them yet."""
-    job = begun(store, staged=True, max_rate=max_rate, max_depth=max_depth)
+    job = begun(store, name, staged=True, **limits)
     for queue, message in messages:
         assert store.jobs.enqueue(queue, job, [message]).word == "enqueued"
     assert store.jobs.finish(job, "committed") == "publishing"

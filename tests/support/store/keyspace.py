@@ -55,6 +55,7 @@ def contents(client: redis.Redis) -> Contents:
         b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
         b"set": client.smembers,
         b"list": lambda key: client.lrange(key, 0, -1),
+        b"stream": client.xrange,
     }
     return {key: readers[client.type(key)](key) for key in client.keys("*") if b":counts" not in key}
 
@@ -177,7 +178,7 @@ def refuses_a_key_of_the_wrong_type(
     """
     key = in_form(store, key)
     store.client.delete(key)
-    store.client.sadd(key, "somebody else's")  # a type that no operation keeps
+    store.client.xadd(key, {"somebody": "else's"})  # a type that no operation keeps
     before = contents(store.client)
     with pytest.raises(ResponseError, match=wrong_type_of(key)):
         act()

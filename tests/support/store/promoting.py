@@ -4,10 +4,10 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.promotion import Row, RowNumber
 from tests.support.store.keyspace import FUTURE_MS, KEYS
 
-#: Id of the journal, and its keys in Redis: the marker of all, and marker and guard of the queue ``q``.
+#: Id of the journal, and its keys in Redis: the marker of all, and the guard of the queue ``q``.
 JOURNAL_ID = "7f3a"
 MARKER = "{delayq}:journal"
-OWN_MARKER, GUARD = KEYS.journal(KEYS.share("q")), KEYS.journal_guard(KEYS.share("q"))
+GUARD = KEYS.journal_guard(KEYS.share("q"))
 
 
 def elected(store: DelayStore, epoch: int = 1, heartbeat: int = 5) -> int:

@@ -59,8 +59,3 @@ def test_a_message_goes_back_marked_and_counted() -> None:
 def test_anything_else_is_no_note(noted: bytes) -> None:
     """What is no note of a message is no error either."""
     assert read_note(noted) is None
-
-
-def test_what_a_message_says_stays_out_of_reprs() -> None:
-    """The repr of a note shows nothing of a task's arguments."""
-    assert repr(read_note(b'[{"body": "secret"},"","q"]')) == "Note(<18 bytes>, exchange='', routing_key='q')"

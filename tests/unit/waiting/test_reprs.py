@@ -11,9 +11,10 @@ from celery_ext.dead_letters import DeadLetter
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
+from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.types import Offer, Page, Scanned, Waiting
+from kombu_delayq.store.types import Fetched, Held, Offer, Page, Requeued, Scanned, Waiting
 from tests.support.messages import ETA_AT, ETA_MS, task_message
 
 SECRET = "4111 1111 1111 1111"
@@ -36,6 +37,10 @@ def holders(body: bytes) -> list[Any]:
         Page([message], False, {}),
         Scanned([body], [b"1"], [1], False),
         Exported("orders", Offer("some-id", repr(ETA_MS), 3, body)),
+        Fetched("tag", "orders", body),
+        Requeued("tag", "orders", 3, body.decode()),
+        Held("tag", body),
+        read_note(b"[" + body + b',"","orders"]'),
     ]
 
 
