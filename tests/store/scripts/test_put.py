@@ -1,8 +1,11 @@
 """``put.lua``: publishes a page of messages, once."""
 
+import pytest
+
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.delivery import PAGE_TTL_MS
 from kombu_delayq.store.types import Offer, PageId
+from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import now
 from tests.support.store.keyspace import FUTURE_MS, contents, look, popped, waiting
 

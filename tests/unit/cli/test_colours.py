@@ -40,15 +40,6 @@ def test_who_wants_no_colours_gets_none(
     assert colour_choice(refused=refused) is choice
 
 
-def test_each_meaning_has_its_colour() -> None:
-    """Red is bad, yellow deserves a look, green is well."""
-    assert [bad("late"), warning("x"), good("x")] == [
-        RED_LATE,
-        "\x1b[33mx\x1b[0m",
-        "\x1b[32mx\x1b[0m",
-    ]
-
-
 def test_colours_have_no_width() -> None:
     """A table with colours has the columns of the table without them, set to the left or the right."""
     rows = [["a", RED_LATE, "1"], [good("b"), "x", warning("100")]]

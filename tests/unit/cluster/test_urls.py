@@ -9,7 +9,6 @@ from kombu import Connection
 
 from kombu_delayq import InvalidBrokerURL
 from kombu_delayq.cluster import Transport
-from kombu_delayq.urls import addresses_of, written_hosts
 
 DOTTED = "kombu_delayq.cluster:Transport"
 
@@ -84,9 +83,3 @@ def test_refuses_in_words(url: str, options: dict[str, Any], words: str) -> None
     """What a cluster has not, is said with what to write instead."""
     with pytest.raises(InvalidBrokerURL, match=words):
         _ = Connection(url, **options).transport
-
-
-def test_writes_what_it_reads() -> None:
-    """A list of nodes, with addresses of both kinds."""
-    text = "h1:1,[::1]:2"
-    assert written_hosts(addresses_of(text)) == text

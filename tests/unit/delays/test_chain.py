@@ -11,8 +11,6 @@ from celery_ext.delays.chain import MAX_STEPS, DelayChain
 from kombu_delayq import InvalidDelayChain
 
 PAYMENT = "4m,10m,10m,1h,2h,6h,15h"
-MINUTES = [4, 10, 10, 60, 120, 360, 900]
-
 delays_ms = st.integers(0, 10**9)
 percents = st.one_of(st.integers(0, 100), st.floats(0, 100).map(lambda percent: round(percent, 3)))
 
@@ -35,18 +33,6 @@ def written(draw: st.DrawFn) -> tuple[str, list[int], list[float]]:
     for item in items[1:]:
         text += draw(st.sampled_from([",", " ", ", ", " ,", "\t , \n", "  "])) + item
     return draw(st.sampled_from(["", " "])) + text, delays, jitters
-
-
-def test_a_chain_tells_its_steps() -> None:
-    """A chain knows its steps, their number and their total, and prints as it was written."""
-    chain = DelayChain.parse(PAYMENT)
-    assert [step / timedelta(minutes=1) for step in chain] == MINUTES
-    assert [chain[n] for n in range(len(chain))] == list(chain)
-    assert len(chain) == len(MINUTES)
-    assert chain.total == timedelta(minutes=sum(MINUTES))
-    assert str(chain) == PAYMENT
-    assert repr(chain) == f"DelayChain.parse({PAYMENT!r})"
-    assert DelayChain.parse(chain) is chain
 
 
 @given(written())
@@ -85,22 +71,6 @@ def test_jitter_differs_each_time() -> None:
     assert len(set(drawn)) > 900
     assert all(90 <= delay <= 110 for delay in drawn)
     assert min(drawn) < 95 < 105 < max(drawn)
-
-
-@pytest.mark.parametrize(
-    ("text", "jitters"),
-    [
-        ("10m~10%", (10,)),
-        ("10m*3~10%", (10, 10, 10)),
-        ("10m~10%*3", (10, 10, 10)),
-        ("4m,10m ~10%", (10, 10)),
-        ("4m~0%,10m~2.5%,1h,~10%", (0, 2.5, 10)),
-        ("4m ~100%", (100,)),
-    ],
-)
-def test_jitter_of_a_step_comes_before_that_of_all(text: str, jitters: tuple[float, ...]) -> None:
-    """The jitter at the end holds for the steps that have none of their own, 0 % being one."""
-    assert DelayChain.parse(text).jitters == jitters
 
 
 def test_equality_is_of_the_steps() -> None:

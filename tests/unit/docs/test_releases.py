@@ -62,11 +62,6 @@ def test_placeholders_stand_in_one_place() -> None:
     assert {path for path, text in texts.items() if b"example.invalid" in text} <= having
 
 
-def test_the_readme_installs_from_a_checkout() -> None:
-    """As long as nothing is published, the README installs the checkout that it stands in."""
-    assert ["pip", "install", "."] in list(commands(ROOT / "README.md"))
-
-
 def test_a_page_installs_nothing_by_a_name_that_is_not_published() -> None:
     """By name only extras are added, which all exist, and a path to the checkout leads to it."""
     for page in PAGES:
@@ -89,13 +84,6 @@ def test_the_install_page_has_the_extras_for_users() -> None:
         "docs",
         "release",
     }
-
-
-def test_a_hole_is_reported_without_an_address() -> None:
-    """Reports go by the forge, wherever that is: no mail address, and no host, that may not exist or may pass on."""
-    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-    assert "private report of the forge" in text
-    assert re.findall(r"\w+@\w+\.\w+|https?://\S+", text) == []
 
 
 def test_the_workflow_runs_what_ci_runs() -> None:

@@ -19,13 +19,65 @@ def test_a_sound_app_has_no_finding() -> None:
         assert look(check, app) == [], check
 
 
-@pytest.mark.parametrize("conf", [{"broker_transport": ""}, {"broker_transport": "", "broker_url": "amqp://localhost"}])
-def test_a_stock_transport_is_an_error(conf: dict[str, Any]) -> None:
-    """An app that was never switched over is named with its transport."""
-    [found] = look("transport", app_with(**conf))
-    assert found.level == "error"
-    assert "stock transport" in found.found
-    assert "kombu_delayq.transport:Transport" in found.do
+#: The setting with the transport options.
+OPTIONS = "broker_transport_options"
+#: By check: settings of an app, how bad what the check finds is, and what it says of it or of what to do.
+FOUND: list[tuple[str, dict[str, Any], str, str]] = [
+    ("transport", {"broker_transport": ""}, "error", "stock transport"),
+    ("transport", {"broker_transport": "", "broker_url": "amqp://a"}, "error", "kombu_delayq.transport:Transport"),
+    ("broker-url", {"broker_url": "sentinel://localhost:1"}, "error", "master_name"),
+    ("broker-url", {"broker_url": "rediss://localhost:6379/0"}, "notice", "does not check the certificate"),
+    (
+        "broker-url",
+        {"broker_read_url": "redis://reader:6379/0", "broker_write_url": "redis://writer:6379/0"},
+        "notice",
+        "publishes to redis://writer:6379/0 and consumes from redis://reader:6379/0",
+    ),
+    ("options", {OPTIONS: {"max_dleay": 3}}, "error", "max_delay"),
+    ("options", {OPTIONS: {"poll_interval": "many"}}, "error", "poll_interval"),
+    ("options", {OPTIONS: {"frobnicate": 1}}, "warning", "neither kombu nor kombu-delayq reads"),
+    (
+        "options",
+        {OPTIONS: {"journal_url": "sqlite://", "journal_horizon": 1800.0}},
+        "warning",
+        "journal_horizon=1800 is not well above",
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "conf", "level", "said"), FOUND)
+def test_what_is_wrong_with_settings_is_found(check: str, conf: dict[str, Any], level: str, said: str) -> None:
+    """Each mistake is found once, and is as bad as what comes of it; what to do is said."""
+    [found] = look(check, app_with(**conf))
+    assert (found.level, said in f"{found.found} {found.do}") == (level, True), found
+
+
+@pytest.mark.parametrize(
+    ("check", "conf"),
+    [
+        ("broker-url", {"broker_url": "sentinel://localhost:1", OPTIONS: {"master_name": "main"}}),
+        ("broker-url", {"broker_url": "delayqs://localhost:6379/0"}),
+        ("options", {OPTIONS: {"visibility_timeout": 7200, "global_keyprefix": "shop.", "polling_interval": 1}}),
+        ("options", {OPTIONS: {"master_name": "main"}}),
+    ],
+)
+def test_what_is_right_is_no_finding(check: str, conf: dict[str, Any]) -> None:
+    """Nothing is said of options of kombu, with Sentinel and in a cluster either, and of TLS that is checked."""
+    assert look(check, app_with(**conf)) == []
+
+
+def test_visibility_timeout_is_above_the_lease_of_consumers() -> None:
+    """A sweep of kombu would give away what a living consumer holds."""
+    [found] = look("visibility-timeout", app_with(**{OPTIONS: {"visibility_timeout": 30}}))
+    assert "visibility_timeout=30 is not above consumer_ttl=60" in found.found
+
+
+def test_a_variable_that_hides_the_setting_is_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery reads CELERY_BROKER_URL before the app's own URL, and nothing tells."""
+    monkeypatch.setenv("CELERY_BROKER_URL", "redis://:s3cret@elsewhere:6379/3")
+    [found] = look("broker-url", app_with())
+    assert (found.level, "CELERY_BROKER_URL takes the place of the setting" in found.found) == ("notice", True)
+    assert "s3cret" not in found.found
 
 
 def test_a_transport_that_does_not_exist_is_named() -> None:
@@ -64,53 +116,6 @@ def test_a_url_of_a_cluster_may_stand_beside_a_transport_of_ours(transport: str)
     assert app.connection_for_write().transport.client.transport_cls == "kombu_delayq.cluster:Transport"
 
 
-def test_sentinels_need_the_name_of_a_primary() -> None:
-    """Without it kombu refuses to connect; with it all is well."""
-    conf: dict[str, Any] = {"broker_url": "sentinel://localhost:1"}
-    [found] = look("broker-url", app_with(**conf))
-    assert (found.level, "master_name" in found.do) == ("error", True)
-    assert look("broker-url", app_with(**conf, broker_transport_options={"master_name": "main"})) == []
-
-
-def test_tls_without_a_check_of_the_certificate_is_a_notice() -> None:
-    """Stock kombu's `rediss://` checks nothing, and ours does the same until the app asks for more."""
-    [found] = look("broker-url", app_with(broker_url="rediss://localhost:6379/0"))
-    assert (found.level, "does not check the certificate" in found.found) == ("notice", True)
-    assert look("broker-url", app_with(broker_url="delayqs://localhost:6379/0")) == []
-
-
-def test_a_variable_that_hides_the_setting_is_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Celery reads CELERY_BROKER_URL before the app's own URL, and nothing tells."""
-    monkeypatch.setenv("CELERY_BROKER_URL", "redis://:s3cret@elsewhere:6379/3")
-    [found] = look("broker-url", app_with())
-    assert found.level == "notice"
-    assert "CELERY_BROKER_URL takes the place of the setting broker_url" in found.found
-    assert "s3cret" not in found.found
-
-
-def test_two_brokers_are_a_notice() -> None:
-    """Whoever publishes to one server and consumes from another is told which one is looked at."""
-    app = app_with(broker_read_url="redis://reader:6379/0", broker_write_url="redis://writer:6379/0")
-    [found] = look("broker-url", app)
-    assert found.level == "notice"
-    assert "publishes to redis://writer:6379/0 and consumes from redis://reader:6379/0" in found.found
-
-
-@pytest.mark.parametrize(
-    ("options", "level", "said"),
-    [
-        ({"max_dleay": 3}, "error", "max_delay"),
-        ({"poll_interval": "many"}, "error", "poll_interval"),
-        ({"frobnicate": 1}, "warning", "neither kombu nor kombu-delayq reads"),
-        ({"journal_url": "sqlite://", "journal_horizon": 1800.0}, "warning", "journal_horizon=1800 is not well above"),
-    ],
-)
-def test_options_that_are_wrong_or_do_not_fit_are_found(options: dict[str, Any], level: str, said: str) -> None:
-    """A wrong option is an error, one that nobody reads and two that do not fit together are warnings."""
-    [found] = look("options", app_with(broker_transport_options=options))
-    assert (found.level, said in found.found) == (level, True), found
-
-
 def test_programs_that_read_the_url_themselves_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the scheme delayq, the check names an installed program that reads the broker URL, else none."""
     installed = {"celery-redbeat": "2.3.2"}
@@ -125,12 +130,6 @@ def test_programs_that_read_the_url_themselves_are_named(monkeypatch: pytest.Mon
     assert (found.level, "celery-redbeat reads the broker URL" in found.found) == ("warning", True)
     assert "redbeat_redis_url" in found.do
     assert look("broker-url", app_with(broker_url="redis://localhost")) == []
-
-
-def test_options_of_kombu_are_known() -> None:
-    """What kombu reads is no finding, with Sentinel and in a cluster either."""
-    options = {"visibility_timeout": 7200, "master_name": "main", "global_keyprefix": "shop.", "polling_interval": 1}
-    assert look("options", app_with(broker_transport_options=options)) == []
 
 
 def test_a_setting_without_the_prefix_of_its_namespace_is_named() -> None:
@@ -202,13 +201,6 @@ def test_late_tasks_without_a_limit_are_a_notice_on_the_stock_transport() -> Non
             """Runs for as long as it likes."""
 
         assert levels(look("visibility-timeout", app)) == expected
-
-
-def test_visibility_timeout_is_above_the_lease_of_consumers() -> None:
-    """A sweep of kombu would give away what a living consumer holds."""
-    app = app_with(broker_transport_options={"visibility_timeout": 30})
-    [found] = look("visibility-timeout", app)
-    assert "visibility_timeout=30 is not above consumer_ttl=60" in found.found
 
 
 def test_priorities_that_do_not_do_what_they_say_are_found() -> None:

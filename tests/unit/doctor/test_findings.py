@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from celery_ext.doctor import CHECKS, Finding, Level, NoSuchText, explain, id_of
-from celery_ext.doctor.finding import named
 from tests.support import ROOT
 
 SOURCES = sorted((ROOT / "celery_ext/doctor").rglob("*.py"))
@@ -52,14 +51,3 @@ def test_texts_are_found_by_page_section_and_alert() -> None:
     for name in ("outage#nosuch", "nosuch", ""):
         with pytest.raises(NoSuchText):
             explain(name)
-
-
-def test_only_warnings_and_errors_are_bad() -> None:
-    """The exit code goes by this."""
-    assert [level for level in Level if level.is_bad] == [Level.WARNING, Level.ERROR]
-
-
-def test_many_names_are_cut() -> None:
-    """Of seven names five are shown."""
-    assert named([*"abcdefg"]) == "a, b, c, d, e and 2 more"
-    assert named(["a", "b"]) == "a, b"

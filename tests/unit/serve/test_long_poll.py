@@ -1,9 +1,11 @@
 """The requests of those who wait for messages."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
 from threading import Event, Lock
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,16 @@ def never() -> "asyncio.Future[None]":
     return asyncio.get_running_loop().create_future()
 
 
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test in an event loop of its own."""
+
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
 async def standing(requests: WaitingRequests, count: int) -> None:
     """Waits until so many wait."""
     deadline = monotonic() + 10
@@ -56,180 +68,156 @@ async def standing(requests: WaitingRequests, count: int) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_who_came_first_is_served_first() -> None:
+@in_a_loop
+async def test_who_came_first_is_served_first() -> None:
     """One message at a time goes to those who wait, in the order in which they came, and to no later one."""
-
-    async def run() -> None:
-        queue = Queue()
-        requests = WaitingRequests(queue.ready, 10)
-        takes = []
-        for number in range(4):
-            takes.append(asyncio.ensure_future(requests.take(queue.want(), 30, never())))
-            await standing(requests, number + 1)
-        for number in range(3):
-            queue.messages.append(number)
-            done, _ = await asyncio.wait(takes[number:], return_when=asyncio.FIRST_COMPLETED)
-            assert done == {takes[number]}
-            assert taken(takes[number].result()) == [number]
-        # A newcomer stands behind whoever waits.
-        newcomer = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
-        queue.messages.append(3)
-        assert taken(await takes[3]) == [3]
-        await standing(requests, 1)
-        requests.close()
-        assert await newcomer is None
-
-    asyncio.run(run())
+    queue = Queue()
+    requests = WaitingRequests(queue.ready, 10)
+    takes = []
+    for number in range(4):
+        takes.append(asyncio.ensure_future(requests.take(queue.want(), 30, never())))
+        await standing(requests, number + 1)
+    for number in range(3):
+        queue.messages.append(number)
+        done, _ = await asyncio.wait(takes[number:], return_when=asyncio.FIRST_COMPLETED)
+        assert done == {takes[number]}
+        assert taken(takes[number].result()) == [number]
+    # A newcomer stands behind whoever waits.
+    newcomer = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
+    queue.messages.append(3)
+    assert taken(await takes[3]) == [3]
+    await standing(requests, 1)
+    requests.close()
+    assert await newcomer is None
 
 
-def test_messages_are_shared_out() -> None:
+@in_a_loop
+async def test_messages_are_shared_out() -> None:
     """Where all want more than there is, each gets some."""
-
-    async def run() -> None:
-        queue = Queue()
-        requests = WaitingRequests(queue.ready, 10)
-        takes = [asyncio.ensure_future(requests.take(queue.want(most), 30, never())) for most in (10, 1, 10)]
-        await standing(requests, 3)
-        queue.messages += range(7)
-        assert [len(taken(received)) for received in await asyncio.gather(*takes)] == [3, 1, 3]
-
-    asyncio.run(run())
+    queue = Queue()
+    requests = WaitingRequests(queue.ready, 10)
+    takes = [asyncio.ensure_future(requests.take(queue.want(most), 30, never())) for most in (10, 1, 10)]
+    await standing(requests, 3)
+    queue.messages += range(7)
+    assert [len(taken(received)) for received in await asyncio.gather(*takes)] == [3, 1, 3]
 
 
-def test_who_gets_nothing_keeps_its_place() -> None:
+@in_a_loop
+async def test_who_gets_nothing_keeps_its_place() -> None:
     """If another process was faster, a waiter goes on to wait, before those who came later."""
+    queue = Queue()
+    fooled = Event()
 
-    async def run() -> None:
-        queue = Queue()
-        fooled = Event()
+    def ready(queues: Sequence[str]) -> list[int]:
+        if not fooled.is_set():
+            fooled.set()
+            return [1]  # gone before anybody takes it
+        return queue.ready(queues)
 
-        def ready(queues: Sequence[str]) -> list[int]:
-            if not fooled.is_set():
-                fooled.set()
-                return [1]  # gone before anybody takes it
-            return queue.ready(queues)
-
-        requests = WaitingRequests(ready, 10)
-        first = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
-        await standing(requests, 1)
-        second = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
-        await standing(requests, 2)
-        await asyncio.to_thread(fooled.wait, 10)
-        queue.messages.append(1)
-        assert taken(await first) == [1]
-        queue.messages.append(2)
-        assert taken(await second) == [2]
-
-    asyncio.run(run())
+    requests = WaitingRequests(ready, 10)
+    first = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
+    await standing(requests, 1)
+    second = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
+    await standing(requests, 2)
+    await asyncio.to_thread(fooled.wait, 10)
+    queue.messages.append(1)
+    assert taken(await first) == [1]
+    queue.messages.append(2)
+    assert taken(await second) == [2]
 
 
-def test_nobody_looks_when_nobody_waits() -> None:
+@in_a_loop
+async def test_nobody_looks_when_nobody_waits() -> None:
     """The looks begin with the first who waits, and end with the last."""
-
-    async def run() -> None:
-        queue = Queue()
-        requests = WaitingRequests(queue.ready, 10)
-        assert await requests.take(queue.want(), 0.1, never()) is None
-        looks = queue.looks
-        assert looks > 0
-        await asyncio.sleep(0.2)
-        assert queue.looks <= looks + 1
-        assert len(requests) == 0
-
-    asyncio.run(run())
+    queue = Queue()
+    requests = WaitingRequests(queue.ready, 10)
+    assert await requests.take(queue.want(), 0.1, never()) is None
+    looks = queue.looks
+    assert looks > 0
+    await asyncio.sleep(0.2)
+    assert queue.looks <= looks + 1
+    assert len(requests) == 0
 
 
 @pytest.mark.parametrize("how", ["gone", "cancelled"])
-def test_what_is_taken_for_one_who_has_gone_goes_back(how: str) -> None:
+@in_a_loop
+async def test_what_is_taken_for_one_who_has_gone_goes_back(how: str) -> None:
     """Whether the caller has gone or the server cancels the request: messages on their way are put back."""
+    queue = Queue(1)
+    begun, go_on = Event(), Event()
 
-    async def run() -> None:
-        queue = Queue(1)
-        begun, go_on = Event(), Event()
+    def receive(most: int) -> Received | None:
+        begun.set()
+        go_on.wait(10)
+        return queue.receive(most)
 
-        def receive(most: int) -> Received | None:
-            begun.set()
-            go_on.wait(10)
-            return queue.receive(most)
-
-        requests, away = WaitingRequests(queue.ready, 10), never()
-        take = asyncio.ensure_future(requests.take(TakeRequest("q", 1, receive, queue.undo), 30, away))
-        await asyncio.to_thread(begun.wait, 10)
-        if how == "gone":
-            away.set_result(None)
-            go_on.set()
-            assert await take is None
-        else:
-            take.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await take
-            go_on.set()
-        deadline = monotonic() + 10
-        while queue.undone != [1]:
-            assert monotonic() < deadline
-            await asyncio.sleep(0.005)
-
-    asyncio.run(run())
-
-
-def test_who_has_gone_does_not_wait_on() -> None:
-    """It is not served, and those behind it are."""
-
-    async def run() -> None:
-        queue = Queue()
-        requests, away = WaitingRequests(queue.ready, 10), never()
-        gone = asyncio.ensure_future(requests.take(queue.want(), 30, away))
-        await standing(requests, 1)
-        other = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
-        await standing(requests, 2)
+    requests, away = WaitingRequests(queue.ready, 10), never()
+    take = asyncio.ensure_future(requests.take(TakeRequest("q", 1, receive, queue.undo), 30, away))
+    await asyncio.to_thread(begun.wait, 10)
+    if how == "gone":
         away.set_result(None)
-        assert await asyncio.wait_for(gone, 5) is None
-        queue.messages.append(1)
-        assert taken(await other) == [1]
-        assert queue.undone == []
+        go_on.set()
+        assert await take is None
+    else:
+        take.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await take
+        go_on.set()
+    deadline = monotonic() + 10
+    while queue.undone != [1]:
+        assert monotonic() < deadline
+        await asyncio.sleep(0.005)
 
-    asyncio.run(run())
+
+@in_a_loop
+async def test_who_has_gone_does_not_wait_on() -> None:
+    """It is not served, and those behind it are."""
+    queue = Queue()
+    requests, away = WaitingRequests(queue.ready, 10), never()
+    gone = asyncio.ensure_future(requests.take(queue.want(), 30, away))
+    await standing(requests, 1)
+    other = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
+    await standing(requests, 2)
+    away.set_result(None)
+    assert await asyncio.wait_for(gone, 5) is None
+    queue.messages.append(1)
+    assert taken(await other) == [1]
+    assert queue.undone == []
 
 
-def test_not_all_may_wait() -> None:
+@in_a_loop
+async def test_not_all_may_wait() -> None:
     """As many wait as may; one more is refused, but may take what is there."""
-
-    async def run() -> None:
-        queue, other = Queue(), Queue(1)
-        requests = WaitingRequests(queue.ready, 2)
-        takes = [asyncio.ensure_future(requests.take(queue.want(), 30, never())) for _ in range(2)]
-        await standing(requests, 2)
-        with pytest.raises(TooManyWait):
-            await requests.take(queue.want(), 30, never())
-        assert taken(await requests.take(TakeRequest("other", 1, other.receive, other.undo), 30, never())) == [1]
-        requests.close()
-        assert await asyncio.gather(*takes) == [None, None]
-
-    asyncio.run(run())
+    queue, other = Queue(), Queue(1)
+    requests = WaitingRequests(queue.ready, 2)
+    takes = [asyncio.ensure_future(requests.take(queue.want(), 30, never())) for _ in range(2)]
+    await standing(requests, 2)
+    with pytest.raises(TooManyWait):
+        await requests.take(queue.want(), 30, never())
+    assert taken(await requests.take(TakeRequest("other", 1, other.receive, other.undo), 30, never())) == [1]
+    requests.close()
+    assert await asyncio.gather(*takes) == [None, None]
 
 
-def test_an_error_reaches_all_who_wait() -> None:
+@in_a_loop
+async def test_an_error_reaches_all_who_wait() -> None:
     """If Redis is away, those who wait learn it, and later ones are served once it is back."""
+    queue = Queue()
+    fails = Event()
 
-    async def run() -> None:
-        queue = Queue()
-        fails = Event()
+    def ready(queues: Sequence[str]) -> list[int]:
+        if fails.is_set():
+            raise ConnectionError("away")
+        return queue.ready(queues)
 
-        def ready(queues: Sequence[str]) -> list[int]:
-            if fails.is_set():
-                raise ConnectionError("away")
-            return queue.ready(queues)
-
-        requests = WaitingRequests(ready, 10)
-        takes = [asyncio.ensure_future(requests.take(queue.want(), 30, never())) for _ in range(2)]
-        await standing(requests, 2)
-        fails.set()
-        errors = await asyncio.gather(*takes, return_exceptions=True)
-        assert [str(error) for error in errors] == ["away", "away"]
-        fails.clear()
-        later = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
-        await standing(requests, 1)
-        queue.messages.append(1)
-        assert taken(await later) == [1]
-
-    asyncio.run(run())
+    requests = WaitingRequests(ready, 10)
+    takes = [asyncio.ensure_future(requests.take(queue.want(), 30, never())) for _ in range(2)]
+    await standing(requests, 2)
+    fails.set()
+    errors = await asyncio.gather(*takes, return_exceptions=True)
+    assert [str(error) for error in errors] == ["away", "away"]
+    fails.clear()
+    later = asyncio.ensure_future(requests.take(queue.want(), 30, never()))
+    await standing(requests, 1)
+    queue.messages.append(1)
+    assert taken(await later) == [1]

@@ -35,26 +35,6 @@ def test_a_queues_keys_carry_its_name_as_hash_tag(queue: str, tagged: str) -> No
     assert keys.duplicates(queue) == f"delayq:{tagged}:duplicates"
 
 
-def test_keys_of_the_fleet() -> None:
-    """The queues, the leases and the channel have one name each; the channel's tells the database."""
-    keys = Keys(db=3)
-    assert (keys.queues, keys.lease, keys.wake) == ("{delayq}:queues", "{delayq}:transfer", "delayq:wake:3")
-    assert keys.leases == ["{delayq}:transfer", "{delayq}:standby", "{delayq}:standby:2"]
-    assert keys.cancelled == "{delayq}:cancelled"
-    assert keys.replaying("dead") == "{delayq}:replaying:dead"
-
-
-def test_keys_of_bulk_jobs() -> None:
-    """All runs are counted in one key; each job has three by its name, whatever that is, and each stream has one."""
-    keys = Keys(db=3)
-    assert keys.runs == "{delayq}:runs"
-    for name in ("nightly", "", "a:b", "{a}", "{", "ünïcode", "query/7"):
-        assert keys.job(name) == f"{{delayq}}:job:{name}"
-        assert keys.guard(name) == f"{{delayq}}:guard:{name}"
-        assert keys.staged(name) == f"{{delayq}}:staged:{name}"
-        assert keys.stream(name) == f"{{delayq}}:stream:{name}"
-
-
 def test_the_prefix_stands_before_every_name() -> None:
     """Kombu's ``global_keyprefix`` stands before every key and before the channel."""
     plain, prefixed = Keys(), Keys("app:")

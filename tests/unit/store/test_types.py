@@ -3,7 +3,7 @@
 import pytest
 
 from kombu_delayq.store.counts import QueueStats
-from kombu_delayq.store.types import Offer, Transferred
+from kombu_delayq.store.types import Transferred
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,3 @@ def test_overdue_is_the_age_of_the_oldest_due_message(next_due_ms: float | None,
     """A queue is overdue by the time since its oldest due message was due, and by nothing if none is due."""
     stats = QueueStats("q", 1000.0, delayed=3, ready=1, overdue=2, next_due_ms=next_due_ms)
     assert stats.overdue_ms == overdue_ms
-
-
-@pytest.mark.parametrize("body", ["abc", b"abc"])
-def test_size_of_an_offer_is_that_of_its_body(body: str | bytes) -> None:
-    """An offer is as large as its body, be it text or bytes."""
-    assert Offer("id", "0", 0, body).size == 3

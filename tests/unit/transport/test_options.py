@@ -10,7 +10,7 @@ import pytest
 from kombu import Connection
 from kombu.transport import redis as stock
 
-from kombu_delayq import DelayqError, InvalidOptions
+from kombu_delayq import InvalidOptions
 from kombu_delayq.options import NAMES, Options, parse
 
 OF_KOMBU = stock.SentinelChannel.from_transport_options
@@ -115,19 +115,6 @@ def test_all_mistakes_are_named_at_once() -> None:
     assert "transfer=2 is not True or False" in text
     assert "visibility_timeout" not in text
     assert f"Its own are: {', '.join(sorted(NAMES))}" in text
-
-
-def test_a_wrong_value_names_its_option_alone() -> None:
-    """Whoever wrote a wrong value knows the name of the option: the error has no list of all names."""
-    with pytest.raises(InvalidOptions) as error:
-        parse({"consumer_ttl": 0}, OF_KOMBU)
-    assert str(error.value) == "the transport option consumer_ttl=0 is not from 1 to 3600"
-
-
-def test_error_is_a_value_error_and_ours() -> None:
-    """The error can be caught as a ValueError and as the root of this package's errors."""
-    assert issubclass(InvalidOptions, ValueError)
-    assert issubclass(InvalidOptions, DelayqError)
 
 
 def test_names_that_stock_kombu_reads_are_taken() -> None:

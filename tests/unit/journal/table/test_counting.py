@@ -1,6 +1,5 @@
 """Counts are exact, however they are added up."""
 
-from itertools import pairwise
 from math import inf
 
 from celery_ext.journal.counts import fold
@@ -8,16 +7,6 @@ from celery_ext.journal.journal import Journal
 from tests.support.journal.additions import DUE_MS, addition
 
 HOUR_MS = 3_600_000.0
-
-
-def test_buckets_are_counted_exactly(journal: Journal) -> None:
-    """``due_counts`` has the shape of that of Redis, for buckets shorter and longer than an hour."""
-    dues = [DUE_MS + step * 600_000 + 1 for step in range(60)]
-    journal.add([addition(number, due_ms) for number, due_ms in enumerate(dues)])
-    bounds = [-inf, DUE_MS, DUE_MS + 60_000, DUE_MS + 1_200_001, DUE_MS + 4 * HOUR_MS, DUE_MS + 7.5 * HOUR_MS, inf]
-    expected = [sum(low <= due_ms < high for due_ms in dues) for low, high in pairwise(bounds)]
-    assert journal.due_counts(["orders", "none"], bounds) == {"orders": expected, "none": [0] * 6}
-    assert journal.due_counts(["orders"], [inf, inf]) == {"orders": [0]}
 
 
 def test_boundaries_divide_a_queue(journal: Journal) -> None:

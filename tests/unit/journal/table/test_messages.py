@@ -1,7 +1,5 @@
 """Messages come into the journal, are found, change and leave."""
 
-from math import inf
-
 import pytest
 from sqlalchemy import text
 
@@ -68,21 +66,6 @@ def test_two_messages_that_become_alike_stay_two(journal: Journal) -> None:
     assert one is not None
     [new] = journal.replace([(one, addition(1, body=b"other"))])
     assert {row.seq for row in journal.get(["id-1"])} == {new, other}
-
-
-def test_promotion_marks_what_waits(journal: Journal) -> None:
-    """``promotable`` returns what is due before a time, of all queues, and ``mark`` says which it has marked."""
-    journal.add([addition(number, queue=f"queue-{number % 2}") for number in range(6)])
-    found = journal.promotable(DUE_MS + 4000, count=3)
-    assert [row.id for row in found] == ["id-0", "id-1", "id-2"]
-    more = journal.promotable(DUE_MS + 4000, count=3, after=(found[-1].due_ms, found[-1].seq))
-    assert [row.id for row in more] == ["id-3"]
-    seqs = {row.seq for row in found}
-    assert journal.mark(seqs) == seqs
-    assert journal.mark(seqs) == set()
-    assert [row.id for row in journal.promotable(inf, count=10)] == ["id-3", "id-4", "id-5"]
-    assert {row.state for row in journal.rows(seqs, None)} == {1}
-    assert journal.totals().promoted == 3
 
 
 def test_a_mark_of_an_ended_epoch_changes_nothing(journal: Journal) -> None:

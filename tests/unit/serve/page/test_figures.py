@@ -6,7 +6,7 @@ import pytest
 
 from celery_ext.journal import JournalState, Loss
 from celery_ext.serve.page import figures
-from celery_ext.serve.page.figures import QueueRow, health, late, moment, number, seconds, size
+from celery_ext.serve.page.figures import QueueRow, health, moment, number, seconds, size
 from kombu_delayq.store.types import Memory
 
 NOW = 1_795_374_000_000.0  # 22 November 2026, 19:00 UTC
@@ -47,11 +47,6 @@ def test_a_time(after_ms: float, text: str, words: str) -> None:
     assert (found.text, found.words) == (text, words)
 
 
-def test_no_time() -> None:
-    """What has no time shows none."""
-    assert moment(None, NOW) is None
-
-
 def test_numbers_are_read_at_a_glance() -> None:
     """Counts have separators, bytes and seconds the unit that fits."""
     assert number(1_000_000) == "1,000,000"
@@ -63,11 +58,6 @@ def test_numbers_are_read_at_a_glance() -> None:
         "3.0 TB",
     ]
     assert [seconds(value) for value in (0.004, 1.0, 1.25, 90.0, 7200.0)] == ["4 ms", "1 s", "1.2 s", "1.5 min", "2 h"]
-
-
-def test_lateness_in_words() -> None:
-    """Without a delivery there is no lateness, and one beyond the last bound says so."""
-    assert (late(None), late(inf), late(0.004)) == ("", "> 1 h", "4 ms")
 
 
 @pytest.mark.parametrize(
