@@ -2,7 +2,6 @@
 
 import logging
 import re
-from math import inf
 
 import pytest
 from redis.exceptions import ResponseError
@@ -128,19 +127,6 @@ def test_hundreds_of_queues_are_searched(store: DelayStore) -> None:
     assert len(store.lookup.cancel(queues, [duplicate_id("i", "two")])[duplicate_id("i", "two")]) == 300
     assert [message.id for message in store.lookup.cancel(queues, ["i"])["i"]] == ["i"] * 300
     assert all(store.queues.size(queue) == 0 for queue in queues)
-
-
-def test_messages_are_counted_between_two_due_times(store: DelayStore) -> None:
-    """A count takes in what is due at the lower bound, not at the upper, and changes nothing."""
-    step_ms = 0.001 if store.layout == "hash" else 1
-    store.delivery.offer("q", *(waiting(str(n), FUTURE_MS + n * step_ms) for n in range(10)))
-    before = contents(store.client)
-    assert store.scan.count("q") == store.scan.count("q", -inf, inf) == 10
-    third_ms = FUTURE_MS + 3 * step_ms
-    assert store.scan.count("q", third_ms) == 7
-    assert store.scan.count("q", to_ms=third_ms) == 3
-    assert store.scan.count("q", third_ms, third_ms) == store.scan.count("never used") == 0
-    assert contents(store.client) == before
 
 
 def test_many_or_large_changes_take_several_calls(store: DelayStore) -> None:

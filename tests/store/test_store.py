@@ -122,6 +122,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "disarm": lambda store: store.periodic.disarm("q", ["entry"], 1),
     "forget_empty": lambda store: store.queues.forget_empty(["unknown"]),
     "close": lambda store: store.jobs.close(JOB, "committed"),
+    "count_waits": lambda store: store.fetching.count_waits({"q": {"waited:0": 1}}),
     "count_minute": lambda store: store.minutes.count_minute({"q": {"failed": 1}}),
 }
 
@@ -284,3 +285,19 @@ def test_a_user_without_publish_still_stores(make_store: MakeStore, own_server: 
     assert restricted.delivery.transfer("q").moved == 1
     assert admin.queues.size("q") == 1
     restricted.close()
+
+
+def test_a_tracer_of_the_client_sees_what_is_published(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publishing asks Redis without the client's own way, unless somebody listens there."""
+    seen: list[str] = []
+    for number in range(2):  # the queue is registered
+        store.delivery.offer("q", Offer(f"i{number}", repr(FUTURE_MS), 0, "body"))
+    original = redis.Redis.execute_command
+
+    def traced(self: Any, *args: Any, **options: Any) -> Any:
+        seen.append(args[0])
+        return original(self, *args, **options)
+
+    monkeypatch.setattr(redis.Redis, "execute_command", traced)
+    store.delivery.offer("q", Offer("i2", repr(FUTURE_MS), 0, "body"))
+    assert seen == ["EVALSHA"]

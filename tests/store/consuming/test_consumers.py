@@ -9,9 +9,12 @@ from kombu_delayq.store.consumers import consumer_of
 from kombu_delayq.store.types import ConsumerLease
 from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, OTHER, end_lease, fetch, lives
 from tests.support.store.keyspace import KEYS, clock_ms
-from tests.support.store.layouts import hash_only
 
-pytestmark = hash_only
+
+@pytest.fixture
+def layout() -> str:
+    """Consuming does not regard the layout."""
+    return "hash"
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,13 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consumers import consumer_of, http_consumer
 from tests.support.store.consuming import CONSUMERS, ME, OTHER, end_lease, fetch, lives
 from tests.support.store.keyspace import clock_ms
-from tests.support.store.layouts import hash_only
 
-pytestmark = hash_only
+
+@pytest.fixture
+def layout() -> str:
+    """Consuming does not regard the layout."""
+    return "hash"
+
 
 HTTP = http_consumer("billing", "10-0123abcd")
 

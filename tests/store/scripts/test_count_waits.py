@@ -10,7 +10,6 @@ from kombu_delayq.consume.waits import QueueWaits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import WAIT_BOUNDS_S, Waits
 from tests.support.messages import changed_message, task_message
-from tests.support.store.keyspace import refuses_a_key_of_the_wrong_type
 
 COUNTS = "delayq:{q}:counts"
 WEEK_S = 7 * 86_400
@@ -66,11 +65,6 @@ def test_counters_without_delayed_messages_end_after_a_week(store: DelayStore) -
     """The counters of a queue that nobody knows end, as do those of a transfer."""
     store.fetching.count_waits({"q": {"waited:0": 1}})
     assert WEEK_S - 10 <= store.client.ttl(COUNTS) <= WEEK_S
-
-
-def test_a_key_of_the_wrong_type_is_named(store: DelayStore) -> None:
-    """Where somebody else's key is in the way, the error names it."""
-    refuses_a_key_of_the_wrong_type(store, COUNTS, lambda: store.fetching.count_waits({"q": {"waited:0": 1}}))
 
 
 def _fails(*_: object) -> None:

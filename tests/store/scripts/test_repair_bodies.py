@@ -15,7 +15,6 @@ from tests.support.store.keyspace import (
     contents,
     duplicate_id,
     odd,
-    popped,
     waiting,
 )
 from tests.support.store.layouts import hash_only
@@ -92,24 +91,6 @@ def test_a_body_beside_another_of_its_id_is_found_by_it_again(store: DelayStore,
     before = contents(store.client)
     assert repair(store, mend=mend) == {b"i": "sound", TWO: "unnamed", b"i~0123456789abcdef": "sound"}
     assert contents(store.client) == (mended if mend else before)
-
-
-def test_all_that_a_body_lacks_is_mended_at_once(store: DelayStore) -> None:
-    """With index and duplicates lost, one repair leaves all messages found by their ids and delivered in order."""
-    offers = [waiting(name, PAST_MS, f"{name}{n}", n % 2) for n in range(4) for name in "abc"]
-    store.delivery.offer("q", *offers)
-    whole = contents(store.client)
-    store.client.delete(DUE, DUPLICATES)
-    assert set(repair(store, PAST_MS).values()) == {"unindexed"}
-    assert contents(store.client) == whole
-    assert set(repair(store).values()) == {"sound"}
-    assert {each: len(found) for each, found in store.lookup.get(["q"], ["a", "b", "c"]).items()} == {
-        "a": 4,
-        "b": 4,
-        "c": 4,
-    }
-    store.delivery.transfer("q")
-    assert popped(store.client, "q") == [str(offer.body).encode() for offer in offers]
 
 
 def test_an_expiring_queue_keeps_its_time(store: DelayStore) -> None:

@@ -7,11 +7,9 @@ from tests.support.store.keyspace import (
     BODIES,
     DUE,
     FUTURE_MS,
-    PAST_MS,
     clock_ms,
     contents,
     in_form,
-    look,
     only,
     waiting,
 )
@@ -22,34 +20,6 @@ def change(store: DelayStore, identity: str, due_ms: float, body: bytes = b"new"
     """Reschedules the one message of an id."""
     [word] = store.lookup.reschedule("q", [Change(only(store, identity), due_ms, body)])
     return word
-
-
-def test_each_message_of_a_call_has_an_answer_of_its_own(store: DelayStore) -> None:
-    """Of several messages those that can be are rescheduled; for the others a word says why not, and they stay."""
-    store.delivery.offer(
-        "q", *(waiting(name, FUTURE_MS + n) for n, name in enumerate(("moved", "other body", "past", "left")))
-    )
-    moved, _, past, left = (only(store, name) for name in ("moved", "other body", "past", "left"))
-    store.lookup.cancel(["q"], ["left"])
-    changes = [
-        Change(left, FUTURE_MS, b"new"),
-        Change(Waiting("q", "other body", FUTURE_MS, 0, b"which was", store.layout), FUTURE_MS, b"new"),
-        Change(past, clock_ms(store.client), b"new"),
-        Change(past, PAST_MS, b"new"),
-        Change(moved, FUTURE_MS + 9, b"new"),
-        Change(moved, FUTURE_MS + 8, b"newer"),
-    ]
-    assert store.lookup.reschedule("q", changes) == ["not_delayed", "changed", "due", "due", "rescheduled", "changed"]
-    assert look(store) == {
-        b"waiting in q": [
-            ("other body", FUTURE_MS + 1, 0, b"body of other body"),
-            ("past", FUTURE_MS + 2, 0, b"body of past"),
-            ("moved", FUTURE_MS + 9, 0, b"new"),
-        ],
-        b"{delayq}:queues": {b"q"},
-    }
-    assert store.lookup.reschedule("never used", [Change(moved, FUTURE_MS, b"new")]) == ["not_delayed"]
-    assert store.client.exists(*store.keys.stored("never used", store.layout)) == 0
 
 
 @hash_only

@@ -23,14 +23,6 @@ def test_a_message_goes_to_the_end_of_its_queue(store: DelayStore, ear: Ear) -> 
     assert store.delivery.transfer("q").moved == 0
 
 
-def test_an_expiring_queue_takes_its_list_with_it(store: DelayStore) -> None:
-    """In a queue with ``x-expires`` the list to which a message is moved expires with the rest."""
-    store.delivery.offer("q", waiting("i", priority=3), waiting("j", priority=3), expire_ms=60_000)
-    run_now(store, only(store, "i"), only(store, "j"))
-    assert 0 < store.client.pttl("{q}\x06\x163") <= 60_010
-    assert store.client.llen("{q}\x06\x163") == 2
-
-
 def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
     """A message whose body is lost cannot run, and the call says that it does not wait."""
     store.delivery.offer("q", waiting("i"), waiting("j"))
