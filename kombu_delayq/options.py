@@ -153,7 +153,7 @@ def _value_for(queue: str, value: Any, default: Any) -> Any:
     return value.get(queue, value.get(REST, default)) if isinstance(value, Mapping) else value
 
 
-#: The forms in which delayed messages can be kept.
+#: The layouts in which delayed messages can be kept.
 LAYOUTS = ("hash", "redisson")
 
 

@@ -22,7 +22,7 @@ from kombu_delayq.store.promotion import Promotion, RowNumber
 from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.redisson_layout import whole_ms
 from kombu_delayq.store.scan import Scan
-from kombu_delayq.store.types import JOURNAL, Cursor, Page, Part, QueueForm, Scanned, Waiting
+from kombu_delayq.store.types import JOURNAL, Cursor, DelayedQueue, Page, Part, Scanned, Waiting
 
 
 def add_to_count(client: StoreClient, queue: str, operation: str, number: int) -> None:
@@ -234,7 +234,7 @@ class JournaledScan(PartOfBoth[Scan]):
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
         return sum(self.sizes([queue], from_ms, to_ms).values())
 
-    def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[QueueForm, int]:
+    def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[DelayedQueue, int]:
         """Counts messages by queue and layout, the journal last; see ``Scan.sizes``.
 
         A message that is promoted during the call, or was promoted and is not marked yet, counts in both.
@@ -242,7 +242,7 @@ class JournaledScan(PartOfBoth[Scan]):
         rows, found = self._both(
             lambda: self._journal.counts(from_ms, to_ms, queues), lambda: self._redis.sizes(queues, from_ms, to_ms)
         )
-        return found | {QueueForm(queue, JOURNAL): rows.get(queue, 0) for queue in queues}
+        return found | {DelayedQueue(queue, JOURNAL): rows.get(queue, 0) for queue in queues}
 
     def split(
         self, queue: str, ranks: Sequence[int], from_ms: float = -inf, to_ms: float = inf, layout: str | None = None

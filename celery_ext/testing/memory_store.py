@@ -17,13 +17,13 @@ from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import (
     Cursor,
+    DelayedQueue,
     Offer,
     Offered,
     Page,
     PageId,
     Part,
     Placed,
-    QueueForm,
     Scanned,
     Transferred,
     Waiting,
@@ -170,9 +170,9 @@ class MemoryScan:
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
         return len(self._behind(queue, None, from_ms, to_ms))
 
-    def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[QueueForm, int]:
+    def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[DelayedQueue, int]:
         """Counts messages as ``count`` does, by queue."""
-        return {QueueForm(queue, LAYOUT): self.count(queue, from_ms, to_ms) for queue in queues}
+        return {DelayedQueue(queue, LAYOUT): self.count(queue, from_ms, to_ms) for queue in queues}
 
     def _behind(self, queue: str, end: Cursor | None, from_ms: float, to_ms: float) -> list[Kept]:
         """Returns the messages that are due from ``from_ms`` on and before ``to_ms``, behind the end of a page."""

@@ -11,7 +11,7 @@ from celery_ext.waiting.bulk import (
     BulkOutcome,
     Snapshot,
     audited_bulk,
-    forms_of,
+    sizes_of,
     take_snapshot,
 )
 from celery_ext.waiting.by_id import Cancelled, Outcome
@@ -35,8 +35,8 @@ __all__ = [
     "TaskPage",
     "audited_bulk",
     "by_id",
-    "forms_of",
     "search_page",
     "search_tasks",
+    "sizes_of",
     "take_snapshot",
 ]

@@ -24,7 +24,7 @@ from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, is_step
-from kombu_delayq.store.types import JOURNAL, Part, QueueForm, Scanned, Waiting
+from kombu_delayq.store.types import JOURNAL, DelayedQueue, Part, Scanned, Waiting
 
 #: How many messages one call reads without their bodies, by layout: in list layout the index has the bodies.
 IDS_A_CALL = {"hash": 500, "redisson": 250, JOURNAL: 500}
@@ -159,40 +159,42 @@ def _add_matches(
 def _add_all(
     store: WaitingStore, snapshot: Snapshot, progress: Callable[[Progress], object], stop: Callable[[], bool]
 ) -> bool:
-    forms, snapshot.skipped = forms_of(store, snapshot.selection)
-    looked, of = 0, sum(forms.values())
-    for form in forms:
+    sizes, snapshot.skipped = sizes_of(store, snapshot.selection)
+    looked, of = 0, sum(sizes.values())
+    for delayed in sizes:
         try:
-            for page in pages(store, form, snapshot.selection):
+            for page in pages(store, delayed, snapshot.selection):
                 if stop():
                     return False
                 for identity, due, _ in page:
-                    snapshot.add(form.queue, identity, due)
+                    snapshot.add(delayed.queue, identity, due)
                 looked += len(page)
                 progress(Progress(looked, max(of, looked)))
         except ResponseError as error:
-            snapshot.skipped.append(Skipped(form.queue, str(error)))
+            snapshot.skipped.append(Skipped(delayed.queue, str(error)))
     return True
 
 
-def forms_of(store: WaitingStore, selection: Selection) -> tuple[dict[QueueForm, int], list[Skipped]]:
-    """Counts the messages in the queues and the range of a filter, by queue and form; and names unreadable queues."""
-    sizes, skipped = dict[QueueForm, int](), list[Skipped]()
+def sizes_of(store: WaitingStore, selection: Selection) -> tuple[dict[DelayedQueue, int], list[Skipped]]:
+    """Counts the messages in the queues and the range of a filter, by queue and layout; and names unreadable queues."""
+    sizes, skipped = dict[DelayedQueue, int](), list[Skipped]()
     for queue in store.queues.names() if selection.queues is None else selection.queues:
         try:
             sizes |= store.scan.sizes([queue], selection.from_ms, selection.to_ms)
         except ResponseError as error:  # such as for a key of another type
             skipped.append(Skipped(queue, str(error)))
     # The journal first: a message that is promoted meanwhile is found in Redis then.
-    forms = sorted(sizes, key=lambda form: form.layout != JOURNAL)
-    return {form: sizes[form] for form in forms if sizes[form]}, skipped
+    delayed_queues = sorted(sizes, key=lambda delayed: delayed.layout != JOURNAL)
+    return {delayed: sizes[delayed] for delayed in delayed_queues if sizes[delayed]}, skipped
 
 
-def pages(store: WaitingStore, form: QueueForm, selection: Selection) -> Iterator[Sequence[tuple[str, float, int]]]:
+def pages(
+    store: WaitingStore, delayed: DelayedQueue, selection: Selection
+) -> Iterator[Sequence[tuple[str, float, int]]]:
     """Yields id, due time in ms, and stored bytes of the messages in the range of a filter, a page at a time."""
-    part, read = Part(form.queue, layout=form.layout), None
+    part, read = Part(delayed.queue, layout=delayed.layout), None
     while read is None or read.more:
-        read = store.scan.scan(part, read, selection.from_ms, selection.to_ms, IDS_A_CALL[form.layout])
+        read = store.scan.scan(part, read, selection.from_ms, selection.to_ms, IDS_A_CALL[delayed.layout])
         yield _rows_of(store, part, read)
 
 
@@ -326,10 +328,10 @@ class Bulk:
         self._check_delay(store)
         self._unread.clear()
         for _ in range(PASSES):
-            for form, ids in self._parts(store):
+            for delayed, ids in self._parts(store):
                 if stop():
                     return False
-                self._act_on(store, form, ids, announce)
+                self._act_on(store, delayed, ids, announce)
                 progress(self.done, self.of)
             if not self._snapshot.left:
                 break
@@ -348,36 +350,36 @@ class Bulk:
             due_ms = latest_ms if self._action.due_ms is None else self._action.due_ms
             store.options.check_delay((due_ms - store.now_ms()) / 1000)
 
-    def _parts(self, store: WaitingStore) -> Iterator[tuple[QueueForm, list[str]]]:
+    def _parts(self, store: WaitingStore) -> Iterator[tuple[DelayedQueue, list[str]]]:
         """Yields ids of messages to act on, a queue's at a time, and none after each page, so that it can stop.
 
         Ids of several pages come together: where few of many messages are meant, a page has few of them.
         """
         selection = self._snapshot.selection
-        forms, skipped = forms_of(store, selection)
+        sizes, skipped = sizes_of(store, selection)
         for queue, error in skipped:
             self._note_unread(queue, error)
-        for form in forms:
-            reading = pages(store, form, selection)
+        for delayed in sizes:
+            reading = pages(store, delayed, selection)
             ids, size = list[str](), 0
             while self._snapshot.left:
                 try:
                     rows = next(reading, None)
                 except ResponseError as error:
-                    self._note_unread(form.queue, str(error))
+                    self._note_unread(delayed.queue, str(error))
                     break
                 if rows is None:
                     break
                 for identity, _, length in rows:
-                    if self._snapshot.find(form.queue, identity) is None:
+                    if self._snapshot.find(delayed.queue, identity) is None:
                         continue
-                    if ids and (len(ids) >= CHANGES_A_CALL[form.layout] or size + length > MAX_BYTES):
-                        yield form, ids
+                    if ids and (len(ids) >= CHANGES_A_CALL[delayed.layout] or size + length > MAX_BYTES):
+                        yield delayed, ids
                         ids, size = [], 0
                     ids.append(identity)
                     size += length
-                yield form, []
-            yield form, ids
+                yield delayed, []
+            yield delayed, ids
 
     def _note_unread(self, queue: str, error: str) -> None:
         """Notes that messages of a queue cannot be read. Those of a key that has another type now are gone."""
@@ -385,14 +387,18 @@ class Bulk:
             self._unread[queue] = error
 
     def _act_on(
-        self, store: WaitingStore, form: QueueForm, ids: Sequence[str], announce: Callable[[list[Waiting]], object]
+        self,
+        store: WaitingStore,
+        delayed: DelayedQueue,
+        ids: Sequence[str],
+        announce: Callable[[list[Waiting]], object],
     ) -> None:
         left = list(dict.fromkeys(ids))
         for _ in range(TRIES):
             if not left:
                 return
-            found = self._found(store, form.queue, left)
-            words = self._change(store, form.queue, found) if found else []
+            found = self._found(store, delayed.queue, left)
+            words = self._change(store, delayed.queue, found) if found else []
             again, cancelled = list[_Found](), []
             for one, word in zip(found, words, strict=True):
                 if word in ("changed", "not_delayed"):
@@ -403,7 +409,7 @@ class Bulk:
                     cancelled.append(one.message)
             if cancelled:
                 announce(cancelled)
-            left = self._left_of(form.queue, again)
+            left = self._left_of(delayed.queue, again)
 
     def _left_of(self, queue: str, again: Sequence[_Found]) -> list[str]:
         """Returns ids to look at once more. A message that shares its id with one that is done with is gone."""

@@ -22,8 +22,8 @@ from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.types import JOURNAL, Page, Waiting
 
-#: All forms, by their numbers in cursors.
-FORMS = (*LAYOUTS, JOURNAL)
+#: All layouts, by their numbers in cursors.
+ALL_LAYOUTS = (*LAYOUTS, JOURNAL)
 #: Longest text of a cursor, in characters.
 LONGEST_CURSOR = 6000
 #: How much of a message's index member a cursor has at most, in bytes: an id may be very long.
@@ -34,7 +34,7 @@ _BEHIND_ALL = b"\xff" * 17
 
 
 class Position(NamedTuple):
-    """A message in the order of a listing: by due time, queue, form (the store's own first, the journal last), member.
+    """A message in the order of a listing: by due time, queue, layout (the store's own first), and member.
 
     Attributes:
         due: Its due time, as Redis writes it.
@@ -65,7 +65,7 @@ class Position(NamedTuple):
         """
         if queue != self.queue:
             return None, self.due_ms if queue > self.queue else nextafter(self.due_ms, inf)
-        order = sorted(FORMS, key=lambda form: form != own)  # stable
+        order = sorted(ALL_LAYOUTS, key=lambda layout: layout != own)  # stable
         ends = dict.fromkeys(order[: order.index(self.layout)], (_BEHIND_ALL, self.due))
         return Page([], True, {**ends, self.layout: (self.place, self.due)}), self.due_ms
 
@@ -79,7 +79,7 @@ def cursor_of(position: Position, selection: Selection) -> str:
     place = position.place
     if len(place) > _LONGEST_PLACE:  # it skips messages with the same due time and the same beginning of their ids
         place = place[:_LONGEST_PLACE] + _BEHIND_ALL
-    fields = [position.due.decode(), position.queue, FORMS.index(position.layout), place.decode("latin-1")]
+    fields = [position.due.decode(), position.queue, ALL_LAYOUTS.index(position.layout), place.decode("latin-1")]
     raw = json.dumps(fields, separators=(",", ":")).encode()
     return urlsafe_b64encode(_check(raw, selection) + raw).rstrip(b"=").decode()
 
@@ -96,9 +96,9 @@ def read_cursor(text: str, selection: Selection) -> Position:
         raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
         if _check(raw[_CHECK:], selection) != raw[:_CHECK]:
             raise ValueError
-        due, queue, form, place = json.loads(raw[_CHECK:])
-        position = Position(due.encode("ascii"), as_text(queue), FORMS[form], place.encode("latin-1"))
-        if isnan(position.due_ms) or form < 0:
+        due, queue, number, place = json.loads(raw[_CHECK:])
+        position = Position(due.encode("ascii"), as_text(queue), ALL_LAYOUTS[number], place.encode("latin-1"))
+        if isnan(position.due_ms) or number < 0:
             raise ValueError
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise ValueError("the cursor is damaged or belongs to another filter: begin again without it") from None
@@ -290,8 +290,8 @@ def _sizes(
 
 def _sum(store: WaitingStore, queues: Sequence[str], from_ms: float, to_ms: float) -> dict[str, int]:
     sizes = dict.fromkeys(queues, 0)
-    for form, size in store.scan.sizes(queues, from_ms, to_ms).items():
-        sizes[form.queue] += size
+    for delayed, size in store.scan.sizes(queues, from_ms, to_ms).items():
+        sizes[delayed.queue] += size
     return sizes
 
 
@@ -340,8 +340,8 @@ class _Reader:
 
     def _rows_of(self, read: Page) -> list[_Row]:
         return [
-            _Row(message, Position(due, self.queue, form, member))
-            for message, (form, (member, due)) in zip(read.messages, read.places, strict=True)
+            _Row(message, Position(due, self.queue, layout, member))
+            for message, (layout, (member, due)) in zip(read.messages, read.places, strict=True)
         ]
 
 

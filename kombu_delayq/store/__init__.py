@@ -48,7 +48,7 @@ class Store(Protocol):
 
     @property
     def layout(self) -> str:
-        """The form in which this store keeps messages."""
+        """The layout in which this store keeps messages."""
         return self.options.layout
 
     def now_ms(self) -> float:

@@ -15,11 +15,11 @@ from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.minutes import count_command
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import (
+    DelayedQueue,
     Offer,
     Offered,
     PageId,
     Placed,
-    QueueForm,
     TooLate,
     Transferred,
     rows_of,
@@ -179,7 +179,7 @@ class Delivery(Heads):
 
         Args:
             queue: Name of the queue.
-            layout: The form in which the messages are kept, by default the store's own.
+            layout: The layout in which the messages are kept, by default the store's own.
         """
         if self._may_be_limited and (limits := self._client.options.limits_of(queue)) is not None:
             return self.transfer_limited(queue, limits, layout)
@@ -193,7 +193,7 @@ class Delivery(Heads):
         Args:
             queue: Name of the queue.
             limits: What becomes of messages that are too late, and how fast messages may leave.
-            layout: The form in which the messages are kept, by default the store's own.
+            layout: The layout in which the messages are kept, by default the store's own.
         """
         client, layout = self._client, layout or self._client.layout
         keys = [*client.stored(queue, layout), self._keys.bucket(queue), *client.ready(queue)]
@@ -207,7 +207,7 @@ class Delivery(Heads):
         )
         return _transferred(*usual)._replace(dropped=dropped, held_back=bool(held_back), too_late=too_late)
 
-    def bury(self, form: QueueForm, letters: Sequence[tuple[TooLate, str | bytes]], to: str) -> tuple[int, int]:
+    def bury(self, delayed: DelayedQueue, letters: Sequence[tuple[TooLate, str | bytes]], to: str) -> tuple[int, int]:
         """Moves messages that are too late to a queue of dead letters; five round trips.
 
         The two queues are in different slots. So the dead letters are pushed first, and the messages leave after that.
@@ -215,7 +215,7 @@ class Delivery(Heads):
         dies in between, some messages become dead letters twice.
 
         Args:
-            form: The queue in which they wait, and in which layout.
+            delayed: The queue in which they wait, and in which layout.
             letters: Messages, each with the dead letter that it becomes; empty for a message that is lost.
             to: Name of the queue of dead letters.
 
@@ -223,14 +223,14 @@ class Delivery(Heads):
             Number of messages buried, and number of those that had no body and are gone. Those that somebody else has
             moved or changed meanwhile are left alone.
         """
-        client, args = self._client, list[Any]([self._keys.counts(form.queue)])
+        client, args = self._client, list[Any]([self._keys.counts(delayed.queue)])
         for message, letter in letters:
             args += [message.key, message.due, digest(message.body or b""), letter]
         client.ask("SADD", self._keys.dead_letters, to)
         lists = client.ready(to)
         places = [(lists[client.list_of_priority[message.priority]], letter) for message, letter in letters]
         client.send([("LPUSH", *place) for place in places if place[1]], once=True)
-        buried, lost, untouched = client.run("bury", client.stored(*form), args, form.layout)
+        buried, lost, untouched = client.run("bury", client.stored(*delayed), args, delayed.layout)
         if buried:
             client.ask(*count_command(client, to, "dead", buried))
         client.send([("LREM", places[at][0], 1, places[at][1]) for at in untouched if places[at][1]])

@@ -12,7 +12,7 @@ from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.replies import Command, checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StorePart
-from kombu_delayq.store.types import Head, QueueForm, WatchedHeads
+from kombu_delayq.store.types import DelayedQueue, Head, WatchedHeads
 
 
 class Lease(NamedTuple):
@@ -63,7 +63,7 @@ class Leases(StorePart):
         _, *standbys = self._keys.leases
         return [as_text(name) for name in self._client.redis.mget(standbys) if name is not None]
 
-    def watch_heads(self, forms: Sequence[QueueForm]) -> WatchedHeads:
+    def watch_heads(self, delayed_queues: Sequence[DelayedQueue]) -> WatchedHeads:
         """Reads whether the leader is there, and the heads of some queues; one round trip.
 
         Redis says whether the leader is there if it may ask for subscribers (``PUBSUB``), and if all who hold a lease
@@ -72,20 +72,24 @@ class Leases(StorePart):
         that nobody transfers, see ``AbandonedHeads``. A node that is away is no error as long as another one says what
         time it is.
         """
-        calls: list[ScriptCall] = [(self._head_keys(form), [], form.layout) for form in forms]
+        calls: list[ScriptCall] = [(self._head_keys(delayed), [], delayed.layout) for delayed in delayed_queues]
         asked: list[Command] = [*(("GET", key) for key in self._keys.leases), ("TIME",)]
         asked.append(("PUBSUB", "NUMSUB", self._keys.wake))
         replies, before_and_after = self._client.run_each("watch_heads", calls, asked)
         *leases, time, listeners = (before for before, _ in before_and_after)
         away = [isinstance(reply, Exception) and is_of_node(reply) for reply in (leases[0], *replies)]
         checked(reply for reply, is_away in zip((leases[0], *replies), away, strict=True) if not is_away)
-        found = {form: reply for form, reply, is_away in zip(forms, replies, away[1:], strict=True) if not is_away}
+        found = {
+            delayed: reply
+            for delayed, reply, is_away in zip(delayed_queues, replies, away[1:], strict=True)
+            if not is_away
+        }
         if not found:
             checked([time])
         clocks = [] if isinstance(time, Exception) else [time_ms(time)]
         now_ms = max([*clocks, *(float(reply[0]) for reply in found.values())])
-        heads = {form: _head(*head) for form, (_, *head) in found.items() if head[0]}
-        return WatchedHeads(now_ms, self._is_gone(leases, listeners), heads, frozenset(forms) - found.keys())
+        heads = {delayed: _head(*head) for delayed, (_, *head) in found.items() if head[0]}
+        return WatchedHeads(now_ms, self._is_gone(leases, listeners), heads, frozenset(delayed_queues) - found.keys())
 
     def _is_gone(self, leases: Sequence[Any], listeners: Any) -> bool:
         """Whether the leader is gone, by the names in the leases and by who listens to announcements.
@@ -132,9 +136,9 @@ class Leases(StorePart):
         )
         return all(waits) and set(map(as_text, known_now)) == set(known)
 
-    def _head_keys(self, form: QueueForm) -> list[str]:
-        due, limits = self._client.due(*form), self._client.options.limits_of(form.queue)
-        return [due, self._keys.bucket(form.queue) if limits is not None and limits.rate is not None else due]
+    def _head_keys(self, delayed: DelayedQueue) -> list[str]:
+        due, limits = self._client.due(*delayed), self._client.options.limits_of(delayed.queue)
+        return [due, self._keys.bucket(delayed.queue) if limits is not None and limits.rate is not None else due]
 
 
 def _head(due: Any, entry: Any, held: Any) -> Head:

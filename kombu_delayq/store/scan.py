@@ -6,7 +6,7 @@ from math import inf
 from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.layouts import LAYOUT_OF
-from kombu_delayq.store.types import Page, Part, QueueForm, Scanned, rows_of, waiting_of
+from kombu_delayq.store.types import DelayedQueue, Page, Part, Scanned, rows_of, waiting_of
 
 #: About the largest number of bytes of the bodies on a page. It limits how long Redis is busy, and a reader's memory.
 PAGE_BYTES = 500_000
@@ -48,16 +48,16 @@ class Scan(StorePart):
         """Counts the messages of a queue that are due from ``from_ms`` on and before ``to_ms``."""
         return sum(self.sizes([queue], from_ms, to_ms).values())
 
-    def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[QueueForm, int]:
+    def sizes(self, queues: Collection[str], from_ms: float = -inf, to_ms: float = inf) -> dict[DelayedQueue, int]:
         """Counts messages that are due from ``from_ms`` on and before ``to_ms``; one round trip.
 
         Returns:
             Number of messages by queue and layout.
         """
-        forms = [QueueForm(queue, self._client.layout) for queue in queues]
+        delayed_queues = [DelayedQueue(queue, self._client.layout) for queue in queues]
         ends = (from_ms, f"({to_ms!r}")
-        counts = self._client.send([("ZCOUNT", self._client.due(*form), *ends) for form in forms])
-        return dict(zip(forms, counts, strict=True))
+        counts = self._client.send([("ZCOUNT", self._client.due(*delayed), *ends) for delayed in delayed_queues])
+        return dict(zip(delayed_queues, counts, strict=True))
 
     def split(
         self,

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from kombu_delayq.message.text import as_bytes, as_text
 
-#: The form of messages that wait in a journal beside Redis.
+#: The layout of messages that wait in a journal beside Redis.
 JOURNAL = "journal"
 
 
@@ -130,7 +130,7 @@ class TooLate(NamedTuple):
         return f"TooLate(key={self.key!r}, due={self.due!r}, priority={self.priority}, body={hidden(self.body)})"
 
 
-class QueueForm(NamedTuple):
+class DelayedQueue(NamedTuple):
     """The messages of a queue that are kept in one layout.
 
     Attributes:
@@ -151,7 +151,7 @@ class QueueHeads(NamedTuple):
     """
 
     now_ms: float
-    due_ms: dict[QueueForm, float]
+    due_ms: dict[DelayedQueue, float]
 
 
 class Head(NamedTuple):
@@ -180,8 +180,8 @@ class WatchedHeads(NamedTuple):
 
     now_ms: float
     is_gone: bool
-    heads: dict[QueueForm, Head]
-    unseen: frozenset[QueueForm] = frozenset()
+    heads: dict[DelayedQueue, Head]
+    unseen: frozenset[DelayedQueue] = frozenset()
 
 
 class Memory(NamedTuple):
@@ -252,8 +252,8 @@ class Page(NamedTuple):
     Attributes:
         messages: The messages.
         more: Whether there is a next page.
-        ends: Where this page ends among the messages of each layout; without forms of which nothing was read yet.
-        places: For each message its form, and where a page would end that has this message last.
+        ends: Where this page ends among the messages of each layout; without layouts of which nothing was read yet.
+        places: For each message its layout, and where a page would end that has this message last.
     """
 
     messages: list[Waiting]

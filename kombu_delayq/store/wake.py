@@ -15,7 +15,7 @@ from kombu_delayq.redis.errors import passes
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import QueueForm, QueueHeads
+from kombu_delayq.store.types import DelayedQueue, QueueHeads
 
 logger = get_logger(__name__)
 
@@ -27,12 +27,12 @@ class Wake(NamedTuple):
     """An announcement.
 
     Attributes:
-        form: The queue that has a new head, and its layout; None if announcements of any queue may have been
+        delayed: The queue that has a new head, and its layout; None if announcements of any queue may have been
             missed before this one.
         due_ms: When the new head is due, ms since the epoch; 0 if announcements of this queue may have been missed.
     """
 
-    form: QueueForm | None
+    delayed: DelayedQueue | None
     due_ms: float
 
 
@@ -50,7 +50,7 @@ class WakeListener:
 
     def __init__(self, client: Redis, keys: Keys) -> None:
         self._keys = keys
-        self._of_channel: dict[str, QueueForm] = {}
+        self._of_channel: dict[str, DelayedQueue] = {}
         self._pubsub = client.pubsub()
         self._pubsub.subscribe(keys.wake)
 
@@ -66,7 +66,7 @@ class WakeListener:
         subscribe to such channels again, and no JVM service can name them.
         """
         channels = ((self._keys.channel(queue), queue) for queue in queues)
-        wanted = {channel: QueueForm(queue, "redisson") for channel, queue in channels if is_utf8(channel)}
+        wanted = {channel: DelayedQueue(queue, "redisson") for channel, queue in channels if is_utf8(channel)}
         new, old = wanted.keys() - self._of_channel.keys(), self._of_channel.keys() - wanted.keys()
         self._of_channel = wanted
         if new:
@@ -88,13 +88,13 @@ class WakeListener:
             raise WakeRefused(str(error)) from error
         if message is None or message["type"] == "unsubscribe":
             return None
-        form = self._of_channel.get(as_text(message["channel"]))
+        delayed = self._of_channel.get(as_text(message["channel"]))
         if message["type"] != "message":
-            return Wake(form, 0.0)  # subscribed, perhaps again: earlier announcements may be lost
-        if form is not None:
-            return Wake(form, _due_ms(message["data"]))
+            return Wake(delayed, 0.0)  # subscribed, perhaps again: earlier announcements may be lost
+        if delayed is not None:
+            return Wake(delayed, _due_ms(message["data"]))
         due_ms, blank, queue = as_text(message["data"]).partition(" ")
-        return Wake(QueueForm(queue, "hash") if blank else None, _due_ms(due_ms))
+        return Wake(DelayedQueue(queue, "hash") if blank else None, _due_ms(due_ms))
 
     def close(self) -> None:
         """Ends the subscription and closes its connection."""
@@ -227,14 +227,14 @@ class Heads(StorePart):
         refused = [error for error in errors if isinstance(error, ResponseError)]
         if refused:
             raise refused[0]
-        now_ms, due_ms = 0.0, dict[QueueForm, float]()
+        now_ms, due_ms = 0.0, dict[DelayedQueue, float]()
         for queue, reply in zip(asked, replies, strict=True):
             if not isinstance(reply, Exception):
                 now_ms = max(now_ms, float(reply[0]))
                 due_ms |= {
-                    QueueForm(queue, one): float(due) for one, due in zip(layouts, reply[1:], strict=True) if due
+                    DelayedQueue(queue, one): float(due) for one, due in zip(layouts, reply[1:], strict=True) if due
                 }
         if not now_ms:
             now_ms = time_ms(self._client.redis.time())
-        self._had_heads = self._had_heads.difference(queues).union(form.queue for form in due_ms)
+        self._had_heads = self._had_heads.difference(queues).union(delayed.queue for delayed in due_ms)
         return QueueHeads(now_ms, due_ms)

@@ -14,7 +14,7 @@ from kombu_delayq.message.text import readable
 from kombu_delayq.redis.errors import NotPrimary
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.layouts import LAYOUT_OF
-from kombu_delayq.store.types import QueueForm, TooLate, Transferred
+from kombu_delayq.store.types import DelayedQueue, TooLate, Transferred
 from kombu_delayq.transfer.due_times import DueTimes
 
 logger = get_logger(__name__)
@@ -46,11 +46,11 @@ class DueMessages:
     def __init__(self, on_transfer: OnTransfer | None) -> None:
         self.due_times = DueTimes()
         self._on_transfer = on_transfer
-        self._refused: set[QueueForm] = set()
-        self._in_other_form: set[QueueForm] = set()
+        self._refused: set[DelayedQueue] = set()
+        self._in_other_layout: set[DelayedQueue] = set()
         #: Queues in a shared layout: those that have messages, and those whose last one others have taken since.
-        self._shared: set[QueueForm] = set()
-        self._left: set[QueueForm] = set()
+        self._shared: set[DelayedQueue] = set()
+        self._left: set[DelayedQueue] = set()
         self._limits = Limits()
 
     def look(self, store: TransportStore, registered: Iterable[str], meanwhile: Callable[[], object] = bool) -> None:
@@ -62,79 +62,79 @@ class DueMessages:
             meanwhile: Called now and then while there are many queues, to transfer what is due.
         """
         self._limits.report(store)
-        shared = set[QueueForm]()
+        shared = set[DelayedQueue]()
         # Without any queue, Redis is asked for its clock.
         for number, page in enumerate(list(pages(self.due_times.queues, PAGE)) or [[]]):
             if number:
                 meanwhile()
             heads = store.delivery.heads(page)
             self.due_times.update(heads, page)
-            shared.update(form for form in heads.due_ms if LAYOUT_OF[form.layout].is_shared)
+            shared.update(delayed for delayed in heads.due_ms if LAYOUT_OF[delayed.layout].is_shared)
             self._notice(store, heads.due_ms, registered)
         self._left = (self._left | self._shared) - shared
         self._shared = shared
 
-    def _notice(self, store: TransportStore, forms: Iterable[QueueForm], registered: Iterable[str]) -> None:
+    def _notice(self, store: TransportStore, delayed_queues: Iterable[DelayedQueue], registered: Iterable[str]) -> None:
         """Notices queues in the other layout, and queues that nobody has registered."""
-        for form in forms:
-            if form.layout != store.layout and form not in self._in_other_form:
-                self._in_other_form.add(form)
-                _warn_of_other_form(store, form)
-            if form.queue not in registered:  # its first message is another client's
-                store.queues.know(form.queue)
+        for delayed in delayed_queues:
+            if delayed.layout != store.layout and delayed not in self._in_other_layout:
+                self._in_other_layout.add(delayed)
+                _warn_of_other_layout(store, delayed)
+            if delayed.queue not in registered:  # its first message is another client's
+                store.queues.know(delayed.queue)
 
-    def note(self, form: QueueForm, due_ms: float, registered: set[str]) -> None:
+    def note(self, delayed: DelayedQueue, due_ms: float, registered: set[str]) -> None:
         """Notes an announced head. Where only publishers of ours announce, they have registered its queue."""
-        self.due_times.note_head(form, due_ms)
-        if LAYOUT_OF[form.layout].is_shared:
-            self._shared.add(form)
+        self.due_times.note_head(delayed, due_ms)
+        if LAYOUT_OF[delayed.layout].is_shared:
+            self._shared.add(delayed)
         else:
-            registered.add(form.queue)
+            registered.add(delayed.queue)
 
     def clear(self, store: TransportStore) -> None:
         """Removes what is left in Redis of queues whose last message another client has taken; a transfer does that."""
-        for form in tuple(self._left):
-            self.transfer_batch(store, form)
-            self._left.discard(form)
+        for delayed in tuple(self._left):
+            self.transfer_batch(store, delayed)
+            self._left.discard(delayed)
 
     def with_channels(self, store: TransportStore) -> Iterable[str]:
         """Returns the names of the queues that may have messages in a layout that is shared."""
         if LAYOUT_OF[store.layout].is_shared:
             return self.due_times.queues
-        others = {form.queue for form in self._in_other_form}
+        others = {delayed.queue for delayed in self._in_other_layout}
         return others and others.intersection(self.due_times.queues)
 
     def transfer(self, store: TransportStore) -> None:
         """Transfers one batch of each queue that has messages due."""
-        for form in self.due_times.due():
-            self.transfer_batch(store, form)
+        for delayed in self.due_times.due():
+            self.transfer_batch(store, delayed)
 
-    def transfer_batch(self, store: TransportStore, form: QueueForm) -> Transferred | None:
+    def transfer_batch(self, store: TransportStore, delayed: DelayedQueue) -> Transferred | None:
         """Transfers one batch of a queue. Returns None if Redis refuses it, or its node is away; the log says so."""
         try:
-            done = self._limits.apply(store, form, store.delivery.transfer(*form))
+            done = self._limits.apply(store, delayed, store.delivery.transfer(*delayed))
         except NotPrimary:
             raise
         except (RedisError, OSError) as error:
             if not (isinstance(error, ResponseError) or store.is_of_one_node(error)):
                 raise
-            self._put_off(form, error, inf if isinstance(error, ResponseError) else AWAY_S)
+            self._put_off(delayed, error, inf if isinstance(error, ResponseError) else AWAY_S)
             return None
-        self._refused.discard(form)
+        self._refused.discard(delayed)
         self._limits.report(store)
-        self.due_times.note_transfer(form, done)
+        self.due_times.note_transfer(delayed, done)
         if done.next_due_ms is None:
-            self._shared.discard(form)
-        self._report(form.queue, done)
+            self._shared.discard(delayed)
+        self._report(delayed.queue, done)
         return done
 
-    def _put_off(self, form: QueueForm, error: Exception, for_s: float) -> None:
-        self.due_times.put_off(form, for_s)
-        if form not in self._refused:
-            self._refused.add(form)
+    def _put_off(self, delayed: DelayedQueue, error: Exception, for_s: float) -> None:
+        self.due_times.put_off(delayed, for_s)
+        if delayed not in self._refused:
+            self._refused.add(delayed)
             logger.error(
                 "delayed messages of queue %r stay where they are, and are tried again: %s",
-                *(form.queue, readable(error)),
+                *(delayed.queue, readable(error)),
             )
 
     def _report(self, queue: str, done: Transferred) -> None:
@@ -144,12 +144,12 @@ class DueMessages:
             self._on_transfer(queue, done)
 
 
-def _warn_of_other_form(store: TransportStore, form: QueueForm) -> None:
+def _warn_of_other_layout(store: TransportStore, delayed: DelayedQueue) -> None:
     logger.warning(
         "queue %r has delayed messages in the layout %r, while the transport option layout is %r here: both are "
         "delivered, but not found here by their ids. Set the option alike everywhere and, with all processes stopped, "
         "move them with `delayq convert %s --to %s`",
-        *(form.queue, form.layout, store.layout, readable(form.queue), store.layout),
+        *(delayed.queue, delayed.layout, store.layout, readable(delayed.queue), store.layout),
     )
 
 
@@ -160,20 +160,20 @@ class Limits:
         self._gone: dict[tuple[str, str], int] = {}  # queue and policy -> number of messages not logged yet
         self._logged_at: dict[tuple[str, str], float] = {}
 
-    def apply(self, store: TransportStore, form: QueueForm, done: Transferred) -> Transferred:
+    def apply(self, store: TransportStore, delayed: DelayedQueue, done: Transferred) -> Transferred:
         """Buries the messages of a transfer that are too late, and notes what is to be logged.
 
         Returns:
             The same result with the number of messages that turned out to have no body.
         """
         if done.too_late:
-            letters = [(message, _letter(store, form, message, done.now_ms)) for message in done.too_late]
-            buried, lost = store.delivery.bury(form, letters, store.options.dead_letter_queue)
-            self._note(form.queue, "dead-letter", buried)
+            letters = [(message, _letter(store, delayed, message, done.now_ms)) for message in done.too_late]
+            buried, lost = store.delivery.bury(delayed, letters, store.options.dead_letter_queue)
+            self._note(delayed.queue, "dead-letter", buried)
             done = done._replace(lost=done.lost + lost)
-        self._note(form.queue, "drop", done.dropped)
-        if done.held_back and self._is_time((form.queue, "rate"), LOG_HELD_EVERY_S):
-            logger.info("queue %r is held back by its transfer_rate: more messages are due", readable(form.queue))
+        self._note(delayed.queue, "drop", done.dropped)
+        if done.held_back and self._is_time((delayed.queue, "rate"), LOG_HELD_EVERY_S):
+            logger.info("queue %r is held back by its transfer_rate: more messages are due", readable(delayed.queue))
         return done
 
     def report(self, store: TransportStore) -> None:
@@ -202,11 +202,11 @@ class Limits:
         return True
 
 
-def _letter(store: TransportStore, form: QueueForm, late: TooLate, now_ms: float) -> str | bytes:
+def _letter(store: TransportStore, delayed: DelayedQueue, late: TooLate, now_ms: float) -> str | bytes:
     """Returns a message as a dead letter. Bytes that are no message become a dead letter as they are."""
     message, options = read(late.body), store.options
     if late.body is None or not message:
         return late.body or b""
-    limits = options.limits_of(form.queue)
+    limits = options.limits_of(delayed.queue)
     most_ms = 0.0 if limits is None else limits.max_lateness_ms or 0.0
-    return to_json(too_late(message, now_ms - float(late.due), most_ms, form.queue, options.dead_letter_queue))
+    return to_json(too_late(message, now_ms - float(late.due), most_ms, delayed.queue, options.dead_letter_queue))

@@ -64,10 +64,10 @@ class Leader:
         wake = self._announcements.wait(timeout_s)
         if wake is None:
             return
-        if wake.form is None:
+        if wake.delayed is None:
             self._messages.look(store, registered)
         else:
-            self._messages.note(wake.form, wake.due_ms, registered)
+            self._messages.note(wake.delayed, wake.due_ms, registered)
 
 
 class Tidying:

@@ -6,7 +6,7 @@ from threading import Event
 from time import monotonic
 
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.types import QueueForm, WatchedHeads
+from kombu_delayq.store.types import DelayedQueue, WatchedHeads
 from kombu_delayq.store.wake import LISTEN_S, Announcements
 from kombu_delayq.transfer.due_messages import DueMessages
 from kombu_delayq.transfer.due_times import KnownHead
@@ -36,7 +36,7 @@ class Standby:
         self._announcements = announcements
         self._stopping = stopping
         self._abandoned = AbandonedHeads()
-        self._draining: list[QueueForm] = []
+        self._draining: list[DelayedQueue] = []
         self._looked_at = -inf
         self._has_missed = False  # whether announcements of any queue may have been missed
 
@@ -73,10 +73,10 @@ class Standby:
             wake = self._announcements.wait(0.0 if count else timeout_s)
             if wake is None:
                 return count
-            if wake.form is None:
+            if wake.delayed is None:
                 self._has_missed = True
             else:
-                self._messages.note(wake.form, wake.due_ms, registered)
+                self._messages.note(wake.delayed, wake.due_ms, registered)
         return GATHERED
 
     def _look(self, store: TransportStore, registered: set[str], grace_s: float) -> None:
@@ -89,19 +89,19 @@ class Standby:
         late_ms = grace_s * 1000 / 2
         known = self._messages.due_times.overdue(late_ms)
         seen = store.leases.watch_heads(list(known))
-        for form in seen.unseen:
-            self._messages.due_times.put_off(form)
-            del known[form]
+        for delayed in seen.unseen:
+            self._messages.due_times.put_off(delayed)
+            del known[delayed]
         self._messages.due_times.note_look(known, seen)
         self._draining = self._abandoned.find(known, seen, late_ms, store.options.poll_interval * 1000)
         self._drain(store)
 
     def _drain(self, store: TransportStore) -> None:
-        self._draining = [form for form in self._draining if self._transfers(store, form)]
+        self._draining = [delayed for delayed in self._draining if self._transfers(store, delayed)]
 
-    def _transfers(self, store: TransportStore, form: QueueForm) -> bool:
+    def _transfers(self, store: TransportStore, delayed: DelayedQueue) -> bool:
         """Transfers one batch. Returns whether more messages are due."""
-        done = self._messages.transfer_batch(store, form)
+        done = self._messages.transfer_batch(store, delayed)
         return done is not None and done.more
 
 
@@ -116,14 +116,14 @@ class AbandonedHeads:
     """
 
     def __init__(self) -> None:
-        self._first_seen_ms: dict[QueueForm, float] = {}  # overdue heads: since when nobody else has moved them
+        self._first_seen_ms: dict[DelayedQueue, float] = {}  # overdue heads: since when nobody else has moved them
         self._lateness_ms = 0.0  # how late the leader has been lately
         #: Since the last sign of life: due time of the first head that was left, and when it was found.
         self._left_due_ms = self._silent_since_ms = inf
 
     def find(
-        self, known: Mapping[QueueForm, KnownHead], seen: WatchedHeads, late_ms: float, unreached_ms: float
-    ) -> list[QueueForm]:
+        self, known: Mapping[DelayedQueue, KnownHead], seen: WatchedHeads, late_ms: float, unreached_ms: float
+    ) -> list[DelayedQueue]:
         """Compares the heads before a look with those that Redis has returned.
 
         Args:
@@ -133,28 +133,34 @@ class AbandonedHeads:
             unreached_ms: By how much longer than usual a leader that lives may need to reach a head.
 
         Returns:
-            The queues and forms of the abandoned heads, the longest overdue first.
+            The queues and layouts of the abandoned heads, the longest overdue first.
         """
-        moved = {form: head for form, head in known.items() if head.is_before(seen.heads.get(form))}
-        dues_ms = {form: head.due_ms for form, head in seen.heads.items() if head.due_ms <= seen.now_ms - late_ms}
+        moved = {delayed: head for delayed, head in known.items() if head.is_before(seen.heads.get(delayed))}
+        dues_ms = {delayed: head.due_ms for delayed, head in seen.heads.items() if head.due_ms <= seen.now_ms - late_ms}
         life_ms = max((head.since_ms for head in moved.values()), default=-inf)
-        left = [form for form, due_ms in dues_ms.items() if due_ms > life_ms]
+        left = [delayed for delayed, due_ms in dues_ms.items() if due_ms > life_ms]
         if life_ms >= self._left_due_ms:
             self._left_due_ms = self._silent_since_ms = inf
         if left and self._silent_since_ms == inf:
             self._silent_since_ms = seen.now_ms
-            self._left_due_ms = min(dues_ms[form] for form in left)
+            self._left_due_ms = min(dues_ms[delayed] for delayed in left)
         is_dead = seen.is_gone or seen.now_ms - self._silent_since_ms >= SILENCE_MS
         unreached = self._unreached(moved, seen.now_ms, dues_ms, unreached_ms)
         return sorted({*unreached, *(left if is_dead else ())}, key=dues_ms.__getitem__)
 
     def _unreached(
-        self, moved: Mapping[QueueForm, KnownHead], now_ms: float, overdue: Iterable[QueueForm], unreached_ms: float
-    ) -> list[QueueForm]:
+        self,
+        moved: Mapping[DelayedQueue, KnownHead],
+        now_ms: float,
+        overdue: Iterable[DelayedQueue],
+        unreached_ms: float,
+    ) -> list[DelayedQueue]:
         seen_before = (head for head in moved.values() if head.entry is not None)  # an announcement may be nonsense
         late_ms = max((now_ms - head.due_ms for head in seen_before), default=0.0)
         self._lateness_ms = max(late_ms, LATENESS_KEPT * self._lateness_ms)
         first_seen_ms = self._first_seen_ms
-        self._first_seen_ms = {form: now_ms if form in moved else first_seen_ms.get(form, now_ms) for form in overdue}
+        self._first_seen_ms = {
+            delayed: now_ms if delayed in moved else first_seen_ms.get(delayed, now_ms) for delayed in overdue
+        }
         before_ms = now_ms - unreached_ms - 2 * self._lateness_ms
-        return [form for form, first_ms in self._first_seen_ms.items() if first_ms <= before_ms]
+        return [delayed for delayed, first_ms in self._first_seen_ms.items() if first_ms <= before_ms]

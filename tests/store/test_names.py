@@ -168,8 +168,10 @@ def test_an_announcement_tells_the_name(make_store: MakeStore, ear: Ear) -> None
         listener.wait(1.0)
         listener.follow([NAME, "q"])
         store.delivery.offer(NAME, waiting("i"))
-        heard = [wake for wake in (listener.wait(1.0) for _ in range(3)) if wake is not None and wake.form is not None]
-    assert (NAME, FUTURE_MS) in [(wake.form.queue, wake.due_ms) for wake in heard if wake.form]
+        heard = [
+            wake for wake in (listener.wait(1.0) for _ in range(3)) if wake is not None and wake.delayed is not None
+        ]
+    assert (NAME, FUTURE_MS) in [(wake.delayed.queue, wake.due_ms) for wake in heard if wake.delayed]
 
 
 @pytest.mark.parametrize("layout", ["redisson"], indirect=True)
@@ -187,4 +189,4 @@ def test_a_lost_connection_is_subscribed_again(store: DelayStore) -> None:
             again = [listener.wait(1.0) for _ in range(2)]
         except redis.ConnectionError:
             return
-        assert any(wake is not None and wake.form is not None and wake.form.queue == "q" for wake in again)
+        assert any(wake is not None and wake.delayed is not None and wake.delayed.queue == "q" for wake in again)

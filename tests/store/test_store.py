@@ -18,7 +18,7 @@ from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.periodic import Run
-from kombu_delayq.store.types import Offer, PageId, Part, QueueForm, Request, Requeued, Waiting
+from kombu_delayq.store.types import DelayedQueue, Offer, PageId, Part, Request, Requeued, Waiting
 from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
@@ -69,7 +69,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "transfer": lambda store: store.delivery.transfer("q"),
     "give_back": lambda store: store.delivery.give_back("q", 0, "body"),
     "transfer_limited": lambda store: store.delivery.transfer_limited("q", QueueLimits("run", None, 5, 5)),
-    "bury": lambda store: store.delivery.bury(QueueForm("q", store.layout), [], "dead"),
+    "bury": lambda store: store.delivery.bury(DelayedQueue("q", store.layout), [], "dead"),
     "heads": lambda store: store.delivery.heads(["q"]),
     "fetch": lambda store: store.fetching.fetch(Request("", 0, 1, ["q"], unnoted=["q"])),
     "ack": lambda store: store.fetching.ack(["unknown"], "q"),
@@ -77,7 +77,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "heartbeat": lambda store: store.consumers.heartbeat("host:1:name", ["q"], is_new=True),
     "fence": lambda store: store.consumers.fence(["unknown"], "q"),
     "stats": lambda store: store.queues.stats("q"),
-    "watch_heads": lambda store: store.leases.watch_heads([QueueForm("q", store.layout)]),
+    "watch_heads": lambda store: store.leases.watch_heads([DelayedQueue("q", store.layout)]),
     "lead": lambda store: store.leases.lead("name"),
     "release": lambda store: store.leases.release("name"),
     "get": lambda store: store.lookup.get(["q"], ["i"]),

@@ -8,7 +8,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import QueueForm
+from kombu_delayq.store.types import DelayedQueue
 from kombu_delayq.store.wake import Wake, WakeListener
 from tests.support.conditions import until
 from tests.support.servers.refusing import busy
@@ -36,8 +36,8 @@ def followed(listener: WakeListener, store: DelayStore, *queues: str) -> None:
     heard(listener, 1)
     if store.layout == "redisson":
         listener.follow(queues)
-        assert {wake.form for wake in heard(listener, len(queues))} == {
-            QueueForm(queue, "redisson") for queue in queues
+        assert {wake.delayed for wake in heard(listener, len(queues))} == {
+            DelayedQueue(queue, "redisson") for queue in queues
         }
 
 
@@ -54,7 +54,7 @@ def test_new_heads_are_heard_with_their_queue_and_time(store: DelayStore) -> Non
         followed(listener, store, *queues)
         for queue in queues:
             store.delivery.offer(queue, waiting("i", FUTURE_MS + 0.125))
-        expected = [Wake(QueueForm(queue, store.layout), kept_ms(store, FUTURE_MS + 0.125)) for queue in queues]
+        expected = [Wake(DelayedQueue(queue, store.layout), kept_ms(store, FUTURE_MS + 0.125)) for queue in queues]
         assert heard(listener, len(queues)) == expected
 
 
@@ -76,7 +76,7 @@ def test_other_databases_and_prefixes_are_not_heard(store: DelayStore, make_stor
         for other in others:
             other.delivery.offer("other", waiting("i"))
         store.delivery.offer("q", waiting("i"))
-        assert heard(listener, 1) == [Wake(QueueForm("q", store.layout), FUTURE_MS)]
+        assert heard(listener, 1) == [Wake(DelayedQueue("q", store.layout), FUTURE_MS)]
 
 
 def test_a_busy_redis_refuses_no_channel(make_store: MakeStore, own_server: PrivateRedis) -> None:
@@ -94,7 +94,7 @@ def test_a_cut_connection_does_not_pass_unnoticed(make_store: MakeStore, own_ser
     Which of the two depends on the retries of the Redis client in use.
     """
     store = make_store(own_server)  # other tests may have left subscriptions on theirs
-    q = QueueForm("q", store.layout)
+    q = DelayedQueue("q", store.layout)
     with store.delivery.listen() as listener:
         followed(listener, store, "q")
         assert store.client.execute_command("CLIENT", "KILL", "TYPE", "pubsub") == 1

@@ -9,7 +9,7 @@ from celery_ext.cli.options import json_option, known_or_all, queues_argument
 from celery_ext.cli.output import escaped, json_line, print_stderr, table
 from celery_ext.cli.progress import Bar
 from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadable
-from celery_ext.waiting import DelayedTask, Progress, Selection, Skipped, forms_of, search_tasks
+from celery_ext.waiting import DelayedTask, Progress, Selection, Skipped, search_tasks, sizes_of
 from kombu_delayq.store import WaitingStore
 
 
@@ -41,10 +41,10 @@ def count(broker: CliBroker, queues: tuple[str, ...], criteria: Criteria, as_jso
 
 
 def _counted(store: WaitingStore, selection: Selection) -> tuple[Counter[str], bool]:
-    forms, skipped = forms_of(store, selection)
+    sizes, skipped = sizes_of(store, selection)
     found: Counter[str] = Counter()
-    for form, number in forms.items():
-        found[form.queue] += number
+    for delayed, number in sizes.items():
+        found[delayed.queue] += number
     for one in skipped:
         print_stderr(f"queue {one.queue!r}: {one.error}")
     return found, bool(skipped)

@@ -10,7 +10,7 @@ from celery_ext.cli.options import json_option, known_or_all, queues_argument
 from celery_ext.cli.output import json_line, listing, print_stderr
 from celery_ext.cli.progress import Bar
 from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadable
-from celery_ext.waiting import DelayedTask, Done, Progress, Selection, Skipped, forms_of, search_tasks
+from celery_ext.waiting import DelayedTask, Done, Progress, Selection, Skipped, search_tasks, sizes_of
 from kombu_delayq.store import WaitingStore
 
 #: Rows that are set in columns together; a long listing has its head again after so many.
@@ -74,8 +74,8 @@ class _Listing:
                         self.more = cursor is not None
 
     def count(self) -> int:
-        forms, _ = forms_of(self._store, self._selection)
-        return sum(forms.values())
+        sizes, _ = sizes_of(self._store, self._selection)
+        return sum(sizes.values())
 
 
 def _json(tasks: list[DelayedTask], now_ms: float) -> Iterator[str]:

@@ -11,7 +11,7 @@ from celery_ext.spark.read.parse import Texts, as_json, cut_arguments, parse_fie
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.message.bodies import TEXT
 from kombu_delayq.message.text import as_text
-from kombu_delayq.store import redisson_layout as list_form
+from kombu_delayq.store import redisson_layout
 from kombu_delayq.store.hash_layout import body_of, id_of, is_marked, length_of, may_be_duplicate, priority_of
 from kombu_delayq.store.types import Waiting
 
@@ -193,7 +193,7 @@ class RedissonRows(Rows):
     @staticmethod
     def kept(members: Sequence[bytes]) -> Sequence[bytes]:
         """Returns the marks: a member is an entry, which has the message in it."""
-        return list(map(list_form.mark_of, members))
+        return list(map(redisson_layout.mark_of, members))
 
     @staticmethod
     def may_share_ids(members: Sequence[bytes]) -> bool:  # ids are apart
@@ -205,7 +205,9 @@ class RedissonRows(Rows):
 
     def _priority_column(self) -> pa.Array:
         entries = zip(self._members, self._bodies, strict=True)
-        return pa.array([list_form.priority_of(mark, body) if body else None for mark, body in entries], pa.int32())
+        return pa.array(
+            [redisson_layout.priority_of(mark, body) if body else None for mark, body in entries], pa.int32()
+        )
 
     def _size_column(self) -> pa.Array:
         return pa.array([length or None for length in self._lengths], pa.int32())

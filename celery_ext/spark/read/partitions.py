@@ -16,7 +16,7 @@ from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import ReadOptions
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import SparkStore
-from kombu_delayq.store.types import Part, QueueForm
+from kombu_delayq.store.types import DelayedQueue, Part
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def parts_of(store: SparkStore, selection: WaitingSelection, partition: WaitingP
 
 
 def _cut(
-    store: SparkStore, selection: WaitingSelection, sizes: Mapping[QueueForm, int], ends: set[int]
+    store: SparkStore, selection: WaitingSelection, sizes: Mapping[DelayedQueue, int], ends: set[int]
 ) -> list[list[Part]]:
     """Returns the parts of each partition, in order.
 
@@ -113,10 +113,10 @@ def _cut(
     """
     partitions: list[list[Part]] = [[]]
     begin = 0
-    for form, size in sizes.items():
+    for delayed, size in sizes.items():
         # Empty queues have a part too, in each layout: messages may come to them later.
         ranks = sorted(end - begin - 1 for end in ends if begin < end < begin + size)
-        first, *others = store.scan.split(form.queue, ranks, selection.from_ms, selection.to_ms, form.layout)
+        first, *others = store.scan.split(delayed.queue, ranks, selection.from_ms, selection.to_ms, delayed.layout)
         partitions[-1].append(first)
         partitions += [[part] for part in others]
         begin += size
@@ -186,9 +186,9 @@ def store_weights(store: SparkStore, selection: WaitingSelection, names: Collect
         share: Most messages in a weight.
     """
     found: list[Weight] = []
-    for form, size in store.scan.sizes(names, selection.from_ms, selection.to_ms).items():
+    for delayed, size in store.scan.sizes(names, selection.from_ms, selection.to_ms).items():
         ranks = range(share - 1, size - 1, share)
-        parts = store.scan.split(form.queue, ranks, selection.from_ms, selection.to_ms, form.layout)
+        parts = store.scan.split(delayed.queue, ranks, selection.from_ms, selection.to_ms, delayed.layout)
         # The last message of a part is in it.
         ends = [just_after(float(part.until[1])) for part in parts if part.until is not None]
         found += [Weight(end, share) for end in ends]

@@ -127,9 +127,9 @@ class WaitingReader(DataSourceReader):
         seen = _Seen(store)
         for layout, sift in ((JOURNAL, seen.note), (store.layout, seen.new_of)):
             # A message that moves may come to a queue that was empty before.
-            for form, size in store.scan.sizes(self._queues(store), window.from_ms, window.to_ms).items():
-                if size and form.layout == layout:
-                    yield from self._batches(store, Part(form.queue, layout=layout), selection, sift)
+            for delayed, size in store.scan.sizes(self._queues(store), window.from_ms, window.to_ms).items():
+                if size and delayed.layout == layout:
+                    yield from self._batches(store, Part(delayed.queue, layout=layout), selection, sift)
 
     def _queues(self, store: SparkStore) -> Collection[str]:
         queues = self._selection.queues

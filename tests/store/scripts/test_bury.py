@@ -2,7 +2,7 @@
 
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import QueueForm, TooLate
+from kombu_delayq.store.types import DelayedQueue, TooLate
 from tests.support.store.keyspace import PAST_MS, contents, lose_body, popped, refuses_a_key_of_the_wrong_type, waiting
 
 
@@ -14,7 +14,7 @@ def too_late(store: DelayStore) -> tuple[TooLate, ...]:
 def bury(store: DelayStore, messages: tuple[TooLate, ...]) -> tuple[int, int]:
     """Buries messages, each with a letter that names its body."""
     letters = [(late, b"letter of " + late.body if late.body is not None else b"") for late in messages]
-    return store.delivery.bury(QueueForm("q", store.layout), letters, "dead")
+    return store.delivery.bury(DelayedQueue("q", store.layout), letters, "dead")
 
 
 def test_a_message_becomes_a_dead_letter(store: DelayStore) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.minutes import KEPT_H, Minutes, total
-from kombu_delayq.store.types import QueueForm
+from kombu_delayq.store.types import DelayedQueue
 from tests.support.store.keyspace import waiting
 
 
@@ -67,5 +67,5 @@ def test_nothing_that_keeps_from_counting_ends_an_operation(store: DelayStore) -
     store.delivery.offer("q", waiting("a", store.now_ms() - 60_000))
     assert store.delivery.transfer("q").moved == 1
     store.minutes.count_minute({"q": {"failed": 1}})
-    assert store.delivery.bury(QueueForm("q", store.layout), [], "dead") == (0, 0)
+    assert store.delivery.bury(DelayedQueue("q", store.layout), [], "dead") == (0, 0)
     assert latest(store) == ([0], [0], [0], [0], [0])

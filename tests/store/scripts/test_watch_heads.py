@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Head, QueueForm
+from kombu_delayq.store.types import DelayedQueue, Head
 from tests.support.conditions import until
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents, in_form, kept_ms, waiting
 
@@ -61,19 +61,19 @@ def test_where_the_question_is_forbidden_the_lease_counts(store: DelayStore) -> 
 
 def test_heads_tell_messages_of_one_due_time_apart(store: DelayStore) -> None:
     """The head of each queue has its due time, and another beginning once the message before it has left."""
-    forms = [QueueForm(queue, store.layout) for queue in ("q", "none", "r")]
+    delayed_queues = [DelayedQueue(queue, store.layout) for queue in ("q", "none", "r")]
     store.delivery.offer("q", *(waiting(f"i{n}", PAST_MS) for n in range(3)))
     store.delivery.offer("r", waiting("i", FUTURE_MS + 0.125))
     before, before_ms, entries = contents(store.client), clock_ms(store.client), set()
-    seen = store.leases.watch_heads(forms)
+    seen = store.leases.watch_heads(delayed_queues)
     assert before_ms <= seen.now_ms <= clock_ms(store.client)
-    assert {form.queue: head.due_ms for form, head in seen.heads.items()} == {
+    assert {delayed.queue: head.due_ms for delayed, head in seen.heads.items()} == {
         "q": PAST_MS,
         "r": kept_ms(store, FUTURE_MS + 0.125),
     }
     assert contents(store.client) == before
     for _ in range(3):
-        entries.add(store.leases.watch_heads(forms).heads[forms[0]])
+        entries.add(store.leases.watch_heads(delayed_queues).heads[delayed_queues[0]])
         store.lookup.cancel(["q"], [f"i{len(entries) - 1}"])
     assert len(entries) == 3
     assert {head.due_ms for head in entries} == {PAST_MS}
@@ -83,7 +83,7 @@ def test_a_key_of_the_wrong_type_counts_as_due(store: DelayStore) -> None:
     """One queue with somebody else's key in the way hides no other; it seems due, so that its transfer tells of it."""
     store.client.rpush(in_form(store, "delayq:{broken}:due"), "somebody else's")
     store.delivery.offer("q", waiting("i"))
-    broken, sound = QueueForm("broken", store.layout), QueueForm("q", store.layout)
+    broken, sound = DelayedQueue("broken", store.layout), DelayedQueue("q", store.layout)
     heads = store.leases.watch_heads([broken, sound]).heads
     assert heads[broken] == Head(0.0, b"")
     assert heads[sound].due_ms == FUTURE_MS

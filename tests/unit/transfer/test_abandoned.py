@@ -1,6 +1,6 @@
 import pytest
 
-from kombu_delayq.store.types import Head, QueueForm, WatchedHeads
+from kombu_delayq.store.types import DelayedQueue, Head, WatchedHeads
 from kombu_delayq.transfer.due_times import KnownHead
 from kombu_delayq.transfer.standby import SILENCE_MS, AbandonedHeads
 
@@ -16,26 +16,26 @@ class Looks:
 
     def __init__(self) -> None:
         self._abandoned = AbandonedHeads()
-        self._known: dict[QueueForm, KnownHead] = {}
+        self._known: dict[DelayedQueue, KnownHead] = {}
 
     def know(self, **ago_ms: float) -> None:
         """Notes heads that were announced."""
         for queue, ago in ago_ms.items():
-            self._known[QueueForm(queue, "hash")] = KnownHead(NOW_MS - ago, NOW_MS - ago, None)
+            self._known[DelayedQueue(queue, "hash")] = KnownHead(NOW_MS - ago, NOW_MS - ago, None)
 
     def transfer(self, queue: str) -> None:
         """Notes that the standby itself has transferred the head of a queue."""
-        del self._known[QueueForm(queue, "hash")]
+        del self._known[DelayedQueue(queue, "hash")]
 
     def look(self, after_ms: float = 0.0, *, gone: bool = False, entry: bytes = b"", **ago_ms: float) -> list[str]:
         """Looks ``after_ms`` after ``NOW_MS``. Returns the queues whose heads are abandoned."""
         now_ms = NOW_MS + after_ms
-        heads = {QueueForm(queue, "hash"): Head(NOW_MS - ago, entry) for queue, ago in ago_ms.items()}
+        heads = {DelayedQueue(queue, "hash"): Head(NOW_MS - ago, entry) for queue, ago in ago_ms.items()}
         found = self._abandoned.find(self._known, WatchedHeads(now_ms, gone, heads), LATE_MS, UNREACHED_MS)
         self._known = {
-            form: KnownHead(head.due_ms, max(head.due_ms, now_ms), head.entry) for form, head in heads.items()
+            delayed: KnownHead(head.due_ms, max(head.due_ms, now_ms), head.entry) for delayed, head in heads.items()
         }
-        return [form.queue for form in found]
+        return [delayed.queue for delayed in found]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.store.types import QueueForm, QueueHeads, Transferred
+from kombu_delayq.store.types import DelayedQueue, QueueHeads, Transferred
 from kombu_delayq.transfer import due_messages
 from kombu_delayq.transfer.due_messages import DueMessages
 
@@ -22,12 +22,14 @@ class _Store:
         self.delivery = self
         self.queues = SimpleNamespace(know=bool)
         self.asked: list[Any] = []
-        self._due_ms = {QueueForm(queue, "hash"): NOW_MS - 1}
+        self._due_ms = {DelayedQueue(queue, "hash"): NOW_MS - 1}
 
     def heads(self, queues: list[str]) -> QueueHeads:
         """Notes which queues are asked for."""
         self.asked.append(queues)
-        return QueueHeads(NOW_MS, {form: due_ms for form, due_ms in self._due_ms.items() if form.queue in queues})
+        return QueueHeads(
+            NOW_MS, {delayed: due_ms for delayed, due_ms in self._due_ms.items() if delayed.queue in queues}
+        )
 
     def transfer(self, queue: str, layout: str) -> Transferred:
         """Notes what is transferred."""
@@ -55,6 +57,6 @@ def test_without_queues_the_clock_of_redis_is_asked_for() -> None:
     messages, store = DueMessages(None), _Store("a")
     of_store: Any = store
     messages.look(of_store, ())
-    messages.due_times.note_head(QueueForm("a", "hash"), NOW_MS - 1)
+    messages.due_times.note_head(DelayedQueue("a", "hash"), NOW_MS - 1)
     assert store.asked == [[]]
-    assert messages.due_times.due() == [QueueForm("a", "hash")]
+    assert messages.due_times.due() == [DelayedQueue("a", "hash")]

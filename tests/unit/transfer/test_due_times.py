@@ -3,13 +3,13 @@ from time import monotonic
 
 import pytest
 
-from kombu_delayq.store.types import Head, QueueForm, QueueHeads, Transferred, WatchedHeads
+from kombu_delayq.store.types import DelayedQueue, Head, QueueHeads, Transferred, WatchedHeads
 from kombu_delayq.transfer.due_times import DueTimes, KnownHead
 
 NOW_MS = 1_800_000_000_000.0
 
-A, B, C, NEW = (QueueForm(queue, "hash") for queue in ("a", "b", "c", "new"))
-LISTED = QueueForm("a", "redisson")
+A, B, C, NEW = (DelayedQueue(queue, "hash") for queue in ("a", "b", "c", "new"))
+LISTED = DelayedQueue("a", "redisson")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from celery_ext.journal import JournaledStore
 from celery_ext.waiting import Selection, bulk, search
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.types import Page, Part, QueueForm, Waiting
+from kombu_delayq.store.types import DelayedQueue, Page, Part, Waiting
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, addition, offer
 from tests.support.store.keyspace import clock_ms
 
@@ -78,7 +78,7 @@ def test_a_cursor_goes_on_in_the_other_tier(make_journaled: MakeJournaled) -> No
 
 
 def test_counts_span_both_tiers(make_journaled: MakeJournaled) -> None:
-    """Counts, figures and names have the messages of both places, and forms say which has them."""
+    """Counts, figures and names have the messages of both places, and sizes by layout say which has them."""
     store = make_journaled()
     spread(store)
     store.journal.add([addition("alone", clock_ms(store.client) + 40 * DAY_MS)._replace(queue="far")])
@@ -86,7 +86,7 @@ def test_counts_span_both_tiers(make_journaled: MakeJournaled) -> None:
     assert store.queues.registered() == ["q"]
     assert store.queues.exists("far")
     sizes = store.scan.sizes(["far", "q"])
-    assert [sizes[QueueForm("q", form)] for form in ("hash", "journal")] == [15, 15]
+    assert [sizes[DelayedQueue("q", delayed)] for delayed in ("hash", "journal")] == [15, 15]
     assert (store.scan.count("q"), store.queues.size("q"), store.scan.count("far")) == (30, 30, 1)
     far, own = store.figures.overview(["far", "q"])
     assert (far.delayed, own.delayed, own.overdue) == (1, 30, 0)
