@@ -147,6 +147,16 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         self.check_version_for(offers)
         self.store.delivery.put(queue, page, offers, self.expire_ms(queue))
 
+    def put_many_once(self, queue: str, offers: Sequence[Offer], mode: str) -> list[once.Once]:
+        """Stores messages in their canonical form as ``put_once`` stores one; an empty due time is now; one round trip.
+
+        Returns:
+            What became of each.
+        """
+        self._check_version()
+        rows = [offer if offer.due else offer._replace(due="+0") for offer in offers]
+        return self.store.delivery.offer_once(queue, mode, *rows, expire_ms=self.expire_ms(queue))
+
     def put_one(self, queue: str, offer: Offer, chain: str | None = None, *, in_chain: bool = False) -> None:
         """Publishes a message in its canonical form, as ``_put`` publishes one that is not written yet.
 

@@ -41,24 +41,45 @@ def waiting_options(app: Any, args: Sequence[Any], options: dict[str, Any], give
     Raises:
         InvalidIfWaiting: The mode is wrong, or there is neither a task id nor a key to make one.
     """
-    name = args[0] if args else options.get("name")
+    name = str(args[0] if args else options.get("name"))
     task = app._tasks.get(name)
+    if given is None and options.get("retries"):  # a retry is another step of a task that has run
+        return None
+    mode = mode_of(task, name, given)
+    if mode is not None and argument("task_id", args, options) is None:
+        given_args, given_kwargs = argument("args", args, options), argument("kwargs", args, options)
+        options["task_id"] = id_of_call(task, name, mode, given_args or (), given_kwargs or {})
+    return mode
+
+
+def mode_of(task: Any, name: str, given: str | None) -> str | None:
+    """Returns what happens where the id of a call of a task waits; None if nobody asks.
+
+    Args:
+        task: The task; None if the app does not know it.
+        name: Its name.
+        given: ``if_waiting`` of the call.
+
+    Raises:
+        InvalidIfWaiting: There is no such mode.
+    """
     key, of_task = getattr(task, "waiting_key", None), getattr(task, "if_waiting", None)
-    if given is None:
-        if (key is None and of_task is None) or options.get(
-            "retries"
-        ):  # a retry is another step of a task that has run
-            return None
+    if given is None and (key is not None or of_task is not None):
         given = of_task or "keep"
-    mode = check_mode(given, f"a call of task {name}")
-    if mode is None or argument("task_id", args, options) is not None:
-        return mode
-    if key is None:
+    return check_mode(given, f"a call of task {name}")
+
+
+def id_of_call(task: Any, name: str, mode: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Returns the task id of a call without one, where the mode needs it.
+
+    Raises:
+        InvalidIfWaiting: The task has no key to make an id, or cannot make one of these arguments.
+    """
+    if getattr(task, "waiting_key", None) is None:
         raise InvalidIfWaiting(
             f"if_waiting={mode!r} of a call of task {name} needs a task_id, or a waiting_key of the task"
         )
-    options["task_id"] = id_of(task, argument("args", args, options) or (), argument("kwargs", args, options) or {})
-    return mode
+    return id_of(task, args, kwargs)
 
 
 def id_of(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from kombu.log import get_logger
 from celery_ext.publish.recipe import Call
 from celery_ext.publish.send_many import send_many
 from celery_ext.typing import CallOptions, SharedOptions
+from kombu_delayq.message.once import Once
 from kombu_delayq.publish_batch import MAX_OFFERS
 
 if TYPE_CHECKING:
@@ -163,12 +164,13 @@ async def asend_many(
     calls: Iterable[Call] | AsyncIterable[Call],
     *,
     on_sent: Callable[[list[str]], Awaitable[object] | object] | None = None,
+    on_outcomes: Callable[[list[tuple[str, Once]]], Awaitable[object] | object] | None = None,
     **options: Unpack[SharedOptions],
 ) -> int:
     """Sends many calls of a task; arguments, result and errors are those of ``send_many``.
 
     If the caller is cancelled, it sends the calls that it has read, at most two pages, and no further ones. It does not
-    call ``on_sent`` any more.
+    call ``on_sent`` or ``on_outcomes`` any more.
 
     Args:
         app: Any app.
@@ -177,13 +179,18 @@ async def asend_many(
             calls at a time; any other in a thread.
         on_sent: Called in the event loop after each page with its task ids, and awaited if it returns an awaitable. The
             next page waits for that.
+        on_outcomes: The same with what became of each call, as of ``send_many``.
         **options: Options of ``apply_async`` for all calls.
     """
     loop = Loop()
     from_loop = _from_loop(loop, aiter(calls)) if isinstance(calls, AsyncIterable) else calls
-    told = None if on_sent is None else partial(loop.tell, on_sent)
+    told: dict[str, Any] = {
+        name: partial(loop.tell, listener)
+        for name, listener in (("on_sent", on_sent), ("on_outcomes", on_outcomes))
+        if listener is not None
+    }
     try:
-        return await in_thread(app, partial(send_many, app, task, _checked(loop, from_loop), on_sent=told, **options))
+        return await in_thread(app, partial(send_many, app, task, _checked(loop, from_loop), **told, **options))
     finally:
         loop.leave()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -13,8 +13,9 @@ from kombu import compression, serialization
 from kombu.entity import Queue
 from kombu.utils.json import dumps
 
-from celery_ext.delays.install import sends_as_celery
+from celery_ext.delays.install import is_installed, sends_as_celery
 from celery_ext.delays.task import DelayChainTask
+from celery_ext.delays.waiting_key import id_of_call, mode_of
 from celery_ext.publish.shards import ShardRouter
 from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, RESULT_OF_UNKNOWN, NoTemplate, Template, catching
 from kombu_delayq.channel import DelayedChannel
@@ -134,6 +135,25 @@ class Target:
             return self.options["expires"]
         return getattr(self.task, "expires", None)
 
+    @cached_property
+    def mode(self) -> str | None:
+        """What happens where the id of a call waits, ``keep`` or ``replace``; None if nobody asks.
+
+        Raises:
+            InvalidIfWaiting: There is no such mode.
+        """
+        return mode_of(self.task, self.name, self.options.get("if_waiting")) if is_installed(self.app) else None
+
+    def with_id(self, call: Call) -> Call:
+        """Returns a call with the task id that ``mode`` needs.
+
+        Raises:
+            InvalidIfWaiting: It has none, and the task cannot make one.
+        """
+        if self.mode is None or call.task_id is not None:
+            return call
+        return call._replace(task_id=id_of_call(self.task, self.name, self.mode, call.args or (), call.kwargs or {}))
+
     def call(self, call: Call) -> Any:
         """Sends a call by ``apply_async``. Returns its result."""
         own = {name: value for name, value in call._asdict().items() if value is not None}
@@ -152,8 +172,8 @@ class Target:
             "its class has its own apply_async or shadow_name, or pydantic arguments": (
                 self.task is not None and not applies_as_celery(self.task)
             ),
-            "each is compared with what waits (if_waiting)": (
-                self.options.get("if_waiting") is not None or getattr(self.task, "waiting_key", None) is not None
+            "if_waiting is given, and celery_ext.install(app) was not called": (
+                self.options.get("if_waiting") is not None and not is_installed(self.app)
             ),
             "send_task of the app has been replaced": not sends_as_celery(self.app),
         }
@@ -170,10 +190,11 @@ class Target:
             NoTemplate: The task goes to an exchange. Only the broker knows which queues get the message.
         """
         ignores = RESULT_OF_UNKNOWN if self.task is None else self.task.ignore_result
+        options = {**self.options, "if_waiting": "add"} if self.mode is not None else self.options
         own: dict[str, Any] = {"task_id": PLACEHOLDERS.task_id, "eta": PLACEHOLDERS.eta}
         if self.expires is not None:
             own["expires"] = EXPIRES
-        return _caught(self.app, self.name, partial(self._apply_async, args, kwargs), self.options, own, ignores)
+        return _caught(self.app, self.name, partial(self._apply_async, args, kwargs), options, own, ignores)
 
 
 def recipe_of(

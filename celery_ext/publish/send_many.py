@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 from uuid import uuid4
 
 from kombu.exceptions import OperationalError
@@ -20,6 +21,7 @@ from celery_ext.publish.write import ManyMessages
 from celery_ext.typing import SharedOptions
 from kombu_delayq.message.due import DELAY_SECONDS
 from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.message.once import Once
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.store.types import Offer, PageId
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from kombu_delayq.publish_batch import PutAhead
 
 logger = get_logger(__name__)
+
+T = TypeVar("T")
 
 #: Options of ``apply_async`` and ``send_task`` that belong to a single call, or that only Celery itself passes.
 _REFUSED = frozenset(
@@ -46,6 +50,7 @@ def send_many(
     calls: Iterable[Call],
     *,
     on_sent: Callable[[list[str]], object] | None = None,
+    on_outcomes: Callable[[list[tuple[str, Once]]], object] | None = None,
     **options: Unpack[SharedOptions],
 ) -> int:
     """Sends many calls of a task, each as ``apply_async`` would send it.
@@ -57,16 +62,19 @@ def send_many(
         task: A task of the app, or the name of any task.
         calls: The arguments, due time and task id of every call.
         on_sent: Called after each page with its task ids, in the order of the calls.
+        on_outcomes: Called after each page, too, with what became of each call beside its task id: ``added``, or with
+            ``if_waiting`` also ``kept`` or ``replaced``.
         **options: Options of ``apply_async`` for all calls, such as ``queue``, ``priority``, ``expires`` or ``link``.
             ``countdown``, ``eta`` or ``delay_level`` are for calls that have neither ``countdown`` nor ``eta``.
 
     Returns:
-        Number of calls sent.
+        Number of calls sent, those that were kept out among them.
 
     Raises:
         TypeError: An option cannot be shared by many calls, and nothing was sent; or an item of ``calls`` is no
             ``Call``; or the task does not take the arguments of a call.
         ValueError: There are both ``countdown`` and ``eta``.
+        InvalidIfWaiting: ``if_waiting`` is no mode, or a call has neither a task id nor a key to make one.
         DelayTooLong: The transport option ``max_delay`` does not allow a delay.
         kombu.exceptions.OperationalError: The broker has not answered for as long as ``apply_async`` would try.
     """
@@ -80,11 +88,25 @@ def send_many(
     complete = (_complete(call, due) for call in calls)
     target = Target(app, task, shared)
     count = 0
-    for ids in _sent(target, complete):
+    for ids, outcomes in _sent(target, complete):
         count += len(ids)
         if on_sent is not None:
             on_sent(ids)
+        if on_outcomes is not None:
+            on_outcomes([(one, outcomes[at] if outcomes else "added") for at, one in enumerate(ids)])
     return count
+
+
+class Sent(NamedTuple):
+    """A page of calls that Redis has.
+
+    Attributes:
+        ids: Their task ids.
+        outcomes: What became of each; empty where all were added.
+    """
+
+    ids: list[str]
+    outcomes: Sequence[Once] = ()
 
 
 def _default_due(app: "Celery[Any]", options: dict[str, Any]) -> dict[str, Any]:
@@ -109,8 +131,8 @@ def _complete(call: Call, due: Mapping[str, Any]) -> Call:
     return call
 
 
-def _sent(target: Target, calls: Iterator[Call]) -> Iterator[list[str]]:
-    """Sends calls, and yields the task ids of each page."""
+def _sent(target: Target, calls: Iterator[Call]) -> Iterator[Sent]:
+    """Sends calls, and yields each page that was sent."""
     first = next(calls, None)
     if first is None:
         return
@@ -124,11 +146,13 @@ def _sent(target: Target, calls: Iterator[Call]) -> Iterator[list[str]]:
     if recipe is None:
         logger.info("calls of task %s are sent one by one: %s", target.name, reason)
         for results in pages(map(target.call, calls), MAX_OFFERS):
-            yield [str(result.id) for result in results]
+            outcomes: list[Once] = [getattr(result, "if_waiting", None) or "added" for result in results]
+            yield Sent([str(result.id) for result in results], outcomes)
         return
-    messages = ManyMessages(target, recipe)
+    messages = map(ManyMessages(target, recipe).of, map(target.with_id, calls))
     with closing(_Sender(target.app, recipe)) as sender:
-        yield from sender.sent(pages(map(messages.of, calls), MAX_OFFERS, MAX_BYTES, attrgetter("size")))
+        found = pages(messages, MAX_OFFERS, MAX_BYTES, attrgetter("size"))
+        yield from sender.sent(found) if target.mode is None else sender.sent_once(found, target.mode)
 
 
 class _Sender:
@@ -148,8 +172,15 @@ class _Sender:
         #: Id of the latest page that was begun.
         self._page_id = PageId(uuid4().hex, 0)
 
-    def sent(self, pages: Iterator[Sequence[Offer]]) -> Iterator[list[str]]:
-        """Sends pages, and yields the task ids of each page once Redis has it.
+    def sent_once(self, pages: Iterator[Sequence[Offer]], mode: str) -> Iterator[Sent]:
+        """Sends pages of calls that are compared with what waits, and yields each once Redis has it."""
+        queue = self._recipe.template.queue
+        for page in pages:
+            outcomes = self._ensured(partial(_put_once, queue, page, mode))
+            yield Sent([str(offer.id) for offer in page], outcomes)
+
+    def sent(self, pages: Iterator[Sequence[Offer]]) -> Iterator[Sent]:
+        """Sends pages, and yields each once Redis has it.
 
         When a page cannot be made, the pages before it come first; then its error is raised.
         """
@@ -178,13 +209,13 @@ class _Sender:
         if ahead is not None:
             ahead.close()
 
-    def _confirmed(self) -> Iterator[list[str]]:
+    def _confirmed(self) -> Iterator[Sent]:
         page, self._page = self._page, ()
         if page:
             if self._ahead is not None:
                 with self._resending(page):
                     self._ahead.confirm()
-            yield [str(offer.id) for offer in page]
+            yield Sent([str(offer.id) for offer in page])
 
     def _open(self) -> "PutAhead":
         if self._ahead is None:
@@ -208,17 +239,31 @@ class _Sender:
             self._publish(page)
 
     def _publish(self, page: Sequence[Offer]) -> None:
-        """Sends a page, and sends it again if the connection is lost. Source: kombu.messaging.Producer.publish."""
+        """Sends a page, and sends it again if the connection is lost."""
+        self._ensured(lambda channel: channel.put_many(self._recipe.template.queue, self._page_id, page))
+
+    def _ensured(self, send: Callable[[Any], T]) -> T:
+        """Sends over a channel, and again if the connection is lost. Source: kombu.messaging.Producer.publish.
+
+        Returns:
+            What ``send`` returns.
+        """
         policy = self._recipe.retry_policy
         with self._app.producer_or_acquire() as producer:
 
-            def put() -> None:
+            def put() -> T:
                 for queue in self._recipe.declare:
                     producer.maybe_declare(queue)
                 if self._recipe.in_chain:
                     producer.channel.store.chains.use_chains()
-                producer.channel.put_many(self._recipe.template.queue, self._page_id, page)
+                return send(producer.channel)
 
             if policy is not None:
                 producer.connection.transport_options.update(policy)
-            producer.connection.ensure(producer, put, **({"max_retries": 0} if policy is None else policy))()
+            sent: T = producer.connection.ensure(producer, put, **({"max_retries": 0} if policy is None else policy))()
+            return sent
+
+
+def _put_once(queue: str, page: Sequence[Offer], mode: str, channel: Any) -> list[Once]:
+    found: list[Once] = channel.put_many_once(queue, page, mode)
+    return found

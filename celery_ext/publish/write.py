@@ -328,6 +328,7 @@ _PLACES = {
     "eta": (3, "%s"),
     "argsrepr": (4, "%s"),
     "kwargsrepr": (5, "%s"),
+    "timestamp": (6, "%s"),
 }
 #: What a plain call has in the other slots.
 _FIXED = {"expires": "null", "expiration": "null", "parent_id": "null", "group_id": "null", "headers": ""}
@@ -383,7 +384,8 @@ class _PlainCalls:
         argsrepr = text_to_json(saferepr(args, max_bytes, levels))
         kwargsrepr = text_to_json(saferepr(kwargs, self._amqp.kwargsrepr_maxsize, levels)) if kwargs else _NO_KWARGS
         task_id = self._draw()
-        return Offer(task_id, due, self._priority, write((body, task_id, self._draw(), eta, argsrepr, kwargsrepr)))
+        row = body, task_id, self._draw(), eta, argsrepr, kwargsrepr, "" if due else stamp_text()
+        return Offer(task_id, due, self._priority, write(row))
 
     def _eta(self, due_us: int) -> str:
         """Returns a time in µs since the epoch as JSON text in ISO 8601."""

@@ -1,10 +1,15 @@
-"""One task once while it waits, with a worker."""
+"""One task once while it waits: one by one with a worker, and many at once."""
+
+import asyncio
 
 import pytest
+from celery import Celery
 
-from celery_ext import install
+from celery_ext import Call, asend_many, get, install, send_many
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.errors import InvalidIfWaiting
 from tests.support.conditions import until
-from tests.support.workers.harness import MakeProj
+from tests.support.workers.harness import TRANSPORT, MakeProj
 
 
 @pytest.mark.journey
@@ -21,3 +26,49 @@ def test_of_many_calls_one_runs_until_it_has_left(make_proj: MakeProj) -> None:
     assert proj.send("record", 10, task_id="keep", if_waiting="keep").if_waiting == "added"
     until(lambda: len(proj.runs(id="keep")) == 2, 30)
     assert len(proj.runs(id="last")) == 1
+
+
+@pytest.fixture
+def app(redis_server: PrivateRedis) -> Celery:
+    """An app with a task that has a key."""
+    redis_server.client().flushall()
+    app = Celery("once", broker=redis_server.url, set_as_current=False)
+    app.conf.broker_transport = TRANSPORT
+    install(app)
+
+    @app.task(name="index", shared=False, waiting_key=("order",))
+    def index(order: int, reason: str = "") -> None: ...
+
+    return app
+
+
+def test_many_calls_are_compared_with_what_waits(app: Celery, redis_server: PrivateRedis) -> None:
+    """A page goes to Redis at once, whatever waits, and each call has its outcome; one that is due leaves at once."""
+    found = list[tuple[str, str]]()
+    calls = [Call((n,), countdown=60, task_id=one) for n, one in enumerate(["a", "a", "b"])]
+    assert send_many(app, "some.task", calls, if_waiting="keep", on_outcomes=found.extend) == 3
+    calls = [Call((9,), countdown=90, task_id="a"), Call((9,), task_id="c"), Call((10,), task_id="c")]
+    send_many(app, "some.task", calls, if_waiting="replace", on_outcomes=found.extend)
+    assert found == [
+        *(("a", "added"), ("a", "kept"), ("b", "added")),
+        *(("a", "replaced"), ("c", "added"), ("c", "replaced")),
+    ]
+    waiting = get(app, ["a", "b", "c"])
+    assert {one: task and task.args for one, task in waiting.items()} == {"a": [9], "b": [2], "c": [10]}
+    assert sum(map(redis_server.client().zcard, redis_server.client().keys("*:due"))) == 3
+
+
+def test_many_calls_have_ids_made_of_their_arguments(app: Celery) -> None:
+    """A key of the task is read for each call, also by asyncio; a call without an id or a key is an error."""
+    found, index = list[tuple[str, str]](), app.tasks["index"]
+    [first] = {index.apply_async((1,), countdown=60).id}
+    calls = [Call((), {"order": 1, "reason": "edited"}), Call((2,))]
+    asyncio.run(asend_many(app, index, calls, countdown=60, on_outcomes=found.extend))
+    assert [outcome for _, outcome in found] == ["kept", "added"]
+    assert found[0][0] == first
+    send_many(app, index, calls, countdown=60, if_waiting="add", on_outcomes=found.extend)
+    assert [outcome for _, outcome in found[2:]] == ["added", "added"]
+    assert first not in dict(found[2:])
+    for task, mode in (("some.task", "keep"), ("some.task", "kep"), (index, "kep")):
+        with pytest.raises(InvalidIfWaiting):
+            send_many(app, task, [Call((1,))], if_waiting=mode)  # type: ignore[arg-type]  # a wrong one

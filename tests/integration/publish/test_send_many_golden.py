@@ -213,6 +213,7 @@ def test_plain_calls_are_written_as_others(
     monkeypatch.setattr(write, "_now", lambda app: NOW)
     monkeypatch.setattr(write, "time", NOW.timestamp)
     monkeypatch.setattr(write, "time_ns", lambda: us_of(NOW) * 1000)
+    monkeypatch.setattr(write, "stamp_text", lambda: ', "timestamp": 7')
     monkeypatch.setattr(write, "_draw_uuids", lambda: [str(UUID(int=7))])
     calls = [Call(args, None, 60) for args in ARGUMENTS]
     calls += [Call(kwargs={"a'": value}) for args in ARGUMENTS for value in args[:1]]
