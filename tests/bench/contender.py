@@ -46,7 +46,7 @@ class Contender:
         producer: Command of its producer's program.
         worker: Command of one worker in its usual configuration.
         consumers: Command that runs as many idle consumers as the number that is appended to it.
-        settings: Its usual configuration, and that of one process, in Markdown, for the page.
+        settings: Its usual configuration, and that of one process, for those who read ``figures.json``.
         alone: Command of a worker that is one process, with the concurrency of its defaults or what suits it better.
         mover: Command of a process that only moves due messages, if the contender has one.
         server: Starts the server that keeps its messages.

@@ -88,10 +88,10 @@ def tables(run: dict[str, Any]) -> Iterator[str]:
             }
             cells = _cells(row, [found.get(name) for name in names])
             yield f"| {row.title} | {f'{size:,}' if size else ''} | {' | '.join(cells)} |"
-    yield from ("", "| | versions | configuration |", "|---|---|---|")
+    yield from ("", "| | versions |", "|---|---|")
     for each in run["contenders"]:
         versions = ", ".join(f"{package} {version}" for package, version in each["versions"].items())
-        yield f"| {each['name']} | {versions or 'not in this run: ' + each['why_not']} | {each['settings']} |"
+        yield f"| {each['name']} | {versions or 'not in this run: ' + each['why_not']} |"
     yield ""
     for gap in run["gaps"]:
         title = next((row.title for row in ROWS if gap["measure"] and row.measure.startswith(gap["measure"])), "all")
