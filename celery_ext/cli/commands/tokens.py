@@ -11,7 +11,7 @@ from celery_ext.cli.output import escaped, json_line, print_stderr, table
 from kombu_delayq.message.due import iso_of
 
 #: What an action lets a token do. The order is that of the help text.
-ACTIONS = ("read", "metrics", "enqueue", "cancel", "reschedule", "run", "replay", "drop", "consume")
+ACTIONS = ("read", "metrics", "enqueue", "cancel", "reschedule", "run", "pause", "replay", "drop", "consume")
 
 _file = click.option(
     "--file",
