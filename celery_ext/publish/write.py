@@ -18,7 +18,7 @@ from celery_ext.publish.recipe import Call, Recipe, Target
 from celery_ext.publish.template import Template
 from kombu_delayq.message.bodies import without_nulls
 from kombu_delayq.message.canonical import canonical_text, uuid_of, version_4
-from kombu_delayq.message.due import EPOCH, eta_of, in_utc, ms_of
+from kombu_delayq.message.due import EPOCH, eta_of, in_utc, ms_of, us_of
 from kombu_delayq.message.fields import text_to_json, to_json
 from kombu_delayq.message.ready import stamp_text
 from kombu_delayq.store.types import Offer
@@ -303,8 +303,8 @@ class ManyMessages:
         if self._check_signature is not None:
             self._check_signature(*(args or ()), **(kwargs or {}))
         expires = self._expires if expires is None else expires
-        if self._plain is not None and expires is None and eta is None and not (task_id or headers):
-            offer = self._plain.offer(args, kwargs, countdown)
+        if self._plain is not None and expires is None and not (task_id or headers):
+            offer = self._plain.offer(args, kwargs, countdown, eta)
             if offer is not None:
                 return offer
         return self._writer.write(
@@ -335,7 +335,7 @@ _FIXED = {"expires": "null", "expiration": "null", "parent_id": "null", "group_i
 
 
 class _PlainCalls:
-    """Makes the messages of calls with arguments and a countdown, and nothing else of their own, in half the time.
+    """Makes the messages of calls with arguments and a due time, and nothing else of their own, in half the time.
 
     Args:
         app: The app.
@@ -359,7 +359,7 @@ class _PlainCalls:
         #: The last second of an eta, and its text.
         self._second = (-1, "")
 
-    def offer(self, args: Any, kwargs: Any, countdown: Any) -> Offer | None:
+    def offer(self, args: Any, kwargs: Any, countdown: Any, eta: Any = None) -> Offer | None:
         """Makes a message as ``Writer.write`` does; None if that has to make it, or to refuse it."""
         write, max_bytes = self._write, self._amqp.argsrepr_maxsize
         if write is None or not (args is None or type(args) in (tuple, list)):
@@ -367,27 +367,38 @@ class _PlainCalls:
         if kwargs and type(kwargs) is not dict:
             return None
         args, kwargs = args or (), kwargs or {}
-        eta, due = "null", ""
-        if countdown:
-            last, delay_us = self._countdown
-            if countdown is not last:
-                delay_us = timedelta(seconds=countdown) // _MICROSECOND
-                self._countdown = (countdown, delay_us)
-            if delay_us > self._max_delay_s * 1e6:
+        shown, due = "null", ""
+        if countdown or eta is not None:
+            now_us = time_ns() // 1000
+            if countdown:
+                due_us = now_us + self._delay_us(countdown)
+                shown = self._shown(due_us)
+            elif type(eta) is datetime:
+                due_us, shown = us_of(eta), f'"{eta.isoformat()}"'
+            else:
                 return None
-            due_us = time_ns() // 1000 + delay_us
-            eta = self._eta(due_us)
-            due = repr(due_us / 1000) if delay_us > 0 else ""
+            if due_us > now_us:
+                due = repr(due_us / 1000)
+                if due_us - now_us > self._max_delay_s * 1e6:
+                    return None
         raw = self._serialize(args, kwargs)
         template, levels = self._template, self._levels
         body = body_json(raw, template) if template.is_text else b2a_base64(raw, newline=False).decode()
         argsrepr = text_to_json(saferepr(args, max_bytes, levels))
         kwargsrepr = text_to_json(saferepr(kwargs, self._amqp.kwargsrepr_maxsize, levels)) if kwargs else _NO_KWARGS
         task_id = self._draw()
-        row = body, task_id, self._draw(), eta, argsrepr, kwargsrepr, "" if due else stamp_text()
+        row = body, task_id, self._draw(), shown, argsrepr, kwargsrepr, "" if due else stamp_text()
         return Offer(task_id, due, self._priority, write(row))
 
-    def _eta(self, due_us: int) -> str:
+    def _delay_us(self, countdown: Any) -> int:
+        """Returns a countdown in µs."""
+        last, delay_us = self._countdown
+        if countdown is not last:
+            delay_us = timedelta(seconds=countdown) // _MICROSECOND
+            self._countdown = (countdown, delay_us)
+        return delay_us
+
+    def _shown(self, due_us: int) -> str:
         """Returns a time in µs since the epoch as JSON text in ISO 8601."""
         second, us = divmod(due_us, 1_000_000)
         last, text = self._second

@@ -209,7 +209,7 @@ def test_a_message_is_the_one_of_apply_async(
 def test_plain_calls_are_written_as_others(
     redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, compact: bool
 ) -> None:
-    """The faster way for calls with arguments and a countdown writes the same bytes, whatever they share."""
+    """The faster way for calls with arguments and a due time writes the same bytes, whatever they share."""
     monkeypatch.setattr(write, "_now", lambda app: NOW)
     monkeypatch.setattr(write, "time", NOW.timestamp)
     monkeypatch.setattr(write, "time_ns", lambda: us_of(NOW) * 1000)
@@ -220,6 +220,8 @@ def test_plain_calls_are_written_as_others(
     calls += [
         Call((1,), {}, countdown) for countdown in (0, 1e-6, 0.876544, 90.5, 7200, timedelta(days=900) / SECOND, -9)
     ]
+    etas = (ETA, ETA.replace(microsecond=0), ETA.replace(tzinfo=None), ETA.astimezone(timezone(-SECOND * 9000)), NOW)
+    calls += [Call((1,), eta=eta) for eta in (*etas, NOW - SECOND, ETA.isoformat())]
     found = 0
     for case in CASES.values():
         options = {
@@ -234,7 +236,7 @@ def test_plain_calls_are_written_as_others(
         monkeypatch.setattr(others, "_plain", None)
         for call in calls if case is CASES["no delay"] else [Call((1,), {"b": 2}, 1.5), Call(("%s",))]:
             assert plain.of(call) == others.of(call)
-            found += plain._plain is not None and plain._plain.offer(*call[:3]) is not None
+            found += plain._plain is not None and plain._plain.offer(*call[:4]) is not None
     assert found > len(calls)
 
 
