@@ -37,13 +37,13 @@ class Scale(NamedTuple):
         consumers: Numbers of idle consumers.
     """
 
-    sizes: tuple[int, ...] = (10_000, 100_000)
+    sizes: tuple[int, ...] = (10_000,)
     per_s: int = 100
-    seconds: int = 30
-    burst: int = 20_000
+    seconds: int = 10
+    burst: int = 5_000
     alone: int = 10_000
-    grown: int = 10_000
-    consumers: tuple[int, ...] = (1, 100)
+    grown: int = 2_000
+    consumers: tuple[int, ...] = (100,)
 
 
 QUICK = Scale((2_000,), seconds=4, burst=500, alone=1_000, grown=1_000, consumers=(1,))

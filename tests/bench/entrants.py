@@ -51,7 +51,7 @@ def _celery(name: str, layout: str = "", *, light: bool = False) -> Contender:
 HASH = _celery("kombu-delayq", "hash")
 #: With the settings that make publishing faster and messages compact. They are off by default.
 LIGHT = _celery("kombu-delayq, light", "hash", light=True)
-LIST = _celery("kombu-delayq, redisson", "list")
+LIST = _celery("kombu-delayq, redisson", "redisson")
 STOCK = _celery("Celery")
 
 _BULLMQ = HERE / "bullmq"

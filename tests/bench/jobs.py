@@ -23,7 +23,7 @@ CANCELLED, CANCEL_S = 300, 3.0
 #: How long an overdue backlog, and a worker that is one process, is watched, in s.
 WATCH_S = 4.0
 #: How long a contender may still begin tasks after the last was due, in s.
-GRACE_S = 25.0
+GRACE_S = 15.0
 #: How long idle consumers are watched, and how long all has to stay as it is before, in s.
 IDLE_S, STILL_S = 4.0, 2.5
 #: How long programs may take to settle, in s, and how much memory of a settled process may change, in bytes.
@@ -126,7 +126,7 @@ def lateness(contender: Contender, measure: str, count: int, seconds: float, dea
     begun = len(late_ms) / count
     late_ms += [inf] * (count - len(late_ms))
     for row, at in (("p50", count // 2), ("p99", count * 99 // 100), ("max", -1)):
-        yield Figure(f"{measure}_{row}", name, value=late_ms[at])
+        yield Figure(f"{measure}_{row}", name, 0 if seconds else count, late_ms[at])
     yield Figure(f"{measure}_begun", name, value=begun)
 
 

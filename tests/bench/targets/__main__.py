@@ -18,6 +18,7 @@ MEASURES: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "failover": failover.measure,
     "periodic": periodic.measure,
     "lateness": beside.lateness,
+    "flood": beside.flood,
     "idle": beside.idle,
     "serve": serve.measure,
     "spark": spark.measure,

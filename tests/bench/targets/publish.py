@@ -4,19 +4,23 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from celery import Celery
 from kombu import Producer
 
-from celery_ext import Call, install, send_many
+from celery_ext import Call, cancel, install, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.bench.targets.app import OURS, TASK, make_app
 from tests.bench.targets.report import Figure
 
 COUNTDOWN_S = 60
+#: The least rate of ``send_many``, in messages a second.
+SENT_MANY = 50_000
 #: Arguments of every task sent.
 ARGS = (1_790_000_000.123456,)
 STOCK_QUEUE = "celery"
+_FAILED = ConnectionError("the mail server is away")
 
 
 class Round(NamedTuple):
@@ -35,7 +39,8 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
         ("delay()", ours, _delay, _delay, 0.95),
         ("apply_async(countdown=60)", ours, _countdown, _countdown, 0.95),
         ("delay(), fast_publish", fast, _delay, _delay, 3.5),
-        ("apply_async(countdown=60), fast_publish", fast, _countdown, _countdown, 2.8),
+        ("apply_async(countdown=60), fast_publish", fast, _countdown, _countdown, 3.0),
+        ("retry(countdown=60), fast_publish", fast, _retry, _retry, 2.5),
         ("send_many, countdown=60", ours, _send_many, _batch, 3.0),
     ):
         found = _in_turns(server.client(), (app, publish), (stock, theirs), count, rounds)
@@ -43,8 +48,24 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
         cpu = median(mine.cpu_us / other.cpu_us for mine, other in found)
         yield Figure(f"{name}, rate / stock", rate, "", target, True, f"median of {rounds} rounds of {count:,}")
         yield Figure(f"{name}, CPU time of the publisher / stock", cpu)
-        for at, label in enumerate(("kombu-delayq", "stock")):
-            yield Figure(f"{name}, {label}", median(turn[at].rate for turn in found), "msg/s")
+        least = SENT_MANY if publish is _send_many else None
+        yield Figure(f"{name}, kombu-delayq", median(mine.rate for mine, _ in found), "msg/s", least, True)
+        yield Figure(f"{name}, stock", median(other.rate for _, other in found), "msg/s")
+    yield from _cancelled(fast, 500 if quick else 3_000)
+
+
+def _cancelled(app: Celery, count: int) -> Iterator[Figure]:
+    """Cancels waiting tasks by id, one by one."""
+    ids = [app.tasks[TASK].apply_async(ARGS, countdown=COUNTDOWN_S * 60).id for _ in range(count)]
+    took_s, cpu_s = [], process_time()
+    for identity in ids:
+        begun = perf_counter()
+        if cancel(app, identity) != "cancelled":
+            raise RuntimeError(f"{identity} did not wait")
+        took_s.append(perf_counter() - begun)
+    cpu_us = (process_time() - cpu_s) / count * 1e6
+    yield Figure("cancel by id, whole call, median", median(took_s) * 1000, "ms", 0.3, note=f"{count:,} calls")
+    yield Figure("cancel by id, CPU time of the caller", cpu_us, "µs")
 
 
 def _in_turns(client: Any, ours: Any, stock: Any, count: int, rounds: int) -> list[tuple[Round, Round]]:
@@ -77,6 +98,27 @@ def _countdown(app: Celery, count: int) -> None:
     task = app.tasks[TASK]
     for _ in range(count):
         task.apply_async(ARGS, countdown=COUNTDOWN_S)
+
+
+def _retry(app: Celery, count: int) -> None:
+    """Retries tasks that a worker is running, as far as a worker does it before the next message."""
+    task: Any = app.tasks[TASK]
+    for _ in range(count):
+        task_id = str(uuid4())
+        task.push_request(
+            id=task_id,
+            root_id=task_id,
+            correlation_id=task_id,
+            args=ARGS,
+            kwargs={},
+            retries=0,
+            called_directly=False,
+            delivery_info={"exchange": "", "routing_key": STOCK_QUEUE, "priority": 0},
+        )
+        try:
+            task.retry(countdown=COUNTDOWN_S, exc=_FAILED, throw=False)
+        finally:
+            task.pop_request()
 
 
 def _send_many(app: Celery, count: int) -> None:

@@ -38,14 +38,19 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Moves small backlogs and large ones, all of them due, in each layout."""
     sizes = {2_000: 3, 20_000: 1} if quick else {10_000: 9, 200_000: 2, 1_000_000: 1}
     for layout, (rate, cpu_us) in TARGETS.items():
+        found = []
         for count, times in sizes.items():
             # A new server: after a gigabyte was deleted, a server is busy for a while freeing the memory.
             runs = [_run(layout, count) for _ in range(times)]
             name, note = f"transfer, {layout}, {count:,} waiting", f"median of {times}; due times random over an hour"
+            found.append(median(run.redis_us for run in runs))
             yield Figure(name, median(run.per_s for run in runs), "msg/s", rate, True, note)
             yield Figure(f"{name}, CPU time of Redis", median(run.redis_us for run in runs), "µs/msg", cpu_us)
             yield Figure(f"{name}, longest call, CPU time", max(run.longest_ms for run in runs), "ms", 5)
             yield Figure(f"{name}, memory", median(run.bytes for run in runs), "bytes/msg")
+        most, least = max(sizes), sorted(sizes)[-2]
+        name = f"transfer, {layout}, {most:,} waiting : {least:,}, messages for a CPU second of Redis"
+        yield Figure(name, found[-2] / found[-1], "", None if quick else 0.7, True)
     yield Figure("memory of the same message in stock Celery's list", _listed(min(sizes)), "bytes/msg")
 
 
