@@ -47,6 +47,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
         to_ms: Due time of the filter that all tasks are before, ms since the epoch.
         task: Name of the task in the filter.
         q: What the filter searches the arguments for.
+        retried: Whether the filter is for tasks that wait for a retry.
         state: ``counting``, ``counted`` (it waits for the command), ``running``, ``stopped``, ``done`` or ``failed``.
         count: How many tasks the filter matched; None until they are counted.
         as_of_ms: When they had been counted, ms since the epoch; None before.
@@ -66,6 +67,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     to_ms: float
     task: str | None
     q: str | None
+    retried: bool
     state: str
     count: int | None
     as_of_ms: float | None
@@ -197,6 +199,7 @@ class BulkRun:
             to_ms=chosen.to_ms,
             task=chosen.task,
             q=chosen.q,
+            retried=chosen.retried,
             state=state,
             count=None if matched is None else len(matched),
             as_of_ms=None if matched is None else matched.as_of_ms,

@@ -1,7 +1,7 @@
 """Changes waiting tasks and dead letters for a caller of a server: within its rights, and with a line in the audit."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from math import inf
 from time import monotonic
@@ -14,10 +14,12 @@ from celery_ext.periodic import control
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve
-from celery_ext.waiting import Outcome, by_id, revoke
+from celery_ext.waiting import BulkAction, Outcome, by_id, revoke
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import OperatorStore
 
+#: What a caller must be allowed to do, by what is done to each of many tasks.
+_BULK_ACTIONS = {"run_now": Action.RUN, "reschedule": Action.RESCHEDULE, "cancel": Action.CANCEL}
 #: Pauses or resumes periodic entries, or runs them now.
 ChangeEntry: TypeAlias = Callable[..., dict[str, control.Outcome]]
 #: What a caller must be allowed to do with the queues and the task of an entry, by what it does with the entry.
@@ -201,6 +203,32 @@ def reschedule(serve: Serve, caller: Caller, task_id: str, due_ms: float) -> Out
         [(_, word)] = by_id.reschedule(serve.store, [task_id], due_ms, caller.mine(Action.RESCHEDULE))
         counts[word] += 1
     return word
+
+
+def change_ticked(serve: Serve, caller: Caller, doing: BulkAction, ids: Sequence[str]) -> Counter[str]:
+    """Changes the tasks of some ids, as far as they are the caller's. Returns how many tasks had each outcome.
+
+    Args:
+        serve: The server.
+        caller: Who does it.
+        doing: What is done to each.
+        ids: Their ids, each once.
+
+    Raises:
+        DelayTooLong: The new time is farther away than the transport option ``max_delay`` allows.
+    """
+    store, action = serve.store, _BULK_ACTIONS[doing.name]
+    with audited(str(action), ids_named(ids), who=caller.name) as counts:
+        if doing.due_ms is not None:
+            done = by_id.reschedule(store, ids, doing.due_ms, caller.mine(action))
+            counts.update(word for _, word in done)
+        elif action is Action.RUN:
+            counts.update(word for _, word in by_id.run_now(store, ids, caller.mine(action)))
+        else:
+            only = None if caller.unlimited else caller.mine(action)
+            for cancelled in revoke.cancel(lambda: nullcontext(store), ids, serve.broker.app, only=only):
+                counts[cancelled.outcome] += max(len(cancelled.messages), 1)
+    return counts
 
 
 def cancel(serve: Serve, caller: Caller, task_id: str) -> Outcome:

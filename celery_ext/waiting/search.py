@@ -107,7 +107,8 @@ def read_cursor(text: str, selection: Selection) -> Position:
 
 def _check(raw: bytes, selection: Selection) -> bytes:
     """Returns a check of a position. The range does not count: the end of "the next hour" moves from page to page."""
-    arguments = [[str(one) for one in selection.arguments]] if selection.arguments else []
+    arguments: list[object] = [[str(one) for one in selection.arguments]] if selection.arguments else []
+    arguments += ["retried"] if selection.retried else []
     filtered = json.dumps([selection.queues, selection.task, selection.q, selection.priority, *arguments]).encode()
     key = blake2b(filtered, digest_size=32).digest()
     return blake2b(raw, digest_size=_CHECK, key=key).digest()

@@ -193,6 +193,7 @@ class Selection:
         priority: 0 to 9.
         arguments: Values that the arguments have at certain paths. A task whose arguments cannot be read, such as those
             in a pickle, has none of them.
+        retried: Whether only tasks are meant that have run before, and wait for a retry.
 
     Raises:
         ValueError: One of them is not of this kind; the text says which, and what is wrong.
@@ -205,6 +206,7 @@ class Selection:
     q: str | None = None
     priority: int | None = None
     arguments: tuple[Argument, ...] = ()
+    retried: bool = False
     _name: re.Pattern[str] | None = field(default=None, init=False, repr=False, compare=False)
     _sought: Sought | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -226,7 +228,8 @@ class Selection:
     @property
     def reads_bodies(self) -> bool:
         """Whether more than queue and due time counts, so that messages have to be read to know which match."""
-        return not (self.task is None and self.q is None and self.priority is None and not self.arguments)
+        given = self.task, self.q, self.priority
+        return self.retried or bool(self.arguments) or any(one is not None for one in given)
 
     def covers(self, task: DelayedTask) -> bool:
         """Whether a message is in one of the queues, and due within the range."""
@@ -255,6 +258,8 @@ class Selection:
     def _accepts_head(self, task: DelayedTask) -> bool:
         if self.priority is not None and task.priority != self.priority:
             return False
+        if self.retried and _is_first_run(task):
+            return False
         if self.task is None:
             return True
         # Of many tasks few are meant, and to read a whole message takes long.
@@ -275,6 +280,7 @@ class Selection:
             "q": self.q,
             "priority": self.priority,
             "arguments": [str(one) for one in self.arguments] or None,
+            "retried": self.retried or None,
         }
         return {name: value for name, value in given.items() if value is not None}
 
@@ -293,3 +299,12 @@ class Selection:
             raise ValueError(f"{name}={quoted(value)} is no text to look for")
         if len(value) > LONGEST:
             raise ValueError(f"{name} has {len(value):,} characters; {LONGEST} are the most")
+
+
+#: How Celery writes the header of a task that has not run before.
+_NO_RETRY = b'"retries": 0'
+
+
+def _is_first_run(task: DelayedTask) -> bool:
+    """Whether a task has not run before. Of many tasks few have, and to read a whole message takes long."""
+    return _NO_RETRY in (task.message.body or b"") or not task.retries

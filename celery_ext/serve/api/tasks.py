@@ -64,6 +64,7 @@ class TaskQuery(Strict):
         to: Only those due before this time.
         task: Only tasks of this name; ``*`` stands for any text.
         q: Only tasks whose arguments contain this text; ``path=value`` compares one argument.
+        retried: With ``1``, only tasks that have run before, and wait for a retry.
         cursor: Goes on behind the answer before.
         limit: Most tasks to return.
     """
@@ -73,6 +74,7 @@ class TaskQuery(Strict):
     to: Moment | None = None
     task: Sought | None = None
     q: Sought | None = None
+    retried: Literal[0, 1] = 0
     cursor: CursorText | None = None
     limit: Limit = 100
 
@@ -273,6 +275,7 @@ def selection_of(
             to_ms=inf if wanted.to is None else ms_of(wanted.to),
             task=wanted.task,
             q=wanted.q,
+            retried=wanted.retried == 1,
         )
     except ValueError as error:
         raise bad_request(str(error), "bad-filter") from None

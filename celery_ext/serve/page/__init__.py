@@ -14,6 +14,7 @@ def routes() -> list[ActionRoute]:
         ActionRoute("/", overview.overview, Action.READ),
         ActionRoute("/queues", queue.queue, Action.READ, name="queue_by_name"),
         ActionRoute("/queues/{queue:name}", queue.queue, Action.READ),
+        ActionRoute("/waiting", queue.waiting, Action.READ),
         ActionRoute("/tasks", task.task, Action.READ, name="task_by_id"),
         ActionRoute("/tasks/{id:name}", task.task, Action.READ),
         ActionRoute("/do/run", task.run, Action.RUN, method="POST"),

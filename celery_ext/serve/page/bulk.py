@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.bulk_runs import BUSY, RunView, runs_of
 from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.queue import Filter, filter_of
-from celery_ext.serve.page.rendering import BOUND, Note, View, form_of, render
+from celery_ext.serve.page.rendering import BOUND, Links, Note, View, form_of, path_of, render
 from celery_ext.serve.page.task import new_due_ms
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
@@ -100,41 +101,49 @@ def stop(request: Request) -> Response:
 
 
 def _count(request: Request, action: str) -> Response:
-    serve, caller, form = serve_of(request), caller_of(request), dict(form_of(request))
+    serve, caller, given = serve_of(request), caller_of(request), form_of(request)
+    form, ids = dict(given), [*dict.fromkeys(value for name, value in given if name == "id")]
     queue = form.get("queue", "")
     try:
         wanted = filter_of(form, queue)
+        selection = wanted.selection(serve.store, caller)
         due_ms = new_due_ms(serve.store, form) if action == "reschedule" else None
         doing = BulkAction(action, due_ms=due_ms)  # type: ignore[arg-type]  # the keys of _ACTIONS
+        if ids:
+            done = {word: str(count) for word, count in changes.change_ticked(serve, caller, doing, ids).items()}
+            links, query = Links(path_of(request)), {**wanted.query, **done}
+            return RedirectResponse(links.queue(queue, **query) if queue else links.to("waiting", **query), 303)
     except ValueError as error:
         raise Problem(422, f"nothing changed: {error}", "not-possible") from None
     if wanted.q and serve.settings.hide_arguments:
         raise Problem(422, "arguments are hidden on this server, so they cannot be searched", "not-possible")
-    caller.check_all(_ACTIONS[action], queue=wanted.queue, task=wanted.task)
-    run = runs_of(request).count(caller.name, wanted.selection, doing)
+    caller.check_all(_ACTIONS[action], queue=wanted.queue or None, task=wanted.task)
+    run = runs_of(request).count(caller.name, selection, doing)
     return RedirectResponse(f"./{run.id}", 303)
 
 
 def _run_of(request: Request) -> RunView:
     caller = caller_of(request)
     run = runs_of(request).get(request.path_params["id"], caller.name)
-    caller.check(_ACTIONS[run.action.name], queue=_queue_of(run))
+    for queue in run.queues or (None,):
+        caller.check(_ACTIONS[run.action.name], queue=queue)
     return run
 
 
 def _queue_of(run: RunView) -> str:
-    return (run.queues or ("",))[0]
+    """Returns the only queue of a bulk action; empty for several or all."""
+    return run.queues[0] if run.queues and len(run.queues) == 1 else ""
 
 
 def _page(request: Request, run: RunView, notes: list[Note], status: int = 200) -> Response:
     page = View(request, "overview", notes)
     page.now_ms = now_ms = serve_of(request).store.now_ms()
     verb, queue = _VERBS[run.action.name], _queue_of(run)
-    wanted = Filter(queue, run.from_ms, run.to_ms, run.task or "", run.q or "")
+    wanted = Filter(queue, run.from_ms, run.to_ms, run.task or "", run.q or "", run.retried)
     to = f" to {(iso_of(run.action.due_ms) or '')[:19].replace('T', ' ')} UTC" if run.action.due_ms else ""
     view = JobView(
         run.id,
-        f"{verb} tasks of “{queue}”{' now' if verb == 'Run' else to}",
+        f"{verb} tasks of {f'“{queue}”' if queue else 'all queues'}{' now' if verb == 'Run' else to}",
         _HEADINGS[run.state] if run.count or run.state != "counted" else "No task matches",
         run.action.name,
         verb,

@@ -1,4 +1,4 @@
-"""A queue: its figures, what comes due when, and its waiting tasks, filtered and page by page."""
+"""A queue: its figures, what comes due when, and its waiting tasks; and those of all queues: filtered, by pages."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,9 +22,10 @@ from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, serve_of
 from celery_ext.waiting import DelayedTask, Selection, TaskPage, search_page
 from kombu_delayq.message.due import iso_of, ms_of
+from kombu_delayq.store import OperatorStore
 
 #: Rows of a page, and for how long the server looks for them, in s. A script searches as a stream instead.
-ROWS, LOOK_S = 50, 1.0
+ROWS, LOOK_S = 50, 0.8
 
 
 #: What the page says after a change.
@@ -35,16 +36,27 @@ _DONE = {
 }
 
 
+#: The same of tasks that were ticked, by their outcomes.
+_TICKED = {
+    "transferred": ("ok", "{} sent to their queues."),
+    "cancelled": ("ok", "{} cancelled: they will never run."),
+    "rescheduled": ("ok", "{} rescheduled."),
+    "not_delayed": ("warn", "{} did not wait any more, or are none of yours."),
+    "unreadable": ("bad", "{} cannot be rewritten, and stay as they are."),
+}
+
+
 @dataclass(frozen=True)
 class Filter:
     """Which tasks of a queue the reader wants to see, as they stand in the address.
 
     Attributes:
-        queue: The queue.
+        queue: The queue; empty for all.
         from_ms: Least due time, ms since the epoch.
         to_ms: Due time that all tasks are before.
         task: Name of a task, or a pattern.
         q: What to search the arguments for.
+        retried: Whether only tasks are shown that wait for a retry.
     """
 
     queue: str
@@ -52,21 +64,29 @@ class Filter:
     to_ms: float = inf
     task: str = ""
     q: str = ""
+    retried: bool = False
 
     @property
     def text(self) -> bool:
         """Whether anything is filtered."""
         return self != Filter(self.queue)
 
-    @property
-    def selection(self) -> Selection:
-        """The same for a search.
+    def selection(self, store: OperatorStore, caller: Caller) -> Selection:
+        """Returns the same for a search in the queues of a caller.
 
         Raises:
             ValueError: A part of it is wrong.
         """
+        queues: tuple[str, ...] | None = (self.queue,)
+        if not self.queue:
+            queues = None if "*" in caller.queues else tuple(caller.queues_of(store.queues.names()))
         return Selection(
-            queues=(self.queue,), from_ms=self.from_ms, to_ms=self.to_ms, task=self.task or None, q=self.q or None
+            queues=queues,
+            from_ms=self.from_ms,
+            to_ms=self.to_ms,
+            task=self.task or None,
+            q=self.q or None,
+            retried=self.retried,
         )
 
     @property
@@ -93,12 +113,14 @@ class Filter:
     def query(self) -> dict[str, str]:
         """The filter as it stands in an address."""
         given = {"from": self.from_iso, "to": self.to_iso, "task": self.task, "q": self.q}
+        given["retried"] = "1" if self.retried else ""
         return {name: value for name, value in given.items() if value}
 
     @property
     def in_words(self) -> str:
         """The filter as a sentence."""
-        parts = [f"Tasks of “{self.queue}”"]
+        where = f"“{self.queue}”" if self.queue else "all queues"
+        parts = [f"Tasks of {where}"]
         if self.from_iso:
             parts.append(f"due from {_utc(self.from_iso)}")
         if self.to_iso:
@@ -107,7 +129,9 @@ class Filter:
             parts.append(f"named {self.task}")
         if self.q:
             parts.append(f"with {self.q} in their arguments")
-        return f"{' '.join(parts)}." if self.text else f"All tasks that wait in “{self.queue}”."
+        if self.retried:
+            parts.append("that wait for a retry")
+        return f"{' '.join(parts)}." if self.text else f"All tasks that wait in {where}."
 
 
 class TaskRow(NamedTuple):
@@ -116,6 +140,7 @@ class TaskRow(NamedTuple):
     task: DelayedTask
     due: Moment | None
     arguments: str
+    error: str = ""
 
 
 class Search(NamedTuple):
@@ -142,8 +167,7 @@ def queue(request: Request) -> Response:
     """Answers with the page of a queue."""
     name = request.path_params.get("queue") or request.query_params.get("name", "")
     caller_of(request).check(Action.READ, queue=name)
-    note = _DONE.get(request.query_params.get("done", ""))
-    page, span = View(request, "overview", [note] if note else []), span_of(request)
+    page, span = View(request, "overview", _notes(request.query_params)), span_of(request)
     store = serve_of(request).store
     found = gather(store, [name], span)
     [row] = found.rows
@@ -156,6 +180,7 @@ def queue(request: Request) -> Response:
     if not is_live:
         try:
             wanted = filter_of(request.query_params, name)
+            wanted.selection(store, caller_of(request))
             tasks, search = _tasks(request, page.links, wanted, span, found.now_ms)
         except ValueError as error:
             page.notes.append(Note("bad", f"The filter does not work: {error}."))
@@ -188,21 +213,42 @@ def _change(request: Request, act: Callable[[Serve, Caller, str], str]) -> Respo
     return RedirectResponse(Links(path_of(request)).queue(name, done=outcome), 303)
 
 
+def waiting(request: Request) -> Response:
+    """Answers with the page of the waiting tasks of all queues."""
+    page, store = View(request, "waiting", _notes(request.query_params)), serve_of(request).store
+    page.now_ms = store.now_ms()
+    wanted, tasks, search = Filter(""), list[TaskRow](), Search()
+    try:
+        wanted = filter_of(request.query_params, "")
+        tasks, search = _tasks(request, page.links, wanted, "", page.now_ms)
+    except ValueError as error:
+        page.notes.append(Note("bad", f"The filter does not work: {error}."))
+    return render("waiting.html", page, filter=wanted, tasks=tasks, search=search)
+
+
+def _notes(query: Mapping[str, str]) -> list[Note]:
+    """Returns what the page says after a change: of a queue, or of the tasks that were ticked."""
+    notes = [note] if (note := _DONE.get(query.get("done", ""))) else []
+    for word, (kind, text) in _TICKED.items():
+        if (given := query.get(word, "")).isdecimal() and len(given) < 6:
+            notes.append(Note(kind, text.format(number(int(given)))))
+    return notes
+
+
 def filter_of(given: Mapping[str, str], name: str) -> Filter:
     """Returns the filter in an address or a form.
 
     Raises:
-        ValueError: A time is no time, or a part of the filter is wrong.
+        ValueError: A time is no time.
     """
     start, end, task, q = (given.get(part, "").strip() for part in ("from", "to", "task", "q"))
-    wanted = Filter(name, _ms(start, -inf), _ms(end, inf), task, q)
-    _ = wanted.selection  # which refuses what is wrong
-    return wanted
+    return Filter(name, _ms(start, -inf), _ms(end, inf), task, q, given.get("retried") == "1")
 
 
 def row_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> TaskRow:
     """Returns what a table shows of a task."""
-    return TaskRow(task, moment(task.message.due_ms, now_ms), "hidden" if hidden else task.arguments[:300])
+    error = "" if hidden else (task.last_error or "").partition("\n")[0][:200]  # it may name an argument
+    return TaskRow(task, moment(task.message.due_ms, now_ms), "hidden" if hidden else task.arguments[:300], error)
 
 
 def _tasks(request: Request, links: Links, wanted: Filter, span: str, now_ms: float) -> tuple[list[TaskRow], Search]:
@@ -211,15 +257,21 @@ def _tasks(request: Request, links: Links, wanted: Filter, span: str, now_ms: fl
     hidden = serve.settings.hide_arguments
     if wanted.q and hidden:
         raise ValueError("arguments are hidden on this server, so they cannot be searched")
-    selection = wanted.selection
-    first = links.queue(wanted.queue, span=span, **wanted.query) if cursor else ""
+    selection = wanted.selection(serve.store, caller)
+
+    def here(**more: str) -> str:
+        query = {**wanted.query, **more}
+        return links.queue(wanted.queue, span=span, **query) if wanted.queue else links.to("waiting", **query)
+
+    first = here() if cursor else ""
     if request.query_params.get("stream") and selection.reads_bodies:
-        link = {"queue": wanted.queue, **wanted.query, "limit": str(ROWS)} | ({"cursor": cursor} if cursor else {})
-        more = links.queue(wanted.queue, span=span, **wanted.query)
+        link = {**wanted.query, "limit": str(ROWS)} | ({"cursor": cursor} if cursor else {})
+        link |= {"queue": wanted.queue} if wanted.queue else {}
+        more = here()
         return [], Search(True, f"v1/tasks?{urlencode(link)}", first, more, "Search on")
     found = search_page(serve.store, selection, cursor, ROWS, LOOK_S)
     may = [task for task in found.tasks if caller.may(Action.READ, queue=task.queue, task=task.name or "")]
-    more = links.queue(wanted.queue, span=span, **wanted.query, cursor=found.cursor) if found.cursor else ""
+    more = here(cursor=found.cursor) if found.cursor else ""
     text = "Search on" if selection.reads_bodies else "Next page"
     rows = [row_of(task, now_ms, hidden=hidden) for task in may]
     return rows, Search(False, "", first, more, text, _looked(found, selection.reads_bodies))

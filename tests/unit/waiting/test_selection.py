@@ -41,12 +41,25 @@ def task_of(args: tuple[Any, ...] = (), queue: str = "q", due_ms: float = 1000.0
         ({"task": "*.TASK"}, False),
         ({"priority": 0}, True),
         ({"priority": 9}, False),
+        ({"retried": True}, False),
         ({"q": "O'Brien", "task": "proj.other"}, False),
     ],
 )
 def test_all_conditions_have_to_hold(conditions: dict[str, Any], expected: bool) -> None:
     """A message matches if its queue, due time, task, priority and arguments are as wanted, and not otherwise."""
     assert Selection(**conditions).matches(task_of((ORDER,))) is expected
+
+
+def test_tasks_that_wait_for_a_retry() -> None:
+    """A task with retries is meant, however its message is written, and one that says nothing of retries is not."""
+    message = task_message()
+    only = Selection(retried=True)
+    assert (only.reads_bodies, only.as_json()) == (True, {"retried": True})
+    for retries, expected in ((0, False), (1, True), (12, True), (None, False)):
+        message["headers"]["retries"] = retries
+        for separators in ((", ", ": "), (",", ":")):
+            body = json.dumps(message, separators=separators).encode()
+            assert only.matches(DelayedTask(Waiting("q", "i", 1000.0, 0, body))) is expected
 
 
 @pytest.mark.parametrize("name", ["shop.sync[eu]", "shop.sync [*]?", "[!"])
@@ -289,6 +302,13 @@ def test_a_bad_cursor_is_refused() -> None:
         with pytest.raises(ValueError, match="the cursor is damaged or belongs to another filter"):
             read_cursor(bad, Selection())
     by_argument = Selection(arguments=(Argument.parse("0=1"),))
-    for other in (by_argument, Selection(task="t"), Selection(queues=("q",)), Selection(priority=1), Selection(q="x")):
+    for other in (
+        by_argument,
+        Selection(task="t"),
+        Selection(queues=("q",)),
+        Selection(priority=1),
+        Selection(q="x"),
+        Selection(retried=True),
+    ):
         with pytest.raises(ValueError, match="belongs to another filter"):
             read_cursor(good, other)

@@ -19,7 +19,10 @@ async function* lines(response) {
 
 function row(template, task) {
   const line = template.content.firstElementChild.cloneNode(true);
-  const [when, name, id, args, retries, priority] = line.children;
+  const queue = line.querySelector("[data-queue]");
+  const [tick, when, name, id, args, retries, priority] = [...line.children].filter((cell) => cell !== queue);
+  tick.firstElementChild.value = task.id;
+  tick.firstElementChild.setAttribute("aria-label", `Tick ${task.id}`);
   const [time, left, tier] = when.children;
   tier.hidden = task.tier !== "journal";
   time.dateTime = time.title = task.due;
@@ -29,9 +32,19 @@ function row(template, task) {
   const link = name.firstElementChild;
   const path = /^(\.{1,2}$)|[/\\]/.test(task.id) ? `tasks?id=${encodeURIComponent(task.id)}` : `tasks/${encodeURIComponent(task.id)}`;
   link.href = address(path);
+  if (queue) {
+    queue.firstElementChild.href = address(`queues?name=${encodeURIComponent(task.queue)}`);
+    queue.firstElementChild.firstElementChild.textContent = task.queue;
+  }
   link.firstElementChild.textContent = task.task ?? "no task";
   id.firstElementChild.textContent = task.id;
   args.textContent = args.title = [task.argsrepr, task.kwargsrepr].filter((text) => text && text !== "{}").join(" ");
+  if (task.last_error) {
+    const error = document.createElement("span");
+    error.className = "error";
+    error.textContent = error.title = task.last_error.split("\n")[0];
+    args.append(error);
+  }
   retries.textContent = number(task.retries);
   priority.textContent = number(task.priority);
   return line;
@@ -40,7 +53,7 @@ function row(template, task) {
 export function beginSearch() {
   const form = document.querySelector("[data-filter]");
   form?.addEventListener("formdata", ({ formData }) => {
-    if (formData.get("task") || formData.get("q")) formData.set("stream", "1");
+    if (["task", "q", "retried"].some((name) => formData.get(name))) formData.set("stream", "1");
     for (const name of ["from", "to", "task", "q"]) if (!formData.get(name)) formData.delete(name);
   });
   const table = document.querySelector("[data-tasks][data-search]");

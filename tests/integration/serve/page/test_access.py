@@ -28,7 +28,7 @@ def test_every_page_is_accessible(
     """Axe-core finds nothing, and no page is wider than its window: also with long names, when empty, and in error."""
     window = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
     reader = visit(expected=NOT_FOUND, **window)
-    for path in ("", "queues/none", "dead-letters", "tasks/none", "nowhere"):
+    for path in ("", "waiting", "queues/none", "dead-letters", "tasks/none", "nowhere"):
         reader.see(path)
         reader.check_access()
     fill(app, 5)
@@ -43,7 +43,7 @@ def test_every_page_is_accessible(
     )
     store.client.lpush("dead", b'{"body": "", "headers": {"task": "shop.charge", "id": "letter"}, "properties": {}}')
     store.client.sadd(store.keys.dead_letters, "dead")
-    for path in ("", "queues/mail", f"queues/{LONG}", "tasks/one", "dead-letters", "dead-letters/dead"):
+    for path in ("", "waiting", "queues/mail", f"queues/{LONG}", "tasks/one", "dead-letters", "dead-letters/dead"):
         reader.see(path)
         reader.check_access()
     page = reader.see("queues/mail")

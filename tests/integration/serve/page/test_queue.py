@@ -8,6 +8,7 @@ from celery_ext.serve.page.rendering import BOUND
 from kombu_delayq.store import DelayStore
 from tests.integration.serve.page.conftest import Visit
 from tests.support.commands.shell import Audit
+from tests.support.conditions import until
 
 
 def fill(app: Celery, count: int, task: str = "shop.remind", spread_s: float = 3000) -> None:
@@ -138,6 +139,74 @@ def test_bulk_run_and_reschedule(app: Celery, store: DelayStore, visit: Visit) -
     page.get_by_role("button", name="Reschedule 3 tasks").click()
     page.get_by_role("heading", name="Done").wait_for()
     assert store.scan.count("mail", store.now_ms() + 10_000_000) == 3
+
+
+def test_ticked_tasks_change_at_once(app: Celery, store: DelayStore, visit: Visit, audit: Audit) -> None:
+    """What is ticked is cancelled or moved, and nothing else; Enter in the field of the delay moves, and runs none."""
+    fill(app, 5)
+    page = visit().see("queues/mail")
+    for number in (1, 3):
+        page.get_by_label(f"Tick shop.remind-{number}").check()
+    page.get_by_role("button", name="Cancel …").click()
+    page.get_by_text("2 cancelled: they will never run").wait_for()
+    assert sorted(message.id for message in store.scan.browse("mail").messages) == [
+        f"shop.remind-{n}" for n in (0, 2, 4)
+    ]
+    page.get_by_label("Tick shop.remind-2").check()
+    page.get_by_label("New delay from now").fill("3h")
+    page.keyboard.press("Enter")
+    page.get_by_text("1 rescheduled.").wait_for()
+    assert store.scan.count("mail", store.now_ms() + 10_000_000) == 1
+    lines = [(line["who"], line["action"], line["count"], line["what"]["ids"]) for line in audit()]
+    assert sorted(lines) == [
+        ("ops", "cancel", 2, ["shop.remind-1", "shop.remind-3"]),
+        ("ops", "reschedule", 1, ["shop.remind-2"]),
+    ]
+
+
+def test_retries_of_all_queues(app: Celery, store: DelayStore, visit: Visit) -> None:
+    """The search over all queues finds what waits for a retry, with its error, and changes all that it finds."""
+    fill(app, 3)
+    for queue in ("mail", "slow"):
+        app.send_task(
+            "shop.charge", queue=queue, task_id=f"in-{queue}", countdown=900, retries=2, last_error="E: no\nat"
+        )
+    page = visit().see("waiting")
+    assert page.locator("[data-tasks] tbody tr").count() == 5
+    page.get_by_label("Only retries").check()
+    page.get_by_role("button", name="Show").click()
+    page.locator("[data-looked]", has_text="2 found, 5 of 5 searched").wait_for()
+    assert page.locator(".error").all_inner_texts() == ["E: no", "E: no"]
+    page.get_by_role("button", name="Run now …").click()
+    page.get_by_text("Tasks of all queues that wait for a retry").wait_for()
+    page.get_by_role("button", name="Run 2 tasks").click()
+    page.get_by_role("heading", name="Done").wait_for()
+    assert [store.queues.stats(queue).ready for queue in ("mail", "slow")] == [1, 1]
+    assert store.queues.size("mail") == 3
+
+
+def test_queues_are_filtered_by_name_and_paused(app: Celery, store: DelayStore, visit: Visit) -> None:
+    """The table has the queues whose names match, 50 a page; a button pauses a queue, and the overview says so."""
+    for number in range(60):
+        app.send_task("shop.remind", queue=f"q{number:02}", countdown=900)
+    page = visit().see()
+    rows = page.locator("tbody").first.get_by_role("row")
+    assert rows.count() == 50
+    page.get_by_role("link", name="Next queues").click()
+    page.wait_for_url("**first=50**")
+    assert rows.count() == 11  # with that of the app
+    page.get_by_label("Filter queues by name").fill("Q1*")
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**name=Q1**")
+    assert rows.count() == 10
+    page.get_by_role("link", name="q17").click()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("consumers take nothing more from it").wait_for()
+    assert list(store.fetching.paused()) == ["q17"]
+    page = visit().see()
+    page.get_by_text("Somebody paused “q17”").wait_for()
+    visit().see("queues/q17").get_by_role("button", name="Resume").click()
+    until(lambda: not store.fetching.paused())
 
 
 def test_the_log_scale_draws_any_counts(app: Celery, visit: Visit) -> None:
