@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 import pytest
-from redis.exceptions import ResponseError
 
 from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import DelayStore
@@ -47,16 +46,6 @@ def test_members_and_ids_of_any_bytes_are_read(store: DelayStore, marked: bool) 
     bodies = dict(item for page in store.repair.body_pages("q") for item in page.items())
     assert bodies.keys() == {as_bytes(each) for each in ODD_IDS}
     assert bodies == store.client.hgetall(BODIES)
-
-
-@hash_only
-@pytest.mark.parametrize("what", ["index", "layout"])
-def test_reading_a_key_of_the_wrong_type_is_an_error(store: DelayStore, what: str) -> None:
-    """Where somebody else's key is in the way, Redis's own error is raised."""
-    store.client.set(DUE, "somebody else's")
-    store.client.set(BODIES, "somebody else's")
-    with pytest.raises(ResponseError, match="WRONGTYPE"):
-        list(store.repair.index_pages("q") if what == "index" else store.repair.body_pages("q"))
 
 
 @pytest.mark.parametrize("prefix", ["", "app:", "a*?[b]^-\\", "*", "[a-z]:", "delayq:"])

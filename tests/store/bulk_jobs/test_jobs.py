@@ -13,18 +13,6 @@ from tests.support.store.jobs import GUARD, JOB, STAGED, begun, claim, now, publ
 from tests.support.store.keyspace import BODIES, DUE, QUEUE_NAMES, clock_ms, in_form, kept_ms, look, popped, waiting
 
 
-def test_a_job_that_is_run_again_sends_what_is_missing(store: DelayStore) -> None:
-    """After a run that ended without a word, another one with all ids sends each of the others once."""
-    left_behind = begun(store)
-    store.jobs.enqueue("q", left_behind, several(5))
-    again = begun(store)
-    assert store.jobs.enqueue("q", left_behind, several(7)) == Enqueued("superseded")
-    assert store.jobs.enqueue("q", again, several(10)) == Enqueued("enqueued", 5, 5)
-    assert store.jobs.finish(left_behind, "aborted") == "superseded"
-    assert store.jobs.finish(again, "committed") == "committed"
-    assert popped(store.client, "q") == [f"body of i{n}".encode() for n in range(10)]
-
-
 def test_a_store_lives_longer_than_the_data_of_its_redis(store: DelayStore) -> None:
     """When Redis has lost everything, a job is unknown until it begins, and then has all its rows written.
 
