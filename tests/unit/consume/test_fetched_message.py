@@ -40,7 +40,7 @@ def test_a_message_is_the_one_that_kombu_makes(found: dict[str, Any]) -> None:
     with Connection("memory://") as connection:
         channel = connection.default_channel
         theirs = virtual.Message(deepcopy(found), channel=channel)
-        ours = FetchedMessage(FetchedPayload(deepcopy(found), "tag"), channel=channel)
+        ours = FetchedMessage(FetchedPayload(deepcopy(found), "tag", "q"), channel=channel)
         assert [getattr(ours, name) for name in ATTRIBUTES] == [getattr(theirs, name) for name in ATTRIBUTES]
         assert [error[0] for error in ours.errors] == [error[0] for error in theirs.errors]
         assert (ours.delivery_tag, theirs.delivery_tag) == ("tag", "t")
