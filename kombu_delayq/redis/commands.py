@@ -8,7 +8,6 @@ import redis
 from redis import Redis
 
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.pools import OF_USE
 from kombu_delayq.redis.replies import Command, as_sent, checked, packed, packed_commands
 
 
@@ -149,7 +148,7 @@ class SendAhead:
         if by_node is not None:
             self._dispatch = by_node([as_sent(command) for command in commands])
             return
-        self._connection = self._pool.get_connection(*OF_USE)
+        self._connection = pools.take(self._pool)
         try:
             self._connection.send_packed_command(packed_commands(self._connection, commands))
         except BaseException:
@@ -187,7 +186,7 @@ class SendAhead:
     def _give_back(self) -> None:
         connection, self._connection, self._awaited = self._connection, None, 0
         if connection is not None:
-            self._pool.release(connection)
+            pools.give_back(self._pool, connection)
 
 
 def _reply_of(connection: Any) -> Any:

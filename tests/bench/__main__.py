@@ -43,7 +43,7 @@ class Scale(NamedTuple):
     burst: int = 5_000
     alone: int = 10_000
     grown: int = 2_000
-    consumers: tuple[int, ...] = (100,)
+    consumers: tuple[int, ...] = (50,)
 
 
 QUICK = Scale((2_000,), seconds=4, burst=500, alone=1_000, grown=1_000, consumers=(1,))
