@@ -327,7 +327,7 @@ class ScaleQuery(msgspec.Struct):
 
 
 class QueueWork(msgspec.Struct):
-    """The work of a queue: ready, overdue, due within the time asked for, and the sum of these.
+    """The work of a queue: ready, overdue, due within the time asked for, and the sum of these, 0 while it is paused.
 
     Attributes:
         oldest_s: How long the oldest ready message has been waiting, in s; 0 if none is ready, or if none says it.
@@ -372,7 +372,9 @@ def scale(request: Request) -> Response:
 
 
 def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
-    """Returns the work of queues; four round trips. Of messages that a rate holds back, those that leave in time.
+    """Returns the work of queues; five round trips. Of messages that a rate holds back, those that leave in time.
+
+    A paused queue has none: nobody would take it.
 
     Raises:
         Problem: Redis refuses to count a queue.
@@ -383,7 +385,7 @@ def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
             raise Problem(502, f"queue {stats.queue!r} cannot be counted: {stats.error}", "broker-refuses")
     horizon_ms = max(stats.now_ms for stats in found.values()) + ahead_s * 1000
     counts = store.figures.due_counts(queues, [-inf, horizon_ms])
-    limited = store.figures.counts(queues)
+    limited, paused = store.figures.counts(queues), store.fetching.paused()
     work = {}
     for queue in queues:
         stats = found[queue]
@@ -391,8 +393,9 @@ def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
         overdue, due = stats.overdue, max(soon - stats.overdue, 0)  # the transfer goes on between both
         if (held := limited[queue].holding(stats)) is not None:
             overdue, due = min(overdue, max(1, ceil(held.per_s * ahead_s))), 0
-        oldest_s = round(stats.oldest_ready_s or 0.0, 3)
-        work[stats.queue] = QueueWork(stats.ready + overdue + due, stats.ready, overdue, due, oldest_s)
+        oldest_s = 0.0 if queue in paused else round(stats.oldest_ready_s or 0.0, 3)
+        value = 0 if queue in paused else stats.ready + overdue + due
+        work[stats.queue] = QueueWork(value, stats.ready, overdue, due, oldest_s)
     sums: Any = {
         name: sum(getattr(each, name) for each in work.values()) for name in ("value", "ready", "overdue", "due")
     }

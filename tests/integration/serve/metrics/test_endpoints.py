@@ -100,6 +100,12 @@ def test_scale_counts_what_is_ready_overdue_and_due_soon(get: Get, store: DelayS
     }
     assert get("/scale?queue=mails").json() == {**nothing, "ahead_s": 0.0, "queues": {"mails": nothing}}
     assert get("/scale?queue=orders").json()["value"] == 4
+    store.fetching.pause("orders")  # so that no pod comes for it
+    assert get("/scale?queue=orders").json()["queues"] == {
+        "orders": {"value": 0, "ready": 2, "overdue": 2, "due": 0, "oldest_s": 0}
+    }
+    assert series_in(get("/metrics").text)["queue_paused", "orders"] == 1
+    store.fetching.resume("orders")
     store.client.rpush("orders", json.dumps({"properties": {"timestamp": store.now_ms() / 1000 - 300}}))
     found = get("/scale?queue=orders&queue=mails").json()
     assert found["oldest_s"] == found["queues"]["orders"]["oldest_s"] == pytest.approx(300, abs=30)
