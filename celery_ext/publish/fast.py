@@ -71,10 +71,9 @@ class FastPublisher:
 
         Source: celery.app.task.Task.apply_async
         """
-        if not self._watch.is_as_noted():
-            self._begin_anew()
+        recipes = self._noted()
         if (
-            self._why_not
+            recipes is None
             or not self._watch.is_applied_untraced
             or not applies_as_celery(task)
             or not _READ_BEFORE.isdisjoint(options)
@@ -92,11 +91,26 @@ class FastPublisher:
             given["shadow"] = given["shadow"] or None
         if task.priority:  # before 5.7 it is no execution option
             given.setdefault("priority", task.priority)
-        result = self.send(task.name, args, kwargs, result_cls=task.AsyncResult, task_type=task, **given)
+        result = self._send(recipes, task.name, args, kwargs, result_cls=task.AsyncResult, task_type=task, **given)
         return LEFT_TO_CELERY if result is None else result
 
-    def send(
+    def send(self, name: str, *call: Any, **options: Any) -> Any:
+        """Sends a call, with the arguments of ``Celery.send_task``.
+
+        Returns:
+            The result of the call; None if Celery has to send it, and nothing was sent.
+
+        Raises:
+            DelayqError: As in Celery's own way.
+            kombu.exceptions.OperationalError: The broker does not answer.
+        """
+        recipes = self._noted()
+        return None if recipes is None else self._send(recipes, name, *call, **options)
+
+    def _send(
         self,
+        recipes: dict[Hashable, Writer | str | None],
+        /,  # calls have options of any name
         name: str,
         args: Any = None,
         kwargs: Any = None,
@@ -123,15 +137,6 @@ class FastPublisher:
         chain: Any = None,
         **options: Any,
     ) -> Any:
-        """Sends a call, with the arguments of ``Celery.send_task``.
-
-        Returns:
-            The result of the call; None if Celery has to send it, and nothing was sent.
-
-        Raises:
-            DelayqError: As in Celery's own way.
-            kombu.exceptions.OperationalError: The broker does not answer.
-        """
         if (producer, publisher, connection, router, link, link_error, group_id, chord, chain) != _NOTHING:
             return None
         if positional or _sends_callback() or has_receivers(name):
@@ -140,7 +145,7 @@ class FastPublisher:
             options |= _shard_of(self._watch.shard_routers, name, args, kwargs, options)
         own = {} if IN_OPTIONS.keys().isdisjoint(options) else _take_texts(options)
         is_expiring = None if expires is _OMITTED else expires is not None
-        writer = self._writer(name, options, is_expiring, bool(headers), task_type)
+        writer = self._writer(recipes, name, options, is_expiring, bool(headers), task_type)
         if writer is None:
             return None
         recipe = writer.recipe
@@ -176,16 +181,24 @@ class FastPublisher:
             parent.add_trail(result)
         return result
 
-    def _writer(
-        self, name: str, options: Mapping[str, Any], expires: bool | None, headers: bool, task_type: Any
-    ) -> Writer | None:
-        """Returns what makes messages with these options; None if Celery has to make them."""
+    def _noted(self) -> dict[Hashable, Writer | str | None] | None:
+        """Returns the recipes that hold now; None if Celery has to make all messages."""
         recipes = self._recipes  # before the look: another thread may begin anew while this one makes a recipe
         if not self._watch.is_as_noted():
             self._begin_anew()
             recipes = self._recipes
-        if self._why_not:
-            return None
+        return None if self._why_not else recipes
+
+    def _writer(
+        self,
+        recipes: dict[Hashable, Writer | str | None],
+        name: str,
+        options: Mapping[str, Any],
+        expires: bool | None,
+        headers: bool,
+        task_type: Any,
+    ) -> Writer | None:
+        """Returns what makes messages with these options; None if Celery has to make them."""
         # With their types: 1, 1.0 and True are equal, and written differently.
         values = tuple(options.values())
         key = (name, expires, headers, task_type is None, *options, *values, *map(type, values))

@@ -194,13 +194,13 @@ def test_the_first_call_is_that_of_celery(fast: Fast) -> None:
 
 def test_a_call_that_is_left_to_celery_is_looked_at_once(fast: Fast, monkeypatch: pytest.MonkeyPatch) -> None:
     """Celery hands a call of a task on to ``send_task``, which knows what the task has asked; a call by name asks."""
-    send, looks = FastPublisher.send, list[str]()
+    send, looks = FastPublisher._send, list[str]()
 
-    def noting(publisher: FastPublisher, name: str, *args: Any, **options: Any) -> Any:
+    def noting(publisher: FastPublisher, recipes: Any, name: str, *args: Any, **options: Any) -> Any:
         looks.append(name)
-        return send(publisher, name, *args, **options)
+        return send(publisher, recipes, name, *args, **options)
 
-    monkeypatch.setattr(FastPublisher, "send", noting)
+    monkeypatch.setattr(FastPublisher, "_send", noting)
     for calls, options in enumerate(({}, {"link": fast.task.s()}, {"stamped": ["list"]}), 1):
         assert not fast.is_fast(**options)
         assert looks == ["some.task"] * calls
