@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from celery.utils.imports import symbol_by_name
+from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu import serialization
 from kombu.utils import json
 
+from celery_ext.connection import channel_of_consumer
 from celery_ext.worker.task_threads import TaskThreads
 from kombu_delayq.consume.qos import FetchedMessage
 from kombu_delayq.message.fields import from_json
@@ -26,6 +28,12 @@ class LeanConsumer(_Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._threads = TaskThreads.of(self.pool)
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what handles a message, after each connect."""
+        if (channel := channel_of_consumer(self)) is not None:
+            channel.backlog = _unbegun if self._threads is None else self._threads.__len__
+        return super().create_task_handler(*args, **kwargs)
 
     def call_soon(self, p: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Schedules a callback; before Celery 5.7 also that which acknowledges."""
@@ -54,6 +62,11 @@ def make_lean(worker: Any) -> None:
     registry = serialization.registry
     if registry._decoders.get("application/json") is json.loads:  # not one of the user's own
         registry.register("json", json.dumps, from_json, content_type="application/json", content_encoding="utf-8")
+
+
+def _unbegun() -> int:
+    """Returns how many tasks wait for the pool."""
+    return len(state.reserved_requests) - len(state.active_requests)
 
 
 def _acks_later(callback: Any) -> bool:

@@ -31,6 +31,10 @@ class TaskThreads:
         self._awake = 0
         self._is_waking = False
 
+    def __len__(self) -> int:
+        """Returns how many tasks no thread has begun."""
+        return len(self._calls)
+
     @classmethod
     def of(cls, pool: Any) -> Self | None:
         """Returns what hands tasks to the threads of a pool from now on; None for a pool of another kind."""

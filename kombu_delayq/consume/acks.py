@@ -39,6 +39,10 @@ class Acks:
         self._sending = Lock()
         self._resumes_at = -inf  # after an error that passes
 
+    def __len__(self) -> int:
+        """Returns how many have not been sent."""
+        return len(self._tags)
+
     def add(self, tag: str) -> None:
         """Notes a message as acknowledged."""
         self._tags.append(tag)

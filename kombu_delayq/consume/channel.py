@@ -1,7 +1,7 @@
 """Adds our way of consuming to a channel of kombu's Redis transport."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from math import inf
 from time import monotonic
@@ -43,6 +43,8 @@ class ConsumingChannel(_Channel):
 
     Message = FetchedMessage
 
+    #: Returns how many messages the consumer has and has not begun. A consumer that knows it sets this.
+    backlog: Callable[[], int] = staticmethod(int)
     #: Whether queues have begun of which the lease does not tell yet.
     _has_begun = False
 

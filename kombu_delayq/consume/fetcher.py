@@ -34,6 +34,8 @@ BUSY_S = 1.0
 _DENIED = re.compile("NOPERM|executing the script can't|Unknown Redis command")
 #: Most messages that one call fetches.
 BATCH = 32
+#: For how long an acknowledgement may wait for others, in s, while the consumer has messages that it has not begun.
+GATHER_S = 0.005
 
 
 class CreditUser(Protocol):
@@ -156,6 +158,7 @@ class Fetcher:
         self._is_closed = self._is_unsure = self._by_text = False
         self._kept_store: TransportStore | None = None
         self._resumes_at: float | None = None  # after an error that passes
+        self._acks_at: float | None = None  # when acknowledgements that are gathered are sent at the latest
 
     @property
     def queues(self) -> list[str]:
@@ -227,9 +230,9 @@ class Fetcher:
                 self.pause()
             elif not self._idle.may_have_more:
                 self._idle.wait(self._store, self._consumer.name_in(self._share), queues)
-            elif credit := self._shared.credit.of(self):
+            elif not self._has_enough and (credit := self._shared.credit.of(self)):
                 self._fetch(queues, credit)
-        if not self.asked:  # otherwise they go with the next request
+        if not self.asked and not self._gathers_acks():  # otherwise they go with the next request
             self._send_acks()
 
     def turn_apart(self) -> None:
@@ -255,7 +258,8 @@ class Fetcher:
         if self._is_closed or not self._poller.loop_turns or not self._channel.fetches:
             self._acks.send(self._store)
         elif not (self._poller.is_own_thread or self._request or self.deliveries.are_under_way):
-            self._poller.wake()  # otherwise the loop turns soon
+            if self._acks_at is None or len(self._acks) >= self._channel.backlog():
+                self._poller.wake()  # otherwise the loop turns soon
 
     def acks_later(self, tag: str) -> bool:
         """Whether ``ack`` of a message only notes it, so that any thread may do so in the middle of its work."""
@@ -301,6 +305,23 @@ class Fetcher:
         self._idle.close()
         self._connection.close()
         self._lost()
+
+    @property
+    def _has_enough(self) -> bool:
+        """Whether the consumer has messages to begin for a while: many small requests cost Redis and this process more.
+
+        It asks again once as many are missing as it has not begun.
+        """
+        return self._shared.credit.left < min(self._channel.backlog(), BATCH)
+
+    def _gathers_acks(self) -> bool:
+        """Whether acknowledgements wait for others, at most ``GATHER_S``."""
+        if not (self._acks and self._has_enough):
+            return False
+        if self._acks_at is None:
+            self._acks_at = monotonic() + GATHER_S
+            self._poller.wake_in(GATHER_S)
+        return monotonic() < self._acks_at
 
     def _read_last(self) -> None:
         """Reads the reply to the last request, if the connection still brings it."""
@@ -356,6 +377,7 @@ class Fetcher:
             self._ask(commands, Request("", 0, 0, (), landings=tuple(landings)))
 
     def _ask(self, before: Sequence[Command], request: Request) -> None:
+        self._acks_at = None
         acks, on_acked = self._acks.commands(self._store)
         fetch = self._store.fetching.fetch_command(request, by_text=self._by_text)
 
@@ -368,6 +390,7 @@ class Fetcher:
         self._connection.send([*before, *acks, fetch], on_replies)
 
     def _send_acks(self) -> None:
+        self._acks_at = None  # first: who acknowledges after this wakes the loop
         commands, on_acked = self._acks.commands(self._store)
         if commands:
             self._connection.send(commands, on_acked)
