@@ -257,9 +257,10 @@ class Fetcher:
         self._acks.add(tag)
         if self._is_closed or not self._poller.loop_turns or not self._channel.fetches:
             self._acks.send(self._store)
-        elif not (self._poller.is_own_thread or self._request or self.deliveries.are_under_way):
-            if self._acks_at is None or len(self._acks) >= self._channel.backlog():
-                self._poller.wake()  # otherwise the loop turns soon
+        elif not (self._poller.is_own_thread or self._request or self.deliveries.are_under_way) and (
+            self._acks_at is None or len(self._acks) >= self._channel.backlog()
+        ):
+            self._poller.wake()  # otherwise the loop turns soon
 
     def acks_later(self, tag: str) -> bool:
         """Whether ``ack`` of a message only notes it, so that any thread may do so in the middle of its work."""
@@ -312,7 +313,8 @@ class Fetcher:
 
         It asks again once as many are missing as it has not begun.
         """
-        return self._shared.credit.left < min(self._channel.backlog(), BATCH)
+        unbegun: int = self._channel.backlog()
+        return self._shared.credit.left < min(unbegun, len(self.held), BATCH)
 
     def _gathers_acks(self) -> bool:
         """Whether acknowledgements wait for others, at most ``GATHER_S``."""

@@ -1,0 +1,89 @@
+"""A consumer whose pool has messages to begin asks for many at a time, and acknowledges many at a time."""
+
+from collections.abc import Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from kombu_delayq.consume.fetcher import GATHER_S
+from tests.support.looped import Looped, publish
+from tests.support.workers.harness import Proj
+from tests.support.workers.held import in_hand
+
+PREFETCH = 8
+
+
+@pytest.fixture
+def looped(proj: Proj) -> Iterator[Looped]:
+    """A consumer that has its first messages, and acknowledges none of them."""
+    with proj.connection() as sender, Looped(proj.connection(), "a", prefetch=PREFETCH, acks=False) as looped:
+        looped.until(looped.waits_for("a"))
+        publish(sender, "a", *range(3 * PREFETCH))
+        looped.until(lambda: len(looped.messages) == PREFETCH)
+        yield looped
+
+
+def _requests(looped: Looped, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Notes how many messages each request asks for."""
+    asked: list[int] = []
+    fetcher = looped.channel.fetcher
+    ask = fetcher._ask
+
+    def noted(before: Any, request: Any) -> None:
+        asked.append(request.most)
+        ask(before, request)
+
+    monkeypatch.setattr(fetcher, "_ask", noted)
+    return asked
+
+
+def test_it_asks_once_as_many_are_missing_as_it_has_not_begun(looped: Looped, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request brings them, and takes the acknowledgements along."""
+    asked = _requests(looped, monkeypatch)
+    looped.channel.backlog = lambda: 8 - len(acked)
+    acked: list[Any] = []
+    while not asked:
+        message = looped.messages[len(acked)]
+        acked.append(message)
+        message.ack()
+        looped.send()
+    assert (len(acked), asked) == (PREFETCH // 2, [PREFETCH // 2])
+    looped.until(lambda: len(looped.messages) == PREFETCH + PREFETCH // 2)
+
+
+def test_acks_are_sent_soon_although_nothing_is_asked_for(
+    proj: Proj, looped: Looped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a thread acknowledges while others of the pool are busy for long waits for milliseconds."""
+    asked = _requests(looped, monkeypatch)
+    looped.channel.backlog = lambda: PREFETCH
+    thread = Thread(target=looped.messages[0].ack)
+    thread.start()
+    thread.join()
+    looped.send()
+    assert looped.hub.fire_timers() <= GATHER_S, "the loop wakes by then"
+    looped.until(lambda: in_hand(proj.server.client()) == PREFETCH - 1)
+    assert asked == []
+
+
+def test_a_backlog_that_is_wrong_starves_nobody(looped: Looped) -> None:
+    """Whatever the consumer says, it gets messages again before it has none in hand."""
+    looped.channel.backlog = lambda: 1000
+    for message in looped.messages:
+        message.ack()
+    looped.until(lambda: len(looped.messages) == 2 * PREFETCH)
+
+
+def test_the_last_ack_of_a_pool_that_has_nothing_to_begin_wakes_the_loop(
+    looped: Looped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is idle for a moment asks at once, and does not wait for the gathering to end."""
+    woken: list[Any] = []
+    looped.channel.fetcher._acks_at = 0.0
+    monkeypatch.setattr(looped.channel.connection.cycle, "wake", lambda: woken.append(1))
+    looped.channel.backlog = int
+    thread = Thread(target=looped.messages[0].ack)
+    thread.start()
+    thread.join()
+    assert woken
