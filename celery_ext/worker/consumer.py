@@ -10,6 +10,7 @@ from kombu import serialization
 from kombu.utils import json
 
 from celery_ext.connection import channel_of_consumer
+from celery_ext.worker.plain import Ack, plain
 from celery_ext.worker.task_threads import TaskThreads
 from kombu_delayq.consume.qos import FetchedMessage
 from kombu_delayq.message.fields import from_json
@@ -33,7 +34,13 @@ class LeanConsumer(_Consumer):
         """Returns what handles a message, after each connect."""
         if (channel := channel_of_consumer(self)) is not None:
             channel.backlog = _unbegun if self._threads is None else self._threads.__len__
-        return super().create_task_handler(*args, **kwargs)
+        return super().create_task_handler(Ack, *args, **kwargs)
+
+    def update_strategies(self) -> None:
+        """Makes what receives messages, for each task."""
+        super().update_strategies()
+        for name, task in self.app.tasks.items():
+            self.strategies[name] = plain(task, self.app, self, self.strategies[name])
 
     def call_soon(self, p: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Schedules a callback; before Celery 5.7 also that which acknowledges."""
