@@ -31,10 +31,12 @@ class ClusterPoller(DelayedPoller):
                 subscriptions = vars(channel).get("subclient")
                 if subscriptions is not None and subscriptions.has_gone():
                     subscriptions.leave()
+                    self.look()
         super().on_poll_start()
 
     def _on_connection_disconnect(self, connection: Any) -> None:
         """Forgets a connection of fanouts where no event loop runs; the next turn finds the one in its place."""
+        self.look()
         for channel, client, kind in [key for key in self._chan_to_sock if key[1].connection is connection]:
             del self._chan_to_sock[channel, client, kind]
             for fd in [fd for fd, found in self._fd_to_chan.items() if found == (channel, kind)]:

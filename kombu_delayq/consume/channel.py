@@ -84,6 +84,7 @@ class ConsumingChannel(_Channel):
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
         """Consumes a queue, adopts messages whose time has not come, and starts a transfer worker if none runs."""
         result = super().basic_consume(queue, no_ack, *args, **kwargs)
+        self.connection.cycle.look()
         if self.fetches and queue not in self._fanout_queues:
             self.fetcher.begin(queue, no_ack=no_ack)
             if not no_ack:
@@ -100,6 +101,7 @@ class ConsumingChannel(_Channel):
     def _basic_cancel(self, consumer_tag: str) -> Any:
         queue = self._tag_to_queue.get(consumer_tag)
         result = super()._basic_cancel(consumer_tag)
+        self.connection.cycle.look()
         if queue is not None and self.fetches and queue not in self._active_queues:
             self.fetcher.end(queue)
         return result

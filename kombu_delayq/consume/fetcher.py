@@ -225,13 +225,7 @@ class Fetcher:
             self._send_acks()  # the rest may keep this thread busy
             self._deliver(before_wait=True)
         elif self._request is None and monotonic() >= (self._resumes_at or 0.0):
-            queues = self.queues
-            if not (queues and self._shared.credit.left):
-                self.pause()
-            elif not self._idle.may_have_more:
-                self._idle.wait(self._store, self._consumer.name_in(self._share), queues)
-            elif not self._has_enough and (credit := self._shared.credit.of(self)):
-                self._fetch(queues, credit)
+            self._fetch_or_wait()
         if not self.asked and not self._gathers_acks():  # otherwise they go with the next request
             self._send_acks()
 
@@ -307,18 +301,29 @@ class Fetcher:
         self._connection.close()
         self._lost()
 
-    @property
-    def _has_enough(self) -> bool:
+    def _fetch_or_wait(self) -> None:
+        left = self._shared.credit.left
+        if left and self._idle.may_have_more and self._has_enough(left):
+            return
+        queues = self.queues
+        if not (queues and left):
+            self.pause()
+        elif not self._idle.may_have_more:
+            self._idle.wait(self._store, self._consumer.name_in(self._share), queues)
+        elif credit := self._shared.credit.of(self):
+            self._fetch(queues, credit)
+
+    def _has_enough(self, left: int) -> bool:
         """Whether the consumer has messages to begin for a while: many small requests cost Redis and this process more.
 
         It asks again once as many are missing as it has not begun.
         """
         unbegun: int = self._channel.backlog()
-        return self._shared.credit.left < min(unbegun, len(self.held), BATCH)
+        return left < min(unbegun, len(self.held), BATCH)
 
     def _gathers_acks(self) -> bool:
         """Whether acknowledgements wait for others, at most ``GATHER_S``."""
-        if not (self._acks and self._has_enough):
+        if not (self._acks and self._has_enough(self._shared.credit.left)):
             return False
         if self._acks_at is None:
             self._acks_at = monotonic() + GATHER_S

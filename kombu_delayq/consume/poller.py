@@ -20,6 +20,8 @@ _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 
 #: Longest single wait, in s: fetchers have something to do about so often.
 LONGEST_WAIT_S = 1.0
+#: A loop that turns all the time looks after its connections and queues so often, in s.
+LOOK_S = 0.1
 
 
 class Readable(Protocol):
@@ -54,6 +56,7 @@ class DelayedPoller(_Poller):
         self._waker: tuple[socket.socket, socket.socket] | None = None
         self._is_waking = False
         self._ticks: Any = None
+        self._look_at = -inf
 
     @property
     def loop_turns(self) -> bool:
@@ -105,6 +108,10 @@ class DelayedPoller(_Poller):
         """
         self._on_connection_disconnect = self._forget_connection
 
+    def look(self) -> None:
+        """Looks after connections and queues with the next turn: something has changed."""
+        self._look_at = -inf
+
     def wake(self) -> None:
         """Lets the event loop turn soon. Any thread may call this."""
         waker = self._waker  # the thread that consumes may close it now
@@ -150,11 +157,14 @@ class DelayedPoller(_Poller):
         """
         self._thread = get_ident()
         with as_lost():
-            self._check()
-            super().on_poll_start()
-            for channel in list(self._channels):
-                if channel.fetches:
-                    channel.fetcher.turn()
+            channels = list(self._channels)
+            fetching = [channel for channel in channels if channel.fetches]
+            if self._has_to_look or len(fetching) < len(channels):
+                self._look_at = monotonic() + LOOK_S
+                self._check()
+                super().on_poll_start()
+            for channel in fetching:
+                channel.fetcher.turn()
 
     def maybe_restore_messages(self) -> None:
         """Lets kombu look for messages that others held for too long, unless Redis refuses all commands now."""
@@ -227,7 +237,15 @@ class DelayedPoller(_Poller):
             self._is_waking = False  # who comes before this is served by the turn that follows
             return None
         with as_lost():
-            return super().on_readable(fileno) if line is None else line.read()
+            if line is not None:
+                return line.read()
+            self.look()
+            return super().on_readable(fileno)
+
+    @property
+    def _has_to_look(self) -> bool:
+        """Whether connections and queues are to be looked after: not with each of the many turns of a busy loop."""
+        return self._loop is None or monotonic() >= self._look_at or self.refused or self._pid != os.getpid()
 
     def _unwatch(self, fd: int) -> None:
         if self._loop is not None:
@@ -240,6 +258,7 @@ class DelayedPoller(_Poller):
 
     def _forget_connection(self, connection: Any) -> None:
         """Forgets the file descriptor of a connection of kombu's; the next turn finds that of the one in its place."""
+        self.look()
         ended = {key for key in self._chan_to_sock if key[1].connection is connection}
         for key in ended:
             del self._chan_to_sock[key]
