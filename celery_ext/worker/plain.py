@@ -1,8 +1,8 @@
 """How a worker receives plain tasks: what Celery's strategy does, without what only other tasks need."""
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from celery import signals
 from celery.app import trace
@@ -25,13 +25,14 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 class Ack:
     """A promise that acknowledges or rejects a message; one of vine's own takes its place where it is more.
 
-    The arguments are those of ``vine.promise``.
+    The arguments and attributes are those of ``vine.promise``.
     """
 
-    __slots__ = ("_args", "_fun", "_on_error", "_promise")
+    __slots__ = ("_promise", "args", "fun", "on_error")
+    kwargs: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], on_error: Any = None) -> None:
-        self._fun, self._args, self._on_error = fun, args, on_error
+        self.fun, self.args, self.on_error = fun, args, on_error
         self._promise: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -39,7 +40,7 @@ class Ack:
         if self._promise is not None:
             return self._promise(*args, **kwargs)
         try:
-            return self._fun(*self._args, *args, **kwargs)
+            return self.fun(*self.args, *args, **kwargs)
         except Exception:
             return self._full().throw()
 
@@ -49,7 +50,7 @@ class Ack:
 
     def _full(self) -> Any:
         if self._promise is None:
-            self._promise = promise(self._fun, self._args, on_error=self._on_error)
+            self._promise = promise(self.fun, self.args, on_error=self.on_error)
         return self._promise
 
 
