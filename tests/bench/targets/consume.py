@@ -57,15 +57,17 @@ class Worker:
         server: Its Redis.
         folder: For the journal.
         pool: Celery's pool.
+        options: Further ones of ``celery worker``.
     """
 
-    def __init__(self, kind: str, server: PrivateRedis, folder: Path, pool: str) -> None:
+    def __init__(self, kind: str, server: PrivateRedis, folder: Path, pool: str, *options: str) -> None:
         self.kind, self.server = kind, server
         self.client: Any = server.client()
         self.journal = Journal(folder / kind)
         env = {BROKER: server.url, TRANSPORT: TRANSPORTS[kind], "BENCH_JOURNAL": str(self.journal.path)}
+        command = ["celery", "-A", "tests.bench.targets.app", "worker", "-l", "ERROR", "--pool", pool, *options]
         self._process = psutil.Popen(
-            [sys.executable, "-m", "celery", "-A", "tests.bench.targets.app", "worker", "-l", "ERROR", "--pool", pool],
+            [sys.executable, "-m", *command],
             env={**os.environ, **env, "PYTHONWARNINGS": "ignore"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -75,6 +77,11 @@ class Worker:
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal to the worker and its children."""
         os.killpg(self._process.pid, number)
+
+    def rss_mb(self) -> float:
+        """Returns the resident memory of the worker and its children, in MB."""
+        processes = (self._process, *self._process.children(recursive=True))
+        return float(sum(process.memory_info().rss for process in processes)) / 1e6
 
     def turn(self) -> Turn:
         """Lets a stopped worker go on for a while."""
