@@ -123,7 +123,7 @@ def _worker(app: Celery, noted: Noted, groups: set[str], pool: Any) -> Stub:
     return consumer
 
 
-def _message(headers: dict[str, Any], body: Any, *, number: int = 1) -> FetchedMessage:
+def _message(headers: dict[str, Any], body: Any) -> FetchedMessage:
     properties = {
         "correlation_id": ID,
         "reply_to": "r",
@@ -141,7 +141,7 @@ def _message(headers: dict[str, Any], body: Any, *, number: int = 1) -> FetchedM
         "properties": properties,
     }
     channel: Any = SimpleNamespace(decode_body=lambda text, encoding: Base64().decode(text))
-    message = FetchedMessage(FetchedPayload(payload, f"tag.{number}"), channel=channel)
+    message = FetchedMessage(FetchedPayload(payload, "tag", "celery"), channel=channel)
     message.accept = {"application/json"}
     return message
 
@@ -190,7 +190,7 @@ def _run(app: Celery, caplog: Any, case: str, make: Any, *, groups: set[str], de
     task = app.tasks[name]
     task.__trace__ = trace.build_tracer(name, task, app.loader, "w@x", app=app)
     of_celery = strategy.default(task, app, consumer)
-    receive = make(task, app, consumer, of_celery)
+    receive, message = make(task, app, consumer, of_celery), _message(headers, body)
     receivers = []
     for each in SIGNALS:
         signal = getattr(signals, f"task_{each}")
@@ -202,7 +202,7 @@ def _run(app: Celery, caplog: Any, case: str, make: Any, *, groups: set[str], de
         receivers.append((signal, f"plain-{each}"))
     call = lambda name: lambda *args, **kwargs: noted.add(name, kwargs)  # noqa: E731
     try:
-        receive(_message(headers, body), None, promise(call("ack")), promise(call("reject")), [call("callback")])
+        receive(message, None, promise(call("ack")), promise(call("reject")), [call("callback")])
     except Exception as error:
         noted.add("raised", repr(error))
     finally:
