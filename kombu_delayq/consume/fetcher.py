@@ -34,7 +34,7 @@ BUSY_S = 1.0
 _DENIED = re.compile("NOPERM|executing the script can't|Unknown Redis command")
 #: Most messages that one call fetches.
 BATCH = 32
-#: For how long an acknowledgement may wait for others, in s, while the consumer has messages that it has not begun.
+#: For how long acks and requests wait for more, in s, while the consumer has messages that it has not begun.
 GATHER_S = 0.005
 
 
@@ -158,7 +158,7 @@ class Fetcher:
         self._is_closed = self._is_unsure = self._by_text = False
         self._kept_store: TransportStore | None = None
         self._resumes_at: float | None = None  # after an error that passes
-        self._acks_at: float | None = None  # when acknowledgements that are gathered are sent at the latest
+        self._gathers_until: float | None = None  # when acks and requests that are gathered are sent at the latest
 
     @property
     def queues(self) -> list[str]:
@@ -226,7 +226,7 @@ class Fetcher:
             self._deliver(before_wait=True)
         elif self._request is None and monotonic() >= (self._resumes_at or 0.0):
             self._fetch_or_wait()
-        if not self.asked and not self._gathers_acks():  # otherwise they go with the next request
+        if not self.asked and not (self._acks and self._gathers()):  # otherwise they go with the next request
             self._send_acks()
 
     def turn_apart(self) -> None:
@@ -252,7 +252,7 @@ class Fetcher:
         if self._is_closed or not self._poller.loop_turns or not self._channel.fetches:
             self._acks.send(self._store)
         elif not (self._poller.is_own_thread or self._request or self.deliveries.are_under_way) and (
-            self._acks_at is None or len(self._acks) >= self._channel.backlog()
+            self._gathers_until is None or len(self._acks) >= self._channel.backlog()
         ):
             self._poller.wake()  # otherwise the loop turns soon
 
@@ -303,7 +303,7 @@ class Fetcher:
 
     def _fetch_or_wait(self) -> None:
         left = self._shared.credit.left
-        if left and self._idle.may_have_more and self._has_enough(left):
+        if left and self._idle.may_have_more and self._gathers():
             return
         queues = self.queues
         if not (queues and left):
@@ -313,22 +313,18 @@ class Fetcher:
         elif credit := self._shared.credit.of(self):
             self._fetch(queues, credit)
 
-    def _has_enough(self, left: int) -> bool:
-        """Whether the consumer has messages to begin for a while: many small requests cost Redis and this process more.
+    def _gathers(self) -> bool:
+        """Whether a request, or acknowledgements, wait for more: many small ones cost Redis and this process more.
 
-        It asks again once as many are missing as it has not begun.
+        They wait at most ``GATHER_S``, and only while fewer messages are missing than the consumer has not begun.
         """
         unbegun: int = self._channel.backlog()
-        return left < min(unbegun, len(self.held), BATCH)
-
-    def _gathers_acks(self) -> bool:
-        """Whether acknowledgements wait for others, at most ``GATHER_S``."""
-        if not (self._acks and self._has_enough(self._shared.credit.left)):
+        if self._shared.credit.left >= min(unbegun, BATCH):
             return False
-        if self._acks_at is None:
-            self._acks_at = monotonic() + GATHER_S
+        if self._gathers_until is None:
+            self._gathers_until = monotonic() + GATHER_S
             self._poller.wake_in(GATHER_S)
-        return monotonic() < self._acks_at
+        return monotonic() < self._gathers_until
 
     def _read_last(self) -> None:
         """Reads the reply to the last request, if the connection still brings it."""
@@ -384,7 +380,7 @@ class Fetcher:
             self._ask(commands, Request("", 0, 0, (), landings=tuple(landings)))
 
     def _ask(self, before: Sequence[Command], request: Request) -> None:
-        self._acks_at = None
+        self._gathers_until = None
         acks, on_acked = self._acks.commands(self._store)
         fetch = self._store.fetching.fetch_command(request, by_text=self._by_text)
 
@@ -397,7 +393,7 @@ class Fetcher:
         self._connection.send([*before, *acks, fetch], on_replies)
 
     def _send_acks(self) -> None:
-        self._acks_at = None  # first: who acknowledges after this wakes the loop
+        self._gathers_until = None  # first: who acknowledges after this wakes the loop
         commands, on_acked = self._acks.commands(self._store)
         if commands:
             self._connection.send(commands, on_acked)

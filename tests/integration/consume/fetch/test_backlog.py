@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.consume.fetcher import GATHER_S
+from kombu_delayq.consume import fetcher
 from tests.support.looped import Looped, publish
 from tests.support.workers.harness import Proj
 from tests.support.workers.held import in_hand
@@ -27,19 +27,19 @@ def looped(proj: Proj) -> Iterator[Looped]:
 def _requests(looped: Looped, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Notes how many messages each request asks for."""
     asked: list[int] = []
-    fetcher = looped.channel.fetcher
-    ask = fetcher._ask
+    ask = looped.channel.fetcher._ask
 
     def noted(before: Any, request: Any) -> None:
         asked.append(request.most)
         ask(before, request)
 
-    monkeypatch.setattr(fetcher, "_ask", noted)
+    monkeypatch.setattr(looped.channel.fetcher, "_ask", noted)
     return asked
 
 
 def test_it_asks_once_as_many_are_missing_as_it_has_not_begun(looped: Looped, monkeypatch: pytest.MonkeyPatch) -> None:
     """One request brings them, and takes the acknowledgements along."""
+    monkeypatch.setattr(fetcher, "GATHER_S", 60)
     asked = _requests(looped, monkeypatch)
     looped.channel.backlog = lambda: 8 - len(acked)
     acked: list[Any] = []
@@ -52,27 +52,16 @@ def test_it_asks_once_as_many_are_missing_as_it_has_not_begun(looped: Looped, mo
     looped.until(lambda: len(looped.messages) == PREFETCH + PREFETCH // 2)
 
 
-def test_acks_are_sent_soon_although_nothing_is_asked_for(
-    proj: Proj, looped: Looped, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a thread acknowledges while others of the pool are busy for long waits for milliseconds."""
-    asked = _requests(looped, monkeypatch)
+def test_it_asks_and_acknowledges_soon_although_it_has_enough(proj: Proj, looped: Looped) -> None:
+    """What a thread acknowledges while others of the pool are busy for long is sent, and replaced, in milliseconds."""
     looped.channel.backlog = lambda: PREFETCH
     thread = Thread(target=looped.messages[0].ack)
     thread.start()
     thread.join()
     looped.send()
-    assert looped.hub.fire_timers() <= GATHER_S, "the loop wakes by then"
-    looped.until(lambda: in_hand(proj.server.client()) == PREFETCH - 1)
-    assert asked == []
-
-
-def test_a_backlog_that_is_wrong_starves_nobody(looped: Looped) -> None:
-    """Whatever the consumer says, it gets messages again before it has none in hand."""
-    looped.channel.backlog = lambda: 1000
-    for message in looped.messages:
-        message.ack()
-    looped.until(lambda: len(looped.messages) == 2 * PREFETCH)
+    assert looped.hub.fire_timers() <= fetcher.GATHER_S, "the loop wakes by then"
+    looped.until(lambda: len(looped.messages) == PREFETCH + 1)
+    assert in_hand(proj.server.client()) == PREFETCH
 
 
 def test_the_last_ack_of_a_pool_that_has_nothing_to_begin_wakes_the_loop(
@@ -80,7 +69,7 @@ def test_the_last_ack_of_a_pool_that_has_nothing_to_begin_wakes_the_loop(
 ) -> None:
     """A worker that is idle for a moment asks at once, and does not wait for the gathering to end."""
     woken: list[Any] = []
-    looped.channel.fetcher._acks_at = 0.0
+    looped.channel.fetcher._gathers_until = 0.0
     monkeypatch.setattr(looped.channel.connection.cycle, "wake", lambda: woken.append(1))
     looped.channel.backlog = int
     thread = Thread(target=looped.messages[0].ack)
