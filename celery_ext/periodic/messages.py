@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from hashlib import sha1
 from numbers import Real
 from typing import Any, NamedTuple
-from uuid import NAMESPACE_URL, uuid5
 
 from celery.beat import _evaluate_entry_args, _evaluate_entry_kwargs
 
@@ -13,6 +13,7 @@ from celery_ext.publish.recipe import Call, Recipe, Target, has_receivers
 from celery_ext.publish.template import EXPIRES, RESULT_OF_UNKNOWN, NoTemplate
 from celery_ext.publish.write import ManyMessages
 from kombu_delayq.errors import DelayqError
+from kombu_delayq.message.canonical import uuid_of, version_4
 from kombu_delayq.message.due import due_of, moment_of
 from kombu_delayq.message.fields import CHAIN, Message, task_id_of
 from kombu_delayq.store.types import Offer
@@ -102,7 +103,7 @@ class RunMessages:
         self._put, self._put_fanout = channel._put, channel._put_fanout
         channel._put, channel._put_fanout = self._catch, self._refuse
         self._producer = app.amqp.Producer(channel)
-        self._namespace = uuid5(NAMESPACE_URL, f"{app.main}\n{channel.global_keyprefix}")
+        self._namespace = sha1(f"{app.main}\n{channel.global_keyprefix}\n".encode(), usedforsecurity=False)
         self._task_id = ""
         self._ignore_result: Any = None
         self._caught: list[Caught] = []
@@ -111,7 +112,9 @@ class RunMessages:
 
     def id_of(self, entry: Entry, at_ms: int) -> str:
         """Returns the task id of a run, the same in each process."""
-        return str(uuid5(self._namespace, f"{entry.name}\n{at_ms}"))
+        content = self._namespace.copy()
+        content.update(f"{entry.name}\n{at_ms}".encode("utf-8", "surrogatepass"))
+        return uuid_of(version_4(content.hexdigest()[:32]))
 
     def of(self, entry: Entry, at_ms: int, next_ms: int | None, task_id: str | None = None) -> list[Caught]:
         """Returns the message of a run, for each of the queues to which it goes.

@@ -1,4 +1,4 @@
-"""Whether each run of a periodic entry comes once and in time, while workers and Redis are killed."""
+"""What arming many periodic entries costs, and whether each run comes once while workers and Redis are killed."""
 
 import json
 import os
@@ -11,11 +11,12 @@ from contextlib import ExitStack
 from datetime import datetime
 from itertools import pairwise
 from statistics import quantiles
-from time import sleep, time
+from time import perf_counter, process_time, sleep, time
 from typing import Any, NamedTuple
 
 import psutil
 from celery import Celery
+from celery.schedules import crontab
 from redis import Redis
 
 from celery_ext import install
@@ -23,10 +24,13 @@ from celery_ext.demo.private_redis import PrivateRedis
 from tests.bench.targets.app import BROKER, OURS
 from tests.bench.targets.report import Figure
 from tests.support.conditions import until
+from tests.support.workers.periodic import Process
 
 #: Variable with the URL of the Redis in which runs are noted, which nobody kills; and the list there.
 NOTES, RUNS = "BENCH_NOTES", "bench:runs"
 WORKERS, KILL_EVERY_S = 3, 5.0
+#: Entries of the large schedule, and how often a process that has armed them looks.
+ENTRIES, LOOKS = 10_000, 20
 #: For so long after a kill of a worker, or after a restart of Redis, a run counts as near to it, in s.
 NEAR_S, NEAR_RESTART_S = 1.0, 40.0
 #: The latest run that is waited for is due so long before the end of the wait, in s.
@@ -102,7 +106,8 @@ class Fleet:
 
 
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
-    """Kills a worker of three each five seconds, and Redis twice, for ten minutes; quick: once, for one."""
+    """Arms 10,000 entries. Kills a worker of three each five seconds, and Redis twice, for ten minutes; quick: one."""
+    yield from _many()
     seconds, restarts = (60.0, 1) if quick else (600.0, 2)
     notes: Any = server.client()
     with ExitStack() as opened:
@@ -126,6 +131,30 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
         sleep(10)  # what a worker held that was killed last runs again
         runs = [run for run in _runs(notes) if run.due <= ended]
     yield from _figures(runs, kills, restarted)
+
+
+def _many() -> Iterator[Figure]:
+    """Lets a process arm many entries, as a worker does that takes over, and look at them afterwards."""
+    entries = {
+        f"entry {number}": {
+            "task": "celery.accumulate",
+            "schedule": crontab(minute=number % 60, hour=number % 24) if number % 2 else 300.0 + number % 3600,
+            "args": (number,),
+        }
+        for number in range(ENTRIES)
+    }
+    with PrivateRedis() as server, ExitStack() as opened:
+        Process(opened, server.url, "first", {}).step().arming.end()  # what is imported late has been by then
+        begun, cpu_s = perf_counter(), process_time()
+        process = Process(opened, server.url, "second", entries).step()
+        took_s, cpu_s = perf_counter() - begun, process_time() - cpu_s
+        looks_s = process_time()
+        for _ in range(LOOKS):
+            process.arming.step()
+        look_ms = (process_time() - looks_s) / LOOKS * 1000
+    yield Figure(f"periodic: {ENTRIES:,} entries are armed", took_s, "s", 2.0)
+    yield Figure(f"periodic: {ENTRIES:,} entries are armed, CPU time", cpu_s, "s")
+    yield Figure("periodic: a look each second, CPU time", look_ms, "ms", 10.0)
 
 
 def _runs(notes: Any) -> list[Run]:
