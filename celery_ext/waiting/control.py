@@ -48,8 +48,8 @@ def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | 
         - ``cancelled``: the task will never run.
         - ``chain_ended``: the task did not wait, but Redis knows its delay chain. If a step runs now, it is the last.
           A dead letter that is replayed begins its chain anew.
-        - ``not_delayed``: the task did not wait. It runs, has run, or was never sent. Redis may also be unable to
-          search its queue; that is logged.
+        - ``not_delayed``: the task did not wait. It runs, has run, or was never sent; or it is a dead letter, which
+          ``DeadLetters.get`` finds. Redis may also be unable to search its queue; that is logged.
 
     Raises:
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may be cancelled.
