@@ -20,7 +20,7 @@ PLAIN = TemplateKey("t", None, None, None, None, None, False)
 
 def filled(templates: Templates, key: TemplateKey) -> dict[str, Any]:
     """Returns a message in whose slots their names are."""
-    slots = Slots(*(json.dumps(f"<{name}>") for name in Slots._fields))._replace(headers="")
+    slots = Slots(*(json.dumps(f"<{name}>") for name in Slots._fields))._replace(headers="", timestamp="")
     template = templates.of(key)
     [by_columns] = template.filled(Slots(*([slot] for slot in slots)))
     assert by_columns == template.fill(slots)
