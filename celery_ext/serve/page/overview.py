@@ -101,7 +101,8 @@ class ServerSettings:
 def letters_of(store: OperatorStore, queues: Iterable[str]) -> tuple[dict[str, int], float]:
     """Returns how many dead letters some queues hold, none of those that cannot be read, and when the latest came.
 
-    The time is in ms since the epoch, ``inf`` for a letter that does not say it, and 0 without any letter.
+    The time is in ms since the epoch; ``inf`` where a letter does not say it, or Redis refuses to show the letter; and
+    0 without any letter.
     """
     found: dict[str, int] = {}
     latest = 0.0
@@ -109,11 +110,17 @@ def letters_of(store: OperatorStore, queues: Iterable[str]) -> tuple[dict[str, i
         with suppress(*store.nodes.errors):
             lists = store.letters.lists(queue)
             found[queue] = sum(lists.values())
-            for key, count in lists.items():
-                for letter in store.letters.page(key, count - 1, 1) if count else ():
-                    at_ms = buried_ms(letter)
-                    latest = max(latest, inf if at_ms is None else at_ms)
+            latest = max(latest, *(_latest_ms(store, key, count) for key, count in lists.items()))
     return found, latest
+
+
+def _latest_ms(store: OperatorStore, key: str, count: int) -> float:
+    try:
+        letters = store.letters.page(key, count - 1, 1) if count else []
+    except store.nodes.errors:
+        return inf
+    times = [inf if (at_ms := buried_ms(letter)) is None else at_ms for letter in letters]
+    return max(times, default=0.0)
 
 
 def _row(state: QueueState, due: Sequence[int]) -> QueueRow:

@@ -49,7 +49,7 @@ def workers(leases: Sequence[ConsumerLease] | None, caller: Caller, queue: str |
         more = f" and {len(seen) - NAMED} more" if len(seen) > NAMED else ""
         since = "" if lease.held_s is None or not lease.held else in_words(lease.held_s, plain=True)
         host, pid = ("HTTP", "") if lease.is_http else (lease.host, lease.pid)
-        rows.append(
-            WorkerRow(lease.name, host, pid, ", ".join(seen[:NAMED]) + more, lease.held, since, lease.left_ms <= 0)
-        )
+        held = None if lease.is_http else lease.held  # a lease over HTTP is taken before its messages
+        queues = ", ".join(seen[:NAMED]) + more
+        rows.append(WorkerRow(lease.name, host, pid, queues, held, since, lease.left_ms <= 0))
     return sorted(rows, key=lambda row: (-(row.held or 0), row.name))

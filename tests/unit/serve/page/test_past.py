@@ -48,13 +48,15 @@ def test_consumers_with_what_they_hold() -> None:
         ConsumerLease("a:1:0", 5000.0, ["q", "r"], 2, 61.0),
         ConsumerLease("b:2:0", 5000.0, list("uvwxyz"), 9, 5.0),
         ConsumerLease("c:3:0", -1.0, ["q"], None, None),
+        ConsumerLease("http:ada:9-0123", 5.0, ["r"], 0, None),
     ]
     rows = workers(leases, Caller("ops", OPERATING))
     assert [(row.host, row.pid, row.queues, row.held, row.since, row.is_gone) for row in rows] == [
         ("b", "2", "u, v, w, x and 2 more", 9, "5.0s", False),
         ("a", "1", "q, r", 2, "1m 1s", False),
         ("c", "3", "q", None, "", True),
+        ("HTTP", "", "r", None, "", False),
     ]
-    assert [row.queues for row in workers(leases, Caller("ops", OPERATING, queues=("r",)))] == ["r"]
+    assert [row.queues for row in workers(leases, Caller("ops", OPERATING, queues=("r",)))] == ["r", "r"]
     assert [row.host for row in workers(leases, Caller("ops", OPERATING), "q")] == ["a", "c"]
     assert workers(None, Caller("ops", OPERATING)) == []
