@@ -12,6 +12,7 @@ from celery.worker import request, state, strategy
 from celery.worker.request import Request, create_request_cls
 from vine import promise
 
+from celery_ext.delays.task import WatchingRequest
 from celery_ext.worker.task_threads import TaskThreads
 
 #: A strategy as a task's ``Strategy`` makes it: gets a message, its body, what acknowledges and rejects it, and
@@ -68,10 +69,12 @@ def plain(task: Any, app: Any, consumer: Any, celerys: Strategy) -> Strategy:
 
     Source: celery.worker.strategy.default.
     """
-    if task.Strategy != "celery.worker.strategy:default" or symbol_by_name(task.Request) is not Request:
+    kind = symbol_by_name(task.Request)
+    is_known = kind is Request or kind.__bases__ == (WatchingRequest, Request)  # of an installed app: counts failures
+    if task.Strategy != "celery.worker.strategy:default" or not is_known:
         return celerys
     hostname, errors, eventer = consumer.hostname, consumer.connection_errors, consumer.event_dispatcher
-    make = _request_class(task, app, consumer)
+    make = _request_class(kind, task, app, consumer)
     does_info = strategy.logger.isEnabledFor(logging.INFO)
     sends_events = eventer and eventer.enabled and task.send_events
     buckets, has_limits = consumer.task_buckets, not consumer.disable_rate_limits
@@ -134,11 +137,11 @@ def plain(task: Any, app: Any, consumer: Any, celerys: Strategy) -> Strategy:
     return receive
 
 
-def _request_class(task: Any, app: Any, consumer: Any) -> Any:
-    """Returns the class of a task's requests. Where the pool runs tasks in this process, it decodes arguments once."""
+def _request_class(kind: Any, task: Any, app: Any, consumer: Any) -> Any:
+    """Returns the class of requests that Celery makes of ``kind``. Where the pool runs tasks here, it decodes once."""
     pool, eventer = consumer.pool, consumer.event_dispatcher
     apply = pool.on_apply
-    base = create_request_cls(Request, task, pool, consumer.hostname, eventer, app=app)
+    base = create_request_cls(kind, task, pool, consumer.hostname, eventer, app=app)
     if apply is not apply_target and not isinstance(getattr(apply, "__self__", None), TaskThreads):
         return base
     run = trace.fast_trace_task if app.use_fast_trace_task else trace.trace_task_ret

@@ -21,6 +21,7 @@ from kombu.transport.virtual.base import Base64
 from kombu.utils import json
 from vine import promise
 
+from celery_ext import install
 from celery_ext.worker import plain as lean
 from celery_ext.worker.plain import Ack, plain
 from kombu_delayq.consume.qos import FetchedMessage, FetchedPayload
@@ -56,10 +57,12 @@ def _shown(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | bytes | type(None)) else type(value).__name__
 
 
-@pytest.fixture
-def app() -> Iterator[Celery]:
+@pytest.fixture(params=["stock", "installed"])
+def app(request: pytest.FixtureRequest) -> Iterator[Celery]:
     """An app with tasks that end in each way."""
     app = Celery("plain", broker="memory://", set_as_current=False)
+    if request.param == "installed":
+        install(app)
     app.conf.update(task_ignore_result=True, task_store_eager_result=False)
 
     @app.task(bind=True, shared=False, name="see")
@@ -251,6 +254,7 @@ def test_arguments_that_cannot_change_are_decoded_once(
     assert len(decoded) == times
 
 
+@pytest.mark.parametrize("app", ["stock"], indirect=True)
 @pytest.mark.parametrize("attribute", ["Strategy", "Request"])
 def test_a_task_with_a_strategy_or_a_request_of_its_own_is_celerys(app: Celery, attribute: str) -> None:
     """What Celery documents for such tasks holds."""
