@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from celery import signals
 from celery.app import trace
 from celery.concurrency.base import apply_target
+from celery.exceptions import TaskRevokedError
 from celery.utils.imports import symbol_by_name
-from celery.worker import request, state, strategy
+from celery.worker import state, strategy
 from celery.worker.request import Request, create_request_cls
 from vine import promise
 
-from celery_ext.delays.task import WatchingRequest
 from celery_ext.worker.task_threads import TaskThreads
 
 #: A strategy as a task's ``Strategy`` makes it: gets a message, its body, what acknowledges and rejects it, and
@@ -58,8 +58,7 @@ class Ack:
 def plain(task: Any, app: Any, consumer: Any, celerys: Strategy) -> Strategy:
     """Returns a strategy for messages of a task, which leaves all but plain ones to that of Celery.
 
-    A plain one is of protocol 2, and has no eta. The task is Celery's own in what it is received with, and has no rate
-    limit.
+    A plain one is of protocol 2, and has no eta. The task has no strategy of its own, and no rate limit.
 
     Args:
         task: The task.
@@ -69,12 +68,10 @@ def plain(task: Any, app: Any, consumer: Any, celerys: Strategy) -> Strategy:
 
     Source: celery.worker.strategy.default.
     """
-    kind = symbol_by_name(task.Request)
-    is_known = kind is Request or kind.__bases__ == (WatchingRequest, Request)  # of an installed app: counts failures
-    if task.Strategy != "celery.worker.strategy:default" or not is_known:
+    if task.Strategy != "celery.worker.strategy:default":
         return celerys
     hostname, errors, eventer = consumer.hostname, consumer.connection_errors, consumer.event_dispatcher
-    make = _request_class(kind, task, app, consumer)
+    make = _request_class(task, app, consumer)
     does_info = strategy.logger.isEnabledFor(logging.INFO)
     sends_events = eventer and eventer.enabled and task.send_events
     buckets, has_limits = consumer.task_buckets, not consumer.disable_rate_limits
@@ -101,6 +98,7 @@ def plain(task: Any, app: Any, consumer: Any, celerys: Strategy) -> Strategy:
             connection_errors=errors,
             body=message.body,
             headers=headers,
+            decoded=False,
             utc=utc,
         )
         if does_info:
@@ -137,11 +135,12 @@ def plain(task: Any, app: Any, consumer: Any, celerys: Strategy) -> Strategy:
     return receive
 
 
-def _request_class(kind: Any, task: Any, app: Any, consumer: Any) -> Any:
-    """Returns the class of requests that Celery makes of ``kind``. Where the pool runs tasks here, it decodes once."""
+def _request_class(task: Any, app: Any, consumer: Any) -> Any:
+    """Returns the class of a task's requests. Where the pool runs tasks in this process, it decodes arguments once."""
     pool, eventer = consumer.pool, consumer.event_dispatcher
     apply = pool.on_apply
-    base = create_request_cls(kind, task, pool, consumer.hostname, eventer, app=app)
+    of_task = symbol_by_name(task.Request)
+    base = create_request_cls(of_task, task, pool, consumer.hostname, eventer, app=app)
     if apply is not apply_target and not isinstance(getattr(apply, "__self__", None), TaskThreads):
         return base
     run = trace.fast_trace_task if app.use_fast_trace_task else trace.trace_task_ret
@@ -154,15 +153,17 @@ def _request_class(kind: Any, task: Any, app: Any, consumer: Any) -> Any:
             if pool._does_debug or not _is_plain(content):
                 return super().execute_using_pool(pool, **kwargs)
             if self.revoked():
-                raise request.TaskRevokedError(self.id)
+                raise TaskRevokedError(self.id)
             args, keywords, embed = content
             body = (args.copy(), keywords.copy(), embed)
             call = (self._type, self.id, self._request_dict, body, None, None)
             return apply(run, call, None, self.on_success, self.on_accepted)
 
-        def send_event(self, type: str, **fields: Any) -> None:  # noqa: A002 (Celery's name)
-            if _listens(eventer):
-                super().send_event(type, **fields)
+        if of_task.send_event is Request.send_event:
+
+            def send_event(self, type: str, **fields: Any) -> None:  # noqa: A002 (Celery's name)
+                if _listens(eventer):
+                    super().send_event(type, **fields)
 
     return PlainRequest
 

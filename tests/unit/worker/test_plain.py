@@ -13,7 +13,7 @@ from celery import Celery, signals
 from celery.app import trace
 from celery.concurrency.solo import TaskPool as SoloPool
 from celery.events.dispatcher import EventDispatcher
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Ignore, Reject, TaskRevokedError
 from celery.worker import state, strategy
 from celery.worker.request import Request
 from kombu import serialization
@@ -21,8 +21,7 @@ from kombu.transport.virtual.base import Base64
 from kombu.utils import json
 from vine import promise
 
-from celery_ext import install
-from celery_ext.worker import plain as lean
+from celery_ext.worker.bootstrap import install
 from celery_ext.worker.plain import Ack, plain
 from kombu_delayq.consume.qos import FetchedMessage, FetchedPayload
 
@@ -58,11 +57,9 @@ def _shown(value: Any) -> Any:
 
 
 @pytest.fixture(params=["stock", "installed"])
-def app(request: pytest.FixtureRequest) -> Iterator[Celery]:
-    """An app with tasks that end in each way."""
+def app(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Celery]:
+    """An app of a worker, with tasks that end in each way."""
     app = Celery("plain", broker="memory://", set_as_current=False)
-    if request.param == "installed":
-        install(app)
     app.conf.update(task_ignore_result=True, task_store_eager_result=False)
 
     @app.task(bind=True, shared=False, name="see")
@@ -83,7 +80,11 @@ def app(request: pytest.FixtureRequest) -> Iterator[Celery]:
             raise self.retry(countdown=1, exc=OSError("again"))
         raise {"reject": Reject("no"), "requeue": Reject("no", requeue=True), "ignore": Ignore()}.get(how, OSError(how))
 
+    if request.param == "installed":  # as in a worker: its tasks have requests of ours
+        install(app)
     app.finalize()
+    app.use_fast_trace_task = True
+    monkeypatch.setattr(trace, "_localized", [app._tasks, {"application/json"}, "w@x"])
     yield app
     app.close()
 
@@ -119,7 +120,7 @@ def _worker(app: Celery, noted: Noted, groups: set[str], pool: Any) -> Stub:
         noted.add("reserved", len(state.reserved_requests), len(state.requests))
         try:
             request.execute_using_pool(pool)
-        except lean.TaskRevokedError:
+        except TaskRevokedError:
             noted.add("revoked")
 
     consumer.on_task_request = run
@@ -143,7 +144,8 @@ def _message(headers: dict[str, Any], body: Any) -> FetchedMessage:
         "headers": {"lang": "py", "id": ID, "root_id": ID, "parent_id": None, "retries": 0, **headers},
         "properties": properties,
     }
-    channel: Any = SimpleNamespace(decode_body=lambda text, encoding: Base64().decode(text))
+    counting = SimpleNamespace(count=lambda queue, outcome: None)
+    channel: Any = SimpleNamespace(decode_body=lambda text, encoding: Base64().decode(text), consumer=counting)
     message = FetchedMessage(FetchedPayload(payload, "tag", "celery"), channel=channel)
     message.accept = {"application/json"}
     return message
@@ -173,6 +175,9 @@ CASES: dict[str, tuple[dict[str, Any], Any]] = {
     "arguments are no mapping": ({"task": "see"}, [[], 1, EMBED]),
     "hybrid": ({"task": "see"}, {"task": "see", "id": ID, "args": [1], "kwargs": {}}),
 }
+
+#: Cases in which the strategy raises, as Celery's consumer expects.
+RAISES = {"cannot expire", "no JSON", "no task"}
 
 
 def _run(app: Celery, caplog: Any, case: str, make: Any, *, groups: set[str], debug: bool) -> list[Any]:
@@ -216,13 +221,14 @@ def _run(app: Celery, caplog: Any, case: str, make: Any, *, groups: set[str], de
     noted.add("still revoked", sorted(state.revoked._data))
     for record in caplog.records:
         data = record.args if isinstance(record.args, dict) else {}
-        line = record.msg % _shown({**data, "runtime": 0}) if data and "runtime" in data else record.getMessage()
+        line = record.msg % {**_shown(data), "runtime": 0} if data and "runtime" in data else record.getMessage()
         noted.add("log", record.name, record.levelname, line.split("Traceback")[0])
     pool.stop()
     return noted.seen
 
 
 @pytest.mark.contract
+@pytest.mark.filterwarnings("ignore:Exception raised outside body")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("groups", "debug"), [({"worker"}, False), (set(), False), (set(), True)])
 def test_everything_is_as_with_celery(
@@ -233,6 +239,7 @@ def test_everything_is_as_with_celery(
     celerys = _run(app, caplog, case, lambda *args: args[-1], groups=groups, debug=debug)
     ours = _run(app, caplog, case, plain, groups=groups, debug=debug)
     assert ours == celerys
+    assert ("raised" in [kind for kind, *_ in ours]) == (case in RAISES)
     assert ("event" in [kind for kind, *_ in ours]) == (
         not groups and case not in ("no JSON", "no task", "cannot expire")
     )
@@ -254,11 +261,24 @@ def test_arguments_that_cannot_change_are_decoded_once(
     assert len(decoded) == times
 
 
-@pytest.mark.parametrize("app", ["stock"], indirect=True)
-@pytest.mark.parametrize("attribute", ["Strategy", "Request"])
-def test_a_task_with_a_strategy_or_a_request_of_its_own_is_celerys(app: Celery, attribute: str) -> None:
+def test_a_request_of_the_users_own_is_told_of_each_event(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
+    """Also of those to which nobody listens."""
+    told: list[str] = []
+
+    class OwnRequest(Request):
+        """A request that hears of its events."""
+
+        def send_event(self, type: str, **fields: Any) -> None:  # noqa: A002 (Celery's name)
+            told.append(type)
+
+    type(app.tasks["see"]).Request = OwnRequest
+    _run(app, caplog, "plain", plain, groups={"worker"}, debug=False)
+    assert told == ["task-started", "task-succeeded"]
+
+
+def test_a_task_with_a_strategy_of_its_own_is_received_by_it(app: Celery) -> None:
     """What Celery documents for such tasks holds."""
-    setattr(app.tasks["see"], attribute, f"{__name__}:Noted")
+    app.tasks["see"].Strategy = f"{__name__}:Noted"
     assert plain(app.tasks["see"], app, None, print) is print
 
 
