@@ -160,7 +160,7 @@ class PrivateRedis:
                 return
             except redis.AuthenticationError:  # the server answers, and wants a password
                 return
-            except redis.ConnectionError:
+            except (redis.ConnectionError, redis.TimeoutError):
                 if self._running().poll() is not None or monotonic() > deadline:
                     log = (self.directory / "redis.log").read_text(errors="replace")
                     raise RuntimeError(f"{self._binary} did not start:\n{log[-2000:]}") from None

@@ -18,7 +18,7 @@ def test_failures_and_retries_are_counted_for_their_queue(make_proj: MakeProj, p
         task_acks_late=False,
     )
     proj.worker("-Q", "q", pool=pool)
-    proj.send("flaky", 2, 0.2, queue="q")  # is tried again twice
+    proj.send("flaky", 2, 1.0, queue="q")  # is tried again twice
     for task in ("flaky", "late_acked", "add"):  # the first lacks an argument, the second has one that is wrong
         proj.send(task, *(["no number"] if task == "late_acked" else []), queue="q")
     with proj.connection() as connection:
