@@ -226,7 +226,9 @@ class Fetcher:
             self._deliver(before_wait=True)
         elif self._request is None and monotonic() >= (self._resumes_at or 0.0):
             self._fetch_or_wait()
-        if not self.asked and not (self._acks and self._gathers()):  # otherwise they go with the next request
+        is_over = self._gathers_until is None or monotonic() >= self._gathers_until
+        # Otherwise they go with the next request. Without any, a request that is gathered keeps its time.
+        if not self.asked and (is_over or self._acks) and not (self._acks and self._gathers()):
             self._send_acks()
 
     def turn_apart(self) -> None:

@@ -64,6 +64,13 @@ def test_it_asks_and_acknowledges_soon_although_it_has_enough(proj: Proj, looped
     assert in_hand(proj.server.client()) == PREFETCH
 
 
+def test_what_it_may_prefetch_more_comes_soon_although_nothing_is_acknowledged(looped: Looped) -> None:
+    """While all of the pool are busy for long, a higher prefetch is filled up, and the loop comes to rest."""
+    looped.channel.backlog = lambda: PREFETCH
+    looped.channel.basic_qos(0, PREFETCH + 2)
+    looped.until(lambda: len(looped.messages) == PREFETCH + 2)
+
+
 def test_the_last_ack_of_a_pool_that_has_nothing_to_begin_wakes_the_loop(
     looped: Looped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
