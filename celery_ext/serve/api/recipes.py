@@ -286,7 +286,8 @@ class Recipes:
         target = Target(app, task, options)
         until = monotonic() + KEPT_S
         one_by_one = Recipe(route, target, None, "", 0, until)
-        if route.queue is None or target.why_one_by_one() is not None:
+        # A page of plain offers compares with nothing that waits.
+        if route.queue is None or target.mode is not None or target.why_one_by_one() is not None:
             return one_by_one
         try:
             made = target.recipe(request.args, request.kwargs)

@@ -8,6 +8,7 @@ import redis
 from celery.signals import before_task_publish
 from starlette.testclient import TestClient
 
+from celery_ext import install
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.waiting import DelayedTask, control
@@ -73,6 +74,16 @@ def test_a_task_that_waits_is_kept_or_replaced(api: TestClient, redis_server: Pr
     items = [{**REMIND, "id": "one", "countdown": 9, "if_waiting": "keep"}, {**REMIND, "id": "two", "countdown": 9}]
     results = api.post("/v1/tasks:batch", json={"tasks": items}).json()["results"]
     assert [(item["outcome"], item["id"]) for item in results] == [("kept", "one"), ("delayed", "two")]
+
+
+def test_a_task_of_an_installed_app_is_kept_or_replaced(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """A page of messages compares with nothing, although such an app makes these messages by a template."""
+    app = shop(redis_server.url)
+    install(app)
+    api = make_api(app)
+    wanted = {**REMIND, "id": "one", "countdown": 60}
+    done = [api.post("/v1/tasks", json={**wanted, "if_waiting": mode}) for mode in ("keep", "keep", "replace")]
+    assert [answer.json()["outcome"] for answer in done] == ["delayed", "kept", "replaced"]
 
 
 def test_a_countdown_counts_from_the_request(api: TestClient, redis_server: PrivateRedis) -> None:
