@@ -81,6 +81,7 @@ class Searching(StorePart):
         It logs a queue that cannot be searched and goes on, so that the results of other queues are not lost.
 
         Raises:
+            redis.exceptions.RedisError, OSError: A node of a cluster is away. ``found`` has what the others had.
             redis.exceptions.ResponseError: None of the queues can be searched, and nothing has been found.
         """
         layout = self._client.layout
@@ -90,13 +91,14 @@ class Searching(StorePart):
             replies, _ = self._client.run_each(script.operation, calls)
             self._check(dict(zip(done, replies, strict=True)), -1 if found else len(queues))
             for queue, reply in zip(list(done), replies, strict=True):
-                if isinstance(reply, ResponseError):
+                if isinstance(reply, Exception):
                     done[queue] = len(ids)
                     continue
                 for identity, parts in zip(ids[done[queue] :], reply, strict=False):
                     if parts:
                         found.setdefault(identity, []).extend(waiting_of(queue, layout, row) for row in rows_of(parts))
                 done[queue] += len(reply)
+            _check_reached(replies)
             done = {queue: count for queue, count in done.items() if count < len(ids)}
 
     def _check(self, replies: dict[str, Any], most: int) -> None:
@@ -113,6 +115,13 @@ class Searching(StorePart):
         except ResponseError as error:
             logger.error("queue %r cannot be searched for messages of other clients: %s", queue, readable(error))
             return 0
+
+
+def _check_reached(replies: Sequence[Any]) -> None:
+    """Raises the first error that is none of Redis, but of the connection to a node: nobody knows what it has."""
+    for reply in replies:
+        if isinstance(reply, Exception) and not isinstance(reply, ResponseError):
+            raise reply
 
 
 T = TypeVar("T")
@@ -208,6 +217,9 @@ class Lookup(Searching):
             The ids that were not looked for everywhere: all where this store has cancelled nothing before or there are
             further queues, those with more messages than one call removes, and in a layout that other clients write,
             those without any.
+
+        Raises:
+            redis.exceptions.RedisError, OSError: A node of a cluster is away. ``found`` has what the others had.
         """
         queues = sorted(self._searched)
         if not queues:
@@ -216,20 +228,21 @@ class Lookup(Searching):
         replies, [(names, _)] = self._client.run_each("cancel", calls, [("SMEMBERS", self._keys.queues)])
         unsearched = set[str]()
         for queue, reply in zip(queues, replies, strict=True):
-            rows = [] if isinstance(reply, ResponseError) else reply
+            rows = [] if isinstance(reply, Exception) else reply
             unsearched.update(ids[len(rows) :])
             for identity, parts in zip(ids, rows, strict=False):
                 if parts:
                     found.setdefault(identity, []).extend(
                         waiting_of(queue, self._client.layout, row) for row in rows_of(parts)
                     )
+        _check_reached(replies)
         for identity, messages in found.items():
             messages.sort(key=lambda message: message.due_ms)
             if len(messages) >= MAX_DUPLICATES:
                 unsearched.add(identity)
         if LAYOUT_OF[self._client.layout].is_shared:
             unsearched.update(identity for identity in ids if identity not in found)
-        if isinstance(names, ResponseError):
+        if isinstance(names, Exception):
             return {*ids}
         now_known = [name for name in map(as_text, names) if self._keys.has_slot(name)]
         missing = not self._searched.issuperset(now_known)

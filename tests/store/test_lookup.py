@@ -2,12 +2,17 @@
 
 import logging
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change
+from kombu_delayq.store.types import Waiting
 from tests.support.store.cost import round_trips
 from tests.support.store.keyspace import FUTURE_MS, contents, duplicate_id, in_form, waiting
 
@@ -68,6 +73,29 @@ def test_a_queue_that_cannot_be_read_hides_no_other(
     for record in caplog.records:
         assert "'b'" in record.getMessage()
         assert f"WRONGTYPE key {key} " in record.getMessage()
+
+
+@pytest.mark.parametrize("operation", [*OPERATIONS, "cancel_at_once"])
+def test_a_node_that_is_away_is_an_error_and_hides_no_other(
+    three: DelayStore, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """Where one node of a cluster does not answer, the call raises that, after it has noted what the others had."""
+    run_each, found = StoreClient.run_each, dict[str, list[Waiting]]()
+    three.lookup.cancel(["a", "b", "c"], ["nobody"])  # whose queues are those that ``cancel_at_once`` searches
+
+    def run(*args: Any) -> Any:
+        replies, around = run_each(*args)
+        return [*replies[:1], RedisConnectionError("away"), *replies[2:]], around
+
+    monkeypatch.setattr(StoreClient, "run_each", run)
+    acts: dict[str, Callable[[], object]] = {
+        "get": lambda: three.lookup.get(["a", "b", "c"], ["i"]),
+        "cancel": lambda: three.lookup.cancel(["a", "b", "c"], ["i"], found),
+        "cancel_at_once": lambda: three.lookup.cancel_at_once(["i"], found),
+    }
+    with pytest.raises(RedisConnectionError, match="away"):
+        acts[operation]()
+    assert operation == "get" or [message.queue for message in found["i"]] == ["a", "c"]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
