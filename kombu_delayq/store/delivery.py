@@ -1,9 +1,12 @@
 """The store's operations on the way of a message: offered, kept until it is due, transferred to its queue."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from typing import Any
+
+from redis.exceptions import ResponseError
 
 from kombu_delayq.message.once import Once
 from kombu_delayq.message.text import as_bytes, as_text, digest
@@ -231,9 +234,10 @@ class Delivery(Heads):
         places = [(lists[client.list_of_priority[message.priority]], letter) for message, letter in letters]
         client.send([("LPUSH", *place) for place in places if place[1]], once=True)
         buried, lost, untouched = client.run("bury", client.stored(*delayed), args, delayed.layout)
-        if buried:
-            client.ask(*count_command(client, to, "dead", buried))
         client.send([("LREM", places[at][0], 1, places[at][1]) for at in untouched if places[at][1]])
+        if buried:
+            with suppress(ResponseError):  # a Redis that refuses to count is no error
+                client.ask(*count_command(client, to, "dead", buried))
         return buried, lost
 
     def _batch(self, queue: str, layout: str | None) -> list[Any]:

@@ -1,5 +1,7 @@
 """``bury.lua``: moves messages that are too late to a queue of dead letters."""
 
+import pytest
+
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import DelayedQueue, TooLate
@@ -66,3 +68,15 @@ def test_a_key_of_the_wrong_type_is_refused(store: DelayStore) -> None:
     found = too_late(store)
     store.client.sadd("{delayq}:dead_letters", "dead")
     refuses_a_key_of_the_wrong_type(store, "dead", lambda: bury(store, found))
+
+
+def test_a_letter_is_taken_back_also_where_redis_refuses_to_count(
+    store: DelayStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user without the right to count dead letters doubles none: the letter of a changed message leaves again."""
+    store.delivery.offer("q", waiting("a", PAST_MS), waiting("gone", PAST_MS + 1))
+    found = too_late(store)
+    store.lookup.cancel(["q"], ["gone"])
+    monkeypatch.setattr("kombu_delayq.store.delivery.count_command", lambda *_: ("EVAL", "return redis.call('NO')", 0))
+    assert bury(store, found) == (1, 0)
+    assert store.client.lrange("dead", 0, -1) == [b"letter of body of a"]
