@@ -5,12 +5,15 @@ from time import time
 
 from kombu_delayq.message.fields import Message
 from kombu_delayq.message.ready import ready_since_s
+from kombu_delayq.redis.replies import checked
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.counts import WAIT_BOUNDS_S, WAIT_FIELDS, WAITED_S, WAITED_UNKNOWN
 
 #: The counters of a queue, in the order of the numbers that are kept of it.
 _FIELDS = (*WAIT_FIELDS, WAITED_S, WAITED_UNKNOWN)
 _SUM_AT, _UNKNOWN_AT = len(WAIT_FIELDS), len(WAIT_FIELDS) + 1
+#: A time from here on, in s since the epoch, is none: any program may write numbers that fit no clock and no counter.
+_LATEST_S = 2.0**40
 
 
 class QueueWaits:
@@ -30,7 +33,7 @@ class QueueWaits:
         if numbers is None:
             return
         since_s = ready_since_s(message)
-        if since_s is None:
+        if since_s is None or not 0 <= since_s < _LATEST_S:
             numbers[_UNKNOWN_AT] += 1
             return
         # Both are whole seconds, so that neither is taken for the longer one.
@@ -43,13 +46,14 @@ class QueueWaits:
         """Adds to the counters in Redis what has come since the last time; one round trip where anything has.
 
         Raises:
-            redis.exceptions.RedisError, OSError: Redis has not counted. The next call tries again.
+            redis.exceptions.RedisError, OSError: Redis has not counted, or not all queues. The next call tries again.
         """
         now = {queue: list(numbers) for queue, numbers in list(self._noted.items())}
         grown = {queue: self._grown(queue, numbers) for queue, numbers in now.items()}
         if changed := {queue: counters for queue, counters in grown.items() if counters}:
-            store.fetching.count_waits(changed)
-            self._flushed.update(now)
+            replies = store.fetching.count_waits(changed)
+            self._flushed.update({queue: now[queue] for queue, error in replies.items() if error is None})
+            checked(replies.values())
 
     def _grown(self, queue: str, numbers: list[int]) -> dict[str, int]:
         before = self._flushed.get(queue) or [0] * len(_FIELDS)

@@ -162,17 +162,23 @@ class Fetching(StorePart):
         found = self._client.ask("HGETALL", self._keys.paused())
         return {json.loads(as_text(name)): float(at_ms) for name, at_ms in sorted(found.items())}
 
-    def count_waits(self, grown: Mapping[str, Mapping[str, int]]) -> None:
+    def count_waits(self, grown: Mapping[str, Mapping[str, int]]) -> dict[str, Exception | None]:
         """Counts how long messages waited in their queues before consumers took them; one round trip.
 
         Args:
             grown: By queue, by how much each of its counters grows, see ``consume.waits``.
+
+        Returns:
+            By queue, why Redis has not counted; None where it has.
         """
         calls: list[ScriptCall] = [
             ([self._keys.counts(queue)], [part for pair in of_queue.items() for part in pair], self._client.layout)
             for queue, of_queue in grown.items()
         ]
-        checked(self._client.run_each("count_waits", calls)[0])
+        replies, _ = self._client.run_each("count_waits", calls)
+        return {
+            queue: reply if isinstance(reply, Exception) else None for queue, reply in zip(grown, replies, strict=True)
+        }
 
     def held(self, tags: Sequence[str], queue: str) -> list[str]:
         """Returns those of some hundred delivery tags whose messages are still held; one round trip.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kombu_delayq.message.text import as_text
+from kombu_delayq.redis.replies import checked
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.periodic import Run
@@ -82,6 +83,7 @@ ACTS: dict[str, Callable[[DelayStore], Act]] = {
     "enqueue": of_job,
     "finish": of_finish,
     "publish": of_publish,
+    "count_waits": lambda store: lambda: checked(store.fetching.count_waits({"q": {"waited:0": 1}}).values()),
 }
 #: Keys for which an operation has another answer, in tests of its own: one queue hides no other, what takes several
 #: calls or only takes away is left to Redis's own error, and minutes that cannot be counted end nothing.

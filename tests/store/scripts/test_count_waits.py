@@ -5,6 +5,7 @@ from time import time
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 
 from kombu_delayq.consume.waits import QueueWaits
 from kombu_delayq.store import DelayStore
@@ -35,12 +36,13 @@ def test_each_message_counts_in_the_bucket_of_its_wait(store: DelayStore, monkey
     eta = datetime.fromtimestamp(1_000_000 - 100, UTC).isoformat()
     waits.note("q", changed_message(headers={"eta": eta}, properties={"timestamp": 5}))
     waits.note("q", changed_message(headers={"eta": "2100-01-01T00:00:00+00:00"}))
-    waits.note("q", changed_message(properties={"timestamp": "yesterday"}))
+    for nonsense in ("yesterday", float("inf"), float("nan"), -(10**30), 10**30):
+        waits.note("q", changed_message(properties={"timestamp": nonsense}))
     waits.note("other", changed_message(properties={"timestamp": 5}))  # a queue that is not counted, such as of replies
     waits.flush(store)
     each = (0, 1, 2, 3, 7000, 50_000, 100)
     wanted = tuple(sum(waited_s <= bound for waited_s in each) for bound in WAIT_BOUNDS_S)
-    assert waits_of(store) == Waits(wanted, sum(each), 7, 1)
+    assert waits_of(store) == Waits(wanted, sum(each), 7, 5)
     assert not store.client.keys("*other*")
 
 
@@ -59,6 +61,23 @@ def test_what_was_sent_is_not_sent_again(store: DelayStore, monkeypatch: pytest.
         waits.flush(store)
         waits.flush(store)
         assert waits_of(store).count == count
+
+
+def test_a_queue_that_redis_does_not_count_is_the_only_one_to_be_sent_again(store: DelayStore) -> None:
+    """Where somebody else's key is in the place of a queue's counters, those of other queues do not grow each time."""
+    waits = QueueWaits()
+    message = changed_message(properties={"timestamp": int(time())})
+    for queue in ("bad", "q"):
+        waits.begin(queue)
+        waits.note(queue, message)
+    store.client.set("delayq:{bad}:counts", "somebody else's")
+    for _ in range(3):
+        with pytest.raises(ResponseError, match="WRONGTYPE"):
+            waits.flush(store)
+    assert waits_of(store).count == 1
+    store.client.delete("delayq:{bad}:counts")
+    waits.flush(store)
+    assert store.figures.counts(["bad"])["bad"].waits.count == 1
 
 
 def test_counters_without_delayed_messages_end_after_a_week(store: DelayStore) -> None:
