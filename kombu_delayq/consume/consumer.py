@@ -15,6 +15,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.consume.acks import drained
 from kombu_delayq.consume.waits import QueueWaits
+from kombu_delayq.redis.replies import checked
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.minutes import Outcome
 from kombu_delayq.store.types import Fetched, LeaseEnded, LeaseHeartbeat, Request
@@ -156,16 +157,18 @@ class Consumer:
         self._outcomes.append((queue, outcome))
 
     def report(self, store: TransportStore) -> None:
-        """Sends what was counted, if there is any; one round trip."""
+        """Sends what was counted, if there is any; one round trip. What a node that is away misses is sent again."""
         counted = Counter(drained(self._outcomes))
         found = defaultdict[str, dict[Outcome, int]](dict)
         for (queue, outcome), number in counted.items():
             found[queue][outcome] = number
         try:
-            store.minutes.count_minute(found)
+            away = store.minutes.count_minute(found)
         except BaseException:
             self._outcomes.extend(counted.elements())
             raise
+        self._outcomes.extend(one for one in counted.elements() if one[0] in away)
+        checked(away.values())
 
     def leave(self, store: TransportStore) -> None:
         """Gives leases back. Where messages are held, a lease ends by itself, and they go back to their queues.

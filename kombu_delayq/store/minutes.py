@@ -40,12 +40,19 @@ class Minutes(NamedTuple):
 class MinuteCounts(StorePart):
     """Counts minute by minute, and reads what was counted."""
 
-    def count_minute(self, found: Mapping[str, Mapping[Outcome, int]]) -> None:
-        """Counts what has become of messages, by queue; one round trip."""
+    def count_minute(self, found: Mapping[str, Mapping[Outcome, int]]) -> dict[str, Exception]:
+        """Counts what has become of messages, by queue; one round trip. A Redis that refuses is no error.
+
+        Returns:
+            Of the queues whose node in a cluster is away, the error; they are not counted.
+        """
         calls: list[ScriptCall] = [_call(self._keys.counts(queue), counts) for queue, counts in found.items()]
-        for reply in self._client.run_each("count_minute", calls)[0] if calls else ():
-            if isinstance(reply, Exception) and not isinstance(reply, ResponseError):
-                raise reply
+        replies = self._client.run_each("count_minute", calls)[0] if calls else ()
+        return {
+            queue: reply
+            for queue, reply in zip(found, replies, strict=True)
+            if isinstance(reply, Exception) and not isinstance(reply, ResponseError)
+        }
 
     def read(self, queues: Sequence[str], now_ms: float, count: int = 60) -> dict[str, Minutes]:
         """Reads the minutes of queues up to the present one; a round trip for each thousand queues, or 80 for a day.

@@ -1,8 +1,13 @@
 """``count_minute.lua``, and the minutes that a transfer counts: what has happened to a queue minute by minute."""
 
-import pytest
+from typing import Any
 
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.client import ScriptCall, StoreClient
 from kombu_delayq.store.minutes import KEPT_H, Minutes, total
 from kombu_delayq.store.types import DelayedQueue
 from tests.support.store.keyspace import waiting
@@ -36,6 +41,26 @@ def test_outcomes_are_counted_apart(store: DelayStore) -> None:
     assert (latest(store, "r").failed, latest(store, "dead").dead) == ([70_000], [4])
     every = total(list(store.minutes.read(["q", "r", "none"], store.now_ms()).values()), 60)
     assert (sum(every.failed), len(every.failed), total([], 3).failed) == (70_001, 60, [0, 0, 0])
+
+
+def test_what_a_node_that_is_away_misses_is_reported_again(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one node of a cluster is away, the outcomes of the other queues are counted once."""
+    consumer, run_each = Consumer(list), StoreClient.run_each
+
+    def run(client: StoreClient, name: str, calls: list[ScriptCall]) -> Any:
+        return [RedisConnectionError("away"), *run_each(client, name, calls[1:])[0]], []
+
+    consumer.count("away", "failed")
+    consumer.count("q", "failed")
+    with monkeypatch.context() as patch:
+        patch.setattr(StoreClient, "run_each", run)
+        for _ in range(2):
+            with pytest.raises(RedisConnectionError, match="away"):
+                consumer.report(store)
+    assert latest(store).failed == [1]
+    consumer.report(store)
+    consumer.report(store)
+    assert (latest(store).failed, latest(store, "away").failed) == ([1], [1])
 
 
 @pytest.mark.parametrize("ago", [0, 1, 59, 60, 61, 1439])
