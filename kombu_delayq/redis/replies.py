@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from kombu_delayq.message.text import as_bytes
 
 #: Name and arguments of a command.
@@ -69,6 +71,11 @@ def checked(replies: Iterable[Any]) -> list[Any]:
         if isinstance(reply, Exception):
             raise reply
     return found
+
+
+def check_reached(replies: Iterable[Any]) -> None:
+    """Raises the first error that is none of Redis, but of the connection to a node: nobody knows what it has."""
+    checked(reply for reply in replies if not isinstance(reply, ResponseError))
 
 
 def time_ms(time: Sequence[Any]) -> float:

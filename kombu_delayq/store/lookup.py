@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.text import as_bytes, as_text, digest, readable
-from kombu_delayq.redis.replies import Command
+from kombu_delayq.redis.replies import Command, check_reached
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import JOURNAL, Waiting, hidden, rows_of, waiting_of
@@ -84,7 +84,6 @@ class Searching(StorePart):
             redis.exceptions.RedisError, OSError: A node of a cluster is away. ``found`` has what the others had.
             redis.exceptions.ResponseError: None of the queues can be searched, and nothing has been found.
         """
-        layout = self._client.layout
         done = dict.fromkeys(queues, 0)  # how many of the ids were searched in each queue
         while done:
             calls = [script.call(queue, ids[count:]) for queue, count in done.items()]
@@ -94,12 +93,17 @@ class Searching(StorePart):
                 if isinstance(reply, Exception):
                     done[queue] = len(ids)
                     continue
-                for identity, parts in zip(ids[done[queue] :], reply, strict=False):
-                    if parts:
-                        found.setdefault(identity, []).extend(waiting_of(queue, layout, row) for row in rows_of(parts))
+                self._add(queue, ids[done[queue] :], reply, found)
                 done[queue] += len(reply)
-            _check_reached(replies)
+            check_reached(replies)
             done = {queue: count for queue, count in done.items() if count < len(ids)}
+
+    def _add(self, queue: str, ids: Sequence[str], rows: Sequence[Any], found: dict[str, list[Waiting]]) -> None:
+        """Adds the messages of a queue's rows, one for each of the first ids, to those that were found."""
+        for identity, parts in zip(ids, rows, strict=False):
+            if parts:
+                messages = (waiting_of(queue, self._client.layout, row) for row in rows_of(parts))
+                found.setdefault(identity, []).extend(messages)
 
     def _check(self, replies: dict[str, Any], most: int) -> None:
         """Logs which queues cannot be searched; raises the first error if their number is ``most``."""
@@ -115,13 +119,6 @@ class Searching(StorePart):
         except ResponseError as error:
             logger.error("queue %r cannot be searched for messages of other clients: %s", queue, readable(error))
             return 0
-
-
-def _check_reached(replies: Sequence[Any]) -> None:
-    """Raises the first error that is none of Redis, but of the connection to a node: nobody knows what it has."""
-    for reply in replies:
-        if isinstance(reply, Exception) and not isinstance(reply, ResponseError):
-            raise reply
 
 
 T = TypeVar("T")
@@ -230,12 +227,8 @@ class Lookup(Searching):
         for queue, reply in zip(queues, replies, strict=True):
             rows = [] if isinstance(reply, Exception) else reply
             unsearched.update(ids[len(rows) :])
-            for identity, parts in zip(ids, rows, strict=False):
-                if parts:
-                    found.setdefault(identity, []).extend(
-                        waiting_of(queue, self._client.layout, row) for row in rows_of(parts)
-                    )
-        _check_reached(replies)
+            self._add(queue, ids, rows, found)
+        check_reached(replies)
         for identity, messages in found.items():
             messages.sort(key=lambda message: message.due_ms)
             if len(messages) >= MAX_DUPLICATES:

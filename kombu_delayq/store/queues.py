@@ -18,7 +18,7 @@ from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.nodes import scan_pages
-from kombu_delayq.redis.replies import checked, time_ms
+from kombu_delayq.redis.replies import check_reached, checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.keys import glob_escaped
@@ -154,9 +154,7 @@ class Queues(StorePart):
         consumed, *found = self._client.replies(
             [("HVALS", self._keys.consumed(self._keys.share(queue))), ("SISMEMBER", self._keys.queues, queue), *looks]
         )
-        for reply in (consumed, *found):
-            if isinstance(reply, Exception) and not isinstance(reply, ResponseError):
-                raise reply
+        check_reached((consumed, *found))
         name = to_json(queue).encode()
         is_consumed = isinstance(consumed, list) and any(name in as_bytes(names) for names in consumed)
         return is_consumed or 1 in found or self._is_bound(queue)
