@@ -228,7 +228,7 @@ class Fetcher:
             self._fetch_or_wait()
         is_over = self._gathers_until is None or monotonic() >= self._gathers_until
         # Otherwise they go with the next request. Without any, a request that is gathered keeps its time.
-        if not self.asked and (is_over or self._acks) and not (self._acks and self._gathers()):
+        if not self.asked and (not self._gathers() if self._acks else is_over):
             self._send_acks()
 
     def turn_apart(self) -> None:

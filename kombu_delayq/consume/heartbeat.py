@@ -83,8 +83,7 @@ class Heartbeat:
             del fetchers
             if self._subscribe() or monotonic() >= beat_at:
                 beat_at = monotonic() + self._pause_s
-                self._does(self._consumer.waits.flush)
-                self._does(self._consumer.report)
+                self._report()
                 if not (self._does(self._consumer.renew) and self._does(self._consumer.recover)):
                     beat_at = monotonic()
         if self._stopping.is_set():
@@ -94,8 +93,7 @@ class Heartbeat:
             self._store.close()
 
     def _leave(self) -> None:
-        self._does(self._consumer.waits.flush)
-        self._does(self._consumer.report)
+        self._report()
         self._does(self._consumer.leave)
         if self._consumer.has_lease:
             logger.info("consumer %s cannot give its lease back now, and tries again", self._consumer.name)
@@ -106,6 +104,10 @@ class Heartbeat:
             self._subscribe()
             self._does(self._consumer.recover)
             self._does(self._consumer.leave)
+
+    def _report(self) -> None:
+        self._does(self._consumer.waits.flush)
+        self._does(self._consumer.report)
 
     def _subscribe(self) -> bool:
         """Keeps the subscription. Returns whether Redis has to know that there is one now, or none any more."""
