@@ -11,7 +11,7 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 
-#: What is counted by whoever has seen it: a task is to be tried again, has failed for good, or became a dead letter.
+#: What has become of a task: it is to be tried again, has failed for good, or is a dead letter. Who sees it counts it.
 Outcome: TypeAlias = Literal["retried", "failed", "dead"]
 #: For how long minutes are kept, in h: those of a day are whole.
 KEPT_H = 25

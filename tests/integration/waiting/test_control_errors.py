@@ -269,7 +269,7 @@ def through(make_proj: MakeProj, proxy: LosesReply) -> Proj:
 
 @pytest.mark.both_layouts
 def test_a_cancel_that_was_not_answered_is_an_error_and_no_wrong_answer(make_proj: MakeProj) -> None:
-    """The caller is told which tasks may have been cancelled, and not that they did not wait; asking again is safe."""
+    """The error names the tasks that may have been cancelled, not that they did not wait; asking again is safe."""
     with loses(make_proj(), "cancel") as proxy:
         proj = through(make_proj, proxy)
         ids = [proj.send("record", countdown=600).id for _ in range(3)]
@@ -310,7 +310,7 @@ def test_what_was_removed_before_the_connection_was_lost_is_told(
 
 @pytest.mark.both_layouts
 def test_a_task_that_is_run_now_without_an_answer_is_sent_once(make_proj: MakeProj) -> None:
-    """The caller is told that the task may have been sent, and not that it did not wait."""
+    """The error says that the task may have been sent, and not that it did not wait."""
     with loses(make_proj(), "run_now") as proxy:
         proj = through(make_proj, proxy)
         sent, other = (proj.send("record", countdown=600) for _ in range(2))

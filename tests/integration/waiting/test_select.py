@@ -147,7 +147,7 @@ MANY = 5000
 
 
 def test_bounds_and_limits(proj: Proj) -> None:
-    """Tasks are told in the order of their due times, from one moment on and before another, and no more than asked."""
+    """Tasks come in the order of their due times, from one moment on and before another, and no more than asked."""
     app = proj.app
     fill(proj, "q", ((f"task {n}", _at(n)) for n in range(MANY)))
     fill(proj, "other", ((f"other {n}", _at(n)) for n in range(3)))
@@ -192,7 +192,7 @@ def test_times_without_a_zone_are_in_utc(make_proj: MakeProj) -> None:
 
 
 def test_get_tells_the_next_of_an_id(proj: Proj) -> None:
-    """Of several tasks with one id, in several queues, the one that is due first is told; of an unknown id, None."""
+    """Of several tasks with one id, in several queues, it returns the one that is due first; of an unknown id, None."""
     for number, queue in enumerate(("q", "q", "other")):
         proj.send("record", number, eta=BASE + timedelta(hours=-number), task_id="same", queue=queue)
     found = get(proj.app, "same")
