@@ -194,7 +194,8 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             self.store.queues.note_dead_letters(queue)
         if message["properties"].get(CHAIN) is not None:
             self.store.chains.use_chains()  # before the task can run
-        if (mode := once.check_mode(message["properties"].pop(once.IF_WAITING, None), "a call")) is not None:
+        mode, message = once.read_mode(message)
+        if mode is not None:
             self._check_version()
             return self.put_once(queue, message, due, mode)
         if due is None or not (due.relative or due.ms > time() * 1000):

@@ -76,7 +76,8 @@ class Channel(OfferingChannel, stock.Channel):
         if CHAIN_ID in properties:
             return self._put_step(queue, message, due)
         hooks.check_unread(properties)
-        if (mode := once.check_mode(properties.pop(once.IF_WAITING, None), "a call")) is not None:
+        mode, message = once.read_mode(message)
+        if mode is not None:
             return self.put_once(queue, message, due, mode)
         if due is None or not (due.relative or due.ms > self.store.now_ms()):
             super()._put(queue, message, **kwargs)

@@ -4,8 +4,9 @@ from contextvars import ContextVar
 from typing import Any, Literal
 
 from kombu_delayq.errors import InvalidIfWaiting, did_you_mean, quoted
+from kombu_delayq.message.fields import Message
 
-#: Message property with one of ``MODES``; the channel reads it, and no message keeps it.
+#: Message property with one of ``MODES``; ``read_mode`` takes it away, so that no message keeps it.
 IF_WAITING = "if_waiting"
 #: What happens where a message of the id waits: the new one comes beside it, is not stored, or takes its place.
 MODES = ("add", "keep", "replace")
@@ -33,3 +34,18 @@ def check_mode(given: Any, where: str) -> str | None:
         return given
     hint = did_you_mean(given, MODES)
     raise InvalidIfWaiting(f"if_waiting of {where} is one of {', '.join(map(repr, MODES))}, not {quoted(given)}{hint}")
+
+
+def read_mode(message: Message) -> tuple[str | None, Message]:
+    """Returns what happens where a message's id waits, as ``check_mode``, and the message without that property.
+
+    The message itself keeps the property: kombu publishes it again where the connection is lost.
+
+    Raises:
+        InvalidIfWaiting: The value is not one of ``MODES``.
+    """
+    properties = message["properties"]
+    if IF_WAITING not in properties:
+        return None, message
+    mode = check_mode(properties[IF_WAITING], "a call")
+    return mode, {**message, "properties": {name: value for name, value in properties.items() if name != IF_WAITING}}

@@ -1,6 +1,7 @@
 """One task once while it waits: one by one with a worker, and many at once."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -40,6 +41,30 @@ def app(redis_server: PrivateRedis) -> Celery:
     def index(order: int, reason: str = "") -> None: ...
 
     return app
+
+
+@pytest.mark.parametrize(("mode", "outcome"), [("keep", "kept"), ("replace", "replaced")])
+def test_a_call_that_is_sent_again_is_compared_again(
+    app: Celery, redis_server: PrivateRedis, mode: str, outcome: str
+) -> None:
+    """Where Redis refuses, kombu publishes the same properties again, and the mode is one of them."""
+    refused = list[BaseException]()
+
+    def take_again(error: BaseException, interval: float) -> None:
+        refused.append(error)
+        redis_server.client().replicaof("NO", "ONE")
+
+    def send(number: int) -> Any:
+        options: dict[str, Any] = {"countdown": 60, "task_id": "a", "if_waiting": mode}
+        return app.send_task("some.task", (number,), retry_policy={"errback": take_again}, **options)
+
+    send(1)
+    redis_server.client().config_set("replica-serve-stale-data", "no")
+    redis_server.client().replicaof("127.0.0.1", "1")
+    try:
+        assert (send(2).if_waiting, len(refused)) == (outcome, 1)
+    finally:
+        redis_server.client().replicaof("NO", "ONE")
 
 
 def test_many_calls_are_compared_with_what_waits(app: Celery, redis_server: PrivateRedis) -> None:
