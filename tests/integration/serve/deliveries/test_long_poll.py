@@ -71,7 +71,7 @@ def test_a_paused_queue_hands_out_nothing(app: Celery, consumer: HttpConsumer, c
         assert consumer.client.post("/v1/queues/orders:pause").json() == {"outcome": "paused"}
         send(app, 7)
         assert consumer.take() == {"lease": None, "messages": []}
-        assert is_waited_for(client)
+        until(lambda: is_waited_for(client))
         assert not answer.done()
         assert consumer.client.get("/v1/queues/orders").json()["paused_since"]
         assert consumer.client.post("/v1/queues/orders:resume").json() == {"outcome": "resumed"}
