@@ -13,7 +13,7 @@
 -- message waits}}
 -- Atomic: of an id that waits, one message waits when this returns, and a new head has been announced.
 -- Cost: O(log N) a message
--- @include announce clock duplicates find lifetime put wrong_type
+-- @include clock once wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, expire = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -23,33 +23,9 @@ local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end
-
-local function offer_once(id, due_ms, priority, body)
-  local waiting, content = find(keys, id, count), unsigned(body)
-  for _, message in ipairs(waiting) do
-    if message.priority == priority and unsigned(message.body) == content then
-      return 'repeated'
-    end
-  end
-  if #waiting == 0 then
-    put(keys, id, due_ms, priority, body)
-    return 'added'
-  elseif mode == 'keep' then
-    return 'kept'
-  end
-  for i = 2, #waiting do
-    remove(keys, waiting[i])
-  end
-  waiting[1].priority = priority
-  replace(keys, waiting[1], due_ms, body)
-  return 'replaced'
+local rows = {}
+for i = 6, #ARGV, 4 do
+  rows[#rows + 1] = { id = ARGV[i], due = at(ARGV[i + 1], now), priority = ARGV[i + 2], body = ARGV[i + 3] }
 end
-
-local life, words = life_of(keys, now, expire), {}
-local place = announce(keys, wake, queue, function()
-  for i = 6, #ARGV, 4 do
-    words[#words + 1] = offer_once(ARGV[i], at(ARGV[i + 1], now), ARGV[i + 2], ARGV[i + 3])
-  end
-end)
-live_on(keys, life, now)
-return { place, words }
+local to = { keys = keys, wake = wake, queue = queue, expire = expire }
+return { put_all_once(to, now, { mode = mode, count = count }, rows) }

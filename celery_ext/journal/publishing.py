@@ -384,7 +384,13 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
         return self._redis.enqueue_commands(queue, job, self._for_redis(queue, job, offers))
 
     def _for_redis(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Sequence[Offer]:
-        """Writes the rows of messages that the job has not sent. Returns what Redis gets."""
+        """Writes the rows of messages that the job has not sent. Returns what Redis gets.
+
+        Raises:
+            InvalidIfWaiting: The job asks what waits, which the script that guards its ids sees in Redis alone.
+        """
+        if job.if_waiting:
+            raise InvalidIfWaiting(f"if_waiting={job.if_waiting!r} of a bulk job does not work with a journal")
         if job.staged or not self._may_write(job):
             return offers
         cutoff_ms = self._placement.cutoff_ms()

@@ -189,6 +189,14 @@ class WriteOptions(BrokerOptions):
         "Name of a batch job. A job that was killed and runs again under the same name sends what is missing. Default: "
         "each write is a new job. Streams name their jobs by query and batch.",
     )
+    if_waiting: str = _option(
+        "add",
+        choice("add", "keep", "replace"),
+        "",
+        "What to do with a row whose task id waits in the same queue, of whoever sent it. `add`: send it beside that "
+        "one. `keep`: send nothing. `replace`: it takes the place of that one. Needs `id_columns` or a column "
+        "`task_id`.",
+    )
     on_committed: str = _option(
         "fail",
         choice("fail", "skip"),

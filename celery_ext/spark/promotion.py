@@ -49,7 +49,8 @@ class Promoted:
         hours: The hours whose rows were sent and removed, in UTC.
         rows: Number of their rows.
         sent: Number of messages sent to Redis.
-        repeated: Number of rows whose ids Redis had before: from a promotion that was killed, or a second row of an id.
+        repeated: Number of rows whose ids Redis had before: from a promotion that was killed, a second row of
+            an id, or with ``if_waiting=keep`` from others.
         bad: Number of rows that make no task, with ``on_bad_row=drop`` or ``dead_letter``.
     """
 

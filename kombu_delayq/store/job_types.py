@@ -24,6 +24,7 @@ class JobRun(NamedTuple):
         max_rate: Messages a second for the whole job, 0 for no limit.
         max_depth: Largest number of messages that a queue may hold, delayed ones included, 0 for no limit.
         cancels: Whether it may ``exclude`` ids, so that no task of it sends them.
+        if_waiting: ``keep`` or ``replace`` what waits in the same queue under the id of a message; empty to add.
     """
 
     name: str
@@ -33,6 +34,7 @@ class JobRun(NamedTuple):
     max_rate: float = 0.0
     max_depth: int = 0
     cancels: bool = False
+    if_waiting: str = ""
 
 
 class Begun(NamedTuple):
@@ -113,8 +115,8 @@ JobState = Literal["running", "publishing", "committed", "aborted"]
 class Job:
     """A bulk job as Redis remembers it.
 
-    ``enqueued`` and ``staged`` hold at any time: each message is counted in the step of Redis that sends it. The other
-    counts are those of the run that ended last, and None before.
+    ``enqueued``, ``kept``, ``replaced`` and ``staged`` hold at any time: each message is counted in the step of Redis
+    that sends it, or keeps it out. The other counts are those of the run that ended last, and None before.
 
     Attributes:
         name: Name of the job: its ``job_id``, or that of a query and its micro-batch.
@@ -123,12 +125,14 @@ class Job:
         base_ms: When it began, ms since the epoch.
         enqueued: Number of messages that it has sent or staged, with the dead letters.
         staged: Number of staged messages that are still to be sent.
+        kept: Number of messages that were not sent because another one of their id waited, by ``if_waiting``.
+        replaced: How many of the messages sent have taken the place of one of their id that waited.
         rows: Number of rows.
         bad: Number of rows that make no task.
         dead_lettered: Number of bad rows that became dead letters.
         cancelled: Number of tasks that it has cancelled.
         sent_before: Number of messages that were not sent because another run, or another attempt of a Spark task, had
-            sent them.
+            sent them or kept them out.
         twice: Number of messages that were not sent because another row of the same data has the same id. If an earlier
             run had rows that the committed one has not, as many of these may count as ``sent_before``.
         ended_ms: When it was committed or aborted, ms since the epoch; None while it runs.
@@ -140,6 +144,8 @@ class Job:
     base_ms: float
     enqueued: int
     staged: int
+    kept: int = 0
+    replaced: int = 0
     rows: int | None = None
     bad: int | None = None
     dead_lettered: int | None = None
@@ -149,21 +155,25 @@ class Job:
     ended_ms: float | None = None
 
     @classmethod
-    def of(cls, name: str, fields: Mapping[str, str], enqueued: int, staged: int) -> "Job":
-        """Returns a job from the fields of its HASH, and the numbers of its messages in all queues together."""
+    def of(cls, name: str, fields: Mapping[str, str], of_parts: Mapping[str, int], staged: int) -> "Job":
+        """Returns a job from the fields of its HASH, and what its parts have counted in all queues together."""
         state = "running" if fields["state"] == "open" else fields["state"]
         if state == "publishing" and not staged:  # who sent the last message did not note it yet
             state = "committed"
         names = ("rows", "bad", "dead_lettered", "cancelled", "offered", "fresh")
         counts = {one: int(fields[one]) if one in fields else None for one in names}
-        sent_before, twice = _not_sent(counts.pop("offered"), counts.pop("fresh"), enqueued)
+        sent_before, twice = _not_sent(
+            counts.pop("offered"), counts.pop("fresh"), of_parts["enqueued"] + of_parts["kept"]
+        )
         return cls(
             name=name,
             state=cast(JobState, state),
             run=int(fields["run"]),
             base_ms=float(fields["base"]),
-            enqueued=enqueued,
+            enqueued=of_parts["enqueued"],
             staged=staged,
+            kept=of_parts["kept"],
+            replaced=of_parts["replaced"],
             **counts,
             sent_before=sent_before,
             twice=twice,

@@ -24,6 +24,7 @@ from kombu_delayq.store.job_types import (
     JobRun,
     Staged,
 )
+from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import Offer
 
@@ -36,6 +37,8 @@ PlaceStaged = Callable[[str, Sequence[Offer]], float]
 
 #: States of a job that has sent everything, or is about to.
 _COMMITTED = ("committed", "publishing")
+#: What the part of a job counts, by the fields of its HASH.
+_COUNTED = ("enqueued", "kept", "replaced")
 
 
 class BulkJobs(StorePart):
@@ -82,7 +85,8 @@ class BulkJobs(StorePart):
             offers: The messages. An empty due time is now; a due time relative to arrival is not allowed. A few hundred
                 at a time keep Redis responsive. Redis refuses a call with more than 7,999, because Lua cannot pass on
                 more arguments. A call with more than ``max_depth`` never fits. An offer with an empty body only
-                claims its id, so that the job sends nothing more under it; with a due time, it counts as sent.
+                claims its id, so that the job sends nothing more under it; with a due time, it counts as sent. Of a job
+                with ``if_waiting``, one that waits already counts as new in the job: this job decides once about it.
         """
         if not offers:
             return Enqueued("enqueued")
@@ -223,9 +227,10 @@ class BulkJobs(StorePart):
         found, queues = self._client.send([("HGETALL", self._keys.job(name)), ("SMEMBERS", self._keys.parts(name))])
         fields = {as_text(field): as_text(value) for field, value in found.items()}
         parts = [self._part(name, as_text(queue)) for queue in queues]
-        commands = [command for job, _, staged in parts for command in (("HGET", job, "enqueued"), ("LLEN", staged))]
-        counts = [int(one or 0) for one in (self._client.send(commands) if commands else ())]
-        return Job.of(name, fields, sum(counts[::2]), sum(counts[1::2]) // ENTRIES) if fields else None
+        commands = [command for job, _, staged in parts for command in (("HMGET", job, *_COUNTED), ("LLEN", staged))]
+        replies = self._client.send(commands) if commands else []
+        counts = {of: sum(int(part[at] or 0) for part in replies[::2]) for at, of in enumerate(_COUNTED)}
+        return Job.of(name, fields, counts, sum(replies[1::2]) // ENTRIES) if fields else None
 
     def of_stream(self, stream: str) -> str | None:
         """Returns the name of the job that a stream last worked on, or None."""
@@ -366,7 +371,8 @@ class BulkJobs(StorePart):
     def _enqueue_call(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> tuple[list[str], list[Any]]:
         keys = [*self._part(job.name, queue), *self._keys_of(queue)]
         limits = [job.run, longer(job.ttl_ms), job.max_depth, int(job.staged)]
-        args: list[Any] = [self._client.wake(queue), queue, *limits, *self._client.list_of_priority]
+        once = [job.if_waiting, MAX_DUPLICATES]
+        args: list[Any] = [self._client.wake(queue), queue, *limits, *once, *self._client.list_of_priority]
         for offer in offers:
             args += offer
         return keys, args

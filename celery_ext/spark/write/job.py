@@ -40,7 +40,7 @@ class CommitMessage(WriterCommitMessage):
         job: Name of the job.
         run: Number of its run.
         rows: Number of rows.
-        enqueued: Number of messages sent or staged, with the dead letters.
+        enqueued: Number of messages sent, staged or kept out by ``if_waiting``, with the dead letters.
         repeated: Number of messages that the job had before, from another attempt or from a row with the same id.
         to_cancel: Number of rows that cancel a task.
         cancelled: Number of tasks that it has cancelled in Redis.
@@ -76,6 +76,8 @@ def summary(job: Job, to_cancel: int) -> str:
     counts = {
         "sent before": job.sent_before,
         "twice in the data": job.twice,
+        "kept out by tasks that waited": job.kept,
+        "in place of tasks that waited": job.replaced,
         "cancelled": job.cancelled,
         "bad": job.bad,
         "dead letters": job.dead_lettered,
@@ -118,7 +120,8 @@ class JobWriter:
         staged = options.delivery == "staged"
         number = self.run if run is None else run
         cancels = "op" in self.columns.reserved
-        return JobRun(name, number, ttl_ms, staged, options.max_rate, options.max_queue_depth, cancels)
+        once = "" if options.if_waiting == "add" else options.if_waiting
+        return JobRun(name, number, ttl_ms, staged, options.max_rate, options.max_queue_depth, cancels, once)
 
     def write(self, name: str, batches: "Iterator[RecordBatch]", stream: str = "") -> CommitMessage:
         """Sends the rows of one Spark task.

@@ -49,7 +49,7 @@ class Sender:
         options: Sizes of chunks, and how long to wait.
 
     Attributes:
-        enqueued: Number of messages that were sent or staged.
+        enqueued: Number of messages that were sent, staged, or kept out by ``if_waiting``.
         repeated: Number of messages that the job had before.
         cancelled: Number of tasks that were cancelled.
         rows: About the number of messages that fill a chunk.

@@ -53,6 +53,11 @@ def prepare(options: WriteOptions, schema: StructType, overwrite: bool, job: str
             log(logging.WARNING, warning)
     settings = AppSettings.of(options.celery_app)
     broker = settings.broker_of(options)
+    if broker.has_journal and options.if_waiting != "add":
+        raise InvalidSparkOption(
+            f"if_waiting={options.if_waiting} does not work with a journal (transport option journal_url): the script "
+            "of Redis that decides about a row does not see what waits there"
+        )
     settings = settings.without_broker()
     _check_route(options, settings)
     store = broker.connect()

@@ -3,7 +3,8 @@
 -- next (when its rate lets more messages through, ms since the epoch), ended (when it was committed or aborted, ms
 -- since the epoch), and what the driver has counted by the end: rows, bad, dead_lettered, cancelled, offered and fresh.
 -- The job as a whole has such a HASH, and so has its part in the slot of each queue. That of the whole has closed (the
--- run whose end has come to all parts); those of the parts have enqueued (count of their messages).
+-- run whose end has come to all parts); those of the parts have enqueued (count of their messages), kept (of those that
+-- another one kept out), and replaced (of those in the place of another one).
 
 -- A staged message has this many entries in its list: queue, id, due, priority, body.
 local ENTRIES = 5
@@ -27,6 +28,15 @@ end
 local function is_of_earlier(job, base, run)
   local began, latest = unpack(redis.call('HMGET', job, 'base', 'run'))
   return began and began ~= base and tonumber(run) > tonumber(latest)
+end
+
+-- Adds to fields of a job what is not 0. Cost O(1).
+local function count_in(job, counts)
+  for field, number in pairs(counts) do
+    if number ~= 0 then
+      redis.call('HINCRBY', job, field, number)
+    end
+  end
 end
 
 -- Keeps the keys of a job for `ttl` ms from now on. Cost O(1).

@@ -69,6 +69,7 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     (WriteOptions, "id_columns"): (LISTS, NO_LISTS),
     (WriteOptions, "uuid_columns"): (LISTS, NO_LISTS),
     (WriteOptions, "delivery"): ({"direct": "direct", " Staged ": "staged"}, ["", "later"]),
+    (WriteOptions, "if_waiting"): ({"add": "add", " Keep ": "keep", "replace": "replace"}, ["", "skip"]),
     (WriteOptions, "on_committed"): ({"skip": "skip", " Fail ": "fail"}, ["", "raise"]),
     (WriteOptions, "max_rate"): (
         {"0": 0.0, "0.5": 0.5, "500": 500.0, "1e3": 1000.0},

@@ -77,6 +77,23 @@ def test_tasks_that_failed_half_way_are_due_at_the_same_time(
     assert len(set(due.values())) == 1
 
 
+@pytest.mark.parametrize(("mode", "sent"), [("keep", 70), ("replace", 80)])
+def test_a_task_that_failed_half_way_has_decided_already(
+    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, mode: str, sent: int
+) -> None:
+    """With ``if_waiting``, later attempts change nothing of what a killed attempt has kept, sent, replaced."""
+    append(spark.range(0, 80, 8), redis_server, countdown="1h", id_columns="id")
+    before = delayed(client)
+    options = {"job_id": "nightly", "countdown": "2h", "id_columns": "id", "if_waiting": mode}
+    append_stepped(spark.range(0, 80, 1, 2), redis_server, fail_half_way_three_times, **options)
+    found = job(redis_server.url, "nightly")
+    assert found is not None
+    assert (found.rows, found.sent, found.kept, found.replaced) == (80, sent, 80 - sent, sent - 70)
+    due = delayed(client)
+    assert len(due) == 80
+    assert {one for one in before if due[one] == before[one]} == ({*before} if mode == "keep" else set())
+
+
 @pytest.mark.nightly
 def test_a_failed_job_run_again(
     spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog

@@ -7,6 +7,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
+from tests.support.conditions import until
 from tests.support.store.jobs import GUARD, JOB, KEPT_MS, STAGED, TTL_MS, begun, claim, found_job, joined, now, several
 from tests.support.store.keyspace import (
     BODIES,
@@ -229,3 +230,46 @@ def test_an_id_is_not_guarded_before_its_message_is_sent(store: DelayStore) -> N
     store.client.delete(in_form(store, ORDER))
     assert store.jobs.enqueue("q", job, [waiting("i", priority=3)]).fresh == 1
     assert store.queues.size("q") == 2
+
+
+def test_a_row_that_waits_is_kept_out_or_takes_its_place_once(store: DelayStore) -> None:
+    """Each row is decided about once in the job, however often it comes, and counted; what is new goes its own way."""
+    for mode, counts, left in [("keep", (3, 1, 0), b"old"), ("replace", (4, 0, 1), b"body of i")]:
+        store.client.flushall()
+        store.delivery.offer("q", waiting("i", body="old"))
+        job = begun(store)._replace(if_waiting=mode)
+        rows = [waiting("i", FUTURE_MS + 5), waiting("j"), now("k"), waiting("l")]
+        assert store.jobs.enqueue("q", job, rows) == Enqueued("enqueued", 4)
+        before = contents(store.client)
+        assert store.jobs.enqueue("q", job, rows) == Enqueued("enqueued", 0, 4)
+        assert contents(store.client) == before
+        assert ((one := found_job(store)).enqueued, one.kept, one.replaced) == counts
+        assert {message.id: message.body for message in store.scan.browse("q").messages}["i"] == left
+        assert popped(store.client, "q") == [b"body of k"]
+
+
+def test_what_was_stored_and_not_guarded_counts_as_sent(store: DelayStore) -> None:
+    """A row that an attempt has stored, cut short in the script, is the job's own, and not kept out by itself."""
+    job = begun(store)._replace(if_waiting="keep")
+    assert store.jobs.enqueue("q", job, [waiting("i")]).fresh == 1
+    store.client.delete(GUARD)
+    store.client.hdel(JOB, "enqueued")
+    assert store.jobs.enqueue("q", job, [waiting("i")]).fresh == 1
+    assert ((one := found_job(store)).enqueued, one.kept) == (1, 0)
+
+
+def test_a_row_for_now_goes_the_way_of_the_one_that_waits(store: DelayStore) -> None:
+    """Where one waits, a row that is due at once replaces it, and leaves with the next transfer."""
+    store.delivery.offer("q", waiting("i", body="old"))
+    store.jobs.enqueue("q", begun(store)._replace(if_waiting="replace"), [now("i")])
+    until(lambda: store.delivery.transfer("q").moved)
+    assert popped(store.client, "q") == [b"body of i"]
+    assert store.queues.size("q") == 0
+
+
+def test_a_full_queue_refuses_only_what_makes_it_deeper(store: DelayStore) -> None:
+    """Rows that are kept out, or take the place of others, pass ``max_depth``; one more message does not."""
+    store.delivery.offer("q", waiting("i", body="old"), waiting("j", body="old"))
+    job = begun(store, max_depth=1)._replace(if_waiting="replace")
+    assert store.jobs.enqueue("q", job, [waiting("i")]) == Enqueued("enqueued", 1)
+    assert store.jobs.enqueue("q", job, [waiting("j"), waiting("k")]) == Enqueued("deep", depth=2)

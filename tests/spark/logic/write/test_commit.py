@@ -1,7 +1,9 @@
 """The end of a job on its driver: what it says of what was sent, also while the broker comes and goes."""
 
+import json
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import job
-from celery_ext.spark.errors import JobCommittedBefore
+from celery_ext.spark.errors import InvalidSparkOption, JobCommittedBefore
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.job import CommitMessage, JobWriter
 from celery_ext.spark.write.writers import prepare
@@ -107,6 +109,33 @@ def test_a_first_run_counts_what_it_sent(redis_server: PrivateRedis, lines: pyte
     found = Run(redis_server, batch, on_bad_row="drop").commit()
     assert (found.rows, found.sent, found.sent_before, found.twice, found.bad) == (4, 2, 0, 1, 1)
     assert lines.messages[-1].endswith("4 rows, 2 messages in all, 1 twice in the data, 1 bad")
+
+
+@pytest.mark.parametrize(("mode", "kept", "replaced"), [("keep", 5, 0), ("replace", 0, 5)])
+def test_rows_whose_ids_wait_are_counted_once(
+    redis_server: PrivateRedis, lines: pytest.LogCaptureFixture, mode: str, kept: int, replaced: int
+) -> None:
+    """Of an id that waits one task is left; a row that an earlier attempt has sent is never kept out by itself."""
+    options = {"id_columns": "n", "countdown": "1h"}
+    Run(redis_server, range(10), name="before", **options).commit()
+    first = Run(redis_server, range(5, 15), if_waiting=mode, **options)
+    first.write()
+    first.writer.abort("j", first.writer.run)
+    found = Run(redis_server, range(5, 15), [14], if_waiting=mode, **options).commit()
+    assert (found.rows, found.sent, found.kept, found.replaced) == (11, 10 - kept, kept, replaced)
+    assert (found.sent_before, found.twice) == (10, 1)
+    assert redis_server.client().zcard("delayq:{celery}:due") == 15
+    told = "5 kept out by tasks that waited" if kept else "5 in place of tasks that waited"
+    assert lines.messages[-1].endswith(
+        f"11 rows, {10 - kept} messages in all, 10 sent before, 1 twice in the data, {told}"
+    )
+
+
+def test_a_journal_and_if_waiting_are_refused_together(redis_server: PrivateRedis, tmp_path: Path) -> None:
+    """Redis alone decides about a row, so that the driver refuses before anything is sent."""
+    url = json.dumps({"journal_url": f"sqlite:///{tmp_path}/journal.db"})
+    with pytest.raises(InvalidSparkOption, match="if_waiting=keep does not work with a journal"):
+        Run(redis_server, [1], if_waiting="keep", id_columns="n", broker_transport_options=url)
 
 
 def test_a_staged_job_has_the_same_counts(redis_server: PrivateRedis, lines: pytest.LogCaptureFixture) -> None:
