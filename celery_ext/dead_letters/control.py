@@ -12,6 +12,7 @@ from celery_ext.dead_letters import routes
 from celery_ext.dead_letters.choice import Choice
 from celery_ext.dead_letters.letters import DeadLetter, LetterAction
 from kombu_delayq.audit import audited, ids_named
+from kombu_delayq.store.dead_letters import PAGE
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -62,7 +63,7 @@ class DeadLetters:
         for name in queues:
             skip: int | None = 0
             while skip is not None and left != 0:
-                count = letters_of.PAGE if left is None else min(left, letters_of.PAGE)
+                count = PAGE if left is None else min(left, PAGE)
                 with self._opened() as store:  # open for one page only: the caller may need the pool's connections
                     found, skip = letters_of.chosen_page(store, name, skip, count, choice)
                 yield from found

@@ -1,7 +1,6 @@
 """Dead letters: as a user sees them, and how they are read, replayed and dropped. Knows the store, and no app."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -9,15 +8,14 @@ from math import inf
 from time import monotonic, sleep
 from typing import Any
 
-from celery_ext.waiting import DelayedTask
+from celery_ext.waiting import DelayedTask, buried_task
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import in_utc
 from kombu_delayq.message.fields import priority_of
 from kombu_delayq.message.ready import stamp
 from kombu_delayq.message.rewrite import with_properties
-from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.dead_letters import Letter
-from kombu_delayq.store.types import Waiting
+from kombu_delayq.store import OperatorStore, WaitingStore
+from kombu_delayq.store.dead_letters import PAGE, Letter, next_count
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,9 +39,7 @@ class DeadLetter:
     @cached_property
     def task(self) -> DelayedTask:
         """The task and its arguments."""
-        task = DelayedTask(Waiting(self.buried_in, "", 0.0, 0, self.message))
-        tag = task.properties.get("delivery_tag")
-        return task if task.id or not isinstance(tag, str) else DelayedTask(task.message._replace(id=tag))
+        return buried_task(self.buried_in, self.message)
 
     @property
     def id(self) -> str:
@@ -120,14 +116,8 @@ class DeadLetter:
         return found if isinstance(found, str) else None
 
 
-#: Most dead letters in one call, and about the most bytes.
-PAGE, PAGE_BYTES = 100, 1_000_000
-
 #: Most letters at which ``chosen_page`` looks.
 MOST_LOOKED = 10_000
-
-#: How many of the latest letters of a list are searched for an id.
-MOST_SEARCHED = 2_000
 
 #: Least number of letters a second: a replay that is paced renews its hold on the queue in time.
 LEAST_RATE = 0.1
@@ -140,7 +130,7 @@ LetterAction = Callable[[DeadLetter], Letter | None]
 
 def queues(store: OperatorStore) -> set[str]:
     """Returns the queues of dead letters that Redis and the options know. All other queues hold tasks."""
-    return {*store.figures.dead_letter_queues(), store.options.dead_letter_queue}
+    return {*store.letters.queues(), store.options.dead_letter_queue}
 
 
 def count(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
@@ -164,7 +154,7 @@ def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
             if not page:
                 break
             yield from (DeadLetter(queue, message) for message in page)
-            skip, count = skip + len(page), _next_count(page)
+            skip, count = skip + len(page), next_count(page)
 
 
 def chosen_page(
@@ -194,29 +184,19 @@ def chosen_page(
                 at, looked = at + 1, looked + 1
                 if chosen(letter):
                     found.append(letter)
-            count = min(limit, _next_count(page))
+            count = min(limit, next_count(page))
         before += length
     return found, None
 
 
-def latest(store: OperatorStore, more: Iterable[str] = ()) -> Iterator[DeadLetter]:
-    """Yields the latest ``MOST_SEARCHED`` dead letters of each queue and priority; nothing has an index of their ids.
+def latest(store: WaitingStore, more: Iterable[str] = ()) -> Iterator[DeadLetter]:
+    """Yields the latest dead letters of each queue and priority, 2,000 at most; nothing has an index of their ids.
 
     Args:
         store: The broker's store.
         more: Names of queues of dead letters, beside those that Redis knows. One that cannot be read is left out.
     """
-    for queue in sorted({*store.figures.dead_letter_queues(), *more}):
-        with suppress(*store.nodes.errors):
-            yield from _latest(store, queue)
-
-
-def _latest(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
-    for key, length in store.letters.lists(queue).items():
-        skip, count = max(length - MOST_SEARCHED, 0), PAGE
-        while skip < length and (page := store.letters.page(key, skip, min(count, length - skip))):
-            yield from (DeadLetter(queue, message) for message in page)
-            skip, count = skip + len(page), _next_count(page)
+    return (DeadLetter(queue, message) for queue, message in store.letters.latest(more))
 
 
 def to_queue(letter: DeadLetter, queue: str, *, as_before: bool) -> Letter:
@@ -336,12 +316,6 @@ def _round(
                 queue, key, decided
             )  # fewer when a consumer took some: the next page begins there
             yield from zip(letters[:taken], decided[:taken], strict=True)
-            left, count = left - taken, min(most, _next_count(page))
+            left, count = left - taken, min(most, next_count(page))
             if rate is not None:
                 sleep(sum(decision.to != "back" for decision in decided[:taken]) / rate)
-
-
-def _next_count(page: list[bytes]) -> int:
-    """Returns how many dead letters to read next, by the size of those of the last page."""
-    size = sum(map(len, page)) // len(page)
-    return max(1, min(PAGE, PAGE_BYTES // max(size, 1)))

@@ -227,7 +227,7 @@ def leader(subject: Subject) -> Findings:
 def consumers(subject: Subject) -> Findings:
     """Does somebody consume each queue that has messages?"""
     store = subject.the_store
-    letters = set(store.figures.dead_letter_queues())
+    letters = set(store.letters.queues())
     consumed = {queue for lease in store.consumers.all() if lease.left_ms > 0 for queue in lease.queues}
     if subject.workers is not None:
         consumed |= {queue for worker in subject.workers for queue in worker.queues}

@@ -98,8 +98,7 @@ class JournaledFigures(PartOfBoth[Figures]):
 
     def __init__(self, redis: Figures, journal: Journal) -> None:
         super().__init__(redis, journal)
-        self.counts, self.dead_letter_queues = redis.counts, redis.dead_letter_queues
-        self.held, self.held_page = redis.held, redis.held_page
+        self.counts, self.held, self.held_page = redis.counts, redis.held, redis.held_page
 
     def overview(self, queues: Sequence[str]) -> list[QueueStats]:
         """Counts the messages of queues; see ``Figures.overview``."""

@@ -1,12 +1,13 @@
 """Changes waiting tasks and dead letters for a caller of a server: within its rights, and with a line in the audit."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from math import inf
 from time import monotonic
 from typing import Literal, NamedTuple, TypeAlias
 
+from celery_ext import waiting
 from celery_ext.dead_letters import Choice, DeadLetter, routes
 from celery_ext.dead_letters import letters as letters_of
 from celery_ext.dead_letters.letters import LetterAction
@@ -14,7 +15,7 @@ from celery_ext.periodic import control
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve
-from celery_ext.waiting import BulkAction, Outcome, by_id, revoke
+from celery_ext.waiting import BulkAction, Cancelled, Outcome, by_id, revoke
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import OperatorStore
 
@@ -53,7 +54,7 @@ def find_letter(
 
 def letter_queues(store: OperatorStore, more: tuple[str, ...] = ()) -> dict[str, int]:
     """Returns the queues of dead letters with their lengths: those that Redis knows, and ``more``."""
-    names = sorted({*store.figures.dead_letter_queues(), *more})
+    names = sorted({*store.letters.queues(), *more})
     return {name: count_letters(store, name) for name in names}
 
 
@@ -138,19 +139,13 @@ def pause_queue(serve: Serve, caller: Caller, queue: str) -> Literal["paused", "
     _check_pause(caller, queue)
     if queue not in serve.broker.app.amqp.queues and not serve.store.queues.exists(queue):
         raise Problem(404, f"nobody has used a queue {queue!r}", "unknown-queue")
-    with audited("pause", {"queue": queue}, who=caller.name, unchanged=("unchanged",)) as counts:
-        outcome: Literal["paused", "unchanged"] = "paused" if serve.store.fetching.pause(queue) else "unchanged"
-        counts[outcome] += 1
-    return outcome
+    return waiting.pause_queue(serve.store, queue, caller.name)
 
 
 def resume_queue(serve: Serve, caller: Caller, queue: str) -> Literal["resumed", "unchanged"]:
     """Lets consumers take from a paused queue again. Raises a problem, 403, for a caller who may not."""
     _check_pause(caller, queue)
-    with audited("resume", {"queue": queue}, who=caller.name, unchanged=("unchanged",)) as counts:
-        outcome: Literal["resumed", "unchanged"] = "resumed" if serve.store.fetching.resume(queue) else "unchanged"
-        counts[outcome] += 1
-    return outcome
+    return waiting.resume_queue(serve.store, queue, caller.name)
 
 
 def _check_pause(caller: Caller, queue: str) -> None:
@@ -225,19 +220,20 @@ def change_ticked(serve: Serve, caller: Caller, doing: BulkAction, ids: Sequence
         elif action is Action.RUN:
             counts.update(word for _, word in by_id.run_now(store, ids, caller.mine(action)))
         else:
-            only = None if caller.unlimited else caller.mine(action)
-            for cancelled in revoke.cancel(lambda: nullcontext(store), ids, serve.broker.app, only=only):
+            for cancelled in _cancelled(serve, caller, ids):
                 counts[cancelled.outcome] += max(len(cancelled.messages), 1)
     return counts
 
 
 def cancel(serve: Serve, caller: Caller, task_id: str) -> Outcome:
     """Cancels a task, and ends its delay chain. It may turn out to be a dead letter that the caller sees."""
-    only = None if caller.unlimited else caller.mine(Action.CANCEL)
     with audited("cancel", {"id": task_id}, who=caller.name) as counts:
-        [cancelled] = revoke.cancel(lambda: nullcontext(serve.store), [task_id], serve.broker.app, only=only)
-        word = cancelled.outcome
-        if not cancelled.messages and find_letter(serve.store, caller.may_read, task_id, serve.settings.dead_letters):
-            word = "dead_letter"
-        counts[word] += max(len(cancelled.messages), 1)
-    return word
+        [cancelled] = _cancelled(serve, caller, [task_id])
+        counts[cancelled.outcome] += max(len(cancelled.messages), 1)
+    return cancelled.outcome
+
+
+def _cancelled(serve: Serve, caller: Caller, ids: Sequence[str]) -> Iterator[Cancelled]:
+    only = None if caller.unlimited else caller.mine(Action.CANCEL)
+    letters = serve.settings.dead_letters
+    return revoke.cancel(lambda: nullcontext(serve.store), ids, serve.broker.app, only=only, letters=letters)

@@ -19,7 +19,6 @@ from celery_ext.testing.memory_transport import MemoryBroker
 from celery_ext.testing.sending import Clock, Sending, Sent
 from celery_ext.waiting import DelayedTask, by_id
 from celery_ext.waiting.delayed_task import READABLE
-from kombu_delayq.message.fields import to_json
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Waiting
 
@@ -91,14 +90,7 @@ class Broker:
 
     def dead_letters(self) -> list[DeadLetter]:
         """Returns the dead letters in all queues that the apps name, of each queue the oldest first."""
-        channel, found = self._connection.default_channel, list[DeadLetter]()
-        for queue in sorted(self._graves()):
-            if isinstance(self.store, MemoryStore):
-                waiting = channel.queues[queue].queue if queue in channel.queues else ()
-                found += [DeadLetter(queue, to_json(message).encode()) for message in waiting]
-            else:
-                found += letters.browse(self.store, queue)
-        return found
+        return list(letters.latest(self.store, self._graves()))
 
     def clear(self) -> None:
         """Removes all delayed messages, and all in the queues, dead letters too."""

@@ -1,7 +1,7 @@
 """A store in memory, with the operations of ``DelayStore`` that an app, its channels and its tasks use."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from math import inf
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -275,6 +275,7 @@ class MemoryQueues:
 
     def __init__(self, shelf: Shelf, ready: Callable[[str], int]) -> None:
         self._shelf, self._ready = shelf, ready
+        self.of_letters = set[str]()
 
     def names(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages."""
@@ -299,7 +300,25 @@ class MemoryQueues:
         return self.purge(queue)
 
     def note_dead_letters(self, queue: str, count: int = 1) -> None:
-        """Does nothing: nobody shows the dead letters of a test."""
+        """Notes that a queue gets dead letters, so that they are found."""
+        self.of_letters.add(queue)
+
+
+class MemoryLetters:
+    """The counterpart of ``kombu_delayq.store.dead_letters.DeadLetters``: finds dead letters.
+
+    Args:
+        queues: Names of the queues into which dead letters were put.
+        messages: Reads the messages of a queue.
+    """
+
+    def __init__(self, queues: Collection[str], messages: Callable[[str], Iterable[bytes]]) -> None:
+        self._queues, self._messages = queues, messages
+
+    def latest(self, more: Iterable[str] = ()) -> Iterator[tuple[str, bytes]]:
+        """Yields all dead letters with their queues, as ``DeadLetters.latest``."""
+        for queue in sorted({*self._queues, *more}):
+            yield from ((queue, message) for message in self._messages(queue))
 
 
 class MemoryChains:
@@ -358,14 +377,14 @@ class MemoryChains:
 class MemoryStore:
     """Keeps messages in memory until they are due, with the parts of ``DelayStore`` that make sense without a server.
 
-    What is missing serves operators and other processes: leases, consumers, repair, bulk jobs of Spark, dead letters,
-    figures. Nothing expires, and nobody transfers by himself.
+    What is missing serves operators and other processes: leases, consumers, repair, bulk jobs of Spark, figures.
+    Nothing expires, and nobody transfers by himself.
 
     Args:
         options: Transport options; they may change.
         now_ms: The clock, ms since the epoch.
         push: Pushes a message to its queue.
-        ready: Counts the messages of a queue that wait for a consumer.
+        ready: Reads the messages of a queue that wait for a consumer.
     """
 
     layout = LAYOUT
@@ -376,7 +395,7 @@ class MemoryStore:
         options: Options,
         now_ms: Callable[[], float],
         push: Callable[[Waiting], None],
-        ready: Callable[[str], int] = lambda queue: 0,
+        ready: Callable[[str], Sequence[bytes]] = lambda queue: (),
     ) -> None:
         self._shelf = shelf = Shelf(now_ms, push)
         self.options, self.now_ms = options, now_ms
@@ -385,7 +404,8 @@ class MemoryStore:
             return self.options
 
         self.delivery = MemoryDelivery(shelf, given)
-        self.queues = MemoryQueues(shelf, ready)
+        self.queues = MemoryQueues(shelf, lambda queue: len(ready(queue)))
+        self.letters = MemoryLetters(self.queues.of_letters, ready)
         self.chains = MemoryChains(shelf, self.delivery)
         self.lookup = MemoryLookup(shelf)
         self.scan = MemoryScan(shelf)

@@ -15,8 +15,9 @@ from kombu_delayq import hooks, options
 from kombu_delayq.channel import OfferingChannel
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message import once
+from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import Due, due_of
-from kombu_delayq.message.fields import CHAIN_ID, Message
+from kombu_delayq.message.fields import CHAIN_ID, Message, to_json
 from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
 from kombu_delayq.store.types import Waiting
@@ -47,8 +48,8 @@ class MemoryBroker:
     def _push(self, message: Waiting) -> None:
         self.queues.setdefault(message.queue, Queue()).put(json.loads(message.body or b"{}"))
 
-    def _ready(self, queue: str) -> int:
-        return self.queues[queue].qsize() if queue in self.queues else 0
+    def _ready(self, queue: str) -> list[bytes]:
+        return [to_json(message).encode() for message in self.queues[queue].queue] if queue in self.queues else []
 
 
 class Channel(OfferingChannel, stock.Channel):
@@ -76,6 +77,8 @@ class Channel(OfferingChannel, stock.Channel):
         if CHAIN_ID in properties:
             return self._put_step(queue, message, due)
         hooks.check_unread(properties)
+        if DEAD_LETTER in properties:
+            self.store.queues.note_dead_letters(queue)
         mode, message = once.read_mode(message)
         if mode is not None:
             return self.put_once(queue, message, due, mode)

@@ -15,7 +15,8 @@ from celery_ext.waiting.bulk import (
     take_snapshot,
 )
 from celery_ext.waiting.by_id import Cancelled, Outcome
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.delayed_task import DelayedTask, buried_task
+from celery_ext.waiting.pausing import pause_queue, resume_queue
 from celery_ext.waiting.search import Done, Progress, Skipped, TaskPage, search_page, search_tasks
 from celery_ext.waiting.selection import Argument, Selection
 
@@ -34,7 +35,10 @@ __all__ = [
     "Snapshot",
     "TaskPage",
     "audited_bulk",
+    "buried_task",
     "by_id",
+    "pause_queue",
+    "resume_queue",
     "search_page",
     "search_tasks",
     "sizes_of",

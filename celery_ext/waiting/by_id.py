@@ -21,8 +21,8 @@ from kombu_delayq.store.types import Waiting
 #: What became of a task: ``cancelled`` (it will never run), ``chain_ended`` (no step of its delay chain waits, and none
 #: will; a step that runs now is the last), ``rescheduled``, ``transferred`` (it is in its queue now), ``not_delayed``
 #: (it does not wait: it is unknown, was transferred before, or has run), ``unreadable`` (its message cannot be
-#: rewritten, so it stays as it is); and, where somebody looks for it, ``dead_letter`` (it does not wait: it has failed
-#: for good, and a replay would run it with all steps of its chain).
+#: rewritten, so it stays as it is), ``dead_letter`` (it has failed for good, and a replay would run all steps of its
+#: chain; only a cancel looks for these).
 Outcome = Literal["cancelled", "chain_ended", "rescheduled", "transferred", "not_delayed", "unreadable", "dead_letter"]
 
 #: How many ids go into one call, so that Redis stays responsive.
@@ -56,17 +56,21 @@ class Cancelled(NamedTuple):
         id: The task id.
         messages: The messages that were removed.
         is_chain: Whether Redis knows a delay chain by this id. If so, the cancel has ended the chain.
+        is_letter: Whether the task was found among the dead letters, where it stays.
     """
 
     id: str
     messages: list[Waiting]
     is_chain: bool = False
+    is_letter: bool = False
 
     @property
     def outcome(self) -> Outcome:
         """What became of the task."""
         if self.messages:
             return "cancelled"
+        if self.is_letter:
+            return "dead_letter"
         return "chain_ended" if self.is_chain else "not_delayed"
 
 

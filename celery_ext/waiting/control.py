@@ -47,9 +47,10 @@ def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | 
 
         - ``cancelled``: the task will never run.
         - ``chain_ended``: the task did not wait, but Redis knows its delay chain. If a step runs now, it is the last.
-          A dead letter that is replayed begins its chain anew.
-        - ``not_delayed``: the task did not wait. It runs, has run, or was never sent; or it is a dead letter, which
-          ``DeadLetters.get`` finds. Redis may also be unable to search its queue; that is logged.
+        - ``dead_letter``: the task did not wait, but is among the latest 2,000 dead letters of a queue, where it stays.
+          ``DeadLetters.drop`` removes it; a replay begins its chain anew.
+        - ``not_delayed``: the task did not wait. It runs, has run, or was never sent. Redis may also be unable to
+          search its queue; that is logged.
 
     Raises:
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may be cancelled.
@@ -57,7 +58,7 @@ def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | 
     """
     ids, found = _ids_of(app, task_id), dict[str, Outcome]()
     with _noted("cancel", ids, found):
-        for cancelled in revoke.cancel(partial(store_of_app, app), ids, app):
+        for cancelled in revoke.cancel(partial(store_of_app, app), ids, app, letters=()):
             found[cancelled.id] = cancelled.outcome
     return _in_shape_of(task_id, found)
 

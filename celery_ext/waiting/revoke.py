@@ -13,7 +13,7 @@ from kombu.serialization import prepare_accept_content
 
 from celery_ext.waiting import by_id
 from celery_ext.waiting.by_id import Cancelled
-from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.delayed_task import DelayedTask, buried_task
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -33,6 +33,7 @@ def cancel(
     app: "Celery | None",
     dispatcher: Callable[[], Any] = lambda: None,
     only: by_id.Only | None = None,
+    letters: Iterable[str] | None = None,
 ) -> Iterator[Cancelled]:
     """Removes waiting tasks, ends the delay chains whose step runs just now, and announces the removed tasks.
 
@@ -42,6 +43,8 @@ def cancel(
         app: The app whose result backend knows the tasks; None to announce nothing.
         dispatcher: Returns the event dispatcher of the worker that cancels; if it returns None, no event is sent.
         only: Says which of the messages of an id are meant; None for all, and for chains of which no step waits.
+        letters: Looks for tasks that do not wait among the latest dead letters, too: in the queues that Redis knows,
+            and in these. None to look nowhere.
 
     Yields:
         What became of each id, after it is announced.
@@ -50,6 +53,7 @@ def cancel(
         AnswerLost: Redis did not answer. All known removals have been announced and yielded before.
     """
     chains_in_use = app is not None and declares_chain(app)
+    buried: frozenset[str] | None = None
     for part in chunks(iter(ids), by_id.IDS_A_CALL):
         removed: list[Cancelled] = []
         failure: Exception | None = None
@@ -59,6 +63,9 @@ def cancel(
                     removed.extend(by_id.cancel(store, part, chains_in_use=chains_in_use))
                 else:
                     removed.extend(by_id.cancel_only(store, part, only))
+                if letters is not None and not all(cancelled.messages for cancelled in removed):
+                    buried = _buried(store, letters, only) if buried is None else buried
+                    removed = [each._replace(is_letter=each.id in buried) for each in removed]
         except Exception as error:
             failure = error  # messages that were removed before the error have to be announced
         # The store is closed by now: an announcement may continue a chord, which takes a connection from the same pool.
@@ -67,6 +74,12 @@ def cancel(
             yield cancelled
         if failure is not None:
             raise failure
+
+
+def _buried(store: "WaitingStore", more: Iterable[str], only: by_id.Only | None) -> frozenset[str]:
+    """Returns the ids of the latest dead letters that are meant."""
+    found = (buried_task(queue, message) for queue, message in store.letters.latest(more))
+    return frozenset(task.id for task in found if only is None or only(task.message))
 
 
 def declares_chain(app: Any) -> bool:

@@ -126,6 +126,7 @@ class WaitingStore(Store, Protocol):
     scan: Scan
     chains: DelayChains
     queues: Queues
+    letters: DeadLetters
 
 
 class OperatorStore(WaitingStore, Protocol):
@@ -135,7 +136,6 @@ class OperatorStore(WaitingStore, Protocol):
     fetching: Fetching
     consumers: Consumers
     leases: Leases
-    letters: DeadLetters
     repair: Repair
     minutes: MinuteCounts
     figures: Figures

@@ -1,13 +1,13 @@
 """The store's operations on dead letters, which stand in ordinary queues of kombu."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from time import sleep
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.message.dead_letters import buried_ms
 from kombu_delayq.message.text import as_bytes, as_text
@@ -19,6 +19,10 @@ from kombu_delayq.store.types import hidden
 REPLAYING_TTL_S, REPLAYING_POLL_S = 15.0, 0.1
 #: One call of ``prune`` reads so many letters of a list at once, and drops about so many of it at most.
 PRUNE_PAGE, MOST_PRUNED = 100, 1000
+#: How many of the latest letters of a list are searched for an id.
+MOST_SEARCHED = 2_000
+#: Most letters that are read in one call, and about the most bytes.
+PAGE, PAGE_BYTES = 100, 1_000_000
 
 
 class Letter(NamedTuple):
@@ -45,6 +49,12 @@ class Letter(NamedTuple):
         )
 
 
+def next_count(page: Sequence[bytes]) -> int:
+    """Returns how many dead letters to read next, by the size of those of the last page."""
+    size = sum(map(len, page)) // len(page)
+    return max(1, min(PAGE, PAGE_BYTES // max(size, 1)))
+
+
 class DeadLetters(StorePart):
     """Reads queues of dead letters, and sends their messages on. All calls are short, however much a queue holds."""
 
@@ -52,7 +62,29 @@ class DeadLetters(StorePart):
         """Returns the lists of a dead letter queue, one for each priority step, with their lengths."""
         return {key: int(self._client.ask("LLEN", key)) for key in self._client.ready(queue)}
 
-    def page(self, key: str, skip: int = 0, count: int = 100) -> list[bytes]:
+    def queues(self) -> list[str]:
+        """Returns the names of the queues into which dead letters were put."""
+        return sorted(map(as_text, self._client.redis.smembers(self._keys.dead_letters)))
+
+    def latest(self, more: Iterable[str] = ()) -> Iterator[tuple[str, bytes]]:
+        """Yields the latest ``MOST_SEARCHED`` letters of each queue and priority; nothing has an index of their ids.
+
+        Args:
+            more: Names of queues of dead letters, beside those that Redis knows.
+
+        Yields:
+            The queue and the message. A queue that Redis does not let read, or whose node is away, is left out.
+        """
+        errors: tuple[type[Exception], ...] = (RedisError, OSError) if self._keys.slots else (ResponseError,)
+        for queue in sorted({*self.queues(), *more}):
+            with suppress(*errors):
+                for key, length in self.lists(queue).items():
+                    skip, count = max(length - MOST_SEARCHED, 0), PAGE
+                    while skip < length and (page := self.page(key, skip, min(count, length - skip))):
+                        yield from ((queue, message) for message in page)
+                        skip, count = skip + len(page), next_count(page)
+
+    def page(self, key: str, skip: int = 0, count: int = PAGE) -> list[bytes]:
         """Reads messages from the end of a list of dead letters, the oldest first, after ``skip`` of them."""
         [found] = self._client.send([("LRANGE", key, -skip - count, -skip - 1)])
         return [as_bytes(message) for message in reversed(found)]

@@ -135,10 +135,6 @@ class Figures(StorePart):
             found[_name_in(tail)] += count
         return looked, found
 
-    def dead_letter_queues(self) -> list[str]:
-        """Returns the names of the queues into which dead letters were put."""
-        return sorted(map(as_text, self._client.redis.smembers(self._keys.dead_letters)))
-
     def _run_each(self, operation: str, calls: Sequence[ScriptCall]) -> list[Any]:
         """Runs a script for each call. Errors of single queues are among the replies.
 

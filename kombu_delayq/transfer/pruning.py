@@ -47,7 +47,7 @@ class Pruning:
 
     def _queues(self, store: TransportStore) -> list[str]:
         try:
-            return store.figures.dead_letter_queues()
+            return store.letters.queues()
         except ResponseError as error:
             self._note("", str(error))
             return []

@@ -1,17 +1,15 @@
 """``delayq cancel``."""
 
-from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 
 import click
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.letter_options import LatestLetters
 from celery_ext.cli.options import STDIN, confirm, ids_in_line, json_option, read_ids, yes_option
 from celery_ext.cli.output import escaped, number_of, print_stderr
 from celery_ext.cli.progress import exit_code, report
 from celery_ext.cli.selecting import Criteria, are_selected, change, ids_or_criteria
-from celery_ext.waiting import BulkAction, Cancelled, Outcome, revoke
+from celery_ext.waiting import BulkAction, revoke
 from kombu_delayq.audit import audited
 
 
@@ -41,14 +39,9 @@ def cancel(
         question = f"Cancel {'tasks' if in_stdin else named} on {broker_in_words(connection)}?"
         confirm(question, yes=yes, stdin_is_read=in_stdin)
         with audited("cancel", ids_in_line(ids)) as counts:
-            done = revoke.cancel(lambda: nullcontext(store), read_ids(ids), broker.app)
-            report(_outcomes(done, LatestLetters(store)), "cancelling", ids, counts, as_json=as_json)
+            done = revoke.cancel(lambda: nullcontext(store), read_ids(ids), broker.app, letters=())
+            words = ((cancelled.id, cancelled.outcome) for cancelled in done)
+            report(words, "cancelling", ids, counts, as_json=as_json)
         if counts["cancelled"] and broker.app is None:
             print_stderr("results stay as they are: only `celery -A app delayq cancel` knows the result backend")
     raise SystemExit(exit_code(counts))
-
-
-def _outcomes(done: Iterable[Cancelled], letters: LatestLetters) -> Iterator[tuple[str, Outcome]]:
-    for cancelled in done:
-        is_letter = not cancelled.messages and letters.get(cancelled.id) is not None
-        yield cancelled.id, "dead_letter" if is_letter else cancelled.outcome

@@ -6,6 +6,7 @@ from redis.exceptions import NoPermissionError
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, known_queues, queues_argument, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
+from celery_ext.waiting import pause_queue, resume_queue
 from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 
@@ -55,10 +56,7 @@ def pause(broker: CliBroker, queues: tuple[str, ...]) -> None:
         of_app = broker.app.amqp.queues if broker.app is not None else ()
         names = [name for name in dict.fromkeys(queues) if name in of_app or store.queues.exists(name)]
         for name in names:
-            with audited("pause", {"queue": name}, unchanged=("unchanged",)) as counts:
-                outcome = "paused" if store.fetching.pause(name) else "unchanged"
-                counts[outcome] += 1
-            click.echo(f"queue {escaped(name)}: {outcome}")
+            click.echo(f"queue {escaped(name)}: {pause_queue(store, name)}")
     if unknown := sorted(set(queues) - set(names)):
         for name in unknown:
             print_stderr(f"queue {name!r} is not known: nobody has published to it or consumed it")
@@ -72,10 +70,7 @@ def resume(broker: CliBroker, queues: tuple[str, ...]) -> None:
     """Let workers take from paused queues again, within a second."""
     with broker.store() as (_, store):
         for name in dict.fromkeys(queues):
-            with audited("resume", {"queue": name}, unchanged=("unchanged",)) as counts:
-                outcome = "resumed" if store.fetching.resume(name) else "unchanged"
-                counts[outcome] += 1
-            click.echo(f"queue {escaped(name)}: {outcome}")
+            click.echo(f"queue {escaped(name)}: {resume_queue(store, name)}")
 
 
 def _counted(store: OperatorStore, queue: str) -> int | None:

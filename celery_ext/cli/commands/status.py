@@ -174,7 +174,7 @@ def _dead_letters(broker: CliBroker, store: OperatorStore, queues: Sequence[str]
     of_app = (
         [] if broker.app is None else _or_missing(store, lambda: routes.named_by(broker.app), list[str](), (Exception,))
     )
-    known = {*_or_missing(store, store.figures.dead_letter_queues, list[str]()), *of_app}
+    known = {*_or_missing(store, store.letters.queues, list[str]()), *of_app}
     names = sorted(known.intersection(queues) if queues else known)
     found = {}
     for stats in _overview(store, names):

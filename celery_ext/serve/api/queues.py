@@ -302,7 +302,7 @@ def _unknown(queue: str) -> Problem:
 
 
 def _figures(store: OperatorStore, names: Sequence[str], cluster: Cluster | None) -> Iterator[QueueFigures]:
-    letters = set(allowed(store, store.figures.dead_letter_queues) or ()) if names else set()
+    letters = set(allowed(store, store.letters.queues) or ()) if names else set()
     for stats, counts, unacked, consumers, paused_ms, slot, node in count_queues(store, names, cluster):
         figures = QueueFigures(
             queue=stats.queue,

@@ -394,7 +394,7 @@ def _not_waiting(request: Request) -> Problem:
         return not_delayed(task_id)
     queue = letter.buried_in
     detail = f"this task has failed for good, and is a dead letter in queue {queue!r}: replay it, or drop it"
-    return Problem(404, detail, "dead-letter", id=task_id, outcome="not_delayed", queue=queue)
+    return Problem(404, detail, "dead-letter", id=task_id, outcome="dead_letter", queue=queue)
 
 
 def _found(request: Request, action: Action) -> list[DelayedTask]:

@@ -194,7 +194,7 @@ def overview(request: Request) -> Response:
     page.now_ms = found.now_ms
     asked = _Asked.of(request.query_params)
     links = {name: page.links.to("", **{**asked.query, "span": name}) for name in SPANS}
-    buried = caller.queues_of(sorted({*store.figures.dead_letter_queues(), *serve.settings.dead_letters}))
+    buried = caller.queues_of(sorted({*store.letters.queues(), *serve.settings.dead_letters}))
     has_all = journal is not None and store.options.journal == "all"
     settings = serve.broker.part(ServerSettings)
     letters, latest_ms = letters_of(store, buried)

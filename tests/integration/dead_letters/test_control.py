@@ -8,7 +8,7 @@ import pytest
 from celery import Celery
 from celery.app.task import Context
 
-from celery_ext import DeadLetters, install
+from celery_ext import DeadLetters, cancel, install
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.dead_letters import Reason
@@ -55,6 +55,16 @@ def test_letters_are_listed_and_found(app: Celery) -> None:
     assert found is not None
     assert (found.name, found.buried_in, found.error) == ("shop.bill", "dead-bill", "ValueError: customer")
     assert letters.get("nobody") is None
+
+
+def test_a_cancel_names_a_dead_letter(app: Celery) -> None:
+    """An id that does not wait is looked up among the dead letters, which stay; one that waits as well is cancelled."""
+    bury_some(app, "mail", "buried", "sent again")
+    app.tasks["shop.mail"].apply_async((1,), countdown=300, task_id="sent again")
+    outcomes = {"buried": "dead_letter", "sent again": "cancelled", "nobody": "not_delayed"}
+    assert cancel(app, ["buried", "sent again", "nobody"]) == outcomes
+    assert cancel(app, "buried") == "dead_letter"
+    assert DeadLetters(app).queues()["dead-mail"] == 2
 
 
 def test_letters_are_replayed_and_dropped(app: Celery) -> None:

@@ -99,6 +99,7 @@ def test_dead_letters_do_not_run(delayed_tasks: DelayedTasks, shop: Shop) -> Non
     [letter] = delayed_tasks.dead_letters(pay)
     assert (letter.name, letter.reason, letter.error) == ("shop.pay", "delay chain exhausted", "OSError: declined")
     assert delayed_tasks.dead_letters("shop.remind") == []
+    assert celery_ext.cancel(shop.app, letter.id) == "dead_letter"
     delayed_tasks.clear()
     assert delayed_tasks.dead_letters() == []
 

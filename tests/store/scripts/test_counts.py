@@ -278,10 +278,10 @@ def test_counters_of_a_deleted_queue_are_gone(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("i"))
     store.lookup.cancel(["q"], ["i"])
     store.queues.note_dead_letters("q")
-    assert store.figures.dead_letter_queues() == ["q"]
+    assert store.letters.queues() == ["q"]
     assert store.queues.delete("q") == 0
     assert not store.client.exists(COUNTS)
-    assert store.figures.dead_letter_queues() == []
+    assert store.letters.queues() == []
 
 
 def test_counters_live_as_long_as_a_queue_that_expires(store: DelayStore) -> None:

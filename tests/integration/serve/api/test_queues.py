@@ -198,7 +198,7 @@ def test_a_dead_letter_is_called_one(make_api: MakeApi, redis_server: PrivateRed
         answer = api.request(method, "/v1/tasks/failed")
         found = answer.json()
         assert (answer.status_code, found["type"], found["queue"]) == (404, "urn:delayq:problem:dead-letter", DEAD)
-        assert (found["outcome"], "is a dead letter in queue" in found["detail"]) == ("not_delayed", True)
+        assert (found["outcome"], "is a dead letter in queue" in found["detail"]) == ("dead_letter", True)
     page = api.get("/tasks?id=failed", headers={"Accept": "text/html"})
     assert (page.status_code, "This task is a dead letter" in page.text, "runs, has run" in page.text) == (
         404,
