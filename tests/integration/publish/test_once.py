@@ -83,6 +83,24 @@ def test_many_calls_are_compared_with_what_waits(app: Celery, redis_server: Priv
     assert sum(map(redis_server.client().zcard, redis_server.client().keys("*:due"))) == 3
 
 
+def test_many_calls_are_compared_as_their_task_says(app: Celery) -> None:
+    """A task's own mode holds for calls with a task id of their own; a mode of the whole goes before it."""
+    found = list[tuple[str, str]]()
+
+    @app.task(name="newest", shared=False, if_waiting="replace")
+    def newest(number: int) -> None: ...
+
+    send_many(app, newest, [Call((n,), task_id="a") for n in range(3)], countdown=60, on_outcomes=found.extend)
+    assert found == [("a", "added"), ("a", "replaced"), ("a", "replaced")]
+    task = get(app, "a")
+    assert task is not None
+    assert task.args == [2]
+    send_many(app, newest, [Call((3,), task_id="a")], countdown=60, if_waiting="keep", on_outcomes=found.extend)
+    assert found[3:] == [("a", "kept")]
+    with pytest.raises(InvalidIfWaiting):
+        send_many(app, newest, [Call((4,))], countdown=60)
+
+
 def test_many_calls_have_ids_made_of_their_arguments(app: Celery) -> None:
     """A key of the task is read for each call, also by asyncio; a call without an id or a key is an error."""
     found, index = list[tuple[str, str]](), app.tasks["index"]
