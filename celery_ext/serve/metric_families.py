@@ -159,7 +159,7 @@ class SnapshotReader:
             )
             journal = journal._replace(waiting=waiting, offered=offered)
         figures = store.figures
-        letters = {*self._letters, *self._optional(store, "dead letters", figures.dead_letter_queues, list[str]())}
+        letters = {*self._letters, *self._optional(store, "dead letters", store.letters.queues, list[str]())}
         paused = self._optional(store, "paused queues", store.fetching.paused, None)
         known = {*store.queues.names(), *(set(self._declared()) - letters), *(paused or ())}
         names, letters = sorted(filter(may_see, known)), set(filter(may_see, letters))
@@ -302,7 +302,11 @@ def _counted(snapshot: Snapshot) -> Iterator[Metric]:
     operations = CounterMetricFamily("delayq_operations", text, labels=("queue", "operation"))
     text = "Messages that came due too late for max_lateness: dropped or dead-lettered."
     too_late = CounterMetricFamily("delayq_too_late_messages", text, labels=("queue", "outcome"))
+    text = "Tasks that failed: retried, failed for good, or dead-lettered, which counts for the queue that gets them."
+    failures = CounterMetricFamily("delayq_failures", text, labels=("queue", "outcome"))
     for queue, counts in snapshot.counts.items():
+        for outcome, count in counts.failures.items():
+            failures.add_metric((readable(queue), outcome), count)
         for outcome, count in counts.too_late.items():
             too_late.add_metric((readable(queue), outcome), count)
         transferred.add_metric((readable(queue),), counts.transferred)
@@ -310,7 +314,7 @@ def _counted(snapshot: Snapshot) -> Iterator[Metric]:
         redelivered.add_metric((readable(queue),), counts.redelivered)
         for operation, count in counts.operations.items():
             operations.add_metric((readable(queue), operation), count)
-    yield from (transferred, lost, redelivered, operations, too_late)
+    yield from (transferred, lost, redelivered, operations, too_late, failures)
 
 
 def _lateness(snapshot: Snapshot) -> Metric:

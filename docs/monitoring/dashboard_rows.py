@@ -128,6 +128,20 @@ def ways(board: Dashboard) -> Dashboard:
                 query(by_queue("delayq_consumers"), "{{queue}}"),
             )
         )
+        .with_panel(
+            lines(
+                "Paused, by queue",
+                "1 while somebody keeps workers from the queue.",
+                query(by_queue("delayq_queue_paused"), "{{queue}}"),
+            )
+        )
+        .with_panel(
+            lines(
+                "Failures, by queue",
+                "Tasks per minute that are to be tried again, have failed for good, or became dead letters.",
+                query(f"60 * {rate_by_queue('delayq_failures_total', 'outcome')}", "{{queue}} {{outcome}}"),
+            )
+        )
         .with_row(Row("What went another way"))
         .with_panel(
             lines(

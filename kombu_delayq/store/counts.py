@@ -22,6 +22,8 @@ WAITED_S, WAITED_UNKNOWN = "waited_s", "waited_unknown"
 WAIT_FIELDS = tuple(f"waited:{at}" for at in range(len(WAIT_BOUNDS_S) + 1))
 #: What becomes of messages that are too late, by the names under which the scripts count it.
 TOO_LATE = {"overdue_dropped": "dropped", "overdue_dead_lettered": "dead-lettered"}
+#: What becomes of tasks that fail, by the names under which the scripts count it: who sees it counts it.
+FAILURES = {"retried": "retried", "failed": "failed", "dead": "dead-lettered"}
 #: For how long a queue counts as held back after the next messages could have left, in ms; then nobody transfers.
 HELD_FOR_MS = 5000.0
 
@@ -35,6 +37,7 @@ FIELDS = (
     "held_back",
     *(f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1)),
     *(WAITED_S, WAITED_UNKNOWN, *WAIT_FIELDS),
+    *FAILURES,
 )
 BUCKET_FIELDS = ("rate", "burst", "held")
 
@@ -180,6 +183,7 @@ class QueueCounts:
         rated: How many messages were transferred while the queue's rate held messages back.
         held_back: The rate that held messages back lately; None if none did. See ``holding``.
         waits: How long messages waited in the queue before a worker took them.
+        failures: For each of the values of ``FAILURES``, of how many tasks that failed it became that.
     """
 
     transferred: int
@@ -191,6 +195,7 @@ class QueueCounts:
     rated: int = 0
     held_back: HeldBack | None = None
     waits: Waits = Waits()
+    failures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FAILURES.values(), 0))
 
     def holding(self, stats: QueueStats) -> HeldBack | None:
         """Returns the rate that holds back the overdue messages of these figures; None if they should have left."""
@@ -213,6 +218,7 @@ def counts_of(values: Sequence[Any], bucket: Sequence[Any]) -> QueueCounts:
         found.get("held_back", 0),
         _held_back(bucket),
         _waits(found),
+        {outcome: found.get(name, 0) for name, outcome in FAILURES.items()},
     )
 
 

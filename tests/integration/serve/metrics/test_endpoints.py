@@ -72,7 +72,8 @@ def test_metrics_show_a_caller_its_own_queues(get: Get, store: DelayStore) -> No
         ("delayed_messages", "orders"),
         ("dead_letter_messages", "orders.failed"),
     }
-    assert not {key for key in found if "mails" in key or "failed" in key}
+    of_its_own = ("failures_total", "failed", "orders")  # an outcome, no queue
+    assert {key for key in found if "mails" in key or "failed" in key} == {of_its_own}
     assert get("/metrics", by="nothing").status_code == 403
     assert get("/metrics", by="").status_code == 401
 
@@ -104,7 +105,10 @@ def test_scale_counts_what_is_ready_overdue_and_due_soon(get: Get, store: DelayS
     assert get("/scale?queue=orders").json()["queues"] == {
         "orders": {"value": 0, "ready": 2, "overdue": 2, "due": 0, "oldest_s": 0}
     }
-    assert series_in(get("/metrics").text)["queue_paused", "orders"] == 1
+    store.minutes.count_minute({"orders": {"failed": 2}})
+    metrics = get("/metrics").text
+    assert series_in(metrics)["queue_paused", "orders"] == 1
+    assert 'delayq_failures_total{outcome="failed",queue="orders"} 2.0' in metrics
     store.fetching.resume("orders")
     store.client.rpush("orders", json.dumps({"properties": {"timestamp": store.now_ms() / 1000 - 300}}))
     found = get("/scale?queue=orders&queue=mails").json()
