@@ -18,6 +18,7 @@ class Choice:
         error: Text in the error, in whatever case; None for any error.
         older_than_s: Only letters that were buried longer ago than this, in s.
         newer_than_s: Only letters that were buried at most so long ago, in s.
+        until: Only letters that were buried before this, and those without a time; None for any.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Choice:
         error: str | None = None,
         older_than_s: float | None = None,
         newer_than_s: float | None = None,
+        until: datetime | None = None,
     ) -> None:
         self.ids = frozenset(ids)
         self.met: set[str] = set()
@@ -35,6 +37,7 @@ class Choice:
         now = datetime.now(UTC)
         self._until = None if older_than_s is None else now - timedelta(seconds=older_than_s)
         self._since = None if newer_than_s is None else now - timedelta(seconds=newer_than_s)
+        self._known_by = until
 
     @property
     def narrow(self) -> bool:
@@ -48,6 +51,7 @@ class Choice:
             and self._is_of_task(letter.name)
             and (self._error is None or self._error in (letter.error or "").casefold())
             and self._is_of_age(letter.at)
+            and (self._known_by is None or letter.at is None or letter.at < self._known_by)
         )
         if chosen and self.ids:
             self.met.add(letter.id)

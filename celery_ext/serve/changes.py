@@ -78,8 +78,8 @@ class LettersChanged(NamedTuple):
     more: bool = False
 
 
-#: How long a replay at a pace goes on, in s: proxies give up a request after a minute.
-PACED_S = 20.0
+#: How long a replay at a pace goes on, in s: whoever wants to end it waits as long, and proxies give up after a minute.
+PACED_S = 5.0
 
 
 def replay(serve: Serve, caller: Caller, queue: str, choice: Choice, rate: float | None = None) -> LettersChanged:

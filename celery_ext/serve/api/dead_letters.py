@@ -99,7 +99,7 @@ class ReplayRequest(LettersRequest):
     """Which dead letters go back, and how fast.
 
     Attributes:
-        rate: Most letters a second. Then a call ends after 20 s, and ``more`` asks for another; null for no limit.
+        rate: Most letters a second. Then a call ends after 5 s, and ``more`` asks for another; null for no limit.
     """
 
     rate: Annotated[float, Meta(ge=LEAST_RATE)] | None = None

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from functools import partial
+from math import inf
 from typing import NamedTuple, Self
 
 from starlette.requests import Request
@@ -9,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from celery_ext.dead_letters import Choice, DeadLetter
 from celery_ext.dead_letters import letters as letters_of
+from celery_ext.dead_letters.letters import LEAST_RATE
 from celery_ext.delays import durations
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
@@ -16,7 +20,7 @@ from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.rendering import BOUND, Links, Note, View, form_of, path_of, render
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import serve_of
-from kombu_delayq.message.due import ms_of
+from kombu_delayq.message.due import in_utc, iso_of, ms_of
 
 #: Letters of a page.
 ROWS = 50
@@ -60,8 +64,8 @@ class Filter:
         """The parts that are given, by name."""
         return {name: value for name, value in asdict(self).items() if value}
 
-    def choice(self, *, hidden: bool) -> Choice:
-        """Returns the choice of letters.
+    def choice(self, *, hidden: bool, until: datetime | None = None) -> Choice:
+        """Returns the choice of letters, with ``until`` only of those that were buried before.
 
         Raises:
             ValueError: A duration is none, or errors are hidden, which may name arguments.
@@ -69,7 +73,7 @@ class Filter:
         if self.error and hidden:
             raise ValueError("arguments are hidden on this server, and so are errors, which may name them")
         older, newer = (durations.parse(text) if text else None for text in (self.older, self.newer))
-        return Choice((), (self.task,) if self.task else (), self.error or None, older, newer)
+        return Choice((), (self.task,) if self.task else (), self.error or None, older, newer, until)
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,8 @@ def _page(request: Request, queue: str, notes: list[Note], status: int = 200) ->
         count=count,
         matching=matching,
         filter=wanted,
+        rate=request.query_params.get("rate", ""),
+        least_rate=LEAST_RATE,
         letters=rows,
         more=more,
         bound=BOUND,
@@ -153,23 +159,40 @@ def _change(request: Request, action: Action) -> Response:
     queue, wanted = form.get("queue", ""), Filter.of(form)
     caller.check(action, queue=queue)
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
-    every = "all" in form
+    every, begun_at = "all" in form, serve.store.now_ms()
     try:
-        choice = wanted.choice(hidden=serve.settings.hide_arguments) if every else Choice(ids)
+        rate = _rate(form.get("rate", ""))
+        until = in_utc(datetime.fromisoformat(form["until"])) if form.get("until") else None
+        choice = wanted.choice(hidden=serve.settings.hide_arguments, until=until) if every else Choice(ids)
     except ValueError as error:
         raise bad_request(str(error), "bad-filter") from None
-    if every:
+    if every and until is None:
         chosen = filter(choice, letters_of.browse(serve.store, queue))
         count = sum(1 for _ in chosen) if choice.narrow else changes.count_letters(serve.store, queue)
         if wrong := _unconfirmed(form, count):
             return _page(request, queue, [Note("bad", wrong)], 422)
-    elif not ids:
+    elif not every and not ids:
         return _page(request, queue, [Note("warn", "Nothing changed: no letter is ticked.")], 422)
 
-    act = changes.replay if action is Action.REPLAY else changes.drop
-    done = act(serve, caller, queue, choice).counts
-    query = {word: str(count) for word, count in done.items()} or {"none": "1"}
+    act = partial(changes.replay, rate=rate) if action is Action.REPLAY else changes.drop
+    done = act(serve, caller, queue, choice)
+    query = {word: str(count) for word, count in done.counts.items()} or {"none": "1"}
+    if done.more:
+        query |= {"more": form["rate"], "rate": form["rate"], "until": form.get("until") or iso_of(begun_at)}
     return RedirectResponse(Links(path_of(request)).letters(queue, **query), 303)
+
+
+def _rate(given: str) -> float | None:
+    """Returns most letters a second; None for no limit."""
+    if not given.strip():
+        return None
+    try:
+        rate = float(given)
+    except ValueError:
+        rate = 0.0
+    if not LEAST_RATE <= rate < inf:
+        raise ValueError(f"“{given[:40]}” letters a second: give a number from {LEAST_RATE} on")
+    return rate
 
 
 def _unconfirmed(form: Mapping[str, str], count: int) -> str:
@@ -190,6 +213,8 @@ def _notes(request: Request) -> list[Note]:
     ):
         if (given := query.get(word, "")).isdecimal() and len(given) < 12:
             notes.append(Note(kind, text.format(number(int(given)))))
+    if query.get("more"):
+        notes.append(Note("warn", "Others wait for their turn: replay again to go on."))
     return notes
 
 

@@ -66,6 +66,30 @@ def test_letters_are_filtered_and_those_that_match_change(store: DelayStore, vis
     page.get_by_text("The filter does not work").wait_for()
 
 
+def test_letters_are_replayed_at_a_pace(
+    store: DelayStore, visit: Visit, bury, monkeypatch: pytest.MonkeyPatch, audit: Audit
+) -> None:
+    """The page sends them part by part until all have left that were there; without a script one part a click."""
+    monkeypatch.setattr("celery_ext.serve.changes.PACED_S", 0.2)
+    bury(12)
+    page = visit().see("dead-letters/dead")
+    page.get_by_label("Replay at most, a second").fill("5")
+    page.get_by_role("button", name="Replay all 12").click()
+    page.get_by_text("5 of 12 sent back").wait_for()
+    bury(1)  # one of them fails again
+    page.get_by_text("12 sent back to their queues").wait_for()
+    assert (store.queues.stats("mail").ready, store.client.llen("dead")) == (12, 1)
+    assert [line["count"] for line in audit()] == [2, 5, 5]
+
+    bury(5)
+    page = visit(java_script_enabled=False).see("dead-letters/dead")
+    page.get_by_label("Replay at most, a second").fill("4")
+    page.get_by_role("button", name="Replay all 6").click()
+    page.get_by_text("Others wait for their turn").wait_for()
+    assert page.get_by_label("Replay at most, a second").input_value() == "4"
+    assert store.client.llen("dead") == 2
+
+
 def test_all_letters_need_the_number(store: DelayStore, visit: Visit, bury) -> None:
     """To replay more letters than the bound, their number has to be typed."""
     bury(BOUND + 1)
