@@ -3,16 +3,17 @@
 import logging
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from secrets import token_hex
 from time import monotonic
 
 from celery import Celery
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from celery_ext.serve.service import ServeBroker
+from kombu_delayq.consume.waits import QueueWaits
 from kombu_delayq.message.canonical import canonical
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
@@ -288,7 +289,19 @@ class Leases:
                 continue
             if is_due:
                 messages[one.tag.rpartition(".")[2]] = message
+        self._count_waits(queue, messages.values())
         return None if stuck and not messages else Received(lease, now_ms + 1000 * lease_s, messages)
+
+    def _count_waits(self, queue: str, messages: Iterable[Message]) -> None:
+        """Counts how long messages waited, as a worker does; the caller gets them also where Redis does not count."""
+        waits = QueueWaits()
+        waits.begin(queue)
+        for message in messages:
+            waits.note(queue, message)
+        try:
+            waits.flush(self._store)
+        except (RedisError, OSError) as error:
+            logger.debug("how long messages of queue %r waited is not counted: %s", *map(readable, (queue, str(error))))
 
     def _message_of(self, taken: Fetched) -> Message | None:
         """Returns a message; drops what is none, as a worker does."""

@@ -20,7 +20,7 @@ from celery_ext.serve.page.figures import Moment, moment, number
 from celery_ext.serve.page.rendering import BOUND, Links, Note, View, form_of, path_of, render
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import serve_of
-from kombu_delayq.message.due import in_utc, iso_of, ms_of
+from kombu_delayq.message.due import in_utc, moment_of, ms_of
 
 #: Letters of a page.
 ROWS = 50
@@ -178,7 +178,7 @@ def _change(request: Request, action: Action) -> Response:
     done = act(serve, caller, queue, choice)
     query = {word: str(count) for word, count in done.counts.items()} or {"none": "1"}
     if done.more:
-        query |= {"more": form["rate"], "rate": form["rate"], "until": form.get("until") or iso_of(begun_at)}
+        query |= {"more": "1", "rate": f"{rate:g}", "until": (until or moment_of(begun_at)).isoformat()}
     return RedirectResponse(Links(path_of(request)).letters(queue, **query), 303)
 
 

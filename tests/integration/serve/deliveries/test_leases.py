@@ -34,6 +34,15 @@ def test_what_is_acknowledged_is_done(app: Celery, consumer: HttpConsumer, clien
     assert client.llen("orders") == 1
 
 
+def test_a_take_counts_how_long_messages_waited(app: Celery, consumer: HttpConsumer, client: redis.Redis) -> None:
+    """What the server hands out is in the histogram of waiting times, as what workers take is."""
+    send(app, 1, timestamp=int(datetime.now(UTC).timestamp()) - 100)
+    send(app, 2)
+    consumer.take(max=2)
+    waits = DelayStore(client).figures.counts(["orders"])["orders"].waits
+    assert (waits.count, waits.unknown, 100 <= waits.sum_s < 160) == (2, 0, True)
+
+
 def test_a_second_ack_says_that_nothing_was_held(app: Celery, consumer: HttpConsumer) -> None:
     """While the lease holds other messages it names those that it holds no more; afterwards the lease is gone."""
     send(app, 1, 2)
