@@ -145,7 +145,10 @@ class _SendTask:
         own: dict[str, Any] = {"delay_level": delay_level, "mode": mode, "left_to_celery": delayq_left_to_celery}
         if self.on_commit and waits_for_commit(options):
             return send_on_commit(self._app, partial(self._send, **own), args, options)
-        return self._send(*args, **own, **options)
+        result = self._send(*args, **own, **options)
+        if mode is None and if_waiting is not None:  # it was added beside others
+            result.if_waiting = "added"
+        return result
 
     @cached_property
     def on_commit(self) -> bool:

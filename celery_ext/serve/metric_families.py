@@ -105,6 +105,7 @@ class Snapshot:
         consumers: By queue, how many consumers it has.
         paused: By queue, whether it is paused.
         dead_letters: By queue of dead letters, how many it holds.
+        buried: By queue of dead letters, what has happened to them, where the queue is not in ``counts``.
         journal: How the journal is, with the rows of these queues; None without one.
         cluster: The nodes; None on a server without hash slots.
         slots: By queue, its hash slot, also while its node is away; empty on a server without them.
@@ -121,6 +122,7 @@ class Snapshot:
     consumers: Mapping[str, int] = field(default_factory=dict)
     paused: Mapping[str, bool] = field(default_factory=dict)
     dead_letters: Mapping[str, int] = field(default_factory=dict)
+    buried: Mapping[str, QueueCounts] = field(default_factory=dict)
     journal: "JournalState | None" = None
     cluster: Cluster | None = None
     slots: Mapping[str, int] = field(default_factory=dict)
@@ -183,6 +185,7 @@ class SnapshotReader:
             {} if consumers is None else {name: consumers[name] for name in names},
             {} if paused is None else {name: name in paused for name in names},
             {name: found[name].ready for name in sorted(letters) if not found[name].error},
+            self._optional(store, "counters", lambda: figures.counts(sorted(letters.difference(names))), {}),
             journal,
             cluster,
             slots,
@@ -304,16 +307,17 @@ def _counted(snapshot: Snapshot) -> Iterator[Metric]:
     too_late = CounterMetricFamily("delayq_too_late_messages", text, labels=("queue", "outcome"))
     text = "Tasks that failed: retried, failed for good, or dead-lettered, which counts for the queue that gets them."
     failures = CounterMetricFamily("delayq_failures", text, labels=("queue", "outcome"))
-    for queue, counts in snapshot.counts.items():
+    for queue, counts in (*snapshot.counts.items(), *snapshot.buried.items()):
         for outcome, count in counts.failures.items():
             failures.add_metric((readable(queue), outcome), count)
+        for operation, count in counts.operations.items():
+            operations.add_metric((readable(queue), operation), count)
+    for queue, counts in snapshot.counts.items():
         for outcome, count in counts.too_late.items():
             too_late.add_metric((readable(queue), outcome), count)
         transferred.add_metric((readable(queue),), counts.transferred)
         lost.add_metric((readable(queue),), counts.lost)
         redelivered.add_metric((readable(queue),), counts.redelivered)
-        for operation, count in counts.operations.items():
-            operations.add_metric((readable(queue), operation), count)
     yield from (transferred, lost, redelivered, operations, too_late, failures)
 
 

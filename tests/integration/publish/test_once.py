@@ -109,6 +109,7 @@ def test_many_calls_have_ids_made_of_their_arguments(app: Celery) -> None:
     asyncio.run(asend_many(app, index, calls, countdown=60, on_outcomes=found.extend))
     assert [outcome for _, outcome in found] == ["kept", "added"]
     assert found[0][0] == first
+    assert index.apply_async((1,), countdown=60, if_waiting="add").if_waiting == "added"
     send_many(app, index, calls, countdown=60, if_waiting="add", on_outcomes=found.extend)
     assert [outcome for _, outcome in found[2:]] == ["added", "added"]
     assert first not in dict(found[2:])
