@@ -173,8 +173,8 @@ class Consumer:
     def leave(self, store: TransportStore) -> None:
         """Gives leases back. Where messages are held, a lease ends by itself, and they go back to their queues.
 
-        That goes also for what Redis took by a request whose reply was lost. What is in landing lists goes back at
-        once: a failover may have brought it back there. A caller tries again while ``has_lease``.
+        That goes also for what Redis took by a request whose reply was lost, and for what a failover has brought back.
+        What it has brought back to landing lists goes to the queues at once. A caller tries again while ``has_lease``.
         """
         with self._lock:
             if self.is_own:
@@ -327,7 +327,9 @@ class Consumer:
             store.fetching.empty_landings(lease.name, sorted(lease.queues))
             if not is_settled:
                 return
-            store.consumers.leave(lease.name, share)
+            if not store.consumers.tags_of({lease.name}, share):
+                store.consumers.leave(lease.name, share)
+            # Otherwise a failover has lost that some messages were acknowledged or put back. The lease ends by itself.
             del self._leases[share]
 
     def _tags_in(self, store: TransportStore, share: str) -> list[str]:

@@ -112,3 +112,26 @@ def test_what_a_failover_brings_back_to_a_landing_list_goes_to_its_queue() -> No
         assert client.lrange("orders", 0, -1) == ["one"]
         assert not channel.store.consumers.all()
         leaving.close()
+
+
+def test_what_a_failover_brings_back_into_the_hands_of_a_consumer_goes_to_its_queue() -> None:
+    """A consumer that leaves does not know of a message whose acknowledgement was lost, so its lease stays, and ends."""
+    with PrivateRedis() as server:
+        client, got = server.client(), list[Any]()
+        leaving, _ = _consuming(server, got)
+        with Connection(server.url, transport=TRANSPORT) as connection:
+            connection.SimpleQueue("orders").put("one")
+        until(lambda: _drained(leaving) or got, what="the message comes")
+        lost = {key: client.dump(key) for key in ("unacked", "unacked_index")}
+        got[0].ack()
+        until(lambda: not client.exists(*lost), what="Redis has the acknowledgement")
+        for key, value in lost.items():
+            client.restore(key, 0, value)
+        leaving.close()
+        found, _ = _consuming(server, got)
+        until(lambda: _drained(found) or len(got) == 2, 30, what="the message comes again")
+        assert (got[1].payload, got[1].headers.get("redelivered") or got[1].delivery_info["redelivered"]) == (
+            "one",
+            True,
+        )
+        found.close()
