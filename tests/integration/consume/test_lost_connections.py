@@ -115,7 +115,7 @@ def test_what_a_failover_brings_back_to_a_landing_list_goes_to_its_queue() -> No
 
 
 def test_what_a_failover_brings_back_into_the_hands_of_a_consumer_goes_to_its_queue() -> None:
-    """A consumer that leaves does not know of a message whose acknowledgement was lost, so its lease stays, and ends."""
+    """A consumer that leaves does not know of a message whose acknowledgement was lost, so its lease ends by itself."""
     with PrivateRedis() as server:
         client, got = server.client(), list[Any]()
         leaving, _ = _consuming(server, got)
