@@ -7,6 +7,7 @@ from time import time
 from typing import TYPE_CHECKING, Any
 
 import redis
+from kombu.log import get_logger
 from kombu.transport import virtual
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -24,11 +25,13 @@ from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import OF_ONE_SERVER, as_lost, check_writes, note_refusal, noticing_demotion
+from kombu_delayq.redis.errors import OF_ONE_SERVER, as_lost, check_writes, is_full, note_refusal, noticing_demotion
 from kombu_delayq.redis.sentinel import FollowingPool
 from kombu_delayq.store import DelayStore, TransportStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId
+
+logger = get_logger(__name__)
 
 # A base only for the type checker: the class is mixed into kombu's channels.
 _Channel: Any = virtual.Channel if TYPE_CHECKING else object
@@ -262,9 +265,18 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             self._version_checked = True
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> None:
-        """Deletes a queue with its delayed messages; with ``if_empty`` only if it has no message, delayed or not."""
-        if not (if_empty and self.store.queues.size(queue)):
+        """Deletes a queue with its delayed messages; with ``if_empty`` only if it has no message, delayed or not.
+
+        A full Redis refuses kombu's transaction. A channel that closes, as when a worker connects again, goes on then.
+        """
+        if if_empty and self.store.queues.size(queue):
+            return
+        try:
             super().queue_delete(queue, if_unused=if_unused, if_empty=if_empty, **kwargs)
+        except redis.ResponseError as error:
+            if not (self._closing and is_full(error)):
+                raise
+            logger.info("queue %r is not deleted, because Redis is full", queue)
 
     def _new_queue(self, queue: str, auto_delete: bool = False, **kwargs: Any) -> Any:
         self.store.keys.check_queue(queue)

@@ -135,3 +135,14 @@ def test_what_a_failover_brings_back_into_the_hands_of_a_consumer_goes_to_its_qu
             True,
         )
         found.close()
+
+
+def test_a_connection_closes_while_redis_is_full(own_server: PrivateRedis) -> None:
+    """A worker that connects again deletes a queue of its own first, which a full Redis refuses, and goes on."""
+    client = own_server.client()
+    leaving, _ = _consuming(own_server, [])
+    channel = leaving.default_channel
+    client.config_set("maxmemory", 1)
+    channel.close()
+    client.config_set("maxmemory", 0)
+    assert channel.closed
