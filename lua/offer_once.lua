@@ -8,24 +8,27 @@
 -- ARGV[3] expire  ms after which an unused queue expires, 0 for never
 -- ARGV[4] mode    'keep' where a message of the id waits, or 'replace' it
 -- ARGV[5] count   how many duplicates of an id to replace at most
--- ARGV[6...] four a message: id, due (ms since the epoch, or '+' and ms from now), priority (0-9), body
+-- ARGV[6] told    '1' to return what was replaced, too
+-- ARGV[7...] four a message: id, due (ms since the epoch, or '+' and ms from now), priority (0-9), body
 -- Returns {'first' | 'head' | 'behind', {for each message: 'added', 'kept', 'replaced', or 'repeated' if just this
--- message waits}}
+-- message waits}, {of each message that was replaced, if that is asked: its priority, a digit, and its body}}
 -- Atomic: of an id that waits, one message waits when this returns, and a new head has been announced.
 -- Cost: O(log N) a message
 -- @include clock once wrong_type
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, expire = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local mode, count, now = ARGV[4], ARGV[5], now_ms()
+local mode, count, told, now = ARGV[4], ARGV[5], ARGV[6], now_ms()
 
 local wrong = wrong_stored(keys)
 if wrong then
   return wrong
 end
 local rows = {}
-for i = 6, #ARGV, 4 do
+for i = 7, #ARGV, 4 do
   rows[#rows + 1] = { id = ARGV[i], due = at(ARGV[i + 1], now), priority = ARGV[i + 2], body = ARGV[i + 3] }
 end
 local to = { keys = keys, wake = wake, queue = queue, expire = expire }
-return { put_all_once(to, now, { mode = mode, count = count }, rows) }
+local gone = told == '1' and {} or nil
+local place, words = put_all_once(to, now, { mode = mode, count = count, gone = gone }, rows)
+return { place, words, gone or {} }

@@ -1,6 +1,6 @@
 """Finding and changing messages by their ids, in Redis and in the journal."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import inf
 from typing import NamedTuple
 from uuid import uuid4
@@ -43,6 +43,9 @@ def split(messages: Sequence[Waiting]) -> Places:
         (places.journal if message.layout == JOURNAL else places.redis).append(at)
     return places
 
+
+#: How often rows are promoted early that stay in the journal, such as because another caller changes them just now.
+PROMOTE_TRIES = 3
 
 #: Due time and body of a message, by which a row is known.
 Read = tuple[float, bytes]
@@ -205,6 +208,31 @@ class JournaledLookup(PartOfBoth[Lookup]):
         for queue in {row.queue for row in taken}:
             add_to_count(self._client, queue, "cancel", sum(row.queue == queue for row in taken))
         return found
+
+    def promote_ids(self, queue: str, ids: Collection[str]) -> list[Row]:
+        """Promotes what waits in the journal under some ids, so that Redis knows all that waits under them.
+
+        Returns:
+            The rows that stay: Redis takes none, because no promoter leads at the queue yet, or it has lost its data.
+        """
+        rows: list[Row] = []
+        for _ in range(PROMOTE_TRIES):
+            rows = [row for row in self._journal.get(ids) if row.queue == queue]
+            if not rows:
+                break
+            self._early.promote(rows)
+        return rows
+
+    def delete_rows_of(self, queue: str, ids: Collection[str], gone: Collection[tuple[int, bytes]]) -> None:
+        """Deletes the rows of messages that have left Redis.
+
+        Args:
+            queue: Their queue.
+            ids: Their ids, those of other messages among them.
+            gone: Priority and body of each.
+        """
+        rows = [row for row in self._journal.get(ids, None) if row.queue == queue and (row.priority, row.body) in gone]
+        self._claimed(self._journal.delete_rows([row.seq for row in rows], None) if rows else [])
 
     def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
         """Removes messages of one queue that are still as they were read; see ``Lookup.discard``."""

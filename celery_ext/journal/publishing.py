@@ -14,6 +14,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
+from celery_ext.journal.lookup import JournaledLookup
 from celery_ext.journal.rows import Addition
 from kombu_delayq.errors import InvalidIfWaiting, JournalUnavailable
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
@@ -152,6 +153,33 @@ class Placement:
                 raise JournalUnavailable(_reason_of(error)) from error
             raise
 
+    def note(self, queue: str, offers: Sequence[Offer], expire_ms: int = 0) -> dict[int, int | None]:
+        """Writes rows of messages that Redis is given however late they are due: of those that ``place`` has rows of.
+
+        Returns:
+            By the position of such a message: the number of its new row; None if the journal has the message already.
+
+        Raises:
+            As ``place``.
+        """
+        self._client.keys.check_queue(queue)
+        cutoff_ms = self.cutoff_ms()
+        noted = {
+            at: one
+            for at, one in enumerate(offers)
+            if one.due not in ("", "+0") and (self.takes_all or self._is_far(one, cutoff_ms))
+        }
+        if not noted:
+            return {}
+        try:
+            epoch = self._next_epoch(queue)  # before the rows, which come before the messages
+            additions = self.additions(queue, [*noted.values()], expire_ms)
+            return dict(zip(noted, self._journal.add(additions, offered=True, epoch=epoch), strict=True))
+        except Exception as error:
+            if _is_outage(error):
+                raise JournalUnavailable(_reason_of(error)) from error
+            raise
+
     def take_back(self, placed: Placed) -> None:
         """Deletes the rows that ``place`` has made."""
         if placed.rows:
@@ -257,9 +285,17 @@ class JournaledDelivery(PartOfBoth[Delivery]):
         journal: The tables.
         client: Redis.
         placement: Decides where a message waits.
+        lookup: Finds messages in both.
     """
 
-    def __init__(self, redis: Delivery, journal: Journal, client: StoreClient, placement: Placement) -> None:
+    def __init__(
+        self,
+        redis: Delivery,
+        journal: Journal,
+        client: StoreClient,
+        placement: Placement,
+        lookup: JournaledLookup,
+    ) -> None:
         super().__init__(redis, journal)
         self.bury, self.push, self.give_back, self.confirm = redis.bury, redis.push, redis.give_back, redis.confirm
         self.offer_command, self.put_command = redis.offer_command, redis.put_command
@@ -267,6 +303,7 @@ class JournaledDelivery(PartOfBoth[Delivery]):
         self.heads, self.listen = redis.heads, redis.listen
         self._client = client
         self._placement = placement
+        self._lookup = lookup
         self._asks_again_at = 0.0
 
     def place(self, queue: str, offers: Sequence[Offer], expire_ms: int = 0, page: PageId | None = None) -> Placed:
@@ -288,12 +325,40 @@ class JournaledDelivery(PartOfBoth[Delivery]):
         return offered._replace(offered=offered.offered + placed.stored, repeated=offered.repeated + repeated)
 
     def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Once]:
-        """Refuses: no single step could look at the journal and at Redis.
+        """Stores messages in Redis, however late they are due; see ``Delivery.offer_once``.
 
-        Raises:
-            InvalidIfWaiting: Always.
+        What waits in the journal under their ids is promoted first, so that the script sees all that waits. It decides:
+        where it keeps a message out, the new row goes, and where it replaces one, the row of that one. Where Redis
+        takes nothing from the journal yet, what waits there cannot leave, and so decides in the script's place.
         """
-        raise InvalidIfWaiting(f"if_waiting={mode!r} does not work with a journal (transport option journal_url)")
+        same = {(as_text(one.id), one.priority, as_bytes(one.body)) for one in offers}
+        rows = self._lookup.promote_ids(queue, {identity for identity, *_ in same})
+        here = [row for row in rows if (row.id, row.priority, row.body) not in same]
+        decided = {row.id for row in here}
+        left = [one for one in offers if mode != "keep" or as_text(one.id) not in decided]
+        words = iter(self._offer_once(queue, mode, left, expire_ms) if left else [])
+        if mode == "keep":
+            return ["kept" if as_text(one.id) in decided else next(words) for one in offers]
+        if here:  # after the messages: a caller that dies here leaves two, not none
+            self._lookup.discard(queue, [(row.waiting, "") for row in here])
+        return ["replaced" if as_text(one.id) in decided else word for one, word in zip(offers, words, strict=True)]
+
+    def _offer_once(self, queue: str, mode: str, offers: Sequence[Offer], expire_ms: int) -> list[Once]:
+        """Lets Redis decide about messages, whose rows come first, and lets the rows follow."""
+        noted = self._placement.note(queue, offers, expire_ms)
+        try:
+            words, gone = self._redis.offer_once_told(queue, mode, *offers, expire_ms=expire_ms)
+        except ResponseError:
+            self._journal.delete_rows([seq for seq in noted.values() if seq is not None], state=None)
+            raise
+        contents = [(one.priority, as_bytes(one.body)) for one in offers]
+        # By its content: an attempt before this one may have made the row of what is kept out.
+        gone.update(contents[at] for at in noted if words[at] == "kept")
+        left = {one.id: at for at, one in enumerate(offers) if words[at] != "kept"}
+        gone.difference_update(contents[at] for at in left.values())
+        if gone:
+            self._lookup.delete_rows_of(queue, {as_text(one.id) for one in offers}, gone)
+        return words
 
     def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
         """Publishes a page of messages, each to where it belongs; see ``Delivery.put``."""

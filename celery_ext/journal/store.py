@@ -35,10 +35,10 @@ class JournaledStore(Store):
         self.journal = journal = Journal(self.options.journal_url or "")
         self.promotion = promotion = redis.promotion
         placement = Placement(client, journal, promotion)
-        self.delivery = JournaledDelivery(redis.delivery, journal, client, placement)
+        self.lookup = JournaledLookup(redis.lookup, journal, client, promotion)
+        self.delivery = JournaledDelivery(redis.delivery, journal, client, placement, self.lookup)
         self.chains = JournaledChains(redis.chains, journal, client, placement, promotion)
         self.jobs = JournaledJobs(redis.jobs, journal, client, placement)
-        self.lookup = JournaledLookup(redis.lookup, journal, client, promotion)
         self.scan = JournaledScan(redis.scan, journal, redis.lookup)
         self.queues = JournaledQueues(redis.queues, journal, client, promotion)
         self.figures = JournaledFigures(redis.figures, journal)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from redis.exceptions import ResponseError
 
@@ -68,11 +68,24 @@ class Delivery(Heads):
         Returns:
             What became of each: ``added``, ``kept`` or ``replaced``.
         """
+        return self._offer_once(queue, mode, offers, expire_ms, told=False)[0]
+
+    def offer_once_told(
+        self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0
+    ) -> tuple[list[Once], set[tuple[int, bytes]]]:
+        """Does what ``offer_once`` does, and returns priority and body of each message that was replaced, too."""
+        words, gone = self._offer_once(queue, mode, offers, expire_ms, told=True)
+        return words, {(int(one[:1]), one[1:]) for one in gone}
+
+    def _offer_once(
+        self, queue: str, mode: str, offers: Sequence[Offer], expire_ms: int, *, told: bool
+    ) -> tuple[list[Once], list[bytes]]:
         keys, args = self._offer_start(queue, expire_ms)
         rows = chain.from_iterable(offers)
-        place, words = self._client.run("offer_once", keys, [*args, mode, MAX_DUPLICATES, *rows])
+        place, words, gone = self._client.run("offer_once", keys, [*args, mode, MAX_DUPLICATES, int(told), *rows])
         self._registry.note(queue, place)
-        return ["added" if (word := as_text(one)) == "repeated" else word for one in words]  # type: ignore[misc]
+        found = ["added" if (word := as_text(one)) == "repeated" else word for one in words]
+        return cast("list[Once]", found), gone
 
     def push(self, queue: str, offer: Offer, expire_ms: int = 0) -> None:
         """Pushes a message to its queue, as kombu does with one that is due at once; one round trip.

@@ -14,7 +14,6 @@ from celery_ext.journal import JournaledStore
 from celery_ext.journal.database import engine_of, parse_url
 from celery_ext.testing.memory_store import MemoryStore
 from celery_ext.waiting import by_id
-from kombu_delayq.errors import InvalidIfWaiting
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
@@ -145,11 +144,7 @@ def test_pages_have_each_message_once(store: AnyStore) -> None:
 
 
 def test_one_message_of_an_id_waits_once(store: AnyStore) -> None:
-    """``offer_once`` keeps or replaces what waits; with a journal, which no single step looks at, it refuses."""
-    if isinstance(store, JournaledStore):
-        with pytest.raises(InvalidIfWaiting, match="journal"):
-            store.delivery.offer_once("q", "keep", waiting("i"))
-        return
+    """``offer_once`` keeps or replaces what waits, wherever it waits."""
     words = [store.delivery.offer_once("q", "keep", waiting("i", body=body)) for body in ("one", "two", "one")]
     assert words == [["added"], ["kept"], ["added"]]
     assert store.delivery.offer_once("q", "replace", waiting("i", FUTURE_MS + 5, "three", 3)) == ["replaced"]

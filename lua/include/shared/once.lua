@@ -2,8 +2,9 @@
 -- @include announce duplicates find lifetime put
 
 -- Stores a message unless messages of its id wait ('keep'), or in place of those ('replace'). Fields of `once`: mode,
--- and count (how many duplicates of an id to replace at most). Fields of a row: id, due, priority, body. Returns
--- 'added', 'kept', 'replaced', or 'repeated' if just this message waits. Cost O(log N).
+-- count (how many duplicates of an id to replace at most), and gone (a list that gets the priority and the body of each
+-- message that is replaced) or nil. Fields of a row: id, due, priority, body. Returns 'added', 'kept', 'replaced', or
+-- 'repeated' if just this message waits. Cost O(log N).
 local function put_once(keys, once, row)
   local waiting, content = find(keys, row.id, once.count), unsigned(row.body)
   for _, message in ipairs(waiting) do
@@ -17,8 +18,13 @@ local function put_once(keys, once, row)
   elseif once.mode == 'keep' then
     return 'kept'
   end
-  for i = 2, #waiting do
-    remove(keys, waiting[i])
+  for i, message in ipairs(waiting) do
+    if once.gone then
+      table.insert(once.gone, message.priority .. message.body)
+    end
+    if i > 1 then
+      remove(keys, message)
+    end
   end
   waiting[1].priority = row.priority
   replace(keys, waiting[1], row.due, row.body)
