@@ -119,14 +119,18 @@ class Lateness:
 
         Source: the same estimate as that of Prometheus's ``histogram_quantile``.
         """
-        if not self.count:
-            return None
-        rank, before, low = share * self.count, 0, 0.0
-        for bound, below in zip(LATENESS_BOUNDS_S, self.buckets, strict=True):
-            if below >= rank and below > before:
-                return low + (bound - low) * (rank - before) / (below - before)
-            before, low = below, bound
-        return inf
+        return _quantile(LATENESS_BOUNDS_S, self.buckets, share * self.count)
+
+
+def _quantile(bounds: Sequence[float], buckets: Sequence[int], rank: float) -> float | None:
+    if not rank:
+        return None
+    before, low = 0, 0.0
+    for bound, below in zip(bounds, buckets, strict=True):
+        if below >= rank and below > before:
+            return low + (bound - low) * (rank - before) / (below - before)
+        before, low = below, bound
+    return inf
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,10 @@ class Waits:
     sum_s: float = 0.0
     count: int = 0
     unknown: int = 0
+
+    def quantile(self, share: float) -> float | None:
+        """Returns for how many s a share of all messages waited at most, as ``Lateness.quantile``."""
+        return _quantile(WAIT_BOUNDS_S, self.buckets, share * self.count)
 
 
 @dataclass(frozen=True)

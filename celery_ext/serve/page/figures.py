@@ -93,11 +93,16 @@ def seconds(value: float) -> str:
     return f"{shown} {unit}"
 
 
-def late(value: float | None) -> str:
-    """Returns a lateness as the page shows it; empty if there is none yet."""
+def late(value: float | None, most: float = LATENESS_BOUNDS_S[-1]) -> str:
+    """Returns a lateness, or another quantile in s, as the page shows it; empty if there is none yet.
+
+    Args:
+        value: The quantile.
+        most: The last bound, beyond which it is not known.
+    """
     if value is None:
         return ""
-    return seconds(value) if isfinite(value) else f"> {seconds(LATENESS_BOUNDS_S[-1])}"
+    return seconds(value) if isfinite(value) else f"> {seconds(most)}"
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,8 @@ class QueueRow:
         p50: Median lateness.
         p99: Lateness of which 99 % are no larger.
         consumers: Number of consumers that live; None if Redis does not say it.
+        waited_p50: Median of how long messages waited for a consumer; empty if none did.
+        waited_p99: The time that 99 % waited at most.
         held_back: What holds overdue messages back, in words; empty if nothing does.
         held_until: About when as many have left as are overdue now; None if none is held back.
         too_late: What became of messages that were too late, in words; empty if none was.
@@ -138,6 +145,8 @@ class QueueRow:
     p50: str
     p99: str
     consumers: int | None
+    waited_p50: str = ""
+    waited_p99: str = ""
     held_back: str = ""
     held_until: Moment | None = None
     too_late: str = ""

@@ -21,6 +21,7 @@ from celery_ext.serve.page.workers import workers
 from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq.message.dead_letters import buried_ms
 from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.counts import WAIT_BOUNDS_S
 from kombu_delayq.store.nodes import Cluster
 
 #: Rows of the table of queues.
@@ -127,6 +128,7 @@ def _row(state: QueueState, due: Sequence[int]) -> QueueRow:
     stats, counts = state.stats, state.counts
     held_back = counts.holding(stats)
     p50, p99 = (late(counts.lateness.quantile(share)) for share in (0.5, 0.99))
+    waited_p50, waited_p99 = (late(counts.waits.quantile(share), WAIT_BOUNDS_S[-1]) for share in (0.5, 0.99))
     return QueueRow(
         stats.queue,
         stats.delayed,
@@ -138,6 +140,8 @@ def _row(state: QueueState, due: Sequence[int]) -> QueueRow:
         p50,
         p99,
         state.consumers,
+        waited_p50,
+        waited_p99,
         held_back=f"held back by its rate, {number(stats.overdue)} wait, at {held_back.per_s:g}/s" if held_back else "",
         held_until=moment(held_back.clear_ms(stats.now_ms, stats.overdue), stats.now_ms) if held_back else None,
         too_late=", ".join(f"{number(count)} {what}" for what, count in counts.too_late.items() if count),

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from kombu_delayq.store.counts import LATENESS_BOUNDS_S, Lateness, QueueStats
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, Lateness, QueueStats, Waits
 from kombu_delayq.store.types import Transferred
 
 
@@ -36,3 +36,4 @@ def test_lateness_is_estimated_between_two_bounds() -> None:
     assert lateness.quantile(0.75) == pytest.approx(0.75)
     assert Lateness(BUCKETS, 0.0, 100).quantile(0.99) == inf
     assert Lateness(BUCKETS, 0.0, 0).quantile(0.5) is None
+    assert Waits((0, 4, *[4] * 10), 6.0, 5).quantile(0.4) == pytest.approx(1.5)

@@ -25,10 +25,14 @@ def fill(app: Celery, count: int, task: str = "shop.remind", spread_s: float = 3
             )
 
 
-def test_pages_of_the_table(app: Celery, visit: Visit) -> None:
-    """The table shows 50 tasks, the next due first, and its links lead on and back."""
+def test_pages_of_the_table(app: Celery, store: DelayStore, visit: Visit) -> None:
+    """Below what the queue has and how long its tasks waited, the table shows 50 tasks; links lead on and back."""
     fill(app, 70)
+    store.fetching.count_waits({"mail": {"waited:1": 9, "waited:12": 1}})
     page = visit().see("queues/mail")
+    figures = page.locator(".figures").inner_text()
+    assert "1.6 s" in figures
+    assert "99 %: > 6 h" in figures
     rows = page.locator("[data-tasks] tbody tr")
     assert rows.count() == 50
     page.get_by_role("link", name="Next page").click()
