@@ -158,9 +158,6 @@ class Placement:
 
         Returns:
             By the position of such a message: the number of its new row; None if the journal has the message already.
-
-        Raises:
-            As ``place``.
         """
         self._client.keys.check_queue(queue)
         cutoff_ms = self.cutoff_ms()
@@ -331,19 +328,31 @@ class JournaledDelivery(PartOfBoth[Delivery]):
         where it keeps a message out, the new row goes, and where it replaces one, the row of that one. Where Redis
         takes nothing from the journal yet, what waits there cannot leave, and so decides in the script's place.
         """
+        return self.offer_once_told(queue, mode, *offers, expire_ms=expire_ms)[0]
+
+    def offer_once_told(
+        self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0
+    ) -> tuple[list[Once], set[tuple[int, bytes]]]:
+        """Does what ``offer_once`` does, and returns what was replaced, too; see ``Delivery.offer_once_told``."""
         same = {(as_text(one.id), one.priority, as_bytes(one.body)) for one in offers}
         rows = self._lookup.promote_ids(queue, {identity for identity, *_ in same})
         here = [row for row in rows if (row.id, row.priority, row.body) not in same]
         decided = {row.id for row in here}
         left = [one for one in offers if mode != "keep" or as_text(one.id) not in decided]
-        words = iter(self._offer_once(queue, mode, left, expire_ms) if left else [])
+        words, gone = self._decided(queue, mode, left, expire_ms) if left else ([], set())
         if mode == "keep":
-            return ["kept" if as_text(one.id) in decided else next(words) for one in offers]
+            next_word = iter(words)
+            return ["kept" if as_text(one.id) in decided else next(next_word) for one in offers], gone
         if here:  # after the messages: a caller that dies here leaves two, not none
             self._lookup.discard(queue, [(row.waiting, "") for row in here])
-        return ["replaced" if as_text(one.id) in decided else word for one, word in zip(offers, words, strict=True)]
+        gone |= {(row.priority, row.body) for row in here}
+        return [
+            "replaced" if as_text(one.id) in decided else word for one, word in zip(offers, words, strict=True)
+        ], gone
 
-    def _offer_once(self, queue: str, mode: str, offers: Sequence[Offer], expire_ms: int) -> list[Once]:
+    def _decided(
+        self, queue: str, mode: str, offers: Sequence[Offer], expire_ms: int
+    ) -> tuple[list[Once], set[tuple[int, bytes]]]:
         """Lets Redis decide about messages, whose rows come first, and lets the rows follow."""
         noted = self._placement.note(queue, offers, expire_ms)
         try:
@@ -353,12 +362,12 @@ class JournaledDelivery(PartOfBoth[Delivery]):
             raise
         contents = [(one.priority, as_bytes(one.body)) for one in offers]
         # By its content: an attempt before this one may have made the row of what is kept out.
-        gone.update(contents[at] for at in noted if words[at] == "kept")
+        stale = gone | {contents[at] for at in noted if words[at] == "kept"}
         left = {one.id: at for at, one in enumerate(offers) if words[at] != "kept"}
-        gone.difference_update(contents[at] for at in left.values())
-        if gone:
-            self._lookup.delete_rows_of(queue, {as_text(one.id) for one in offers}, gone)
-        return words
+        stale.difference_update(contents[at] for at in left.values())
+        if stale:
+            self._lookup.delete_rows_of(queue, {as_text(one.id) for one in offers}, stale)
+        return words, gone
 
     def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
         """Publishes a page of messages, each to where it belongs; see ``Delivery.put``."""
