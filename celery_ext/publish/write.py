@@ -208,10 +208,12 @@ class Writer:
                 )
             )
 
-        # A message that waits is canonical if its call has an id: sent twice, it is stored once. One without an eta is
-        # not, else later calls with the same id would be taken for the same call. One that is due is not either: a
-        # worker that has two messages of one delivery tag would acknowledge both at once.
-        text = write(self._draw_tag()) if is_new or not due else canonical_text(write)
+        # A message that waits is canonical if its call has an id and an eta: sent twice, it is stored once. One with a
+        # countdown is another one with every call. One without an eta is not canonical, else later calls with the same
+        # id would be taken for the same call. One that is due is not either: a worker that has two messages of one
+        # delivery tag would acknowledge both at once.
+        is_other = is_new or countdown or not due
+        text = write(self._draw_tag()) if is_other else canonical_text(write)
         return Written(Offer(task_id, due, self.recipe.priority, text), write)
 
     def _due(self, eta: Any, task_id: str) -> tuple[str, str]:

@@ -136,11 +136,11 @@ def announce_revoked(app: "Celery", task: Any, request: Any, reason: str, dispat
 
 def request_of(task: DelayedTask) -> Any:
     """Returns the request that a waiting task would have in a worker."""
-    embed = {name: task.embed.get(name) for name in ("callbacks", "errbacks", "chain", "chord")}
+    embed = task.embed
     return Context(
         {
             **task.headers,
-            **embed,
+            **{name: embed.get(name) for name in ("callbacks", "errbacks", "chain", "chord")},
             "id": task.id,
             "args": task.args,
             "kwargs": task.kwargs,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any
 
 from redis import Redis
@@ -82,17 +83,19 @@ class StoreClient(RedisCommands):
             return self.ask(*self.eval_command(operation, keys, [*args, *rest]))
 
     def run_each(
-        self, operation: str, calls: Iterable[ScriptCall], around: Sequence[Command] = ()
+        self, operation: str, calls: Iterable[ScriptCall], around: Sequence[Command] = (), *, again: bool = True
     ) -> tuple[list[Any], list[tuple[Any, Any]]]:
-        """Runs one script several times in one round trip, with the commands ``around`` before it and again after it.
+        """Runs one script several times in one round trip, with commands ``around`` it: before, and ``again`` after.
 
         Returns:
-            The replies of the script, and for each command of ``around`` both replies; errors of Redis are among them.
+            The replies of the script, and for each command of ``around`` both replies, the second one None if it was
+            not sent again; errors of Redis are among them.
         """
         calls = list(calls)
         once = operation in NEVER_REPEATED
         runs = [self.evalsha_command(operation, *call) for call in calls]
-        found = self.replies([*around, *runs, *around], once=once)
+        behind = around if again else ()
+        found = self.replies([*around, *runs, *behind], once=once)
         before, replies, after = (
             found[: len(around)],
             found[len(around) :][: len(calls)],
@@ -101,11 +104,11 @@ class StoreClient(RedisCommands):
         unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if unknown:
             evals = [self.eval_command(operation, *calls[at]) for at in unknown]
-            again = self.replies([*evals, *around], once=once)  # ``around`` again: it has to follow all runs
-            for at, reply in zip(unknown, again, strict=False):
+            more = self.replies([*evals, *behind], once=once)  # ``behind`` again: it has to follow all runs
+            for at, reply in zip(unknown, more, strict=False):
                 replies[at] = reply
-            after = again[len(evals) :]
-        return replies, list(zip(before, after, strict=True))
+            after = more[len(evals) :]
+        return replies, list(zip_longest(before, after))
 
     def evalsha_command(self, operation: str, keys: list[str], args: list[Any], layout: str | None = None) -> Command:
         """Returns the command that runs a script by its SHA. It fails if Redis does not know the script."""

@@ -222,7 +222,8 @@ class Lookup(Searching):
         if not queues:
             return {*ids}
         calls = [self._cancel_call(queue, ids) for queue in queues]
-        replies, [(names, _)] = self._client.run_each("cancel", calls, [("SMEMBERS", self._keys.queues)])
+        known = ("SMEMBERS", self._keys.queues)
+        replies, [(names, _)] = self._client.run_each("cancel", calls, [known], again=False)
         unsearched = set[str]()
         for queue, reply in zip(queues, replies, strict=True):
             rows = [] if isinstance(reply, Exception) else reply

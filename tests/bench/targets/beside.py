@@ -1,24 +1,20 @@
 """What a fleet of workers costs and how late tasks begin: the jobs of ``make bench``, ours beside stock Celery."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import random
 from tempfile import TemporaryDirectory
-from time import monotonic, time
-
-import redis
+from time import monotonic, sleep, time
 
 from celery_ext import Call, send_many
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.options import LAYOUTS
 from tests.bench import jobs
 from tests.bench.entrants import HASH, STOCK
 from tests.bench.targets.app import OURS, TASK, make_app
-from tests.bench.targets.consume import TAKE, Worker
-from tests.bench.targets.load import fill, make_store
+from tests.bench.targets.consume import QUEUE, TAKE, Worker
 from tests.bench.targets.report import Figure
 from tests.support.conditions import until
 
@@ -26,6 +22,8 @@ from tests.support.conditions import until
 PATIENCE_S = 300.0
 #: Tasks of a queue while another one floods, and within how many s they come due.
 QUIET, QUIET_S = 500, 5.0
+#: The other queue, and the argument of its tasks: a time so long ago that their notes are told from the others.
+FLOOD, OTHERS = "flood", 0.0
 #: How long it may take to send what floods, in s: in any case, and for each.
 FILL_S, FILL_EACH_S = 5.0, 0.000_1
 
@@ -44,27 +42,54 @@ def lateness(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
 
 
 def flood(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
-    """Lets tasks of one queue come due at random times, while another one has far more, which nobody consumes."""
+    """Lets tasks of one queue come due at random times, while a worker runs far more of another one."""
     count = 10_000 if quick else 100_000
-    app, store = make_app(server.url, OURS), make_store(redis.Redis(port=server.port), LAYOUTS[0])
-    with TemporaryDirectory(prefix="delayq-bench-") as folder, closing(store):
-        worker = Worker(TAKE, server, Path(folder), "threads")
-        try:
-            app.tasks[TASK].apply_async((time(),))
-            until(lambda: worker.journal.count() == 1, 60, "the worker runs a task")
-            first = time() + FILL_S + count * FILL_EACH_S
-            fill(store, count, lambda: (first + random()) * 1000, queue="flood")
-            dues = sorted(first + random() * QUIET_S for _ in range(QUIET))
-            send_many(app, TASK, (Call((due,), eta=datetime.fromtimestamp(due, UTC)) for due in dues))
-            if time() > first:
-                raise RuntimeError("the machine is too busy: the first tasks came due before all were sent")
-            until(lambda: worker.journal.count() == QUIET + 1, PATIENCE_S, "the tasks of the quiet queue have run")
-        finally:
-            worker.close()
-        late_ms = sorted(late_s * 1000 for late_s in worker.journal.late_s()[1:])
-    name, note = f"quiet queue while another floods {count:,}", f"{QUIET} tasks within {QUIET_S:.0f} s"
-    yield Figure(f"{name}: late, median", late_ms[QUIET // 2], "ms")
-    yield Figure(f"{name}: late, 99 %", late_ms[QUIET * 99 // 100], "ms", 20, note=note)
+    for how, workers in (("a worker each", [(QUEUE,), (FLOOD,)]), ("one worker for both", [(QUEUE, FLOOD)])):
+        late_ms, ran = _flooded(server, count, workers)
+        name = f"quiet queue while another floods {count:,}, {how}: late"
+        yield Figure(f"{name}, median", late_ms[QUIET // 2], "ms")
+        note = f"{QUIET} tasks within {QUIET_S:.0f} s; meanwhile {ran:,} of the others ran"
+        yield Figure(f"{name}, 99 %", late_ms[QUIET * 99 // 100], "ms", 20, note=note)
+
+
+def _flooded(server: PrivateRedis, count: int, workers: Sequence[Sequence[str]]) -> tuple[list[float], int]:
+    """Returns how late the tasks of the quiet queue began in ms, in order, and how many of the others ran meanwhile.
+
+    Args:
+        server: The broker.
+        count: Number of the others.
+        workers: The queues of each worker.
+    """
+    app, client = make_app(server.url, OURS), server.client()
+    client.flushall()
+    with ExitStack() as opened:
+        folder, journals = Path(opened.enter_context(TemporaryDirectory(prefix="delayq-bench-"))), []
+        for number, queues in enumerate(workers):
+            own = folder / str(number)
+            own.mkdir()
+            worker = Worker(TAKE, server, own, "threads", "-Q", ",".join(queues), "-n", f"{number}@bench")
+            opened.callback(worker.close)
+            journals.append(worker.journal)
+            for queue in queues:
+                app.send_task(TASK, (OTHERS,), queue=queue)
+            until(partial(_has_run, worker, len(queues)), 60, "a worker runs a task of each of its queues")
+        first = time() + FILL_S + count * FILL_EACH_S
+        dues = sorted(first + random() * QUIET_S for _ in range(QUIET))
+        send_many(app, TASK, (Call((due,), eta=datetime.fromtimestamp(due, UTC)) for due in dues), queue=QUEUE)
+        flood = (Call((OTHERS,), eta=datetime.fromtimestamp(first + random(), UTC)) for _ in range(count))
+        send_many(app, TASK, flood, queue=FLOOD)
+        if time() > first:
+            raise RuntimeError("the machine is too busy: the first tasks came due before all were sent")
+
+        def late_s() -> list[float]:
+            return [late for journal in journals for late in journal.late_s()]
+
+        def quiet() -> list[float]:
+            return [late for late in late_s() if late < PATIENCE_S]
+
+        sleep(max(0.0, first + QUIET_S - time()))
+        until(lambda: len(quiet()) == QUIET, PATIENCE_S, "the tasks of the quiet queue have run")
+        return sorted(late * 1000 for late in quiet()), len(late_s()) - QUIET
 
 
 def _both(work: Callable[..., jobs.Found], what: str) -> Iterator[Figure]:
@@ -73,3 +98,7 @@ def _both(work: Callable[..., jobs.Found], what: str) -> Iterator[Figure]:
         name = f"{what}: {ours.measure}"
         yield Figure(name, ours.value)
         yield Figure(f"{name}, stock", stock.value)
+
+
+def _has_run(worker: Worker, count: int) -> bool:
+    return worker.journal.count() == count

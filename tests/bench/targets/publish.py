@@ -101,24 +101,17 @@ def _countdown(app: Celery, count: int) -> None:
 
 
 def _retry(app: Celery, count: int) -> None:
-    """Retries tasks that a worker is running, as far as a worker does it before the next message."""
+    """Retries tasks as a worker that runs them, one after the other."""
     task: Any = app.tasks[TASK]
-    for _ in range(count):
-        task_id = str(uuid4())
-        task.push_request(
-            id=task_id,
-            root_id=task_id,
-            correlation_id=task_id,
-            args=ARGS,
-            kwargs={},
-            retries=0,
-            called_directly=False,
-            delivery_info={"exchange": "", "routing_key": STOCK_QUEUE, "priority": 0},
-        )
-        try:
+    delivery_info = {"exchange": "", "routing_key": STOCK_QUEUE, "priority": 0}
+    task.push_request(args=ARGS, kwargs={}, retries=0, called_directly=False, delivery_info=delivery_info)
+    request = task.request
+    try:
+        for _ in range(count):
+            request.id = request.root_id = request.correlation_id = str(uuid4())
             task.retry(countdown=COUNTDOWN_S, exc=_FAILED, throw=False)
-        finally:
-            task.pop_request()
+    finally:
+        task.pop_request()
 
 
 def _send_many(app: Celery, count: int) -> None:

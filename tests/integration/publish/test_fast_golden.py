@@ -59,16 +59,16 @@ class Both:
 
         monkeypatch.setattr(FastPublisher, "_publish", noting)
 
-    def compare(self, app: Celery, send: Callable[[], Any], *, fast: bool = True) -> None:
+    def compare(self, app: Celery, send: Callable[[], Any], *, fast: bool = True, is_relative: bool = False) -> None:
         """Fails the test unless Redis has the same after both ways, and the fast one was taken if it should be."""
         sender: Any = app.send_task
         publisher, sender.fast = sender.fast, None
-        theirs = sent(self._server, app, send)
+        theirs = sent(self._server, app, send, is_relative=is_relative)
         sender.fast = publisher
         for _ in range(2):  # the first call is Celery's; with the second, the recipe is made
             send()
         self._published.clear()
-        ours = sent(self._server, app, send)
+        ours = sent(self._server, app, send, is_relative=is_relative)
         assert ours == theirs
         assert len(self._published) == int(fast)
 
@@ -94,7 +94,12 @@ def test_a_message_is_that_of_celery(redis_server: PrivateRedis, both: Both, nam
     task = app.task(name="bulk.record", shared=False, **case.of_task)(record)
     call = {field: value for field, value in case.call._asdict().items() if value is not None}
     call["task_id"] = "ü\"' %s"
-    both.compare(app, lambda: task.apply_async(**call, **case.options), fast=name not in OF_CELERY)
+    both.compare(
+        app,
+        lambda: task.apply_async(**call, **case.options),
+        fast=name not in OF_CELERY,
+        is_relative=case.is_relative,
+    )
 
 
 def test_arguments_are_those_of_celery(redis_server: PrivateRedis, both: Both) -> None:
@@ -126,7 +131,7 @@ def test_a_name_is_enough(
     if of_task is not None:
         app.task(name="some.where", shared=False, **of_task)(record)
         app.finalize()
-    both.compare(app, lambda: app.send_task("some.where", (1,), {"a": 2}, countdown=9, task_id="one", **options))
+    both.compare(app, lambda: app.send_task("some.where", (1,), {"a": 2}, eta=ETA, task_id="one", **options))
     both.compare(app, lambda: app.send_task("some.where", [1], task_id="one", **options))
 
 
@@ -166,7 +171,7 @@ def test_a_retry_is_that_of_celery(redis_server: PrivateRedis, both: Both) -> No
             called_directly=False,
         )
         try:
-            both.compare(app, lambda: task.retry(countdown=90, throw=False))
+            both.compare(app, lambda: task.retry(eta=ETA, throw=False))
         finally:
             task.pop_request()
 
