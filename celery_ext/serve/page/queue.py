@@ -30,7 +30,7 @@ ROWS, LOOK_S = 50, 0.8
 
 #: What the page says after a change.
 _DONE = {
-    "paused": Note("ok", "Paused: consumers take nothing more from it. What they have in hand goes on."),
+    "paused": Note("ok", "Paused: consumers take nothing more. What they have goes on, and what comes due waits here."),
     "resumed": Note("ok", "Resumed: consumers take from it again, within a second."),
     "unchanged": Note("warn", "Nothing changed: it was so before."),
 }
