@@ -1,10 +1,10 @@
-"""How many tasks a second one worker process runs that do nothing, beside the workers of other task queues."""
+"""How many small tasks a second a worker process runs, and how soon an idle one begins a task, beside others."""
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -25,6 +25,9 @@ from tests.support.conditions import until
 FILLED, WARM, LEFT = 6_000, 500, 1_000
 #: Threads, or tasks at a time in an event loop.
 CONCURRENCY = 10
+#: Tasks that are sent to the worker one by one, when it has nothing else to do.
+SENT = 100
+LATEST = SENT * 99 // 100 - 1
 ROOT = Path(__file__).parents[3]
 
 
@@ -82,12 +85,21 @@ CONTENDERS = (
 
 @dataclass(frozen=True)
 class Run:
-    """What was seen of a worker: tasks a second, CPU time of worker and Redis a task in µs, and its memory in MB."""
+    """What was seen of a worker.
+
+    Attributes:
+        per_s: Tasks a second.
+        worker_us: CPU time of the worker for a task, in µs.
+        redis_us: CPU time of Redis for a task, in µs.
+        rss_mb: Memory of the worker, in MB.
+        late_ms: From the call that enqueues a task until an idle worker begins it, in ms: one of each task, in order.
+    """
 
     per_s: float
     worker_us: float
     redis_us: float
     rss_mb: float
+    late_ms: Sequence[float] = ()
 
 
 @click.command()
@@ -118,6 +130,8 @@ def measure(rounds: int) -> Iterator[Figure]:
         yield Figure(f"worker, {contender.name}, CPU time", of(lambda run: run.worker_us), "µs/task")
         yield Figure(f"worker, {contender.name}, CPU time of Redis", of(lambda run: run.redis_us), "µs/task")
         yield Figure(f"worker, {contender.name}, memory", of(lambda run: run.rss_mb), "MB")
+        yield Figure(f"worker, {contender.name}, latency when idle, median", of(lambda run: median(run.late_ms)), "ms")
+        yield Figure(f"worker, {contender.name}, latency when idle, 99 %", of(lambda run: run.late_ms[LATEST]), "ms")
 
 
 def _run(contender: Contender) -> Run:
@@ -125,9 +139,13 @@ def _run(contender: Contender) -> Run:
         journal = Journal(Path(folder) / "journal")
         env = {**os.environ, "BENCH_SERVER": server.url, "BENCH_JOURNAL": str(journal.path), **contender.env}
         python = [sys.executable, "-m"]
-        fill = f"from tests.bench.workers.{contender.app} import fill; fill({FILLED}); import os; os._exit(0)"
-        # Without the interpreter's own end, in which the threads of ArdiQ's core may crash.
-        subprocess.run([sys.executable, "-c", fill], cwd=ROOT, env=env, check=True)
+
+        def enqueue(call: str) -> None:
+            # Without the interpreter's own end, in which the threads of ArdiQ's core may crash.
+            program = f"from tests.bench.workers import {contender.app} as app; app.{call}; import os; os._exit(0)"
+            subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, check=True)
+
+        enqueue(f"fill({FILLED})")
         with psutil.Popen(
             [*python, *contender.command],
             cwd=ROOT,
@@ -137,7 +155,11 @@ def _run(contender: Contender) -> Run:
             stderr=subprocess.DEVNULL,
         ) as worker:
             try:
-                return _watched(worker, psutil.Process(server.pid), journal)
+                run = _watched(worker, psutil.Process(server.pid), journal)
+                until(lambda: journal.count() == FILLED, 60, "the worker has run all tasks")
+                enqueue(f"trickle({SENT})")
+                until(lambda: journal.count() == FILLED + SENT, 60, "the worker has run the tasks that were sent alone")
+                return replace(run, late_ms=sorted(late * 1000 for late in journal.late_s()[FILLED:]))
             finally:
                 for process in (*worker.children(recursive=True), worker):
                     process.kill()

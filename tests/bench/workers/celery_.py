@@ -5,6 +5,7 @@ import os
 from celery import Celery
 
 from tests.bench.journal import arrive
+from tests.bench.workers import PAYLOAD, paced
 
 app = Celery("bench", broker=os.environ["BENCH_SERVER"], set_as_current=False)
 if os.environ.get("BENCH_TRANSPORT"):
@@ -13,12 +14,18 @@ app.conf.task_ignore_result = app.conf.task_acks_late = True
 
 
 @app.task
-def begin(payload: str) -> None:
+def begin(due: float, payload: str) -> None:
     """Notes that it begins."""
-    arrive(0.0)
+    arrive(due)
 
 
 def fill(count: int) -> None:
     """Enqueues tasks."""
     for _ in range(count):
-        begin.delay("x" * 100)
+        begin.delay(0.0, PAYLOAD)
+
+
+def trickle(count: int) -> None:
+    """Enqueues tasks one by one, with pauses."""
+    for due in paced(count):
+        begin.delay(due, PAYLOAD)
