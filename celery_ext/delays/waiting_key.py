@@ -7,6 +7,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from kombu_delayq.errors import InvalidIfWaiting, quoted
+from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.once import check_mode
 
 #: Where ``send_task`` takes these, if a caller gives them without their names.
@@ -43,7 +44,7 @@ def waiting_options(app: Any, args: Sequence[Any], options: dict[str, Any], give
     """
     name = str(args[0] if args else options.get("name"))
     task = app._tasks.get(name)
-    if given is None and options.get("retries"):  # a retry is another step of a task that has run
+    if given is None and (options.get("retries") or DEAD_LETTER in options):  # of a task that has run
         return None
     mode = mode_of(task, name, given)
     if mode is not None and argument("task_id", args, options) is None:

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from celery.app.task import Context
 
 from celery_ext import Call, asend_many, get, install, send_many
+from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import InvalidIfWaiting
+from kombu_delayq.message.dead_letters import Reason
 from tests.support.conditions import until
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
@@ -65,6 +68,14 @@ def test_a_call_that_is_sent_again_is_compared_again(
         assert (send(2).if_waiting, len(refused)) == (outcome, 1)
     finally:
         redis_server.client().replicaof("NO", "ONE")
+
+
+def test_each_failure_of_one_id_is_a_dead_letter(app: Celery, redis_server: PrivateRedis) -> None:
+    """A dead letter of a task with a key is compared with nothing, and needs no transfer worker to reach its queue."""
+    app.tasks["index"].dead_letter_queue = "dead"
+    for _ in range(2):
+        bury(app.tasks["index"], Context(id="a", args=[1], kwargs={}, retries=0), Reason.FAILED, ValueError())
+    assert redis_server.client().llen("dead") == 2
 
 
 def test_many_calls_are_compared_with_what_waits(app: Celery, redis_server: PrivateRedis) -> None:
