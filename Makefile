@@ -31,7 +31,7 @@ help:
 	@echo "make demo-far   a year of reminders as Parquet, and those of today in workers; needs Java 17 or later (10 minutes)"
 	@echo "make docs   build the documentation into docs/_build"
 	@echo "make reference   write the tables in docs/ that are made from the code"
-	@echo "make bench  compare with others: workers, speed, lateness, memory (20 minutes; PYTHON=python3.13, QUICK=1, ONLY=Celery)"
+	@echo "make bench  compare with others: workers, speed, lateness, memory (15 minutes; PYTHON=python3.13, QUICK=1, ONLY=Celery)"
 	@echo "make bench-targets   measure what this project promises, beside Celery (25 minutes; QUICK=1, ONLY=transfer)"
 	@echo "make bench-workers   one worker process of each task queue, side by side (5 minutes; PYTHON=python3.13, QUICK=1)"
 	@echo "make chaos  kill workers and Redis at random, and look for lost tasks (5 minutes; SECONDS=60, HOURS=2, SEED=7)"

@@ -37,11 +37,11 @@ class Scale(NamedTuple):
         consumers: Numbers of idle consumers.
     """
 
-    sizes: tuple[int, ...] = (10_000,)
+    sizes: tuple[int, ...] = (5_000,)
     per_s: int = 100
     seconds: int = 10
-    burst: int = 5_000
-    alone: int = 10_000
+    burst: int = 2_000
+    alone: int = 5_000
     grown: int = 2_000
     consumers: tuple[int, ...] = (50,)
 
