@@ -13,7 +13,6 @@ from celery import Celery
 from redis.exceptions import RedisError, ResponseError
 
 from celery_ext.serve.service import ServeBroker
-from kombu_delayq.consume.waits import QueueWaits
 from kombu_delayq.message.canonical import canonical
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
@@ -24,6 +23,7 @@ from kombu_delayq.message.unacked import Note, read_note, redelivered
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consumers import http_consumer
 from kombu_delayq.store.types import Fetched, LeaseEnded, Offer, Request, Requeued
+from kombu_delayq.store.waits import QueueWaits
 
 logger = logging.getLogger(__name__)
 
@@ -299,7 +299,7 @@ class Leases:
         for message in messages:
             waits.note(queue, message)
         try:
-            waits.flush(self._store)
+            waits.flush(self._store.fetching)
         except (RedisError, OSError) as error:
             logger.debug("how long messages of queue %r waited is not counted: %s", *map(readable, (queue, str(error))))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil, inf, isfinite
 from secrets import token_bytes
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redis.exceptions import ResponseError
 
@@ -22,9 +22,11 @@ from kombu_delayq.errors import DelayTooLong, UnreadableMessage, quoted
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.message.text import as_bytes, as_text
-from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, is_step
 from kombu_delayq.store.types import JOURNAL, DelayedQueue, Part, Scanned, Waiting
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import WaitingStore
 
 #: How many messages one call reads without their bodies, by layout: in list layout the index has the bodies.
 IDS_A_CALL = {"hash": 500, "redisson": 250, JOURNAL: 500}
@@ -113,7 +115,7 @@ class Snapshot:
 
 
 def take_snapshot(
-    store: WaitingStore,
+    store: "WaitingStore",
     selection: Selection,
     *,
     progress: Callable[[Progress], object] = lambda _: None,
@@ -140,7 +142,7 @@ def take_snapshot(
 
 
 def _add_matches(
-    store: WaitingStore, snapshot: Snapshot, progress: Callable[[Progress], object], stop: Callable[[], bool]
+    store: "WaitingStore", snapshot: Snapshot, progress: Callable[[Progress], object], stop: Callable[[], bool]
 ) -> bool:
     for event in search_tasks(store, snapshot.selection, stop=stop):
         match event:
@@ -157,7 +159,7 @@ def _add_matches(
 
 
 def _add_all(
-    store: WaitingStore, snapshot: Snapshot, progress: Callable[[Progress], object], stop: Callable[[], bool]
+    store: "WaitingStore", snapshot: Snapshot, progress: Callable[[Progress], object], stop: Callable[[], bool]
 ) -> bool:
     sizes, snapshot.skipped = sizes_of(store, snapshot.selection)
     looked, of = 0, sum(sizes.values())
@@ -175,7 +177,7 @@ def _add_all(
     return True
 
 
-def sizes_of(store: WaitingStore, selection: Selection) -> tuple[dict[DelayedQueue, int], list[Skipped]]:
+def sizes_of(store: "WaitingStore", selection: Selection) -> tuple[dict[DelayedQueue, int], list[Skipped]]:
     """Counts the messages in the queues and the range of a filter, by queue and layout; and names unreadable queues."""
     sizes, skipped = dict[DelayedQueue, int](), list[Skipped]()
     for queue in store.queues.names() if selection.queues is None else selection.queues:
@@ -189,7 +191,7 @@ def sizes_of(store: WaitingStore, selection: Selection) -> tuple[dict[DelayedQue
 
 
 def pages(
-    store: WaitingStore, delayed: DelayedQueue, selection: Selection
+    store: "WaitingStore", delayed: DelayedQueue, selection: Selection
 ) -> Iterator[Sequence[tuple[str, float, int]]]:
     """Yields id, due time in ms, and stored bytes of the messages in the range of a filter, a page at a time."""
     part, read = Part(delayed.queue, layout=delayed.layout), None
@@ -198,7 +200,7 @@ def pages(
         yield _rows_of(store, part, read)
 
 
-def _rows_of(store: WaitingStore, part: Part, read: Scanned) -> list[tuple[str, float, int]]:
+def _rows_of(store: "WaitingStore", part: Part, read: Scanned) -> list[tuple[str, float, int]]:
     ids = store.scan.ids(part, read.members) if read.members else []
     return list(zip(map(as_text, ids), map(float, read.dues), read.lengths, strict=True))
 
@@ -301,7 +303,7 @@ class Bulk:
 
     def run(
         self,
-        store: WaitingStore,
+        store: "WaitingStore",
         *,
         progress: Callable[[int, int], object] = lambda done, of: None,
         stop: Callable[[], bool] = lambda: False,
@@ -344,13 +346,13 @@ class Bulk:
         progress(self.done, self.of)
         return True
 
-    def _check_delay(self, store: WaitingStore) -> None:
+    def _check_delay(self, store: "WaitingStore") -> None:
         if self._action.name == "reschedule" and self.of:
             latest_ms = self._snapshot.latest_ms + (self._action.shift_s or 0) * 1000
             due_ms = latest_ms if self._action.due_ms is None else self._action.due_ms
             store.options.check_delay((due_ms - store.now_ms()) / 1000)
 
-    def _parts(self, store: WaitingStore) -> Iterator[tuple[DelayedQueue, list[str]]]:
+    def _parts(self, store: "WaitingStore") -> Iterator[tuple[DelayedQueue, list[str]]]:
         """Yields ids of messages to act on, a queue's at a time, and none after each page, so that it can stop.
 
         Ids of several pages come together: where few of many messages are meant, a page has few of them.
@@ -388,7 +390,7 @@ class Bulk:
 
     def _act_on(
         self,
-        store: WaitingStore,
+        store: "WaitingStore",
         delayed: DelayedQueue,
         ids: Sequence[str],
         announce: Callable[[list[Waiting]], object],
@@ -421,7 +423,7 @@ class Bulk:
                 left[one.identity] = None
         return list(left)
 
-    def _found(self, store: WaitingStore, queue: str, ids: Sequence[str]) -> list[_Found]:
+    def _found(self, store: "WaitingStore", queue: str, ids: Sequence[str]) -> list[_Found]:
         """Reads those messages of some ids that are in the snapshot, have no outcome, and match."""
         found = list[_Found]()
         for identity, messages in store.lookup.get([queue], ids).items():
@@ -441,7 +443,7 @@ class Bulk:
                     found.append(_Found(place, identity, one))
         return found
 
-    def _change(self, store: WaitingStore, queue: str, found: Sequence[_Found]) -> list[str]:
+    def _change(self, store: "WaitingStore", queue: str, found: Sequence[_Found]) -> list[str]:
         """Acts on messages of one queue. Returns a word for each."""
         if self._action.name == "cancel":
             messages = [one.message for one in found]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from math import inf
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from celery.utils.functional import chunks
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -14,9 +14,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.errors import AnswerLost, UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.lookup import MAX_DUPLICATES, Change, is_step
 from kombu_delayq.store.types import Waiting
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import WaitingStore
 
 #: What became of a task: ``cancelled`` (it will never run), ``chain_ended`` (no step of its delay chain waits, and none
 #: will; a step that runs now is the last), ``rescheduled``, ``transferred`` (it is in its queue now), ``not_delayed``
@@ -33,7 +35,7 @@ TRIES = 3
 PAGE = 100
 
 
-def get(store: WaitingStore, ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
+def get(store: "WaitingStore", ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
     """Yields each id with its waiting messages: none, one, or several if tasks share the id."""
     queues = store.queues.names()
     for part in _parts(ids):
@@ -74,7 +76,7 @@ class Cancelled(NamedTuple):
         return "chain_ended" if self.is_chain else "not_delayed"
 
 
-def cancel(store: WaitingStore, ids: Iterable[str], *, chains_in_use: bool = False) -> Iterator[Cancelled]:
+def cancel(store: "WaitingStore", ids: Iterable[str], *, chains_in_use: bool = False) -> Iterator[Cancelled]:
     """Removes the waiting messages of some ids. If a step of a delay chain runs just now, ends the chain.
 
     Args:
@@ -104,7 +106,7 @@ def cancel(store: WaitingStore, ids: Iterable[str], *, chains_in_use: bool = Fal
         yield from (Cancelled(task_id, found.get(task_id, []), task_id in chains) for task_id in part)
 
 
-def cancel_only(store: WaitingStore, ids: Iterable[str], only: Only) -> Iterator[Cancelled]:
+def cancel_only(store: "WaitingStore", ids: Iterable[str], only: Only) -> Iterator[Cancelled]:
     """Removes those waiting messages of some ids that are meant, and leaves others of the same ids alone.
 
     A step of a delay chain that is removed ends its chain. A chain of which no step waits is not ended: nobody knows
@@ -125,7 +127,7 @@ def cancel_only(store: WaitingStore, ids: Iterable[str], only: Only) -> Iterator
         yield Cancelled(task_id, removed)
 
 
-def _discarded(store: WaitingStore, task_id: str, messages: Iterable[Waiting]) -> list[Waiting]:
+def _discarded(store: "WaitingStore", task_id: str, messages: Iterable[Waiting]) -> list[Waiting]:
     """Removes messages of an id that are still as they were read. Returns these."""
     by_queue: defaultdict[str, list[Waiting]] = defaultdict(list)
     for message in messages:
@@ -138,7 +140,7 @@ def _discarded(store: WaitingStore, task_id: str, messages: Iterable[Waiting]) -
     return removed
 
 
-def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> None:
+def _remove(store: "WaitingStore", queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> None:
     """Removes the messages of ids that are refused, and adds these messages to ``found``."""
     full = list(ids)
     more = {task_id: found.pop(task_id) for task_id in full if task_id in found}
@@ -159,7 +161,7 @@ def _remove(store: WaitingStore, queues: list[str], ids: Sequence[str], found: d
 
 
 def reschedule(
-    store: WaitingStore, ids: Iterable[str], due_ms: float, only: Only = _any
+    store: "WaitingStore", ids: Iterable[str], due_ms: float, only: Only = _any
 ) -> Iterator[tuple[str, Outcome]]:
     """Changes when tasks are due. If the new time is past, transfers the tasks at once.
 
@@ -177,7 +179,7 @@ def reschedule(
     return _change(store, ids, due_ms, due_ms, partial(move, store), only)
 
 
-def run_now(store: WaitingStore, ids: Iterable[str], only: Only = _any) -> Iterator[tuple[str, Outcome]]:
+def run_now(store: "WaitingStore", ids: Iterable[str], only: Only = _any) -> Iterator[tuple[str, Outcome]]:
     """Transfers tasks to their queues before they are due.
 
     They have no eta then: a worker whose clock is behind that of Redis would hold them until it.
@@ -193,7 +195,7 @@ def run_now(store: WaitingStore, ids: Iterable[str], only: Only = _any) -> Itera
     return _change(store, ids, store.now_ms(), None, partial(push, store), only)
 
 
-def move(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
+def move(store: "WaitingStore", queue: str, changes: list[Change]) -> list[str]:
     """Gives messages of one queue new due times, and pushes those whose new time is past to the queue.
 
     Returns:
@@ -211,7 +213,7 @@ def move(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
     return words
 
 
-def push(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
+def push(store: "WaitingStore", queue: str, changes: list[Change]) -> list[str]:
     """Pushes messages to their queue. Returns ``transferred``, ``not_delayed`` or ``changed`` for each.
 
     Raises:
@@ -222,7 +224,7 @@ def push(store: WaitingStore, queue: str, changes: list[Change]) -> list[str]:
 
 
 def browse(
-    store: WaitingStore, queue: str, from_ms: float = -inf, to_ms: float = inf, limit: int | None = None
+    store: "WaitingStore", queue: str, from_ms: float = -inf, to_ms: float = inf, limit: int | None = None
 ) -> Iterator[Waiting]:
     """Yields waiting messages of a queue in the order of their due times, a page at a time.
 
@@ -233,7 +235,7 @@ def browse(
     return islice(_browse(store, queue, from_ms, to_ms, count), limit)
 
 
-def _browse(store: WaitingStore, queue: str, from_ms: float, to_ms: float, count: int) -> Iterator[Waiting]:
+def _browse(store: "WaitingStore", queue: str, from_ms: float, to_ms: float, count: int) -> Iterator[Waiting]:
     page = None
     while page is None or page.more:
         page = store.scan.browse(queue, page, from_ms, to_ms, count)
@@ -250,7 +252,7 @@ def naming_ids(done: str, ids: Sequence[str]) -> Iterator[None]:
 
 
 def _change(
-    store: WaitingStore,
+    store: "WaitingStore",
     ids: Iterable[str],
     due_ms: float,
     eta_ms: float | None,

@@ -1,12 +1,14 @@
 """Queues are paused and resumed, for the shell and for ``delayq serve``, with a line in the audit."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kombu_delayq.audit import audited
-from kombu_delayq.store import OperatorStore
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import OperatorStore
 
 
-def pause_queue(store: OperatorStore, queue: str, who: str | None = None) -> Literal["paused", "unchanged"]:
+def pause_queue(store: "OperatorStore", queue: str, who: str | None = None) -> Literal["paused", "unchanged"]:
     """Lets our consumers take nothing more from a queue. Returns what became of it.
 
     Args:
@@ -20,7 +22,7 @@ def pause_queue(store: OperatorStore, queue: str, who: str | None = None) -> Lit
     return outcome
 
 
-def resume_queue(store: OperatorStore, queue: str, who: str | None = None) -> Literal["resumed", "unchanged"]:
+def resume_queue(store: "OperatorStore", queue: str, who: str | None = None) -> Literal["resumed", "unchanged"]:
     """Lets consumers take from a paused queue again. The arguments are those of ``pause_queue``."""
     with audited("resume", {"queue": queue}, who=who, unchanged=("unchanged",)) as counts:
         outcome: Literal["resumed", "unchanged"] = "resumed" if store.fetching.resume(queue) else "unchanged"

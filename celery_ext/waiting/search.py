@@ -11,7 +11,7 @@ from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from math import inf, isnan, nextafter
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from redis.exceptions import ResponseError
 
@@ -19,8 +19,10 @@ from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.message.text import as_text
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.types import JOURNAL, Page, Waiting
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import WaitingStore
 
 #: All layouts, by their numbers in cursors.
 ALL_LAYOUTS = (*LAYOUTS, JOURNAL)
@@ -177,7 +179,7 @@ class TaskPage(NamedTuple):
 
 
 def search_tasks(
-    store: WaitingStore,
+    store: "WaitingStore",
     selection: Selection,
     cursor: str | None = None,
     *,
@@ -203,7 +205,7 @@ def search_tasks(
 
 
 def search_page(
-    store: WaitingStore, selection: Selection, cursor: str | None = None, limit: int = 50, for_s: float = PAGE_S
+    store: "WaitingStore", selection: Selection, cursor: str | None = None, limit: int = 50, for_s: float = PAGE_S
 ) -> TaskPage:
     """Returns the next messages that match.
 
@@ -232,7 +234,7 @@ def search_page(
 
 
 def _search(
-    store: WaitingStore,
+    store: "WaitingStore",
     selection: Selection,
     position: Position | None,
     limit: int | None,
@@ -273,7 +275,7 @@ def _search(
 
 
 def _sizes(
-    store: WaitingStore, queues: Sequence[str], selection: Selection, position: Position | None
+    store: "WaitingStore", queues: Sequence[str], selection: Selection, position: Position | None
 ) -> tuple[dict[str, int], list[Skipped]]:
     """Counts the messages of queues from a position on, about; and names the queues that cannot be read."""
     from_ms = selection.from_ms if position is None else max(selection.from_ms, position.due_ms)
@@ -289,7 +291,7 @@ def _sizes(
         return sizes, skipped
 
 
-def _sum(store: WaitingStore, queues: Sequence[str], from_ms: float, to_ms: float) -> dict[str, int]:
+def _sum(store: "WaitingStore", queues: Sequence[str], from_ms: float, to_ms: float) -> dict[str, int]:
     sizes = dict.fromkeys(queues, 0)
     for delayed, size in store.scan.sizes(queues, from_ms, to_ms).items():
         sizes[delayed.queue] += size
@@ -310,7 +312,7 @@ class _Reader:
     """
 
     def __init__(
-        self, store: WaitingStore, queue: str, selection: Selection, position: Position | None, count: int
+        self, store: "WaitingStore", queue: str, selection: Selection, position: Position | None, count: int
     ) -> None:
         self.queue = queue
         self._store, self._count = store, count

@@ -24,9 +24,9 @@ from redis.exceptions import RedisError
 from celery_ext.connection import channel_of_consumer, store_of_consumer
 from celery_ext.doctor import FIELD, facts_of
 from celery_ext.waiting import DelayedTask, by_id, revoke
-from kombu_delayq.store import WaitingStore
 
 if TYPE_CHECKING:
+    from kombu_delayq.store import WaitingStore
     from kombu_delayq.store.types import Waiting
 
 
@@ -122,7 +122,7 @@ def _cancel_each(state: Any, ids: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _open_store(state: Any) -> Iterator[WaitingStore]:
+def _open_store(state: Any) -> "Iterator[WaitingStore]":
     store = store_of_consumer(state.consumer)
     if store is None:
         raise RedisConnectionError("the worker has lost its broker")

@@ -6,15 +6,17 @@ from functools import partial
 from math import inf
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kombu.log import get_logger
 from redis.exceptions import NoScriptError
 
 from kombu_delayq.redis.errors import PASSING_S, passes
 from kombu_delayq.redis.replies import Command
-from kombu_delayq.store import TransportStore
 from kombu_delayq.store.client import PAGE
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
 
@@ -47,7 +49,7 @@ class Acks:
         """Notes a message as acknowledged."""
         self._tags.append(tag)
 
-    def commands(self, store: TransportStore) -> tuple[list[Command], Callable[[list[Any]], None]]:
+    def commands(self, store: "TransportStore") -> tuple[list[Command], Callable[[list[Any]], None]]:
         """Returns the commands that remove the messages, none or one, and what takes their replies."""
         tags = drained(self._tags, PAGE) if monotonic() >= self._resumes_at else []
         if not tags:
@@ -63,7 +65,7 @@ class Acks:
         self._repeated.update(tags)
         self._tags.extendleft(reversed(tags))
 
-    def send(self, store: TransportStore) -> None:
+    def send(self, store: "TransportStore") -> None:
         """Sends all tags now; one round trip. Keeps them if they cannot be sent, which is no error if that passes.
 
         One thread or greenlet sends at a time, and sends the tags of all others with its own. So they need one
@@ -81,7 +83,7 @@ class Acks:
                     raise
                 self._confirm(tags, missing)
 
-    def _on_acked(self, store: TransportStore, tags: list[str], replies: list[Any]) -> None:
+    def _on_acked(self, store: "TransportStore", tags: list[str], replies: list[Any]) -> None:
         [reply] = replies
         for _ in tags:
             self._sent.popleft()

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kombu.log import get_logger
 from kombu.utils.encoding import bytes_to_str
@@ -13,8 +13,10 @@ from kombu_delayq.consume.early import NotAdopted
 from kombu_delayq.consume.qos import FetchedPayload
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import Message, fault_of, from_json, priority_of, read
-from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import Fetched, Requeued
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
 
@@ -123,7 +125,7 @@ class Deliveries:
             return None
         return message
 
-    def put_back(self, store: TransportStore, queue: str | None = None) -> None:
+    def put_back(self, store: "TransportStore", queue: str | None = None) -> None:
         """Puts messages that have not been delivered back, to be consumed next.
 
         Args:
@@ -153,7 +155,7 @@ class Deliveries:
         finally:
             self._busy_since = before
 
-    def _put_back(self, given: Sequence[Fetched], store: TransportStore) -> None:
+    def _put_back(self, given: Sequence[Fetched], store: "TransportStore") -> None:
         rows = []
         for fetched in reversed(given):
             row = Requeued(fetched.tag, fetched.queue, priority_of(read(bytes(fetched.body))), fetched.body)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import redis
 from kombu.log import get_logger
@@ -21,8 +21,10 @@ from kombu_delayq.message.fields import Message
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import PASSING_S, passes
 from kombu_delayq.redis.replies import Command
-from kombu_delayq.store import TransportStore
 from kombu_delayq.store.types import Fetched, Landing, LeaseEnded, Request
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
 
@@ -262,7 +264,7 @@ class Fetcher:
         """Whether ``ack`` of a message only notes it, so that any thread may do so in the middle of its work."""
         return tag in self.held and not self._is_closed and self._poller.loop_turns and self._channel.fetches
 
-    def help(self, store: TransportStore, busy_s: float = 0.0) -> None:
+    def help(self, store: "TransportStore", busy_s: float = 0.0) -> None:
         """Does for a fetcher whose thread is busy what cannot wait; another thread calls this now and then.
 
         Args:
@@ -348,7 +350,7 @@ class Fetcher:
         self._idle.may_have_more = True
 
     @property
-    def _store(self) -> TransportStore:
+    def _store(self) -> "TransportStore":
         if self._channel.connection is not None or self._kept_store is None:
             self._kept_store = self._channel.store
         return self._kept_store

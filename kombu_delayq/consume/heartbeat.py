@@ -5,6 +5,7 @@ from contextlib import suppress
 from math import inf
 from threading import Event, Thread
 from time import monotonic, sleep
+from typing import TYPE_CHECKING
 
 from kombu.log import get_logger
 from redis.exceptions import RedisError
@@ -13,7 +14,9 @@ from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.presence import Presence
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
-from kombu_delayq.store import TransportStore
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
 
@@ -40,7 +43,7 @@ class Heartbeat:
     def __init__(
         self,
         consumer: Consumer,
-        store: TransportStore,
+        store: "TransportStore",
         fetchers: Callable[[], Iterable[Fetcher | QueueFetchers] | None],
         visibility_timeout_s: float = inf,
     ) -> None:
@@ -106,7 +109,7 @@ class Heartbeat:
             self._does(self._consumer.leave)
 
     def _report(self) -> None:
-        self._does(self._consumer.waits.flush)
+        self._does(lambda store: self._consumer.waits.flush(store.fetching))
         self._does(self._consumer.report)
 
     def _subscribe(self) -> bool:
@@ -115,7 +118,7 @@ class Heartbeat:
         before, self._consumer.subscribed = self._consumer.subscribed, self._presence.names
         return before != self._consumer.subscribed
 
-    def _does(self, work: Callable[[TransportStore], object]) -> bool:
+    def _does(self, work: "Callable[[TransportStore], object]") -> bool:
         """Does a part of the work. Returns whether it succeeded; an error goes to the log."""
         try:
             work(self._store)

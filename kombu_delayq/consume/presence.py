@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 from kombu.log import get_logger
@@ -10,7 +10,9 @@ from redis.exceptions import NoPermissionError
 
 from kombu_delayq.message.text import as_text
 from kombu_delayq.redis import pools
-from kombu_delayq.store import TransportStore
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import TransportStore
 
 logger = get_logger(__name__)
 
@@ -32,7 +34,7 @@ class Presence:
         names: The names of the consumer that Redis counts as subscribed.
     """
 
-    def __init__(self, store: TransportStore) -> None:
+    def __init__(self, store: "TransportStore") -> None:
         self.names: frozenset[str] = frozenset()
         self._store = store
         self._pubsub: Any = None

@@ -166,7 +166,7 @@ class Fetching(StorePart):
         """Counts how long messages waited in their queues before consumers took them; one round trip.
 
         Args:
-            grown: By queue, by how much each of its counters grows, see ``consume.waits``.
+            grown: By queue, by how much each of its counters grows, see ``store.waits``.
 
         Returns:
             By queue, why Redis has not counted; None where it has.

@@ -10,10 +10,10 @@ from starlette.requests import Request
 
 from celery_ext.serve.problems import Problem
 from celery_ext.waiting import DelayedTask
-from kombu_delayq.store.types import Waiting
 
 if TYPE_CHECKING:
     from celery_ext.dead_letters import DeadLetter
+    from kombu_delayq.store.types import Waiting
 
 
 class Action(StrEnum):
@@ -94,10 +94,10 @@ class Caller:
             raise Problem(403, f"{self.name} may not change tasks of every name: filter by one name", "not-allowed")
         self.check(action, queue=queue, task=task)
 
-    def mine(self, action: Action) -> Callable[[Waiting], bool]:
+    def mine(self, action: Action) -> "Callable[[Waiting], bool]":
         """Returns a function that says of a waiting message whether the caller may do something to it."""
 
-        def may(message: Waiting) -> bool:
+        def may(message: "Waiting") -> bool:
             task = DelayedTask(message)
             return self.may(action, queue=task.queue, task=task.name or "")
 

@@ -6,8 +6,8 @@ from time import time
 from kombu_delayq.message.fields import Message
 from kombu_delayq.message.ready import ready_since_s
 from kombu_delayq.redis.replies import checked
-from kombu_delayq.store import TransportStore
 from kombu_delayq.store.counts import WAIT_BOUNDS_S, WAIT_FIELDS, WAITED_S, WAITED_UNKNOWN
+from kombu_delayq.store.fetching import Fetching
 
 #: The counters of a queue, in the order of the numbers that are kept of it.
 _FIELDS = (*WAIT_FIELDS, WAITED_S, WAITED_UNKNOWN)
@@ -42,7 +42,7 @@ class QueueWaits:
             numbers[bisect_left(WAIT_BOUNDS_S, waited_s)] += 1
             numbers[_SUM_AT] += waited_s
 
-    def flush(self, store: TransportStore) -> None:
+    def flush(self, fetching: Fetching) -> None:
         """Adds to the counters in Redis what has come since the last time; one round trip where anything has.
 
         Raises:
@@ -51,7 +51,7 @@ class QueueWaits:
         now = {queue: list(numbers) for queue, numbers in list(self._noted.items())}
         grown = {queue: self._grown(queue, numbers) for queue, numbers in now.items()}
         if changed := {queue: counters for queue, counters in grown.items() if counters}:
-            replies = store.fetching.count_waits(changed)
+            replies = fetching.count_waits(changed)
             self._flushed.update({queue: now[queue] for queue, error in replies.items() if error is None})
             checked(replies.values())
 
