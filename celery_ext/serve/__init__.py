@@ -11,7 +11,8 @@ from starlette.types import ASGIApp
 
 from celery_ext.serve.application import make_app
 from celery_ext.serve.metrics import DelayqCollector, connection_of
-from celery_ext.serve.service import ServeBroker, ServeSettings
+from celery_ext.serve.service import ServeBroker
+from celery_ext.serve.settings import ServeSettings
 
 __all__ = ["DelayqCollector", "ServeSettings", "asgi", "wsgi"]
 

@@ -17,7 +17,8 @@ from celery_ext.serve import api, metrics, page
 from celery_ext.serve.access.stack import middleware
 from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.routes import ActionRoute
-from celery_ext.serve.service import Serve, ServeBroker, ServeSettings, serve_of
+from celery_ext.serve.service import Serve, ServeBroker, serve_of
+from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.errors import AnswerLost, DelayqError
 
 logger = logging.getLogger(__name__)

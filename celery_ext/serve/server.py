@@ -13,7 +13,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
-from celery_ext.serve.service import ServeSettings
+from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.errors import DelayqError
 
 #: How long requests under way may take when the server ends, in s.

@@ -61,7 +61,8 @@ def _serve() -> None:
         from celery_ext.serve.access.identity import Action
         from celery_ext.serve.api.deliveries import stop_waiting
         from celery_ext.serve.application import make_app
-        from celery_ext.serve.service import ServeBroker, ServeSettings
+        from celery_ext.serve.service import ServeBroker
+        from celery_ext.serve.settings import ServeSettings
     from celery_ext.demo.feed import QUEUES, Feed  # imports a Celery app
     from celery_ext.demo.run import DemoWorker
 

@@ -78,7 +78,8 @@ def serve(broker: CliBroker, /, host: str, port: int, loglevel: str, **given: An
         from celery_ext.serve import server
         from celery_ext.serve.api.deliveries import stop_waiting
         from celery_ext.serve.application import make_app
-        from celery_ext.serve.service import ServeBroker, ServeSettings
+        from celery_ext.serve.service import ServeBroker
+        from celery_ext.serve.settings import ServeSettings
 
     logging.basicConfig(level=loglevel.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     if loglevel.upper() != "DEBUG":

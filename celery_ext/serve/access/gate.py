@@ -23,7 +23,7 @@ from starlette.responses import Response
 from celery_ext.serve.access.identity import LOCAL, NOBODY, OPERATING, READING, Caller, unauthorized
 from celery_ext.serve.access.tokens import PREFIX, RateLimiter, Token, TokenFile, Tokens
 from celery_ext.serve.problems import Problem, bad_request
-from celery_ext.serve.service import ServeSettings
+from celery_ext.serve.settings import ServeSettings
 
 logger = logging.getLogger(__name__)
 

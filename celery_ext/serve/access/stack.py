@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from celery_ext.serve.access.gate import SAFE, Gate
 from celery_ext.serve.access.tokens import PREFIX
 from celery_ext.serve.problems import Problem
-from celery_ext.serve.service import ServeSettings
+from celery_ext.serve.settings import ServeSettings
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from starlette.requests import Request
+
 #: What the chart shows: name, words and length in s.
 SPANS = {"hour": ("Hour", 3600), "day": ("Day", 86_400), "month": ("Month", 30 * 86_400)}
 #: Number of bars of the large chart and of a small one.
@@ -47,6 +49,12 @@ def bars(counts: Sequence[int], height: int, step: int = 5, gap: int = 1) -> Bar
         for at, count in enumerate(counts)
     ]
     return Bars("".join(drawn[1:]), drawn[0] if drawn else "", len(counts) * step, height)
+
+
+def span_of(request: Request) -> str:
+    """Returns the span that the chart shows, a key of ``SPANS``."""
+    span = request.query_params.get("span", "")
+    return span if span in SPANS else "hour"
 
 
 def bounds(now_ms: float, span: str, count: int = BARS) -> list[float]:

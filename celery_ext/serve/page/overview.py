@@ -12,17 +12,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.serve.access.identity import caller_of
-from celery_ext.serve.counting import QueueState, allowed, count_queues, visible_queues
-from celery_ext.serve.page.chart import SPANS, bounds, chart, small_bars
-from celery_ext.serve.page.figures import QueueRow, health, late, moment, nodes_of, number
+from celery_ext.serve.counting import allowed, visible_queues
+from celery_ext.serve.page.chart import SPANS, chart, span_of
+from celery_ext.serve.page.figures import QueueRow, health, nodes_of, number
+from celery_ext.serve.page.gathered import gather
 from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
 from celery_ext.serve.page.workers import workers
 from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq.message.dead_letters import buried_ms
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.counts import WAIT_BOUNDS_S
-from kombu_delayq.store.nodes import Cluster
 
 #: Rows of the table of queues.
 ROWS = 50
@@ -30,38 +29,6 @@ ROWS = 50
 RECENT_MS = 86_400_000
 #: How often the servers are asked whether they keep anything on disk, in s.
 DISK_S = 30.0
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """The figures of some queues.
-
-    Attributes:
-        now_ms: Redis's clock, ms since the epoch.
-        rows: What the page shows of each queue.
-        due: How many messages of each queue come due when: counts of ``chart.bounds``.
-        cluster: The nodes; None on a server without hash slots.
-    """
-
-    now_ms: float
-    rows: list[QueueRow]
-    due: dict[str, list[int]]
-    cluster: Cluster | None = None
-
-
-def gather(store: OperatorStore, queues: Sequence[str], span: str) -> Gathered:
-    """Reads the figures of queues.
-
-    Args:
-        store: The broker's store.
-        queues: Their names.
-        span: A key of ``chart.SPANS``.
-    """
-    cluster = store.nodes.overview()
-    now_ms = store.now_ms()
-    due = store.figures.due_counts(queues, bounds(now_ms, span))
-    rows = [_row(state, due.get(state.stats.queue, [])) for state in count_queues(store, queues, cluster)]
-    return Gathered(now_ms, rows, due, cluster)
 
 
 class ServerSettings:
@@ -122,38 +89,6 @@ def _latest_ms(store: OperatorStore, key: str, count: int) -> float:
         return inf
     times = [inf if (at_ms := buried_ms(letter)) is None else at_ms for letter in letters]
     return max(times, default=0.0)
-
-
-def _row(state: QueueState, due: Sequence[int]) -> QueueRow:
-    stats, counts = state.stats, state.counts
-    held_back = counts.holding(stats)
-    p50, p99 = (late(counts.lateness.quantile(share)) for share in (0.5, 0.99))
-    waited_p50, waited_p99 = (late(counts.waits.quantile(share), WAIT_BOUNDS_S[-1]) for share in (0.5, 0.99))
-    return QueueRow(
-        stats.queue,
-        stats.delayed,
-        stats.ready,
-        stats.overdue,
-        stats.overdue_ms / 1000 if stats.overdue else 0.0,
-        state.unacked,
-        moment(stats.next_due_ms, stats.now_ms),
-        p50,
-        p99,
-        state.consumers,
-        waited_p50,
-        waited_p99,
-        held_back=f"held back by its rate, {number(stats.overdue)} wait, at {held_back.per_s:g}/s" if held_back else "",
-        held_until=moment(held_back.clear_ms(stats.now_ms, stats.overdue), stats.now_ms) if held_back else None,
-        too_late=", ".join(f"{number(count)} {what}" for what, count in counts.too_late.items() if count),
-        oldest_s=stats.oldest_ready_s,
-        paused=moment(state.paused_ms, stats.now_ms),
-        error=stats.error,
-        bars=small_bars(due),
-        bars_text=f"{sum(due[1:-1]):,} come due in the time of the chart",
-        in_journal=stats.in_journal,
-        slot=state.slot,
-        node=state.node,
-    )
 
 
 class _Column(NamedTuple):
@@ -286,12 +221,6 @@ def _pages(page: View, asked: _Asked, count: int) -> _Pages:
     before = link(max(asked.first - ROWS, 0)) if asked.first else ""
     text = f"{number(min(asked.first + 1, count))} to {number(last)} of {number(count)}"
     return _Pages(text, before, link(last) if last < count else "")
-
-
-def span_of(request: Request) -> str:
-    """Returns the span that the chart shows, a key of ``SPANS``."""
-    span = request.query_params.get("span", "")
-    return span if span in SPANS else "hour"
 
 
 def _sorted(rows: Sequence[QueueRow], order: str) -> list[QueueRow]:

@@ -1,9 +1,6 @@
 """A queue: its figures, what comes due when, and its waiting tasks; and those of all queues: filtered, by pages."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from math import inf, isinf
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -13,16 +10,15 @@ from starlette.responses import RedirectResponse, Response
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.counting import visible_queues
-from celery_ext.serve.page.chart import SPANS, chart
+from celery_ext.serve.page.chart import SPANS, chart, span_of
 from celery_ext.serve.page.figures import Moment, moment, number
-from celery_ext.serve.page.overview import gather, span_of
+from celery_ext.serve.page.filter import Filter, filter_of
+from celery_ext.serve.page.gathered import gather
 from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import Links, Note, View, form_of, path_of, render
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, serve_of
-from celery_ext.waiting import DelayedTask, Selection, TaskPage, search_page
-from kombu_delayq.message.due import iso_of, ms_of
-from kombu_delayq.store import OperatorStore
+from celery_ext.waiting import DelayedTask, TaskPage, search_page
 
 #: Rows of a page, and for how long the server looks for them, in s. A script searches as a stream instead.
 ROWS, LOOK_S = 50, 0.8
@@ -44,94 +40,6 @@ _TICKED = {
     "not_delayed": ("warn", "{} did not wait any more, or are none of yours."),
     "unreadable": ("bad", "{} cannot be rewritten, and stay as they are."),
 }
-
-
-@dataclass(frozen=True)
-class Filter:
-    """Which tasks of a queue the reader wants to see, as they stand in the address.
-
-    Attributes:
-        queue: The queue; empty for all.
-        from_ms: Least due time, ms since the epoch.
-        to_ms: Due time that all tasks are before.
-        task: Name of a task, or a pattern.
-        q: What to search the arguments for.
-        retried: Whether only tasks are shown that wait for a retry.
-    """
-
-    queue: str
-    from_ms: float = -inf
-    to_ms: float = inf
-    task: str = ""
-    q: str = ""
-    retried: bool = False
-
-    @property
-    def text(self) -> bool:
-        """Whether anything is filtered."""
-        return self != Filter(self.queue)
-
-    def selection(self, store: OperatorStore, caller: Caller) -> Selection:
-        """Returns the same for a search in the queues of a caller.
-
-        Raises:
-            ValueError: A part of it is wrong.
-        """
-        queues: tuple[str, ...] | None = (self.queue,)
-        if not self.queue:
-            queues = None if "*" in caller.queues else tuple(caller.queues_of(store.queues.names()))
-        return Selection(
-            queues=queues,
-            from_ms=self.from_ms,
-            to_ms=self.to_ms,
-            task=self.task or None,
-            q=self.q or None,
-            retried=self.retried,
-        )
-
-    @property
-    def from_iso(self) -> str:
-        """Least due time in ISO 8601; empty without one."""
-        return _iso(self.from_ms)
-
-    @property
-    def to_iso(self) -> str:
-        """Due time that all tasks are before; empty without one."""
-        return _iso(self.to_ms)
-
-    @property
-    def from_input(self) -> str:
-        """Least due time for an input, in UTC."""
-        return self.from_iso[:19]
-
-    @property
-    def to_input(self) -> str:
-        """Due time that all tasks are before, for an input, in UTC."""
-        return self.to_iso[:19]
-
-    @property
-    def query(self) -> dict[str, str]:
-        """The filter as it stands in an address."""
-        given = {"from": self.from_iso, "to": self.to_iso, "task": self.task, "q": self.q}
-        given["retried"] = "1" if self.retried else ""
-        return {name: value for name, value in given.items() if value}
-
-    @property
-    def in_words(self) -> str:
-        """The filter as a sentence."""
-        where = f"“{self.queue}”" if self.queue else "all queues"
-        parts = [f"Tasks of {where}"]
-        if self.from_iso:
-            parts.append(f"due from {_utc(self.from_iso)}")
-        if self.to_iso:
-            parts.append(f"{'until' if self.from_iso else 'due'} before {_utc(self.to_iso)}")
-        if self.task:
-            parts.append(f"named {self.task}")
-        if self.q:
-            parts.append(f"with {self.q} in their arguments")
-        if self.retried:
-            parts.append("that wait for a retry")
-        return f"{' '.join(parts)}." if self.text else f"All tasks that wait in {where}."
 
 
 class TaskRow(NamedTuple):
@@ -235,16 +143,6 @@ def _notes(query: Mapping[str, str]) -> list[Note]:
     return notes
 
 
-def filter_of(given: Mapping[str, str], name: str) -> Filter:
-    """Returns the filter in an address or a form.
-
-    Raises:
-        ValueError: A time is no time.
-    """
-    start, end, task, q = (given.get(part, "").strip() for part in ("from", "to", "task", "q"))
-    return Filter(name, _ms(start, -inf), _ms(end, inf), task, q, given.get("retried") == "1")
-
-
 def row_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> TaskRow:
     """Returns what a table shows of a task."""
     error = "" if hidden else (task.last_error or "").partition("\n")[0][:200]  # it may name an argument
@@ -282,21 +180,3 @@ def _looked(found: TaskPage, searches: bool) -> str:
     if searches:
         return f"{len(found.tasks)} found, {number(looked)} of {number(of)} searched."
     return f"{number(len(found.tasks))} of {number(of)}"
-
-
-def _ms(given: str, default: float) -> float:
-    if not given:
-        return default
-    try:
-        return ms_of(datetime.fromisoformat(given))
-    except ValueError:
-        raise ValueError(f"“{given[:40]}” is no time; write one like 2030-01-31T09:00:00Z") from None
-
-
-def _iso(at_ms: float) -> str:
-    iso = None if isinf(at_ms) else iso_of(at_ms)
-    return iso.replace("+00:00", "Z") if iso else ""
-
-
-def _utc(iso: str) -> str:
-    return f"{iso[:19].replace('T', ' ')} UTC"

@@ -13,7 +13,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action
 from celery_ext.serve.access.tokens import Token, hash_of, write_tokens
 from celery_ext.serve.application import make_app
-from celery_ext.serve.service import ServeBroker, ServeSettings
+from celery_ext.serve.service import ServeBroker
+from celery_ext.serve.settings import ServeSettings
 from tests.integration.serve.api.conftest import shop
 from tests.support import ROOT
 from tests.support.serve.running import in_thread

@@ -15,7 +15,8 @@ from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import READING, Action, Caller
 from celery_ext.serve.application import make_app
-from celery_ext.serve.service import ServeBroker, ServeSettings
+from celery_ext.serve.service import ServeBroker
+from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.store import DelayStore
 from tests.support.serve.metrics import series_in
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting

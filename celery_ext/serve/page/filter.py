@@ -1,0 +1,127 @@
+"""Which tasks the reader wants to see: the filter, as it stands in addresses and forms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from math import inf, isinf
+
+from celery_ext.serve.access.identity import Caller
+from celery_ext.waiting import Selection
+from kombu_delayq.message.due import iso_of, ms_of
+from kombu_delayq.store import OperatorStore
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which tasks of a queue the reader wants to see, as they stand in the address.
+
+    Attributes:
+        queue: The queue; empty for all.
+        from_ms: Least due time, ms since the epoch.
+        to_ms: Due time that all tasks are before.
+        task: Name of a task, or a pattern.
+        q: What to search the arguments for.
+        retried: Whether only tasks are shown that wait for a retry.
+    """
+
+    queue: str
+    from_ms: float = -inf
+    to_ms: float = inf
+    task: str = ""
+    q: str = ""
+    retried: bool = False
+
+    @property
+    def text(self) -> bool:
+        """Whether anything is filtered."""
+        return self != Filter(self.queue)
+
+    def selection(self, store: OperatorStore, caller: Caller) -> Selection:
+        """Returns the same for a search in the queues of a caller.
+
+        Raises:
+            ValueError: A part of it is wrong.
+        """
+        queues: tuple[str, ...] | None = (self.queue,)
+        if not self.queue:
+            queues = None if "*" in caller.queues else tuple(caller.queues_of(store.queues.names()))
+        return Selection(
+            queues=queues,
+            from_ms=self.from_ms,
+            to_ms=self.to_ms,
+            task=self.task or None,
+            q=self.q or None,
+            retried=self.retried,
+        )
+
+    @property
+    def from_iso(self) -> str:
+        """Least due time in ISO 8601; empty without one."""
+        return _iso(self.from_ms)
+
+    @property
+    def to_iso(self) -> str:
+        """Due time that all tasks are before; empty without one."""
+        return _iso(self.to_ms)
+
+    @property
+    def from_input(self) -> str:
+        """Least due time for an input, in UTC."""
+        return self.from_iso[:19]
+
+    @property
+    def to_input(self) -> str:
+        """Due time that all tasks are before, for an input, in UTC."""
+        return self.to_iso[:19]
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The filter as it stands in an address."""
+        given = {"from": self.from_iso, "to": self.to_iso, "task": self.task, "q": self.q}
+        given["retried"] = "1" if self.retried else ""
+        return {name: value for name, value in given.items() if value}
+
+    @property
+    def in_words(self) -> str:
+        """The filter as a sentence."""
+        where = f"“{self.queue}”" if self.queue else "all queues"
+        parts = [f"Tasks of {where}"]
+        if self.from_iso:
+            parts.append(f"due from {_utc(self.from_iso)}")
+        if self.to_iso:
+            parts.append(f"{'until' if self.from_iso else 'due'} before {_utc(self.to_iso)}")
+        if self.task:
+            parts.append(f"named {self.task}")
+        if self.q:
+            parts.append(f"with {self.q} in their arguments")
+        if self.retried:
+            parts.append("that wait for a retry")
+        return f"{' '.join(parts)}." if self.text else f"All tasks that wait in {where}."
+
+
+def filter_of(given: Mapping[str, str], name: str) -> Filter:
+    """Returns the filter in an address or a form.
+
+    Raises:
+        ValueError: A time is no time.
+    """
+    start, end, task, q = (given.get(part, "").strip() for part in ("from", "to", "task", "q"))
+    return Filter(name, _ms(start, -inf), _ms(end, inf), task, q, given.get("retried") == "1")
+
+
+def _ms(given: str, default: float) -> float:
+    if not given:
+        return default
+    try:
+        return ms_of(datetime.fromisoformat(given))
+    except ValueError:
+        raise ValueError(f"“{given[:40]}” is no time; write one like 2030-01-31T09:00:00Z") from None
+
+
+def _iso(at_ms: float) -> str:
+    iso = None if isinf(at_ms) else iso_of(at_ms)
+    return iso.replace("+00:00", "Z") if iso else ""
+
+
+def _utc(iso: str) -> str:
+    return f"{iso[:19].replace('T', ' ')} UTC"
