@@ -207,7 +207,8 @@ class DelayChainTask(_Task):
     def apply_async(self, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
         """Sends the task, as ``celery.Task.apply_async`` does, with ``fast_publish`` in less time."""
         sender = vars(self._get_app()).get("send_task")
-        reads = bool(more) or self.waiting_key is not None or getattr(sender, "on_commit", False)
+        asks = self.waiting_key is not None or self.if_waiting is not None
+        reads = bool(more) or asks or getattr(sender, "on_commit", False)
         fast = None if reads else getattr(sender, "fast", None)
         if fast is not None:
             result = fast.apply_async(self, args, kwargs, options)

@@ -78,6 +78,17 @@ def test_each_failure_of_one_id_is_a_dead_letter(app: Celery, redis_server: Priv
     assert redis_server.client().llen("dead") == 2
 
 
+def test_a_fast_call_of_a_task_that_asks_is_compared(app: Celery) -> None:
+    """With ``fast_publish``, too, ``if_waiting`` of a task holds for calls that do not name it."""
+    install(app, fast_publish=True)
+
+    @app.task(name="sync", if_waiting="keep", shared=False)
+    def sync() -> None: ...
+
+    results = [sync.apply_async(task_id="a", countdown=60) for _ in range(2)]
+    assert [vars(result).get("if_waiting") for result in results] == ["added", "kept"]
+
+
 def test_many_calls_are_compared_with_what_waits(app: Celery, redis_server: PrivateRedis) -> None:
     """A page goes to Redis at once, whatever waits, and each call has its outcome; one that is due leaves at once."""
     found = list[tuple[str, str]]()
