@@ -43,7 +43,8 @@ def waiting_options(app: Any, args: Sequence[Any], options: dict[str, Any], give
         InvalidIfWaiting: The mode is wrong, or there is neither a task id nor a key to make one.
     """
     name = str(args[0] if args else options.get("name"))
-    task = app._tasks.get(name)
+    # Celery's own ``send_task`` does not finalize an app; until then its tasks are unknown, and so are their keys.
+    task = (app.tasks if app.autofinalize else app._tasks).get(name)
     if given is None and (options.get("retries") or DEAD_LETTER in options):  # of a task that has run
         return None
     mode = mode_of(task, name, given)

@@ -78,6 +78,12 @@ def test_each_failure_of_one_id_is_a_dead_letter(app: Celery, redis_server: Priv
     assert redis_server.client().llen("dead") == 2
 
 
+def test_the_first_call_by_name_has_the_key_of_its_task(app: Celery) -> None:
+    """A task is known by its name from the first call on, before anything else has finalized the app."""
+    results = [app.send_task("index", (1,), countdown=60) for _ in range(2)]
+    assert [vars(result).get("if_waiting") for result in results] == ["added", "kept"]
+
+
 def test_a_fast_call_of_a_task_that_asks_is_compared(app: Celery) -> None:
     """With ``fast_publish``, too, ``if_waiting`` of a task holds for calls that do not name it."""
     install(app, fast_publish=True)
