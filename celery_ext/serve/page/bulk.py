@@ -9,9 +9,8 @@ from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.bulk_runs import BUSY, RunView, runs_of
 from celery_ext.serve.page.figures import Moment, moment
-from celery_ext.serve.page.filter import Filter, filter_of
+from celery_ext.serve.page.filter import Filter, filter_of, new_due_ms
 from celery_ext.serve.page.rendering import BOUND, Links, Note, View, form_of, path_of, render
-from celery_ext.serve.page.task import new_due_ms
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import BulkAction

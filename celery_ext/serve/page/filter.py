@@ -1,10 +1,11 @@
-"""Which tasks the reader wants to see: the filter, as it stands in addresses and forms."""
+"""What the reader asks for in addresses and forms: which tasks, and their new due time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf, isinf
 
+from celery_ext.delays import durations
 from celery_ext.serve.access.identity import Caller
 from celery_ext.waiting import Selection
 from kombu_delayq.message.due import iso_of, ms_of
@@ -107,6 +108,23 @@ def filter_of(given: Mapping[str, str], name: str) -> Filter:
     """
     start, end, task, q = (given.get(part, "").strip() for part in ("from", "to", "task", "q"))
     return Filter(name, _ms(start, -inf), _ms(end, inf), task, q, given.get("retried") == "1")
+
+
+def new_due_ms(store: OperatorStore, form: dict[str, str]) -> float:
+    """Returns the due time that a form asks for, ms since the epoch: ``countdown`` from now, or ``eta``.
+
+    Raises:
+        ValueError: Both or none are given, or one is no such value.
+    """
+    countdown, eta = form.get("countdown", "").strip(), form.get("eta", "").strip()
+    if bool(countdown) is bool(eta):
+        raise ValueError("give either a delay or a time")
+    if countdown:
+        return store.now_ms() + durations.parse(countdown) * 1000
+    try:
+        return ms_of(datetime.fromisoformat(eta))
+    except ValueError:
+        raise ValueError(f"“{eta[:40]}” is no time") from None
 
 
 def _ms(given: str, default: float) -> float:

@@ -2,25 +2,23 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from celery_ext.delays import durations
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.page.figures import Moment, moment
+from celery_ext.serve.page.filter import new_due_ms
 from celery_ext.serve.page.rendering import Links, Note, View, form_of, path_of, render
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import DelayedTask, by_id
 from kombu_delayq.errors import DelayTooLong
-from kombu_delayq.message.due import ms_of
-from kombu_delayq.store import OperatorStore, WaitingStore
+from kombu_delayq.store import WaitingStore
 
 #: What became of a task, as the page that follows says it.
 DONE = {
@@ -213,23 +211,6 @@ def reschedule(request: Request) -> Response:
         text = str(error)
         return task_page(request, task_id, [Note("bad", f"Not rescheduled: {text}.".replace("..", "."))], 422)
     return _end(request, task_id, outcome)
-
-
-def new_due_ms(store: OperatorStore, form: dict[str, str]) -> float:
-    """Returns the due time that a form asks for, ms since the epoch: ``countdown`` from now, or ``eta``.
-
-    Raises:
-        ValueError: Both or none are given, or one is no such value.
-    """
-    countdown, eta = form.get("countdown", "").strip(), form.get("eta", "").strip()
-    if bool(countdown) is bool(eta):
-        raise ValueError("give either a delay or a time")
-    if countdown:
-        return store.now_ms() + durations.parse(countdown) * 1000
-    try:
-        return ms_of(datetime.fromisoformat(eta))
-    except ValueError:
-        raise ValueError(f"“{eta[:40]}” is no time") from None
 
 
 def _begin(request: Request, action: Action) -> tuple[str, dict[str, str]]:
