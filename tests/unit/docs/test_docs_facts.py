@@ -21,6 +21,8 @@ LOGS = (ROOT / "docs/troubleshooting.md", ROOT / "docs/how-to/monitoring.md")
 LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "critical": "CRITICAL"}
 #: What threads in the background log, by the attribute that has it.
 THREADS = {"_fault_line": "ERROR", "_refused_line": "CRITICAL"}
+#: The level at which a worker logs what has a level of its own for other callers.
+CHOSEN = "ERROR"
 #: What stands in a message for a value, in the documentation, in the text of a log call, and in an f-string.
 GAP = "…"
 #: Names of settings of transports, where pages set them.
@@ -83,6 +85,11 @@ def calls() -> Iterator[tuple[str, str]]:
     for tree in sources():
         for node in ast.walk(tree):
             match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name("logger"), attr="log"),
+                    args=[ast.Attribute(attr="_level"), first, *_],
+                ) if text := template(first):
+                    yield CHOSEN, text
                 case ast.Call(func=ast.Attribute(value=ast.Name("logger"), attr=attr), args=[first, *_]):
                     text = template(first)
                     if attr in LEVELS and text and text != GAP:
