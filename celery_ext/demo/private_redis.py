@@ -40,15 +40,14 @@ class PrivateRedis:
 
     Args:
         *options: Further options of ``redis-server``, such as ``"--appendonly", "yes"``.
-        binary: The server to run; by default the one that ``find_server`` finds.
         slots: Whether the server is a Redis Cluster of one node, which has all hash slots.
     """
 
-    def __init__(self, *options: str, binary: str | None = None, slots: bool = False) -> None:
+    def __init__(self, *options: str, slots: bool = False) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="delayq-redis-"))
         self.socket_path = self.directory / "redis.sock"
         self.port = free_port()
-        self._binary = binary or find_server()
+        self._binary = find_server()
         self._options = options
         self.slots = slots
         self._process: subprocess.Popen[bytes] | None = None

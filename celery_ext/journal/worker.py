@@ -190,9 +190,6 @@ class RowPromoter:
             self._store.journal.lower_watermarks(late)
 
 
-OnPromoted = Callable[[PromotedRows], None]
-
-
 class JournalWorker(BackgroundWorker):
     """Promotes rows of a journal, in a thread of a consumer or as a process of its own.
 
@@ -202,7 +199,6 @@ class JournalWorker(BackgroundWorker):
 
     Args:
         connect: Makes a store with its own connections; called again after each outage.
-        on_promoted: Called each time that it has promoted rows.
     """
 
     _logger = logger
@@ -211,10 +207,9 @@ class JournalWorker(BackgroundWorker):
     _refused_line = "no journal is promoted by this process: %s"
     _fault_line = "the promoter failed and starts again"
 
-    def __init__(self, connect: Callable[[], JournaledStore], *, on_promoted: OnPromoted | None = None) -> None:
+    def __init__(self, connect: Callable[[], JournaledStore]) -> None:
         super().__init__(Outage(logger, "the journal goes on after %.1f s"))
         self._connect = connect
-        self._on_promoted = on_promoted
         self._leading = False
         self._refused = ""
 
@@ -267,10 +262,8 @@ class JournalWorker(BackgroundWorker):
         next_trim, comparison = 0.0, Comparison(store, leadership)
         while self._may_go_on(lease):
             leadership.keep()
-            done = promoter.promote_due()
+            promoter.promote_due()
             self._outage.succeeded()
-            if self._on_promoted is not None and done.found:
-                self._on_promoted(done)
             if comparison.go_on(SLICE_S):
                 continue
             if store.options.journal_restore == "auto" and store.journal.has_lost():
