@@ -130,7 +130,7 @@ class _SendTask:
             delay_chain: Retry schedule of this call; overrides the task's.
             delay_level: A level of the table ``delayq_levels``, instead of ``countdown`` or ``eta``.
             if_waiting: What happens where the task id waits already, one of ``once.MODES``; overrides the task's. The
-                result has what became of it in its attribute ``if_waiting``.
+                result has what became of it in its attribute ``if_waiting``; None before the commit of a transaction.
             delayq_left_to_celery: Whether the fast publisher has left this call to Celery. Only our tasks say so.
             **options: As of ``send_task``.
 
@@ -144,7 +144,9 @@ class _SendTask:
         mode = waiting_options(self._app, args, options, if_waiting)
         own: dict[str, Any] = {"delay_level": delay_level, "mode": mode, "left_to_celery": delayq_left_to_celery}
         if self.on_commit and waits_for_commit(options):
-            return send_on_commit(self._app, partial(self._send, **own), args, options)
+            result = send_on_commit(self._app, partial(self._send, **own), args, options)
+            result.if_waiting = None
+            return result
         result = self._send(*args, **own, **options)
         if mode is None and if_waiting is not None:  # it was added beside others
             result.if_waiting = "added"

@@ -44,7 +44,9 @@ assert len(sent()) == 1  # outside of a transaction, as ever
 with transaction.atomic():
     results = [remind.delay(1), remind.apply_async((2,), task_id="two", countdown=5), app.send_task("shop.other")]
     assert sent() == []
-assert sent() == [result.id for result in results]
+    kept = remind.apply_async((3,), task_id="three", if_waiting="add")
+    assert kept.if_waiting is None  # nobody knows yet
+assert sent() == [*[result.id for result in results], "three"]
 assert results[1].id == "two"
 try:
     with transaction.atomic():
