@@ -56,18 +56,11 @@ class PromotedRows(NamedTuple):
         promoted: Number of rows that it put into Redis.
         pushed: Number of rows that were in Redis already: a promoter before had died before it marked them.
         claimed: Number of rows that were cancelled or changed meanwhile.
-        seconds: How long it took.
     """
 
     promoted: int
     pushed: int
     claimed: int
-    seconds: float
-
-    @property
-    def found(self) -> int:
-        """Number of rows that it found."""
-        return self.promoted + self.pushed + self.claimed
 
 
 class RowPromoter:
@@ -108,7 +101,7 @@ class RowPromoter:
         Raises:
             NotLeading: This process leads no more.
         """
-        begun, store = monotonic(), self._store
+        store = self._store
         begun_ms = store.now_ms()
         before_ms = begun_ms + store.options.journal_lead * 1000
         rows = store.journal.promotable(before_ms, PAGE)
@@ -121,7 +114,7 @@ class RowPromoter:
             # A row whose claim is older than this call was not read by it, and no later call reads it.
             store.promotion.prune(begun_ms - CLAIMED_MS, begun_ms - VANISHED_MS, self._queues())
             self._next_prune = monotonic() + PRUNE_S
-        return PromotedRows(words["promoted"], words["pushed"], words["claimed"], monotonic() - begun)
+        return PromotedRows(words["promoted"], words["pushed"], words["claimed"])
 
     def _promote_all(self, rows: list[Row], before_ms: float) -> Words:
         """Promotes page by page. While Redis takes one, the page before is marked, and the next one is read."""
