@@ -5,7 +5,7 @@ from time import time
 
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
-from celery_ext.journal.publishing import Placement
+from celery_ext.journal.placement import Placement
 from celery_ext.journal.rows import Row
 from celery_ext.journal.schema import WAITING
 from kombu_delayq.message.fields import headers_of, read

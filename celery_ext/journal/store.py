@@ -5,9 +5,11 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from celery_ext.journal.chains import JournaledChains
+from celery_ext.journal.delivery import JournaledDelivery
+from celery_ext.journal.jobs import JournaledJobs
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.lookup import JournaledLookup
-from celery_ext.journal.publishing import JournaledDelivery, JournaledJobs, Placement
+from celery_ext.journal.placement import Placement
 from celery_ext.journal.state import state_of
 from celery_ext.journal.views import JournaledFigures, JournaledQueues, JournaledScan
 from kombu_delayq.errors import JournalUnavailable

@@ -16,7 +16,7 @@ import redis
 from sqlalchemy.exc import SQLAlchemyError
 
 from celery_ext import Call, send_many
-from celery_ext.journal import publishing
+from celery_ext.journal import placement
 from tests.chaos.fleet.app import CHAIN_S, eta_of, make_app
 from tests.chaos.fleet.setup import OURS, QUEUES, Setup, owner_of
 from tests.chaos.ledger.events import Ledger
@@ -155,7 +155,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda signum, frame: stopping.set())
     setup = Setup.of_environment()
     if setup.clock_off_s:
-        vars(publishing)["time"] = lambda: time.time() + setup.clock_off_s
+        vars(placement)["time"] = lambda: time.time() + setup.clock_off_s
     Publisher(setup, stopping).run()
 
 

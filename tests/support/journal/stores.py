@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import JournaledStore, publishing
+from celery_ext.journal import JournaledStore, placement
 from celery_ext.journal.leadership import Leadership
 from celery_ext.journal.recovery import Restored, restore
 from celery_ext.journal.rows import Addition
@@ -29,7 +29,7 @@ def make_journaled(
 ) -> Iterator[MakeJournaled]:
     """Makes stores over one empty Redis and one empty journal, in a process that remembers no attempt."""
     # An earlier test may have failed to publish the same message: its process would send it to the same place again.
-    monkeypatch.setattr(publishing, "_attempts", publishing.Attempts())
+    monkeypatch.setattr(placement, "_attempts", placement.Attempts())
     redis_server.client().flushall()
     made: list[JournaledStore] = []
 

@@ -5,7 +5,7 @@ from time import time
 
 import pytest
 
-from celery_ext.journal import publishing, worker
+from celery_ext.journal import placement, worker
 from celery_ext.journal.lookup import EarlyPromotion
 from celery_ext.journal.recovery import trim
 from celery_ext.journal.rows import Row
@@ -125,7 +125,7 @@ def test_a_wrong_clock_of_a_publisher_loses_nothing(
     make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch, ahead_ms: float
 ) -> None:
     """With a clock two days off, messages wait in the wrong place, and are delivered when Redis says so."""
-    monkeypatch.setattr(publishing, "time", lambda: time() + ahead_ms / 1000)
+    monkeypatch.setattr(placement, "time", lambda: time() + ahead_ms / 1000)
     store = make_journaled()
     now_ms = clock_ms(store.client)
     dues = {

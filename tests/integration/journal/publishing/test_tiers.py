@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from celery_ext.journal import JournaledStore, publishing
+from celery_ext.journal import JournaledStore, placement
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, body_of, delivered, in_redis, offer
@@ -108,7 +108,7 @@ def test_a_second_attempt_goes_where_the_first_went(
         patch.setattr(part, name, losing)
         with pytest.raises(ConnectionError, match="reply"):
             publish()
-    monkeypatch.setattr(publishing, "time", lambda: time() + step_s)
+    monkeypatch.setattr(placement, "time", lambda: time() + step_s)
     publish()
     assert [*in_redis(store), *(row.id for row in store.journal.get(["i"]))] == ["i"]
     assert bool(store.journal.get(["i"])) is is_far

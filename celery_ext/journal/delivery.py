@@ -1,0 +1,182 @@
+"""Messages come into Redis, into the journal, or into both."""
+
+import json
+from collections.abc import Sequence
+from time import monotonic
+
+from kombu.log import get_logger
+from redis.exceptions import ResponseError
+from sqlalchemy.exc import SQLAlchemyError
+
+from celery_ext.journal.both import PartOfBoth
+from celery_ext.journal.journal import Journal
+from celery_ext.journal.lookup import JournaledLookup
+from celery_ext.journal.placement import Placement
+from kombu_delayq.errors import JournalUnavailable
+from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
+from kombu_delayq.message.once import Once
+from kombu_delayq.message.text import as_bytes, as_text
+from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.delivery import Delivery
+from kombu_delayq.store.types import Offer, Offered, PageId, Placed
+
+logger = get_logger(__name__)
+
+#: For how long consumers do not ask the database again that has not answered, in s: each time the worker stands still.
+PAUSE_S = 30.0
+
+
+class JournaledDelivery(PartOfBoth[Delivery]):
+    """Takes messages in: those that are due late go to the journal, the others to Redis.
+
+    Rows come first. If the process dies in between, the message waits in the journal, or it has a row more than Redis
+    has messages, which nobody looks at before Redis has lost its data.
+
+    Args:
+        redis: The part of the Redis store.
+        journal: The tables.
+        client: Redis.
+        placement: Decides where a message waits.
+        lookup: Finds messages in both.
+    """
+
+    def __init__(
+        self,
+        redis: Delivery,
+        journal: Journal,
+        client: StoreClient,
+        placement: Placement,
+        lookup: JournaledLookup,
+    ) -> None:
+        super().__init__(redis, journal)
+        self.bury, self.push, self.give_back, self.confirm = redis.bury, redis.push, redis.give_back, redis.confirm
+        self.offer_command, self.put_command = redis.offer_command, redis.put_command
+        self.transfer, self.transfer_limited = redis.transfer, redis.transfer_limited
+        self.heads, self.listen = redis.heads, redis.listen
+        self._client = client
+        self._placement = placement
+        self._lookup = lookup
+        self._asks_again_at = 0.0
+
+    def place(self, queue: str, offers: Sequence[Offer], expire_ms: int = 0, page: PageId | None = None) -> Placed:
+        """Writes messages into the journal; see ``Delivery.place``."""
+        return self._placement.place(queue, offers, expire_ms, page)
+
+    def take_back(self, placed: Placed) -> None:
+        """Deletes rows that Redis has refused; see ``Delivery.take_back``."""
+        self._placement.take_back(placed)
+
+    def offer(self, queue: str, *offers: Offer, expire_ms: int = 0) -> Offered:
+        """Stores messages until they are due, each where it belongs; see ``Delivery.offer``."""
+        with self._placement.placing(queue, offers, expire_ms) as placed:
+            if placed.offers:
+                offered = self._redis.offer(queue, *placed.offers, expire_ms=expire_ms)
+            else:
+                offered = Offered("behind", 0, 0, 0)
+        repeated = len(offers) - len(placed.offers) - placed.stored
+        return offered._replace(offered=offered.offered + placed.stored, repeated=offered.repeated + repeated)
+
+    def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Once]:
+        """Stores messages in Redis, however late they are due; see ``Delivery.offer_once``.
+
+        What waits in the journal under their ids is promoted first, so that the script sees all that waits. It decides:
+        where it keeps a message out, the new row goes, and where it replaces one, the row of that one. Where Redis
+        takes nothing from the journal yet, what waits there cannot leave, and so decides in the script's place.
+        """
+        return self.offer_once_told(queue, mode, *offers, expire_ms=expire_ms)[0]
+
+    def offer_once_told(
+        self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0
+    ) -> tuple[list[Once], set[tuple[int, bytes]]]:
+        """Does what ``offer_once`` does, and returns what was replaced, too; see ``Delivery.offer_once_told``."""
+        same = {(as_text(one.id), one.priority, as_bytes(one.body)) for one in offers}
+        rows = self._lookup.promote_ids(queue, {identity for identity, *_ in same})
+        here = [row for row in rows if (row.id, row.priority, row.body) not in same]
+        decided = {row.id for row in here}
+        left = [one for one in offers if mode != "keep" or as_text(one.id) not in decided]
+        words, gone = self._decided(queue, mode, left, expire_ms) if left else ([], set())
+        if mode == "keep":
+            next_word = iter(words)
+            return ["kept" if as_text(one.id) in decided else next(next_word) for one in offers], gone
+        if here:  # after the messages: a caller that dies here leaves two, not none
+            self._lookup.discard(queue, [(row.waiting, "") for row in here])
+        gone |= {(row.priority, row.body) for row in here}
+        return [
+            "replaced" if as_text(one.id) in decided else word for one, word in zip(offers, words, strict=True)
+        ], gone
+
+    def _decided(
+        self, queue: str, mode: str, offers: Sequence[Offer], expire_ms: int
+    ) -> tuple[list[Once], set[tuple[int, bytes]]]:
+        """Lets Redis decide about messages, whose rows come first, and lets the rows follow."""
+        noted = self._placement.note(queue, offers, expire_ms)
+        try:
+            words, gone = self._redis.offer_once_told(queue, mode, *offers, expire_ms=expire_ms)
+        except ResponseError:
+            self._journal.delete_rows([seq for seq in noted.values() if seq is not None], state=None)
+            raise
+        contents = [(one.priority, as_bytes(one.body)) for one in offers]
+        # By its content: an attempt before this one may have made the row of what is kept out.
+        stale = gone | {contents[at] for at in noted if words[at] == "kept"}
+        left = {one.id: at for at, one in enumerate(offers) if words[at] != "kept"}
+        stale.difference_update(contents[at] for at in left.values())
+        if stale:
+            self._lookup.delete_rows_of(queue, {as_text(one.id) for one in offers}, stale)
+        return words, gone
+
+    def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
+        """Publishes a page of messages, each to where it belongs; see ``Delivery.put``."""
+        with self._placement.placing(queue, offers, expire_ms, page) as placed:
+            return self._redis.put(queue, page, placed.offers, expire_ms) if placed.offers else "behind"
+
+    def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str, expire_ms: int = 0) -> str:
+        """Moves a message that a consumer holds into the journal or the store; see ``Delivery.adopt``.
+
+        A consumer has nobody to tell that the database does not answer, so the message waits in Redis then.
+        """
+        if tag and not self._client.ask("HEXISTS", unacked, tag):
+            return "gone"
+        placed = self._place_early(queue, offer, expire_ms)
+        if not placed.offers:
+            if tag:  # the row is there, so the message waits even if the consumer has just lost it
+                self._client.run("ack", [unacked_index, unacked], [tag])
+            return "behind"
+        try:
+            place = self._redis.adopt(queue, offer, tag, unacked_index, unacked, expire_ms)
+        except ResponseError:
+            self._placement.take_back(placed)
+            raise
+        if place == "due":
+            self._placement.take_back(placed)
+        return place
+
+    def _place_early(self, queue: str, offer: Offer, expire_ms: int) -> Placed:
+        if monotonic() < self._asks_again_at:
+            return Placed([offer])
+        try:
+            return self._placement.place(queue, [offer], expire_ms, key_of=_content_of)
+        except (JournalUnavailable, SQLAlchemyError) as error:
+            others = ""
+            if isinstance(error, JournalUnavailable):
+                self._asks_again_at = monotonic() + PAUSE_S
+                others = f". So do others that come too early, for {PAUSE_S:.0f} s"
+            logger.warning(
+                "the journal does not take a message of queue %r, which waits in Redis now: %s%s",
+                *(queue, type(error).__name__, others),
+            )
+            return Placed([offer])
+
+
+def _content_of(offer: Offer) -> bytes:
+    """Returns what stays the same in a message when it comes back from a consumer that has died.
+
+    Such a consumer may have written the row and died before the message left its hands.
+    """
+    message = read(as_bytes(offer.body))
+    headers, properties, info = dict(headers_of(message)), dict(properties_of(message)), dict(info_of(message))
+    headers.pop("redelivered", None)
+    info.pop("redelivered", None)
+    for name in ("delivery_tag", "delivery_info", DELIVERY_COUNT):
+        properties.pop(name, None)
+    same = [as_text(offer.id), offer.priority, message.get("body"), headers, properties, info]
+    return json.dumps(same, sort_keys=True).encode()

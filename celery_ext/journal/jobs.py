@@ -1,0 +1,86 @@
+"""Bulk jobs whose messages come into Redis, into the journal, or into both."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from celery_ext.journal.both import PartOfBoth
+from celery_ext.journal.journal import Journal
+from celery_ext.journal.placement import Placement
+from kombu_delayq.errors import InvalidIfWaiting
+from kombu_delayq.message.text import as_bytes, as_text
+from kombu_delayq.redis.replies import Command
+from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.job_types import Enqueued, JobRun
+from kombu_delayq.store.jobs import BulkJobs
+from kombu_delayq.store.types import Offer
+
+
+class JournaledJobs(PartOfBoth[BulkJobs]):
+    """Sends the messages of bulk jobs to where they belong, each id once.
+
+    Rows come first, under a key made from job and id, so that they come once however often a task runs. Then the script
+    that sends the other messages claims their ids in the guard.
+
+    Args:
+        redis: The part of the Redis store.
+        journal: The tables.
+        client: Redis.
+        placement: Decides where a message waits.
+    """
+
+    def __init__(self, redis: BulkJobs, journal: Journal, client: StoreClient, placement: Placement) -> None:
+        super().__init__(redis, journal)
+        self.begin, self.new_run, self.finish, self.close = redis.begin, redis.new_run, redis.finish, redis.close
+        self.find, self.of_stream, self.job_rate = redis.find, redis.of_stream, redis.job_rate
+        self.claim_ids, self.sent, self.enqueued = redis.claim_ids, redis.sent, redis.enqueued
+        self.excluded = redis.excluded
+        self._client = client
+        self._placement = placement
+
+    def enqueue(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Enqueued:
+        """Sends messages to one queue, each to where it belongs; see ``BulkJobs.enqueue``."""
+        return self._redis.enqueue(queue, job, self._for_redis(queue, job, offers))
+
+    def enqueue_commands(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> list[Command]:
+        """Writes rows, and returns the commands for Redis; see ``BulkJobs.enqueue_commands``."""
+        return self._redis.enqueue_commands(queue, job, self._for_redis(queue, job, offers))
+
+    def _for_redis(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Sequence[Offer]:
+        """Writes the rows of messages that the job has not sent. Returns what Redis gets.
+
+        Raises:
+            InvalidIfWaiting: The job asks what waits, which the script that guards its ids sees in Redis alone.
+        """
+        if job.if_waiting:
+            raise InvalidIfWaiting(f"if_waiting={job.if_waiting!r} of a bulk job does not work with a journal")
+        if job.staged or not self._may_write(job):
+            return offers
+        cutoff_ms = self._placement.cutoff_ms()
+        _, far = self._placement.split([one for one in offers if one.body], cutoff_ms)
+        kept = [one for one in offers if one.body and one.due] if self._placement.takes_all else far
+        if not kept:
+            return offers
+        known = self._redis.sent(job.name, [(queue, as_text(one.id)) for one in kept])
+        first: dict[str, Offer] = {}  # a job sends the first message of an id
+        for one in offers:
+            first.setdefault(as_text(one.id), one)
+        new = [one for one, is_known in zip(kept, known, strict=True) if not is_known and first[as_text(one.id)] is one]
+        self._placement.place(queue, new, key_of=partial(_key, job.name), cutoff_ms=cutoff_ms)
+        elsewhere = set(map(id, far))
+        return [one._replace(body="") if id(one) in elsewhere else one for one in offers]
+
+    def publish(self, job: JobRun) -> Enqueued:
+        """Sends some of the messages that a committed job has staged; see ``BulkJobs.publish``."""
+        return self._redis.publish(job, lambda queue, offers: self._place_staged(queue, job, offers))
+
+    def _place_staged(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> float:
+        return self._placement.place(queue, offers, key_of=partial(_key, job.name)).cutoff_ms
+
+    def _may_write(self, job: JobRun) -> bool:
+        """Whether this run may write, so that the rows of a straggler do not stay behind."""
+        state, run = self._client.ask("HMGET", self._client.keys.job(job.name), "state", "run")
+        return state is not None and as_text(state) == "open" and int(run) == job.run
+
+
+def _key(job: str, offer: Offer) -> bytes:
+    return b"%b\0%b" % (as_bytes(job), as_bytes(offer.id))
