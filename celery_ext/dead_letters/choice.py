@@ -18,7 +18,8 @@ class Choice:
         error: Text in the error, in whatever case; None for any error.
         older_than_s: Only letters that were buried longer ago than this, in s.
         newer_than_s: Only letters that were buried at most so long ago, in s.
-        until: Only letters that were buried before this, and those without a time; None for any.
+        until: Only letters that were buried before this, and those without a time; ages count from then. None for any
+            letter, and ages from now.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Choice:
         self.met: set[str] = set()
         self._tasks = tasks
         self._error = None if error is None else error.casefold()
-        now = datetime.now(UTC)
+        now = until or datetime.now(UTC)
         self._until = None if older_than_s is None else now - timedelta(seconds=older_than_s)
         self._since = None if newer_than_s is None else now - timedelta(seconds=newer_than_s)
         self._known_by = until

@@ -65,7 +65,7 @@ class Filter:
         return {name: value for name, value in asdict(self).items() if value}
 
     def choice(self, *, hidden: bool, until: datetime | None = None) -> Choice:
-        """Returns the choice of letters, with ``until`` only of those that were buried before.
+        """Returns the choice of letters, with ``until`` the same as at that time.
 
         Raises:
             ValueError: A duration is none, or errors are hidden, which may name arguments.
@@ -178,7 +178,7 @@ def _change(request: Request, action: Action) -> Response:
     done = act(serve, caller, queue, choice)
     query = {word: str(count) for word, count in done.counts.items()} or {"none": "1"}
     if done.more:
-        query |= {"more": "1", "rate": f"{rate:g}", "until": (until or moment_of(begun_at)).isoformat()}
+        query |= {"more": "1", "rate": f"{rate:g}", "until": (until or moment_of(begun_at)).isoformat(), **wanted.query}
     return RedirectResponse(Links(path_of(request)).letters(queue, **query), 303)
 
 

@@ -9,6 +9,7 @@ from celery import Celery
 from celery.app.task import Context
 
 from celery_ext import DeadLetters, cancel, install
+from celery_ext.dead_letters import Choice
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.dead_letters import Reason
@@ -41,7 +42,7 @@ def bury_some(app: Celery, name: str, *ids: str, error: str = "no address") -> N
 
 
 def test_letters_are_listed_and_found(app: Celery) -> None:
-    """They come queue by queue, the oldest first, by task, error and age; one is found by its id."""
+    """They come queue by queue, the oldest first, by task, error and age, also that of then; one is found by its id."""
     letters = DeadLetters(app)
     bury_some(app, "mail", *(f"m{number}" for number in range(120)))
     bury_some(app, "bill", "b0", error="customer")
@@ -53,6 +54,10 @@ def test_letters_are_listed_and_found(app: Celery) -> None:
     assert list(letters.list(older_than=3600)) == []
     found = letters.get("b0")
     assert found is not None
+    assert found.at is not None
+    begun_at = found.at + timedelta(seconds=90)
+    assert Choice(older_than_s=60, until=begun_at)(found)
+    assert not Choice(newer_than_s=60, until=begun_at)(found)
     assert (found.name, found.buried_in, found.error) == ("shop.bill", "dead-bill", "ValueError: customer")
     assert letters.get("nobody") is None
 

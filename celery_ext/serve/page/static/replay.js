@@ -12,6 +12,11 @@ export function beginReplay() {
   });
 }
 
+async function reason(response) {
+  const answer = new DOMParser().parseFromString(await response.text(), "text/html");
+  return answer.querySelector(".note.bad")?.textContent ?? `${response.status}`;
+}
+
 async function replay(form, panel) {
   const [words, bar, stop] = panel.children, of = Number(form.dataset.paced), data = new URLSearchParams(new FormData(form));
   let page, sent = 0, stopped = false;
@@ -30,7 +35,7 @@ async function replay(form, panel) {
   try {
     do {
       const response = await fetch(form.action, { method: "POST", body: data });
-      if (!response.ok) throw new Error(`${response.status}`);
+      if (!response.ok) throw new Error(await reason(response));
       page = new URL(response.url);
       sent += Number(page.searchParams.get("replayed"));
       data.set("until", page.searchParams.get("until") ?? "");

@@ -71,8 +71,15 @@ def test_letters_are_replayed_at_a_pace(
 ) -> None:
     """The page sends them part by part until all have left that were there; without a script one part a click."""
     monkeypatch.setattr("celery_ext.serve.changes.PACED_S", 0.2)
-    bury(12)
-    page = visit().see("dead-letters/dead")
+    bury(11)
+    page = visit(expected=("Failed to load resource: the server responded with a status of 422",)).see(
+        "dead-letters/dead"
+    )
+    bury(1)
+    page.get_by_label("Replay at most, a second").fill("5")
+    page.get_by_role("button", name="Replay all 11").click()
+    page.locator("[data-pacing]").get_by_text("after 0 of 11: Nothing changed: there are 12 letters now").wait_for()
+    page.reload()
     page.get_by_label("Replay at most, a second").fill("5")
     page.get_by_role("button", name="Replay all 12").click()
     page.get_by_text("5 of 12 sent back").wait_for()
@@ -82,12 +89,13 @@ def test_letters_are_replayed_at_a_pace(
     assert [line["count"] for line in audit()] == [2, 5, 5]
 
     bury(5)
-    page = visit(java_script_enabled=False).see("dead-letters/dead")
+    page = visit(java_script_enabled=False).see("dead-letters/dead?error=no+card&newer=1h")
     page.get_by_label("Replay at most, a second").fill("4")
     page.get_by_role("button", name="Replay all 6").click()
     page.get_by_text("Others wait for their turn").wait_for()
     assert page.get_by_label("Replay at most, a second").input_value() == "4"
-    assert store.client.llen("dead") == 2
+    page.get_by_role("heading", name="2 of 2 letters").wait_for()
+    assert page.get_by_label("Text in the error").input_value() == "no card"
 
 
 def test_all_letters_need_the_number(store: DelayStore, visit: Visit, bury) -> None:
