@@ -195,6 +195,7 @@ class Leadership:
         """
         journal, promotion = self._store.journal, self._store.promotion
         seen: Election | None = None
+        known = journal.epoch()
         for _ in range(10):
             epoch, heartbeat = journal.epoch(), journal.heartbeat()
             answer = promotion.elect_promoter(journal.id, epoch, heartbeat, journal.guard)
@@ -213,6 +214,8 @@ class Leadership:
                 if self.in_queues is not None:
                     epoch = self.in_queues.begin(answer.token, epoch, heartbeat)
                 self.token, self.epoch, self._heartbeat, self._next_heartbeat = answer.token, epoch, heartbeat, 0.0
+                if epoch != known:  # the log has just said so
+                    self._remind_at = monotonic() + REMIND_S
                 return
             seen = answer
         raise NotLeading("superseded")
@@ -312,8 +315,6 @@ class Leadership:
 
     def _end(self, epoch: int, now_ms: float, how: str) -> None:
         self._store.journal.end_epoch(now_ms, epoch)
-        if self._store.options.journal_restore != "auto":
-            self._remind_at = monotonic() + REMIND_S
         logger.log(
             self._level,
             "Redis has lost its data: it %s. `delayq journal restore` puts back %s",

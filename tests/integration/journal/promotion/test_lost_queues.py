@@ -1,6 +1,7 @@
 """Where Redis has hash slots, single queues can lose their data; the others go on, and each row comes once."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,26 @@ def test_a_lost_queue_is_restored_alone(store: JournaledStore) -> None:
     assert Promoter(store).promote().promoted == 1
     assert (in_redis(store, "a"), in_redis(store, "b")) == (["a1", "a2"], ["b1"])
     assert sum(page.missing for page in check(store)) == 0
+
+
+@pytest.mark.parametrize("restore", ["ask", "auto"])
+@pytest.mark.parametrize("slots", [True, False])
+def test_a_loss_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture, slots: bool, restore: str) -> None:
+    """Who notices a loss logs it, and reminds of it minutes later; the next leader, which logged nothing, at once."""
+    said = "what Redis has lost is not restored yet"
+    options = Options(
+        journal_url=f"sqlite:///{tmp_path}/journal.db", journal_lead=365 * 86_400, journal_restore=restore
+    )
+    with PrivateRedis(slots=slots) as server, closing(server.client()) as client:
+        store = JournaledStore(client, Keys(slots=slots), (0, 3, 6, 9), options)
+        with closing(store):
+            store.journal.add([addition("a", store.now_ms() + DAY_MS)])
+            Promoter(store).heartbeat().promote()
+            client.flushall()
+            Promoter(store).heartbeat()
+            assert ("Redis has lost its data" in caplog.text, said in caplog.text) == (True, False)
+            Promoter(store).heartbeat()
+            assert said in caplog.text
 
 
 def test_a_check_compares_the_queues_that_are_not_lost(store: JournaledStore) -> None:
