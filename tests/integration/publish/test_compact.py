@@ -46,10 +46,11 @@ def test_all_ways_to_publish_make_the_same(redis_server: PrivateRedis, both: Bot
     task = app.task(name="bulk.record", shared=False, **case.of_task)(record)
     call = case.call._replace(task_id="ü\"' %s")
     given = {field: value for field, value in call._asdict().items() if value is not None}
-    both.compare(app, lambda: task.apply_async(**given, **case.options), fast=name not in OF_CELERY)
+    relative = {"is_relative": case.is_relative}
+    both.compare(app, lambda: task.apply_async(**given, **case.options), fast=name not in OF_CELERY, **relative)
     if name in CASES:
-        theirs = sent(redis_server, app, lambda: task.apply_async(**given, **case.options))
-        assert sent(redis_server, app, lambda: send_many(app, task, [call], **case.options)) == theirs
+        theirs = sent(redis_server, app, lambda: task.apply_async(**given, **case.options), **relative)
+        assert sent(redis_server, app, lambda: send_many(app, task, [call], **case.options), **relative) == theirs
 
 
 @pytest.mark.parametrize("parent", ["the parent", None])
