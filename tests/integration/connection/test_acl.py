@@ -193,12 +193,18 @@ def write_jobs(store: DelayStore) -> None:
 
 
 def test_spark_jobs_with_the_rights_of_the_page(users: PrivateRedis, store_of_spark: DelayStore) -> None:
-    """User spark may run whole jobs, and cancels with the further rights that the page names."""
+    """User spark may run whole jobs, and cancels and replaces what waits with further rights of the page."""
     write_jobs(store_of_spark)
     assert denials(users) == []
-    more = re.search(r"also cancel tasks .* `([+a-z ]+)`", PAGE.read_text(encoding="utf-8"))
+    more = re.search(r"also cancel tasks, or have `if_waiting`, .* `([+a-z ]+)`", PAGE.read_text(encoding="utf-8"))
     assert more
     users.client().execute_command("ACL", "SETUSER", "spark", *more[1].split())
+    job = JobRun("once", store_of_spark.jobs.new_run(), 600_000, if_waiting="replace")
+    store_of_spark.jobs.begin(job)
+    assert store_of_spark.jobs.enqueue("celery", job, [Offer("i94102444800000", "4102444800000", 9, "new")]).fresh == 1
+    found = store_of_spark.jobs.find("once")
+    assert found is not None
+    assert found.replaced == 1
     cancelled = list(by_id.cancel(store_of_spark, ["i04102444800000", "unknown"]))
     assert [len(each.messages) for each in cancelled] == [3, 0]
     store_of_spark.client.zadd("{delayq}:cancelled", {"noted long ago": 1})
