@@ -89,8 +89,9 @@ class Broker:
         return sorted(found, key=self._number)
 
     def dead_letters(self) -> list[DeadLetter]:
-        """Returns the dead letters in all queues that the apps name, of each queue the oldest first."""
-        return list(letters.latest(self.store, self._graves()))
+        """Returns the latest dead letters in the queues that the apps name, of each queue the oldest first."""
+        graves = self._graves()
+        return [letter for letter in letters.latest(self.store, graves) if letter.buried_in in graves]
 
     def clear(self) -> None:
         """Removes all delayed messages, and all in the queues, dead letters too."""

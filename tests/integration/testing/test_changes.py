@@ -100,6 +100,9 @@ def test_dead_letters_do_not_run(delayed_tasks: DelayedTasks, shop: Shop) -> Non
     assert (letter.name, letter.reason, letter.error) == ("shop.pay", "delay chain exhausted", "OSError: declined")
     assert delayed_tasks.dead_letters("shop.remind") == []
     assert celery_ext.cancel(shop.app, letter.id) == "dead_letter"
+    pay.dead_letter_queue = "shop.other"  # a queue that no app names is that of an earlier test
+    assert delayed_tasks.dead_letters() == []
+    pay.dead_letter_queue = "shop.dead"
     delayed_tasks.clear()
     assert delayed_tasks.dead_letters() == []
 
