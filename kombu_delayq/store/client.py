@@ -7,7 +7,7 @@ from typing import Any
 
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
@@ -55,6 +55,14 @@ class StoreClient(RedisCommands):
         self.layout = self.options.layout
         self.list_of_priority = self.keys.lists_of_priorities(priority_steps)
         self._priority_steps = priority_steps
+
+    @property
+    def partial_errors(self) -> tuple[type[Exception], ...]:
+        """What Redis raises where it has a part of an answer only.
+
+        It may refuse something, such as for a missing right, and in a cluster a node may be away.
+        """
+        return (RedisError, OSError) if self.keys.slots else (ResponseError,)
 
     def script(self, operation: str, layout: str | None = None) -> scripts.Script:
         """Returns an operation's script for a layout, by default the store's own."""

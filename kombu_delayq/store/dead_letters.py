@@ -7,7 +7,7 @@ from time import sleep
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from kombu_delayq.message.dead_letters import buried_ms
 from kombu_delayq.message.text import as_bytes, as_text
@@ -75,9 +75,8 @@ class DeadLetters(StorePart):
         Yields:
             The queue and the message. A queue that Redis does not let read, or whose node is away, is left out.
         """
-        errors: tuple[type[Exception], ...] = (RedisError, OSError) if self._keys.slots else (ResponseError,)
         for queue in sorted({*self.queues(), *more}):
-            with suppress(*errors):
+            with suppress(*self._client.partial_errors):
                 for key, length in self.lists(queue).items():
                     skip, count = max(length - MOST_SEARCHED, 0), PAGE
                     while skip < length and (page := self.page(key, skip, min(count, length - skip))):

@@ -111,11 +111,8 @@ class Nodes(StorePart):
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What Redis raises where it has a part of an answer only.
-
-        It may refuse something, such as for a missing right, and in a cluster a node may be away.
-        """
-        return (RedisError, OSError) if self._keys.slots else (ResponseError,)
+        """What Redis raises where it has a part of an answer only; see ``StoreClient.partial_errors``."""
+        return self._client.partial_errors
 
     def slot_of(self, queue: str) -> int | None:
         """Returns the hash slot of a queue; None on a server without slots."""
