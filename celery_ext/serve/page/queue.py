@@ -37,6 +37,8 @@ _TICKED = {
     "transferred": ("ok", "{} sent to their queues."),
     "cancelled": ("ok", "{} cancelled: they will never run."),
     "rescheduled": ("ok", "{} rescheduled."),
+    "chain_ended": ("ok", "{} did not wait just now. Their delay chains have ended."),
+    "dead_letter": ("warn", "{} failed for good, and stay as dead letters."),
     "not_delayed": ("warn", "{} did not wait any more, or are none of yours."),
     "unreadable": ("bad", "{} cannot be rewritten, and stay as they are."),
 }

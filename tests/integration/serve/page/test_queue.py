@@ -147,12 +147,16 @@ def test_bulk_run_and_reschedule(app: Celery, store: DelayStore, visit: Visit) -
 
 def test_ticked_tasks_change_at_once(app: Celery, store: DelayStore, visit: Visit, audit: Audit) -> None:
     """What is ticked is cancelled or moved, and nothing else; Enter in the field of the delay moves, and runs none."""
-    fill(app, 5)
+    fill(app, 6)
     page = visit().see("queues/mail")
-    for number in (1, 3):
+    for number in (1, 3, 5):
         page.get_by_label(f"Tick shop.remind-{number}").check()
+    [failed] = store.lookup.cancel(["mail"], ["shop.remind-5"])["shop.remind-5"]
+    store.client.lpush("dead", failed.body or b"")
+    store.queues.note_dead_letters("dead")
     page.get_by_role("button", name="Cancel …").click()
     page.get_by_text("2 cancelled: they will never run").wait_for()
+    page.get_by_text("1 failed for good, and stay as dead letters").wait_for()
     assert sorted(message.id for message in store.scan.browse("mail").messages) == [
         f"shop.remind-{n}" for n in (0, 2, 4)
     ]
@@ -163,7 +167,7 @@ def test_ticked_tasks_change_at_once(app: Celery, store: DelayStore, visit: Visi
     assert store.scan.count("mail", store.now_ms() + 10_000_000) == 1
     lines = [(line["who"], line["action"], line["count"], line["what"]["ids"]) for line in audit()]
     assert sorted(lines) == [
-        ("ops", "cancel", 2, ["shop.remind-1", "shop.remind-3"]),
+        ("ops", "cancel", 2, ["shop.remind-1", "shop.remind-3", "shop.remind-5"]),
         ("ops", "reschedule", 1, ["shop.remind-2"]),
     ]
 
