@@ -75,7 +75,7 @@ class Delivery(Heads):
     ) -> tuple[list[Once], set[tuple[int, bytes]]]:
         """Does what ``offer_once`` does, and returns priority and body of each message that was replaced, too."""
         words, gone = self._offer_once(queue, mode, offers, expire_ms, told=True)
-        return words, {(int(one[:1]), one[1:]) for one in gone}
+        return words, {(int(one[:1]), one[1:]) for one in map(as_bytes, gone)}
 
     def _offer_once(
         self, queue: str, mode: str, offers: Sequence[Offer], expire_ms: int, *, told: bool

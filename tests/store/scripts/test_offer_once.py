@@ -1,6 +1,9 @@
 """``offer_once.lua``: puts messages into the store unless messages of their ids wait, or in place of those."""
 
+from contextlib import closing
+
 import pytest
+import redis
 
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
@@ -34,6 +37,17 @@ def test_keep_leaves_all_as_it_is(store: DelayStore) -> None:
     assert store.delivery.offer_once("q", "keep", waiting("i", FUTURE_MS - 5, "two", 3)) == ["kept"]
     assert contents(store.client) == before
     assert store.delivery.offer_once("q", "keep", waiting("k", body="a"), waiting("k", body="b")) == ["added", "kept"]
+
+
+@pytest.mark.parametrize("decodes", [False, True])
+def test_who_asks_is_told_what_was_replaced(store: DelayStore, decodes: bool) -> None:
+    """The journal gets priority and body of each message that has left, as bytes, whatever the client makes of them."""
+    client = redis.Redis(port=store.client.get_connection_kwargs()["port"], decode_responses=decodes)
+    with closing(DelayStore(client, store.keys, options=store.options)) as asking:
+        asking.delivery.offer("q", waiting("i", body="one", priority=3), waiting("i", body="two"), waiting("j"))
+        told = asking.delivery.offer_once_told("q", "replace", waiting("i", body="new"), waiting("j", body="new"))
+        assert told == (["replaced", "replaced"], {(3, b"one"), (0, b"two"), (0, b"body of j")})
+        assert asking.delivery.offer_once_told("q", "keep", waiting("i", body="late")) == (["kept"], set())
 
 
 def test_replace_puts_the_new_one_in_the_place_of_all(store: DelayStore, ear: Ear) -> None:

@@ -65,10 +65,10 @@ def test_what_waits_in_the_journal_is_seen(
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("journal", ["far", "all"])
-def test_rows_follow_what_redis_decides(make_journaled: MakeJournaled, journal: str) -> None:
+@pytest.mark.parametrize(("journal", "layout"), [("far", "hash"), ("all", "redisson")])
+def test_rows_follow_what_redis_decides(make_journaled: MakeJournaled, journal: str, layout: str) -> None:
     """After a loss of Redis just the message comes back that waited, not one that was kept out or replaced."""
-    store = led(make_journaled(journal=journal))
+    store = led(make_journaled(journal=journal, layout=layout))
     days = 0.5 if journal == "all" else 40.0
     calls = [("keep", "a", "added"), ("keep", "b", "kept"), ("replace", "c", "replaced"), ("keep", "d", "kept")]
     for mode, body, word in calls:
