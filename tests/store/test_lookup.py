@@ -83,8 +83,8 @@ def test_a_node_that_is_away_is_an_error_and_hides_no_other(
     run_each, found = StoreClient.run_each, dict[str, list[Waiting]]()
     three.lookup.cancel(["a", "b", "c"], ["nobody"])  # whose queues are those that ``cancel_at_once`` searches
 
-    def run(*args: Any) -> Any:
-        replies, around = run_each(*args)
+    def run(*args: Any, **options: Any) -> Any:
+        replies, around = run_each(*args, **options)
         return [*replies[:1], RedisConnectionError("away"), *replies[2:]], around
 
     monkeypatch.setattr(StoreClient, "run_each", run)
