@@ -193,7 +193,7 @@ class WriteOptions(BrokerOptions):
         "add",
         choice("add", "keep", "replace"),
         "",
-        "What to do with a row whose task id waits in the same queue, of whoever sent it. `add`: send it beside that "
+        "What to do with a row whose task id waits in the same queue, whoever sent it. `add`: send it beside that "
         "one. `keep`: send nothing. `replace`: it takes the place of that one. Needs `id_columns` or a column "
         "`task_id`.",
     )
