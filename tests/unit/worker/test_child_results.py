@@ -44,6 +44,7 @@ def pool(hub: Any) -> Iterator[Any]:
     ChildResults.read_of(of_celery)
     pool.register_with_event_loop(hub)
     yield pool
+    until(lambda: hub.run_once() or not pool._cache)  # Celery's terminate reads what a child may be reading, for ever
     pool.terminate()
     pool.join()
 
