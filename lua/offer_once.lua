@@ -3,12 +3,12 @@
 -- KEYS[2] bodies  HASH|LIST    bodies of the messages
 -- KEYS[3] notes   STRING|HASH  count of messages marked, and more
 -- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
--- ARGV[1] wake    channel on which a new head is announced
--- ARGV[2] queue   name, as announced
--- ARGV[3] expire  ms after which an unused queue expires, 0 for never
--- ARGV[4] mode    'keep' where a message of the id waits, or 'replace' it
--- ARGV[5] count   how many duplicates of an id to replace at most
--- ARGV[6] told    '1' to return what was replaced, too
+-- ARGV[1] wake       channel on which a new head is announced
+-- ARGV[2] queue      name, as announced
+-- ARGV[3] expire     ms after which an unused queue expires, 0 for never
+-- ARGV[4] mode       'keep' where a message of the id waits, or 'replace' it
+-- ARGV[5] count      how many duplicates of an id to replace at most
+-- ARGV[6] returning  '1' to return what was replaced, too
 -- ARGV[7...] four a message: id, due (ms since the epoch, or '+' and ms from now), priority (0-9), body
 -- Returns {'first' | 'head' | 'behind', {for each message: 'added', 'kept', 'replaced', or 'repeated' if just this
 -- message waits}, {of each message that was replaced, if that is asked: its priority, a digit, and its body}}
@@ -18,7 +18,7 @@
 
 local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, expire = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local mode, count, told, now = ARGV[4], ARGV[5], ARGV[6], now_ms()
+local mode, count, returning, now = ARGV[4], ARGV[5], ARGV[6], now_ms()
 
 local wrong = wrong_stored(keys)
 if wrong then
@@ -29,6 +29,6 @@ for i = 7, #ARGV, 4 do
   rows[#rows + 1] = { id = ARGV[i], due = at(ARGV[i + 1], now), priority = ARGV[i + 2], body = ARGV[i + 3] }
 end
 local to = { keys = keys, wake = wake, queue = queue, expire = expire }
-local gone = told == '1' and {} or nil
+local gone = returning == '1' and {} or nil
 local place, words = put_all_once(to, now, { mode = mode, count = count, gone = gone }, rows)
 return { place, words, gone or {} }

@@ -83,12 +83,12 @@ class JournaledDelivery(PartOfBoth[Delivery]):
         where it keeps a message out, the new row goes, and where it replaces one, the row of that one. Where Redis
         takes nothing from the journal yet, what waits there cannot leave, and so decides in the script's place.
         """
-        return self.offer_once_told(queue, mode, *offers, expire_ms=expire_ms)[0]
+        return self.offer_once_returning(queue, mode, *offers, expire_ms=expire_ms)[0]
 
-    def offer_once_told(
+    def offer_once_returning(
         self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0
     ) -> tuple[list[Once], set[tuple[int, bytes]]]:
-        """Does what ``offer_once`` does, and returns what was replaced, too; see ``Delivery.offer_once_told``."""
+        """Does what ``offer_once`` does, and returns what was replaced, too; see ``Delivery.offer_once_returning``."""
         same = {(as_text(one.id), one.priority, as_bytes(one.body)) for one in offers}
         rows = self._lookup.promote_ids(queue, {identity for identity, *_ in same})
         here = [row for row in rows if (row.id, row.priority, row.body) not in same]
@@ -111,7 +111,7 @@ class JournaledDelivery(PartOfBoth[Delivery]):
         """Lets Redis decide about messages, whose rows come first, and lets the rows follow."""
         noted = self._placement.note(queue, offers, expire_ms)
         try:
-            words, gone = self._redis.offer_once_told(queue, mode, *offers, expire_ms=expire_ms)
+            words, gone = self._redis.offer_once_returning(queue, mode, *offers, expire_ms=expire_ms)
         except ResponseError:
             self._journal.delete_rows([seq for seq in noted.values() if seq is not None], state=None)
             raise

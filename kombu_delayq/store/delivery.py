@@ -68,21 +68,21 @@ class Delivery(Heads):
         Returns:
             What became of each: ``added``, ``kept`` or ``replaced``.
         """
-        return self._offer_once(queue, mode, offers, expire_ms, told=False)[0]
+        return self._offer_once(queue, mode, offers, expire_ms, returning=False)[0]
 
-    def offer_once_told(
+    def offer_once_returning(
         self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0
     ) -> tuple[list[Once], set[tuple[int, bytes]]]:
         """Does what ``offer_once`` does, and returns priority and body of each message that was replaced, too."""
-        words, gone = self._offer_once(queue, mode, offers, expire_ms, told=True)
+        words, gone = self._offer_once(queue, mode, offers, expire_ms, returning=True)
         return words, {(int(one[:1]), one[1:]) for one in map(as_bytes, gone)}
 
     def _offer_once(
-        self, queue: str, mode: str, offers: Sequence[Offer], expire_ms: int, *, told: bool
+        self, queue: str, mode: str, offers: Sequence[Offer], expire_ms: int, *, returning: bool
     ) -> tuple[list[Once], list[bytes]]:
         keys, args = self._offer_start(queue, expire_ms)
         rows = chain.from_iterable(offers)
-        place, words, gone = self._client.run("offer_once", keys, [*args, mode, MAX_DUPLICATES, int(told), *rows])
+        place, words, gone = self._client.run("offer_once", keys, [*args, mode, MAX_DUPLICATES, int(returning), *rows])
         self._registry.note(queue, place)
         found = ["added" if (word := as_text(one)) == "repeated" else word for one in words]
         return cast("list[Once]", found), gone

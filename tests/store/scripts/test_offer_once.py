@@ -45,9 +45,9 @@ def test_who_asks_is_told_what_was_replaced(store: DelayStore, decodes: bool) ->
     client = redis.Redis(port=store.client.get_connection_kwargs()["port"], decode_responses=decodes)
     with closing(DelayStore(client, store.keys, options=store.options)) as asking:
         asking.delivery.offer("q", waiting("i", body="one", priority=3), waiting("i", body="two"), waiting("j"))
-        told = asking.delivery.offer_once_told("q", "replace", waiting("i", body="new"), waiting("j", body="new"))
-        assert told == (["replaced", "replaced"], {(3, b"one"), (0, b"two"), (0, b"body of j")})
-        assert asking.delivery.offer_once_told("q", "keep", waiting("i", body="late")) == (["kept"], set())
+        found = asking.delivery.offer_once_returning("q", "replace", waiting("i", body="new"), waiting("j", body="new"))
+        assert found == (["replaced", "replaced"], {(3, b"one"), (0, b"two"), (0, b"body of j")})
+        assert asking.delivery.offer_once_returning("q", "keep", waiting("i", body="late")) == (["kept"], set())
 
 
 def test_replace_puts_the_new_one_in_the_place_of_all(store: DelayStore, ear: Ear) -> None:

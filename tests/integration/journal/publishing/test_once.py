@@ -90,7 +90,7 @@ def test_a_call_whose_answer_is_lost_is_repeated(
 ) -> None:
     """A second attempt finds what the first has stored, and counts it as added; no row is left of what is not there."""
     store, one, other = led(make_journaled(journal="all")), message("a"), message("b")
-    real = Delivery.offer_once_told
+    real = Delivery.offer_once_returning
 
     def fails(offered: Offer, error: type[Exception], *, first: bool = False) -> None:
         def failing(*args: Any, **keywords: Any) -> None:
@@ -98,10 +98,10 @@ def test_a_call_whose_answer_is_lost_is_repeated(
                 real(*args, **keywords)
             raise error
 
-        monkeypatch.setattr(Delivery, "offer_once_told", failing)
+        monkeypatch.setattr(Delivery, "offer_once_returning", failing)
         with pytest.raises(error):
             store.delivery.offer_once("q", "keep", offered)
-        monkeypatch.setattr(Delivery, "offer_once_told", real)
+        monkeypatch.setattr(Delivery, "offer_once_returning", real)
 
     fails(one, ResponseError)
     assert row_bodies(store) == []
