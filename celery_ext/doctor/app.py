@@ -40,7 +40,7 @@ _READ_THE_URL = {
 }
 #: Settings of an app that kombu-delayq has added.
 SETTINGS = ("delayq_levels", burying.SETTING, on_commit.SETTING)
-_TRAPS = "how-to/broker-urls.md#traps"
+_TRAPS = "how-to/cluster.md#traps"
 
 
 def transport(subject: Subject) -> Findings:
@@ -81,7 +81,7 @@ def broker_url(subject: Subject) -> Findings:
         yield Finding(
             Level.NOTICE,
             f"the app publishes to {_shown(write)} and consumes from {_shown(read)}: the checks look at the second",
-            page="how-to/broker-urls.md",
+            page="how-to/cluster.md#two-ways-to-switch",
         )
 
 
@@ -96,7 +96,7 @@ def _readers_of(conf: Any) -> Findings:
                 Level.WARNING,
                 f"{package} reads the broker URL itself, and knows no scheme such as delayq and valkey",
                 f"{remedy}; or set broker_transport, and leave the broker URL as it was",
-                "how-to/broker-urls.md#which-of-the-two",
+                "how-to/cluster.md#which-of-the-two",
             )
 
 
@@ -142,7 +142,7 @@ def _settled(connect: Callable[[], Connection], name: str) -> Findings:
             Level.ERROR,
             "the broker URL names Sentinels, and no option says which primary they watch",
             'set broker_transport_options = {"master_name": …} to the name in sentinel.conf',
-            "how-to/broker-urls.md#sentinel",
+            "how-to/cluster.md#sentinel",
         )
     database = str(connection.virtual_host or "").strip("/")
     if database and not database.isdigit() and not str(connection.hostname).startswith(("/", "socket")):
@@ -157,7 +157,7 @@ def _settled(connect: Callable[[], Connection], name: str) -> Findings:
             Level.NOTICE,
             "TLS does not check the certificate of the server: who is between can read and change everything",
             "write delayqs://…, or set broker_use_ssl",
-            "how-to/broker-urls.md#tls",
+            "how-to/cluster.md#tls",
         )
 
 

@@ -55,7 +55,7 @@ def _role(name: str, info: Mapping[str, Any]) -> Findings:
             Level.ERROR,
             f"{name} is a replica, and takes no writes",
             "name the primary in the broker URL, or the Sentinels",
-            "how-to/broker-urls.md#sentinel",
+            "how-to/cluster.md#sentinel",
         )
 
 

@@ -201,13 +201,13 @@ def _no_broker(connection: Connection, error: Exception) -> Finding:
 def _mend_broker(error: Exception) -> tuple[str, str]:
     """Returns what to do about a broker that cannot be used, and the page about it."""
     if isinstance(error, (DelayqError, ValueError)):
-        return "mend the URL as the message says", "how-to/broker-urls.md#traps"
+        return "mend the URL as the message says", "how-to/cluster.md#traps"
     if isinstance(error, AuthenticationError):
-        return "mend the user and the password in the URL", "how-to/broker-urls.md#traps"
+        return "mend the user and the password in the URL", "how-to/cluster.md#traps"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return (
             "name a certificate of who signed the server's: ?ssl_ca_certs=PATH at the end of the URL",
-            "how-to/broker-urls.md#tls",
+            "how-to/cluster.md#tls",
         )
     if isinstance(error, (RedisConnectionError, RedisTimeoutError)):
         return (

@@ -14,7 +14,7 @@ from tests.unit.docs.test_docs_facts import GAP, said_by, template
 PAGES = [
     *(ROOT / "docs" / name for name in ("troubleshooting.md", "faq.md")),
     *(ROOT / "docs/how-to" / f"{name}.md" for name in ("monitoring", "cancel", "migrate", "outage", "repair")),
-    *(ROOT / "docs/how-to" / f"{name}.md" for name in ("broker-urls", "retry-schedule", "transfer-workers")),
+    *(ROOT / "docs/how-to" / f"{name}.md" for name in ("cluster", "retry-schedule", "transfer-workers")),
     ROOT / "docs/how-to/spark/pressure.md",
 ]
 #: Modules of others whose messages the pages quote.
@@ -25,6 +25,7 @@ ELSEWHERE = (
     "this user has no permissions to run the 'evalsha' command",
     "… to access one of the keys used as arguments",
     "has no permissions",
+    "Keys in request don't hash to the same slot",
     "password authentication failed",
     "database is locked",
     "ModuleNotFoundError: No module named 'kombu_delayq'",
