@@ -280,7 +280,7 @@ def in_hand(subject: Subject) -> Findings:
             Level.WARNING,
             f"{counted(sum(lost.values()), 'message is', 'messages are')} in the hands of {holders} that nobody knows",
             f"`delayq repair` gives {'it' if sum(lost.values()) == 1 else 'them'} back",
-            "how-to/repair.md#repair",
+            "how-to/doctor.md#repair",
         )
 
 

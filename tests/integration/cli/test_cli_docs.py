@@ -31,7 +31,7 @@ HOW_TO = ROOT / "docs/how-to"
 PAGES = (
     *(HOW_TO / f"{name}.md" for name in ("cancel", "cluster", "dead-letters", "delivery-guarantees", "doctor")),
     *(HOW_TO / f"{name}.md" for name in ("http-api", "kubernetes", "migrate", "monitoring", "outage", "redisson")),
-    *(HOW_TO / f"{name}.md" for name in ("repair", "serve", "spark/write")),
+    *(HOW_TO / f"{name}.md" for name in ("serve", "spark/write")),
     ROOT / "docs/troubleshooting.md",
 )
 TASK = "5f0e5c7e-7a0f-4f0c-a8a4-6a4f1f5f0f5e"

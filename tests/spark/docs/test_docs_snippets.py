@@ -77,7 +77,7 @@ def test_sql_and_a_first_look_write_their_rows(
     run: Callable[..., Any], orders: DataFrame, redis_server: PrivateRedis, client: redis.Redis
 ) -> None:
     """The block for a new platform sends its rows; those of SQL make a view, whose rows become tasks, and once only."""
-    page = HOW_TO / "spark/platforms.md"
+    page = HOW_TO / "spark/index.md"
     url = f'"broker_url", "{redis_server.url}"'
     names = run(block(page, "first-look").replace('"broker_url_env", "SHOP_BROKER_URL"', url))
     assert client.llen("first-look") == 100
