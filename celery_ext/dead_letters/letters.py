@@ -1,9 +1,11 @@
 """Dead letters: as a user sees them, and how they are read, replayed and dropped. Knows the store, and no app."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from itertools import accumulate
 from math import inf
 from time import monotonic, sleep
 from typing import Any
@@ -309,6 +311,10 @@ def _round(
                 break
             letters = [DeadLetter(queue, message) for message in page]
             decided = [decide(letter) for letter in letters]
+            leaving = list(accumulate(decision.to != "back" for decision in decided))
+            if rate is not None:
+                decided = decided[: bisect_right(leaving, most)]
+                letters = letters[: len(decided)]
             # The delay chain of a task that was cancelled once has to begin anew when the task is replayed.
             ids = [letter.id for letter, decision in zip(letters, decided, strict=True) if decision.to == "queue"]
             store.chains.accept(ids)
@@ -316,6 +322,8 @@ def _round(
                 queue, key, decided
             )  # fewer when a consumer took some: the next page begins there
             yield from zip(letters[:taken], decided[:taken], strict=True)
-            left, count = left - taken, min(most, next_count(page))
+            left, count = left - taken, next_count(page)
+            if leaving[-1]:  # pages are small only where a pace holds letters back
+                count = min(most, count)
             if rate is not None:
                 sleep(sum(decision.to != "back" for decision in decided[:taken]) / rate)

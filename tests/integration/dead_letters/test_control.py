@@ -1,6 +1,6 @@
 """``celery_ext.DeadLetters``: dead letters from Python."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from time import monotonic
 
@@ -13,6 +13,8 @@ from celery_ext.dead_letters import Choice
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.dead_letters import Reason
+from kombu_delayq.store.dead_letters import DeadLetters as LettersOfStore
+from kombu_delayq.store.dead_letters import Letter
 from tests.support.workers.harness import TRANSPORT
 
 
@@ -90,6 +92,24 @@ def test_letters_are_replayed_and_dropped(app: Celery) -> None:
     assert letters.drop("b2") == 1
     assert letters.drop(error="no address") == 1
     assert letters.drop(queue="dead-bill") == 0
+
+
+def test_letters_that_stay_do_not_hold_up_a_pace(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow replay passes by what is not meant in large pages, and lets one letter leave at a time."""
+    bury_some(app, "mail", *(f"m{number}" for number in range(250)))
+    moved, replay = list[list[str]](), LettersOfStore.replay
+
+    def noting(store: LettersOfStore, queue: str, key: str, letters: Sequence[Letter]) -> int:
+        moved.append([letter.to for letter in letters])
+        return replay(store, queue, key, letters)
+
+    monkeypatch.setattr(LettersOfStore, "replay", noting)
+    assert DeadLetters(app).replay(["m150", "m151"], rate=1.9) == {"replayed": 2, "unroutable": 0}
+    assert [page.count("queue") for page in moved if "queue" in page] == [1, 1]
+    assert len(moved) < 10
+    letters = DeadLetters(app)
+    assert [letter.id for letter in letters.list(limit=3)] == ["m0", "m1", "m2"]
+    assert letters.queues()["dead-mail"] == 248
 
 
 def test_all_letters_have_to_be_asked_for(app: Celery) -> None:
