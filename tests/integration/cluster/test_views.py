@@ -115,7 +115,7 @@ def test_metrics_the_page_and_the_api_show_the_nodes(cluster: PrivateCluster, ba
     up = {node: value for (name, node, _), value in _of("cluster_node_up", series)}
     assert up == dict.fromkeys(nodes, 1.0)
     assert series["cluster_uncovered_slots",] == 0
-    page = (ROOT / "docs/how-to/monitoring.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `delayq_(cluster_\w+)`", page, re.MULTILINE))
     assert {name for name, *_ in series if name.startswith("cluster_")} == listed
     places = {(queue, node): value for (_, node, queue), value in _of("cluster_queue_slot", series)}

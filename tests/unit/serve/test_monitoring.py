@@ -93,7 +93,7 @@ def test_the_manifests_for_kubernetes_start_what_there_is() -> None:
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     """Panels ask for metrics that are in the reference, and none of journal, cluster and late tasks is left out."""
     asked = set(re.findall(r"delayq_\w+", (MONITORING / "dashboard.json").read_text(encoding="utf-8")))
-    page = (ROOT / "docs/how-to/monitoring.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     known = set(re.findall(r"^\| `(delayq_\w+)`", page, re.MULTILINE))
     assert {name.removesuffix("_bucket") for name in asked} <= known
     parts = {name for name in known if name.startswith(("delayq_journal_", "delayq_cluster_"))}

@@ -227,7 +227,7 @@ def test_the_figures_are_those_of_what_happened(prometheus: Prometheus) -> None:
 
 def test_every_metric_is_on_a_page_and_every_expression_names_one(prometheus: Prometheus) -> None:
     """The page on Prometheus lists exactly the metrics that there are; the expressions use no other."""
-    page = (ROOT / "docs/how-to/monitoring.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `(delayq_\w+)`", page, re.MULTILINE))
     names = prometheus.ask("label/__name__/values")
     there = {re.sub("_(bucket|sum|count)$", "", name) for name in names if name.startswith("delayq_")}
