@@ -66,12 +66,14 @@ def test_letters_are_listed_and_found(app: Celery) -> None:
 
 def test_a_cancel_names_a_dead_letter(app: Celery) -> None:
     """An id that does not wait is looked up among the dead letters, which stay; one that waits as well is cancelled."""
-    bury_some(app, "mail", "buried", "sent again")
+    odd, others = 'ü "b"', [f"nobody {number}" for number in range(30)]
+    bury_some(app, "mail", "buried", odd, "sent again")
     app.tasks["shop.mail"].apply_async((1,), countdown=300, task_id="sent again")
-    outcomes = {"buried": "dead_letter", "sent again": "cancelled", "nobody": "not_delayed"}
-    assert cancel(app, ["buried", "sent again", "nobody"]) == outcomes
-    assert cancel(app, "buried") == "dead_letter"
-    assert DeadLetters(app).queues()["dead-mail"] == 2
+    outcomes = {"buried": "dead_letter", odd: "dead_letter", "sent again": "cancelled", "nobody": "not_delayed"}
+    assert cancel(app, [*outcomes]) == outcomes
+    outcomes |= {"sent again": "dead_letter", **dict.fromkeys(others, "not_delayed")}
+    assert cancel(app, [*outcomes]) == outcomes
+    assert DeadLetters(app).queues()["dead-mail"] == 3
 
 
 def test_letters_are_replayed_and_dropped(app: Celery) -> None:
