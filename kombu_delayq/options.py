@@ -206,8 +206,8 @@ class Options:
         20,
         or_none(number(1, whole=True)),
         "deliveries",
-        "How often a message may be in the hands of a consumer that dies. With the last time it goes to the queue "
-        "dead_letter_queue, if it is the one that the consumer has held for longest. None: no limit.",
+        "How many consumers may die with a message in hand. Then the message goes to dead_letter_queue; of several at "
+        "the limit only the one that its consumer has held for longest. None: no limit.",
     )
     dead_letter_queue: str = _option(
         "dead_letters",
@@ -317,7 +317,7 @@ class Options:
         "ask",
         choice("ask", "auto"),
         "",
-        "What happens when Redis has lost its data: 'ask' tells it, and waits for `delayq journal restore`; 'auto' "
+        "What happens when Redis has lost its data: 'ask' logs it, and waits for `delayq journal restore`; 'auto' "
         "fills Redis again at once.",
     )
 

@@ -273,7 +273,7 @@ class Keys(Naming):
         return self._of_queue(share, "consumers") if share else self._of_all("consumers")
 
     def consumed(self, share: str) -> str:
-        """HASH: names of the consumers, each with what it says of itself, a JSON object.
+        """HASH: names of the consumers, each with its own report, a JSON object.
 
         ``queues``: names of the queues that it consumes; ``subscribed``: whether it has subscribed to ``presence``;
         ``held``: number of messages in hand; ``held_s``: for how long it has had the oldest of them, in s.
@@ -283,7 +283,7 @@ class Keys(Naming):
     def paused(self, share: str = "") -> str:
         """HASH: queues that are paused, by their names as JSON, with the time of the pause, ms since the epoch.
 
-        Of all queues; in a cluster also of a share, for the script that fetches.
+        One key for all queues; in a cluster also one in the slot of each queue, for the script that fetches.
         """
         return self._of_queue(share, "paused") if share else self._of_all("paused")
 
