@@ -29,7 +29,7 @@ from tests.support.workers.held import KEYS
 HOW_TO = ROOT / "docs/how-to"
 #: Each page with a line that can run here.
 PAGES = (
-    *(HOW_TO / f"{name}.md" for name in ("cancel", "cluster", "dead-letters", "delivery-guarantees", "doctor")),
+    *(HOW_TO / f"{name}.md" for name in ("cancel", "dead-letters", "delivery-guarantees", "doctor")),
     *(HOW_TO / f"{name}.md" for name in ("http-api", "kubernetes", "migrate", "monitoring", "outage", "redisson")),
     *(HOW_TO / f"{name}.md" for name in ("serve", "spark/write")),
     ROOT / "docs/troubleshooting.md",
