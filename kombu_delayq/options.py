@@ -258,15 +258,15 @@ class Options:
         None,
         per_queue(or_none(number(1))),
         "s",
-        "From how late on a message is too late, by Redis's clock; the time for which transfer_rate holds it back "
-        "counts. One value, or a mapping of queues to values, with '*' for all others.",
+        "How late a message may be, by Redis's clock; later is too late. The time for which transfer_rate holds it "
+        "back counts. One value, or a mapping of queues to values, with '*' for all others.",
     )
     transfer_rate: float | Sequence[float] | Mapping[str, Any] | None = _option(
         None,
         per_queue(rate),
         "messages/s",
-        "How many due messages of a queue all transfer workers together transfer in a second at most: a number, or "
-        "[number, burst], where burst is how many may go at once after a pause, by default those of a second. One "
+        "Most due messages of a queue that all transfer workers together transfer in a second: a number, or "
+        "[number, burst]. The burst is how many may go at once after a pause, by default those of a second. One "
         "value for each queue, or a mapping such as {'mails': 50, 'sms': [5, 20]}, with '*' for all others. None: no "
         "limit.",
     )
