@@ -15,6 +15,7 @@ from kombu.serialization import prepare_accept_content
 from celery_ext.waiting import by_id
 from celery_ext.waiting.by_id import Cancelled
 from celery_ext.waiting.delayed_task import DelayedTask, buried_task
+from kombu_delayq.message.text import as_bytes
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -83,7 +84,9 @@ def cancel(
 
 def _buried(store: "WaitingStore", more: Iterable[str], only: by_id.Only | None, ids: Sequence[str]) -> frozenset[str]:
     """Returns the ids of the latest dead letters that are meant; where a few ids are asked for, of these at least."""
-    texts = {text for one in ids for text in (one.encode(), json.dumps(one)[1:-1].encode())} if len(ids) <= FEW else ()
+    texts = (
+        {text for one in ids for text in (as_bytes(one), as_bytes(json.dumps(one)[1:-1]))} if len(ids) <= FEW else ()
+    )
     letters = store.letters.latest(more)
     # To read a letter as JSON takes longer than to find its id in it.
     read = (buried_task(queue, one) for queue, one in letters if not texts or any(text in one for text in texts))
