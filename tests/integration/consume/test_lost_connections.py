@@ -146,3 +146,4 @@ def test_a_connection_closes_while_redis_is_full(own_server: PrivateRedis) -> No
     channel.close()
     client.config_set("maxmemory", 0)
     assert channel.closed
+    leaving.close()
