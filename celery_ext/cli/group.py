@@ -114,7 +114,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "transfer": {
         "celery -A shop delayq transfer": "For an app",
-        "delayq transfer --also reports --metrics-port 9808": "With a queue of a JVM service, and metrics",
+        "delayq transfer --also reports --metrics-port 9464": "With a queue of a JVM service, and metrics",
     },
     "journal": {
         "celery -A shop delayq journal check": "The journal of an app",

@@ -27,6 +27,11 @@ def alerts() -> list[dict[str, Any]]:
     return rules
 
 
+def manifests() -> list[dict[str, Any]]:
+    """Returns the manifests for Kubernetes."""
+    return [*yaml.safe_load_all((MONITORING / "kubernetes.yaml").read_text(encoding="utf-8"))]
+
+
 def test_prometheus_takes_the_alert_rules() -> None:
     """`promtool check rules` has nothing against them."""
     assert f"SUCCESS: {len(alerts())} rules found" in promtool("check", "rules", str(ALERTS))
@@ -55,10 +60,12 @@ def test_each_alert_leads_to_its_runbook(rule: dict[str, Any]) -> None:
 
 
 def test_the_example_for_keda_asks_what_the_server_answers() -> None:
-    """Its URL is a route with parameters that are understood, and the value is where it looks for it."""
+    """Its URL is a route with known parameters, and Service and Deployment are those of the other manifests."""
     scaled, auth = yaml.safe_load_all((MONITORING / "keda.yaml").read_text(encoding="utf-8"))
     [trigger] = scaled["spec"]["triggers"]
     asked = urlsplit(trigger["metadata"]["url"])
+    named = {(each["kind"], each["metadata"]["name"]) for each in manifests()}
+    assert {("Deployment", scaled["spec"]["scaleTargetRef"]["name"]), ("Service", asked.netloc.split(".")[0])} <= named
     query = parse_qs(asked.query)
     assert asked.path in {route.path for route in routes()}
     assert query.keys() <= set(ScaleQuery.__struct_fields__)
@@ -71,9 +78,8 @@ def test_the_example_for_keda_asks_what_the_server_answers() -> None:
 
 def test_the_manifests_for_kubernetes_start_what_there_is() -> None:
     """Their commands and options are understood, and probes ask for routes on ports that the containers have."""
-    manifests = [*yaml.safe_load_all((MONITORING / "kubernetes.yaml").read_text(encoding="utf-8"))]
     pods = {
-        each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in manifests if "replicas" in each["spec"]
+        each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in manifests() if "replicas" in each["spec"]
     }
     assert [*pods] == ["worker", "delayq-transfer", "delayq-serve"]
     for name in ("delayq-transfer", "delayq-serve"):
