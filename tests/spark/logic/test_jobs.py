@@ -35,20 +35,25 @@ from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
 from tests.spark.logic.test_jobs import write
 store = DelayStore(redis.Redis(port=int(sys.argv[1])))
-write(store, int(sys.argv[2]))
+write(store, int(sys.argv[2]), until=1500)
 """
 #: Messages of the writer, each for one of two queues; tasks that it cancels.
 SENT, CANCELLED = 2000, 400
 
 
-def write(store: DelayStore, run: int) -> None:
-    """Sends all messages and cancels all tasks of the job, as one attempt of a Spark task does."""
+def write(store: DelayStore, run: int, until: int = SENT) -> None:
+    """Sends all messages and cancels all tasks of the job, as one attempt of a Spark task does.
+
+    With ``until`` it stands still at this message, and waits to be killed.
+    """
     from celery_ext.spark.options import WriteOptions
 
     job = JobRun("j", run, 600_000)
     assert store.jobs.begin(job).word == "open"
     sender = Sender(store, job, WriteOptions.parse({"chunk_size": "10"}))
     for n in range(0, SENT, 10):
+        if n == until:
+            signal.pause()
         sender.add("ab"[n // 10 % 2], [Offer(f"i{at}", "", 0, "body") for at in range(n, n + 10)])
         if n % 50 == 0:
             sender.cancel("a", [f"c{at}" for at in range(n // 5, n // 5 + 10)])
