@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
 
@@ -220,6 +221,8 @@ def _run(app: Celery, caplog: Any, case: str, make: Any, *, groups: set[str], de
     noted.add("left", list(state.requests), len(state.reserved_requests), len(state.active_requests))
     noted.add("still revoked", sorted(state.revoked._data))
     for record in caplog.records:
+        if record.thread != get_ident():  # of a server or worker that an earlier test has left
+            continue
         data = record.args if isinstance(record.args, dict) else {}
         line = record.msg % {**_shown(data), "runtime": 0} if data and "runtime" in data else record.getMessage()
         noted.add("log", record.name, record.levelname, line.split("Traceback")[0])

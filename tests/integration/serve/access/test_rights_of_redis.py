@@ -1,6 +1,8 @@
 """A server whose Redis user has no more rights than the page of rights says."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -30,17 +32,15 @@ RIGHTS = (
 
 
 @pytest.fixture
-def client(users: PrivateRedis) -> TestClient:
+def client(users: PrivateRedis) -> Iterator[TestClient]:
     """Calls a server with the rights of the user ``caretaker`` and those that the page names for servers."""
     users.client().execute_command("ACL", "SETUSER", "caretaker", *RIGHTS)
     app = Celery("shop", broker=url_of(users, "caretaker"), set_as_current=False)
     app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True, task_default_queue="celery.mails")
     ann = Caller("ann", frozenset(Action))
-    return TestClient(
-        asgi(app, identify=lambda request: ann, allow_write=True),
-        base_url="http://localhost",
-        headers={"Sec-Fetch-Site": "same-origin"},
-    )
+    made: Any = asgi(app, identify=lambda request: ann, allow_write=True)
+    yield TestClient(made, base_url="http://localhost", headers={"Sec-Fetch-Site": "same-origin"})
+    made.state.serve.broker.close()
 
 
 def test_a_server_needs_few_rights(users: PrivateRedis, client: TestClient) -> None:
