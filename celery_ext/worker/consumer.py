@@ -1,4 +1,4 @@
-"""What a consumer does in less time: it acknowledges at once, wakes few threads, and reads results together."""
+"""What a worker's consumer does in less time: it acknowledges at once, and wakes few threads."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,6 @@ from kombu import serialization
 from kombu.utils import json
 
 from celery_ext.connection import channel_of_consumer
-from celery_ext.worker.child_results import ChildResults
 from celery_ext.worker.plain import Ack, plain
 from celery_ext.worker.task_threads import TaskThreads
 from kombu_delayq.consume.qos import FetchedMessage
@@ -35,7 +34,6 @@ class LeanConsumer(_Consumer):
         """Returns what handles a message, after each connect."""
         if (channel := channel_of_consumer(self)) is not None:
             channel.backlog = _unbegun if self._threads is None else self._threads.__len__
-        ChildResults.read_of(self.pool)
         return super().create_task_handler(Ack, *args, **kwargs)
 
     def update_strategies(self) -> None:
