@@ -6,6 +6,7 @@ from inspect import signature
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from celery_ext.waiting.revoke import tasks_of
 from kombu_delayq.errors import InvalidIfWaiting, quoted
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.once import check_mode
@@ -43,8 +44,7 @@ def waiting_options(app: Any, args: Sequence[Any], options: dict[str, Any], give
         InvalidIfWaiting: The mode is wrong, or there is neither a task id nor a key to make one.
     """
     name = str(args[0] if args else options.get("name"))
-    # Celery's own ``send_task`` does not finalize an app; until then its tasks are unknown, and so are their keys.
-    task = (app.tasks if app.autofinalize else app._tasks).get(name)
+    task = tasks_of(app).get(name)
     if given is None and (options.get("retries") or DEAD_LETTER in options):  # of a task that has run
         return None
     mode = mode_of(task, name, given)

@@ -1,7 +1,7 @@
 """Cancels waiting tasks for apps, the shell and workers, with the result, signal and event of a revoked task."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -95,8 +95,16 @@ def _buried(store: "WaitingStore", more: Iterable[str], only: by_id.Only | None,
 
 def declares_chain(app: Any) -> bool:
     """Whether a task of an app has a delay chain."""
-    tasks = app.tasks if app.autofinalize else app._tasks  # an app that is not finalized yet may refuse `app.tasks`
-    return any(getattr(task, "delay_chain", None) is not None for task in tasks.values())
+    return any(getattr(task, "delay_chain", None) is not None for task in tasks_of(app).values())
+
+
+def tasks_of(app: Any) -> Mapping[str, Any]:
+    """Returns the tasks of an app, which is finalized before; of one that refuses this, those that it has so far.
+
+    Celery's own ``send_task`` does not finalize an app, whose tasks are unknown until then.
+    """
+    tasks: Mapping[str, Any] = app.tasks if app.autofinalize else app._tasks
+    return tasks
 
 
 def announce_cancelled(app: "Celery | None", messages: "Iterable[Waiting]", dispatcher: Any = None) -> None:
