@@ -118,8 +118,7 @@ class Placement:
                 rows += self._note(self.additions(queue, kept, expire_ms, key_of), offered=True, epoch=epoch)
         except Exception as error:
             _attempts.remember([page] if page else _keys_of(offers), cutoff_ms)
-            if _is_outage(error):
-                raise JournalUnavailable(_reason_of(error)) from error
+            _raise_as_unavailable(error)
             raise
         return Placed(near, rows, len(stored), cutoff_ms)
 
@@ -139,8 +138,7 @@ class Placement:
             raise
         except Exception as error:
             _attempts.remember(_keys_of(offers), placed.cutoff_ms)
-            if _is_outage(error):
-                raise JournalUnavailable(_reason_of(error)) from error
+            _raise_as_unavailable(error)
             raise
 
     def note(self, queue: str, offers: Sequence[Offer], expire_ms: int = 0) -> dict[int, int | None]:
@@ -163,8 +161,7 @@ class Placement:
             additions = self.additions(queue, [*noted.values()], expire_ms)
             return dict(zip(noted, self._journal.add(additions, offered=True, epoch=epoch), strict=True))
         except Exception as error:
-            if _is_outage(error):
-                raise JournalUnavailable(_reason_of(error)) from error
+            _raise_as_unavailable(error)
             raise
 
     def take_back(self, placed: Placed) -> None:
@@ -239,6 +236,12 @@ class Placement:
     def _now_ms(self) -> float:
         """Returns Redis's clock, by which due times count that are relative."""
         return time_ms(self._client.ask("TIME"))
+
+
+def _raise_as_unavailable(error: Exception) -> None:
+    """Raises the error of a database that is away as one of callers; returns for any other."""
+    if _is_outage(error):
+        raise JournalUnavailable(_reason_of(error)) from error
 
 
 def _is_outage(error: Exception) -> bool:
