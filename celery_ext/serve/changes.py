@@ -78,7 +78,7 @@ class LettersChanged(NamedTuple):
     more: bool = False
 
 
-#: How long a replay at a pace goes on, in s: whoever wants to end it waits as long, and proxies give up after a minute.
+#: A call that replays at a pace ends after so long, in s. Who stops a replay waits for that end; so does a proxy.
 PACED_S = 5.0
 
 

@@ -193,9 +193,9 @@ class WriteOptions(BrokerOptions):
         "add",
         choice("add", "keep", "replace"),
         "",
-        "What to do with a row whose task id waits in the same queue, whoever sent it. `add`: send it beside that "
-        "one. `keep`: send nothing. `replace`: it takes the place of that one. Needs `id_columns` or a column "
-        "`task_id`.",
+        "What becomes of a row whose task id waits in the same queue, whoever sent that task. `add`: both wait. "
+        "`keep`: the row sends nothing. `replace`: the row's task takes the place of the other. Needs `id_columns` or "
+        "a column `task_id`.",
     )
     on_committed: str = _option(
         "fail",

@@ -22,7 +22,7 @@ from tests.support.conditions import until
 PATIENCE_S = 300.0
 #: Tasks of a queue while another one floods, and within how many s they come due.
 QUIET, QUIET_S = 500, 5.0
-#: The other queue, and the argument of its tasks: a time so long ago that their notes are told from the others.
+#: The other queue, and the due time that its tasks get. It is so long ago that each of them counts as very late.
 FLOOD, OTHERS = "flood", 0.0
 #: How long it may take to send what floods, in s: in any case, and for each.
 FILL_S, FILL_EACH_S = 5.0, 0.000_1
