@@ -97,6 +97,7 @@ def test_calls_of_the_script_are_bounded(store: DelayStore, monkeypatch: pytest.
     monkeypatch.setattr(promotion, "PROMOTE_COUNT", 3)
     monkeypatch.setattr(promotion, "PROMOTE_BYTES", 25)
     token = elected(store)
+    store.promotion.promote(JOURNAL_ID, token, [row(11)])  # Redis knows the script from now on
     store.client.config_resetstat()
     words = store.promotion.promote(JOURNAL_ID, token, several_rows(10)).words
     assert list(words.values()) == ["promoted"] * 10
