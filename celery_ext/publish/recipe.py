@@ -121,6 +121,8 @@ class Target:
 
     def __init__(self, app: "Celery", task: Any, options: Mapping[str, Any]) -> None:
         self.app = app
+        # First of all: in a worker's process, the first connection installs our extension of the app.
+        self._waits_in_redis = waits_in_redis(app)
         self.name: str = task if isinstance(task, str) else task.name
         self.task: Any = app.tasks.get(self.name)
         self.options = options
@@ -166,7 +168,7 @@ class Target:
             "task_always_eager is set": conf.task_always_eager,
             "task_protocol is 1": conf.task_protocol == 1,
             "task_send_sent_event is set": conf.task_send_sent_event,
-            "the broker uses another transport": not waits_in_redis(self.app),
+            "the broker uses another transport": not self._waits_in_redis,
             "a signal of published tasks has receivers": has_receivers(self.name),
             "a router of task_routes may look at arguments": is_routed_by_code(self.app, self.name, self.options),
             "its class has its own apply_async or shadow_name, or pydantic arguments": (

@@ -9,6 +9,7 @@ from celery.signals import before_task_publish
 from starlette.testclient import TestClient
 
 from celery_ext import install
+from celery_ext.delays.install import is_installed
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.waiting import DelayedTask, control
@@ -67,8 +68,9 @@ def test_a_task_that_waits_is_kept_or_replaced(api: TestClient, redis_server: Pr
         assert answer.status_code == 201, answer.text
         return answer.json()["outcome"], answer.json()["due"] is None
 
-    assert [enqueue(1, "keep"), enqueue(2, "keep")] == [("delayed", False), ("kept", True)]
-    assert waiting(redis_server, "one").args == [1]
+    outcomes = [enqueue(1, "keep"), enqueue(2, "keep")]
+    wait = [task.args for task in control.browse(shop(redis_server.url), "celery")]
+    assert (outcomes, wait) == ([("delayed", False), ("kept", True)], [[1]])
     assert enqueue(3, "replace") == ("replaced", False)
     assert waiting(redis_server, "one").args == [3]
     items = [{**REMIND, "id": "one", "countdown": 9, "if_waiting": "keep"}, {**REMIND, "id": "two", "countdown": 9}]
@@ -84,6 +86,18 @@ def test_a_task_of_an_installed_app_is_kept_or_replaced(make_api: MakeApi, redis
     wanted = {**REMIND, "id": "one", "countdown": 60}
     done = [api.post("/v1/tasks", json={**wanted, "if_waiting": mode}) for mode in ("keep", "keep", "replace")]
     assert [answer.json()["outcome"] for answer in done] == ["delayed", "kept", "replaced"]
+
+
+def test_an_app_that_its_first_connection_installs_keeps_tasks(make_api: MakeApi, redis_server: PrivateRedis) -> None:
+    """In a process with Celery's worker, the first request itself installs the extension of its app."""
+    import celery.worker.consumer  # noqa: F401  # what tells a worker's process from others
+
+    app = shop(redis_server.url_of(7))  # a URL to which this process has no connection yet
+    api = make_api(app)
+    assert not is_installed(app)
+    wanted = {**REMIND, "id": "one", "countdown": 60, "if_waiting": "keep"}
+    done = [api.post("/v1/tasks", json=wanted | {"args": [number]}) for number in range(2)]
+    assert ([answer.json()["outcome"] for answer in done], is_installed(app)) == (["delayed", "kept"], True)
 
 
 def test_a_countdown_counts_from_the_request(api: TestClient, redis_server: PrivateRedis) -> None:
