@@ -13,7 +13,6 @@ import click
 
 from celery_ext.cli.broker import CliBroker, given_app, parse_transport_options
 from celery_ext.cli.commands.cancel import cancel
-from celery_ext.cli.commands.completion import completion
 from celery_ext.cli.commands.convert import convert
 from celery_ext.cli.commands.count import count
 from celery_ext.cli.commands.dead_letters import dead_letters
@@ -33,6 +32,7 @@ from celery_ext.cli.commands.show import show
 from celery_ext.cli.commands.status import status
 from celery_ext.cli.commands.tokens import tokens
 from celery_ext.cli.commands.transfer import transfer
+from celery_ext.cli.completion import complete_whole_words
 from celery_ext.cli.group import QuietGroup, add_examples
 from celery_ext.cli.output import audit_file, choice
 from celery_ext.worker import bootstrap
@@ -44,13 +44,17 @@ Exit codes:
   0  Done.
   1  The command failed, in whole or in part, or found nothing to work on; stderr says what.
   2  The command line is wrong, or the command needs --yes because it cannot ask anybody.
+
+\b
+The shell completes commands, options and queues:
+  eval "$(_DELAYQ_COMPLETE=bash_source delayq)"  # also zsh_source and fish_source
 """
 
 
 _COMMANDS = {
     "Look": (status, doctor, list_, count, show),
     "Change": (cancel, reschedule, run_now, periodic, queues, dead_letters),
-    "Run": (transfer, serve, tokens, journal, demo, completion),
+    "Run": (transfer, serve, tokens, journal, demo),
     "Mend": (repair, convert, export, import_),
 }
 
@@ -121,6 +125,7 @@ def delayq(context: click.Context, /, **params: Any) -> None:
 for _command in chain.from_iterable(_COMMANDS.values()):
     delayq.add_command(_command)
 add_examples(delayq)
+complete_whole_words()
 bootstrap.attach()
 
 

@@ -147,12 +147,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq demo": "In this terminal",
         "delayq demo --serve": "A page to play with",
     },
-    "completion": {
-        """eval "$(delayq completion bash)\"""": "In ~/.bashrc",
-        """eval "$(delayq completion zsh)\"""": "In ~/.zshrc, after compinit",
-        "delayq completion fish > ~/.config/fish/completions/delayq.fish": "Once, for fish",
-        "celery delayq completion bash > ~/.celery-completion": "Once, for `celery`; ~/.bashrc sources it",
-    },
 }
 
 

@@ -1,7 +1,6 @@
-"""``delayq completion``."""
+"""Completion by a shell: what click does of itself, and words with a colon in bash."""
 
-import click
-from click.shell_completion import BashComplete, ShellComplete, get_completion_class
+from click.shell_completion import BashComplete, add_completion_class
 
 #: Bash breaks words at colons and equals signs, as in the URL of a broker. This puts them together again for the
 #: function of click, and takes from what that offers the beginning that bash does not replace.
@@ -39,18 +38,6 @@ class _WholeWords(BashComplete):
     source_template = BashComplete.source_template + _WHOLE_WORDS
 
 
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(context: click.Context, shell: str) -> None:
-    """Print the script with which a shell completes the command: its commands, options and queues.
-
-    Names of queues come from the broker of the line, or of the environment, if it answers within a second.
-
-    Run as `celery delayq completion`, it prints the script for the command `celery`.
-    """
-    root = context.find_root()
-    program = "delayq" if root.command.name == "delayq" else "celery"
-    kind: type[ShellComplete] | None = _WholeWords if shell == "bash" else get_completion_class(shell)
-    assert kind is not None  # noqa: S101  # click has each of the three
-    click.echo(kind(root.command, {}, program, f"_{program.upper()}_COMPLETE").source(), nl=False)
+def complete_whole_words() -> None:
+    """Lets click write our script for bash, for ``delayq`` and for ``celery``."""
+    add_completion_class(_WholeWords)
