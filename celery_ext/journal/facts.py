@@ -85,6 +85,21 @@ class Facts:
 
         return self._database.write(work, durable=False)
 
+    def next_token(self, least: int) -> int:
+        """Returns the fencing token of a new leader, higher than each before.
+
+        Args:
+            least: Its least value. With Redis's clock in ms it is higher than those that a database knew which was set
+                back since.
+        """
+
+        def work(connection: Connection) -> int:
+            token = max(int(facts_in(connection, lock="token")["token"]) + 1, least)
+            set_fact(connection, "token", str(token))
+            return token
+
+        return self._database.write(work, durable=False)
+
     @property
     def guard(self) -> str:
         """Id of the numbers that rows have. It changes when the database may give numbers out a second time."""

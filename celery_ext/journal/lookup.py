@@ -19,7 +19,7 @@ from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.hash_layout import shared_id
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change, Lookup, is_step
-from kombu_delayq.store.promotion import Promotion
+from kombu_delayq.store.promotion import ALL, Promotion
 from kombu_delayq.store.redisson_layout import whole_ms
 from kombu_delayq.store.types import JOURNAL, Waiting
 
@@ -123,18 +123,17 @@ class EarlyPromotion:
         changed since the caller read it is left out.
         """
         there: set[int] = set()
-        queues = dict.fromkeys(row.queue for row in rows) if self._promotion.by_queue else {None: None} if rows else {}
-        for queue in queues:
-            there |= self._promote([row for row in rows if queue in (None, row.queue)], queue)
+        for share in dict.fromkeys(self._promotion.share_of(row.queue) for row in rows):
+            there |= self._promote([row for row in rows if self._promotion.share_of(row.queue) == share], share)
         return there
 
-    def _promote(self, rows: Sequence[Row], queue: str | None) -> set[int]:
+    def _promote(self, rows: Sequence[Row], share: str) -> set[int]:
         there: set[int] = set()
         while rows:
-            marker, epoch = self._promotion.marker(queue), self._journal.epoch()
+            marker, epoch = self._promotion.marker(share), self._journal.epoch()
             if marker is None or marker.id != self._journal.id:
                 break
-            if (queue is None and marker.epoch != epoch) or marker.epoch > epoch:
+            if marker.epoch > epoch or (share == ALL and marker.epoch < epoch):  # a queue's may be of an earlier one
                 break
             # Since the caller read a row, a promoter may have pushed it, marked it and taken it out of the guard, and
             # its message may have left Redis. And a claim that came before the marker of the queue was not kept. So
@@ -411,7 +410,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
         if not heartbeat:
             return inf
         marker = self._promotion.marker(queue)
-        if marker is None and self._promotion.by_queue and queue not in self._journal.marked():
+        if marker is None and queue not in self._journal.marked():
             marker = self._promotion.marker()  # a queue that is new may have no marker yet
         is_lost = marker is None or marker.heartbeat < heartbeat - 1
         return self._journal.watermarks().of(queue) if is_lost else inf

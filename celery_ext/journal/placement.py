@@ -16,7 +16,7 @@ from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.layouts import LAYOUT_OF
-from kombu_delayq.store.promotion import Promotion
+from kombu_delayq.store.promotion import ALL, Promotion
 from kombu_delayq.store.types import Offer, PageId, Placed
 
 #: How long, and for how many messages and pages, an attempt that failed is remembered, so that the next attempt sends
@@ -225,7 +225,7 @@ class Placement:
         try:
             if promotion.is_marked(queue):
                 return 0
-            if not journal.heartbeat() or (promotion.by_queue and queue not in journal.marked()):
+            if not journal.heartbeat() or promotion.share_of(queue) not in {ALL, *journal.marked()}:
                 return 0  # nobody has written a marker yet
             epoch = journal.epoch()
             # Whoever notices the loss writes the marker first. So without one this epoch has not ended.

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from celery_ext.journal.deadlines import CALL_S, DATABASE_ERRORS, deadline, error_in_words
 from celery_ext.journal.journal import Journal
 from kombu_delayq.store import Store
-from kombu_delayq.store.promotion import Marker, Promotion
+from kombu_delayq.store.promotion import ALL, Marker, Promotion
 
 #: From which lag promotion counts as behind, in s. A promotion takes much less.
 BEHIND_S = 60.0
@@ -160,8 +160,7 @@ def fault_of(store: StoreOfTwo, heartbeat: int | None = None) -> str | None:
     heartbeat = journal.heartbeat() if heartbeat is None else heartbeat  # before the markers
     if heartbeat == 0:
         return None  # nobody has promoted yet, so nobody has written a marker
-    queues: list[str | None] = [*sorted(journal.marked())] if promotion.by_queue else []
-    faults = [_fault_of(promotion.marker(queue), journal.id, heartbeat) for queue in queues or [None]]
+    faults = [_fault_of(promotion.marker(queue), journal.id, heartbeat) for queue in sorted(journal.marked()) or [ALL]]
     return next((fault for fault in ("other", "lost", "behind") if fault in faults), None)
 
 

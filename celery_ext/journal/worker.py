@@ -89,7 +89,7 @@ class RowPromoter:
             NotLeading: The database was set back, and no heartbeat has told it yet.
         """
         journal, promotion = self._store.journal, self._store.promotion
-        pushed = promotion.pushed(self._queues())
+        pushed = promotion.pushed(self._leadership.shares)
         if pushed and max(pushed) > journal.last_number():
             journal.catch_up(journal.heartbeat())
             raise NotLeading("superseded")
@@ -112,7 +112,7 @@ class RowPromoter:
             words = self._promote_all(rows, before_ms)
         if monotonic() >= self._next_prune:
             # A row whose claim is older than this call was not read by it, and no later call reads it.
-            store.promotion.prune(begun_ms - CLAIMED_MS, begun_ms - VANISHED_MS, self._queues())
+            store.promotion.prune(begun_ms - CLAIMED_MS, begun_ms - VANISHED_MS, self._leadership.shares)
             self._next_prune = monotonic() + PRUNE_S
         return PromotedRows(words["promoted"], words["pushed"], words["claimed"])
 
@@ -150,9 +150,6 @@ class RowPromoter:
         if rows:
             marked = set(self._store.journal.mark([row.seq for row in rows], self._leadership.epoch))
             self._store.promotion.settle_rows(row for row in rows if row.seq in marked)
-
-    def _queues(self) -> set[str]:
-        return set() if self._leadership.in_queues is None else self._leadership.in_queues.taken
 
     def _push(self, queue: str, rows: Sequence[Row]) -> dict[int, str]:
         try:
@@ -310,7 +307,7 @@ class Comparison:
 
     def __init__(self, store: JournaledStore, leadership: Leadership) -> None:
         self._store, self._leadership = store, leadership
-        self._queues: dict[str, str] = {}
+        self._servers: dict[str, str] = {}
         self._pages: Iterator[Compared] | None = None
 
     def go_on(self, for_s: float) -> bool:
@@ -318,7 +315,7 @@ class Comparison:
         if self._pages is None:
             if not self._leadership.unverified:
                 return False
-            self._queues = dict(self._leadership.unverified)
+            self._servers = dict(self._leadership.unverified)
             # All queues: one that is new has no marker yet which would say that its server is another.
             self._pages = find_missing(self._store, (), self._leadership.written_until)
         until = monotonic() + for_s
@@ -332,7 +329,7 @@ class Comparison:
             if monotonic() >= until:
                 return True
         self._pages = None
-        self._leadership.compared(self._queues)
+        self._leadership.compared(self._servers)
         return False
 
 

@@ -8,7 +8,7 @@ from redis.lock import Lock
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.text import as_text
 from kombu_delayq.redis.replies import checked
-from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import hidden
 
@@ -62,22 +62,26 @@ class Numbered(Protocol):
         """Number of the row."""
 
 
+#: Stands for all queues. On a plain server its marker and guard are the only ones; in a cluster queues have their own,
+#: and this marker shows that also what has no marker yet may be lost.
+ALL = ""
+
+
 class Election(NamedTuple):
-    """Whether a promoter was elected.
+    """Whether a promoter was elected behind a marker.
 
     Attributes:
         word: ``elected`` if it is. Otherwise ``lost`` (Redis has no marker), ``other`` (Redis belongs to another
             journal), ``behind`` (Redis was set back to an older state), ``ahead`` (the journal was set back, or has
-            gone on since it was read) or ``superseded`` (another promoter was faster).
-        token: The fencing token; with another word than ``elected`` that of the marker, 0 without one.
-        now_ms: With ``elected``: Redis's clock, ms since the epoch.
-        epoch: With another word: the marker's epoch.
-        heartbeat: With another word: the marker's heartbeat.
+            gone on since it was read, or who noticed a loss has died before the journal knew) or ``superseded``
+            (another promoter was faster).
+        token: The marker's token before, 0 without a marker.
+        epoch: The marker's epoch before.
+        heartbeat: The marker's heartbeat before.
     """
 
     word: str
     token: int = 0
-    now_ms: float = 0.0
     epoch: int = 0
     heartbeat: int = 0
 
@@ -140,18 +144,17 @@ class Promotion(StorePart):
 
     The marker in Redis has the fencing token of the promoter that leads. Redis refuses promoters with earlier tokens.
     The guard has two kinds of rows: those that were pushed and are not yet marked in the journal, and those that were
-    claimed, because somebody took them out of the journal while a promoter may still have them at hand. Where Redis has
-    hash slots, each queue has a marker and a guard in its own slot, beside the marker of all.
+    claimed, because somebody took them out of the journal while a promoter may still have them at hand. Both are those
+    of ``ALL``; in a cluster each queue has its own as well, in its slot.
     """
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client)
         self._registry = registry
 
-    @property
-    def by_queue(self) -> bool:
-        """Whether each queue has a marker and a guard of its own."""
-        return self._keys.slots
+    def share_of(self, queue: str) -> str:
+        """Returns whose marker and guard are those of a queue: its own in a cluster, else those of all, ``ALL``."""
+        return self._keys.share(queue)
 
     def lease(self) -> Lock:
         """Returns the lock that the one process holds that promotes; for ``lease_ttl`` since it was last renewed."""
@@ -163,13 +166,13 @@ class Promotion(StorePart):
         name = self._client.redis.get(self._keys.journal_lease)
         return None if name is None else as_text(name)
 
-    def marker(self, queue: str | None = None) -> Marker | None:
+    def marker(self, queue: str = ALL) -> Marker | None:
         """Returns the marker, or None: Redis never belonged to a journal, or has lost its data.
 
         Args:
-            queue: Where Redis has hash slots: the queue whose marker is meant; None for that of all.
+            queue: The queue whose marker is meant, by default that of all; on a plain server they are the same.
         """
-        key = self._keys.journal("" if queue is None else self._keys.share(queue))
+        key = self._keys.journal(self._keys.share(queue))
         found = {as_text(field): as_text(value) for field, value in self._client.ask("HGETALL", key).items()}
         if "id" not in found:
             return None
@@ -179,85 +182,66 @@ class Promotion(StorePart):
         """Whether there is a marker for a queue, asked once: a publisher meets an error of Redis soon enough."""
         return bool(self._client.ask_once("HGETALL", self._keys.journal(self._keys.share(queue))))
 
-    def elect_promoter(self, journal: str, epoch: int, heartbeat: int, guard: str = "") -> Election:
-        """Begins a new token, if the marker agrees with the journal; Redis refuses promoters of earlier tokens then.
-
-        Args:
-            journal: Id of the journal.
-            epoch: The journal's epoch.
-            heartbeat: The journal's heartbeat.
-            guard: Id of the journal's numbers. A guard that has others' is emptied in the same step.
-        """
-        return _election(self._client.run("elect_promoter", self._marked(""), [journal, epoch, heartbeat, guard]))
-
-    def begin_epoch(self, journal: str, epoch: int, heartbeat: int, seen_token: int = 0, guard: str = "") -> Election:
-        """Writes the marker anew, and begins a token, unless another promoter has written the marker meanwhile.
-
-        Args:
-            journal: Id of the journal.
-            epoch: The epoch that begins.
-            heartbeat: The journal's heartbeat.
-            seen_token: Term of the marker that is to be replaced, 0 where there is none.
-            guard: As of ``elect_promoter``.
-        """
-        args = [journal, epoch, heartbeat, seen_token if seen_token else "", guard]
-        return _election(self._client.run("begin_epoch", self._marked(""), args))
-
-    def elect_in_queues(
+    def elect(
         self,
         journal: str,
         token: int,
         epoch: int,
         heartbeat: int,
-        queues: Sequence[str],
+        shares: Iterable[str],
         guard: str = "",
         *,
         anew: bool = False,
-    ) -> dict[str, str]:
-        """Begins to lead at queues, where Redis has hash slots; Redis refuses promoters of earlier tokens there then.
+    ) -> dict[str, Election]:
+        """Begins to lead behind markers that agree with the journal; Redis refuses earlier tokens there then.
 
         Args:
             journal: Id of the journal.
-            token: The caller's token, of ``elect_promoter``.
-            epoch: The journal's epoch, or the one that begins.
+            token: The caller's token, which the journal gives to nobody else.
+            epoch: The journal's epoch; with ``anew`` the one that begins.
             heartbeat: The journal's heartbeat.
-            queues: Names of the queues.
-            guard: As of ``elect_promoter``.
-            anew: Whether to write markers that are missing, or belong to an older state of Redis.
+            shares: Whose markers, as of ``share_of``. One of a queue may have an earlier epoch, as an epoch ends for
+                single queues there.
+            guard: Id of the journal's numbers. A guard that has others' is emptied in the same step.
+            anew: Whether to write markers that are missing or behind.
 
         Returns:
-            By queue: ``elected``; or ``lost``, ``behind``, ``ahead``, ``other`` or ``superseded``, as in ``Election``.
+            What each marker said, by share.
         """
-        calls = [self._marked(self._keys.share(queue)) for queue in queues]
-        return self._at_queues("elect_in_queues", queues, calls, [journal, token, epoch, heartbeat, int(anew), guard])
-
-    def heartbeat_in_queues(
-        self, journal: str, token: int, heartbeat: int, queues: Sequence[str], compared: Mapping[str, str]
-    ) -> dict[str, Heartbeat]:
-        """Sends heartbeats to queues, where Redis has hash slots: ``journal_heartbeat``, with ``compared`` by queue."""
+        called = list(shares)
         calls = [
             (
-                [self._keys.journal(self._keys.share(queue))],
-                [journal, token, heartbeat, compared.get(queue, "")],
-                "hash",
+                [self._keys.journal(share), self._keys.journal_guard(share)],
+                [journal, token, epoch, 0 if share else epoch, heartbeat, guard, int(anew)],
+                self._client.layout,
             )
-            for queue in queues
+            for share in called
         ]
-        replies = checked(self._client.run_each("journal_heartbeat", calls)[0]) if calls else []
-        return {queue: _heartbeat_of(reply) for queue, reply in zip(queues, replies, strict=True)}
+        return {share: _election(reply) for share, reply in zip(called, self._run_each("elect", calls), strict=True)}
 
-    def journal_heartbeat(self, journal: str, token: int, heartbeat: int, compared: str = "") -> Heartbeat:
-        """Sets the marker's heartbeat to that of the journal, and tells whether Redis's data are those of this token.
+    def journal_heartbeat(
+        self, journal: str, token: int, heartbeat: int, shares: Iterable[str], compared: Mapping[str, str]
+    ) -> dict[str, Heartbeat]:
+        """Sets the heartbeat of markers to the journal's, and tells whether Redis's data are those of this token.
 
         Args:
             journal: Id of the journal.
             token: The caller's token.
             heartbeat: The journal's heartbeat.
-            compared: The ``server`` of an earlier heartbeat whose data the caller has compared with the journal by now.
+            shares: Whose markers.
+            compared: By share, the ``server`` of an earlier heartbeat whose data the caller has compared with the
+                journal by now.
+
+        Returns:
+            What each marker says, by share.
         """
-        return _heartbeat_of(
-            self._client.run("journal_heartbeat", [self._keys.journal()], [journal, token, heartbeat, compared])
-        )
+        called = list(shares)
+        calls: list[ScriptCall] = [
+            ([self._keys.journal(share)], [journal, token, heartbeat, compared.get(share, "")], self._client.layout)
+            for share in called
+        ]
+        replies = self._run_each("journal_heartbeat", calls)
+        return {share: _heartbeat_of(reply) for share, reply in zip(called, replies, strict=True)}
 
     def promote(self, journal: str, token: int, rows: Iterable[Row], hold: str = "") -> Promoted:
         """Puts rows into the store, each once, under the ids of their messages.
@@ -333,7 +317,7 @@ class Promotion(StorePart):
         They are few while promoters work. Cost O(number of rows in the guard).
 
         Args:
-            queues: Where Redis has hash slots: the queues whose guards are read.
+            queues: Those whose guards are read beside that of all.
         """
         return [seq for share in self._shares(queues) for seq, kind, _ in self._guarded(share) if kind == "p"]
 
@@ -367,7 +351,7 @@ class Promotion(StorePart):
             yield int(seq), kind, float(since_ms)
 
     def _shares(self, queues: Iterable[str]) -> list[str]:
-        return sorted({self._keys.share(queue) for queue in queues}) if self._keys.slots else [""]
+        return sorted({ALL, *map(self._keys.share, queues)})
 
     def _by_share(self, rows: Iterable[Numbered]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
@@ -375,15 +359,8 @@ class Promotion(StorePart):
             found.setdefault(self._keys.share(row.queue), []).append(row.seq)
         return found
 
-    def _marked(self, share: str) -> list[str]:
-        return [self._keys.journal(share), self._keys.journal_guard(share)]
-
-    def _at_queues(
-        self, operation: str, queues: Sequence[str], keys: Sequence[list[str]], args: list[Any]
-    ) -> dict[str, str]:
-        calls = [(each, args, self._client.layout) for each in keys]
-        replies = checked(self._client.run_each(operation, calls)[0]) if calls else []
-        return dict(zip(queues, map(as_text, replies), strict=True))
+    def _run_each(self, operation: str, calls: Sequence[ScriptCall]) -> list[Any]:
+        return checked(self._client.run_each(operation, calls)[0]) if calls else []
 
     def _promote_call(
         self, journal: str, token: int, queue: str, page: list[Row], hold: str
@@ -403,8 +380,5 @@ def _heartbeat_of(reply: Sequence[Any]) -> Heartbeat:
 
 
 def _election(reply: Sequence[Any]) -> Election:
-    word, *rest = map(as_text, reply)
-    if word == "elected":
-        return Election(word, int(rest[0]), float(rest[1]))
-    token, epoch, heartbeat = (int(number or 0) for number in rest or ("", "", ""))
-    return Election(word, token, 0.0, epoch, heartbeat)
+    word, *numbers = map(as_text, reply)
+    return Election(word, *(int(number or 0) for number in numbers))

@@ -8,6 +8,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
+from kombu_delayq.store.promotion import ALL
 from kombu_delayq.store.types import Landing, Request, Requeued
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, fetch, land, lives
 from tests.support.store.fixtures import MakeStore
@@ -157,7 +158,7 @@ GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
     "journal_heartbeat": (
         elected,
         lambda store, token: (
-            store.promotion.journal_heartbeat(JOURNAL_ID, token, 6).word == "sound"
+            store.promotion.journal_heartbeat(JOURNAL_ID, token, 6, [ALL], {})[ALL].word == "sound"
             and store.promotion.marker() == (JOURNAL_ID, token, 1, 6)
         ),
     ),

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.promotion import ALL
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row, several_rows
@@ -44,7 +45,7 @@ def test_an_earlier_promoter_is_cut_off_in_the_middle_of_its_round(make_store: M
     assert old.promotion.promote(JOURNAL_ID, token, rows[:4]).word == "promoted"
     successor = elected(new)
     assert old.promotion.promote(JOURNAL_ID, token, rows[4:]).word == "superseded"
-    assert old.promotion.journal_heartbeat(JOURNAL_ID, token, 5).word == "superseded"
+    assert old.promotion.journal_heartbeat(JOURNAL_ID, token, 5, [ALL], {})[ALL].word == "superseded"
     assert sorted(new.promotion.pushed(["q"])) == [1, 2, 3, 4]
     words = new.promotion.promote(JOURNAL_ID, successor, rows).words
     assert list(words.values()) == ["pushed"] * 4 + ["promoted"] * 6

@@ -18,6 +18,7 @@ from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.periodic import Run
+from kombu_delayq.store.promotion import ALL
 from kombu_delayq.store.types import DelayedQueue, Offer, PageId, Part, Request, Requeued, Waiting
 from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.cost import calls, round_trips
@@ -111,10 +112,8 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "claim": lambda store: store.answers.claim("key", "digest"),
     "end_claim": lambda store: store.answers.end_claim("key", store.answers.claim("key", "digest"), "forget"),
     "discard": lambda store: store.lookup.discard("q", [(_change(store).message, "")]),
-    "begin_epoch": lambda store: store.promotion.begin_epoch(JOURNAL_ID, 1, 0),
-    "elect_promoter": lambda store: store.promotion.elect_promoter(JOURNAL_ID, 1, 0),
-    "elect_in_queues": lambda store: store.promotion.elect_in_queues(JOURNAL_ID, 1, 1, 0, ["q"]),
-    "journal_heartbeat": lambda store: store.promotion.journal_heartbeat(JOURNAL_ID, 1, 0),
+    "elect": lambda store: store.promotion.elect(JOURNAL_ID, 1, 1, 0, ["q"]),
+    "journal_heartbeat": lambda store: store.promotion.journal_heartbeat(JOURNAL_ID, 1, 0, [ALL], {}),
     "promote": lambda store: store.promotion.promote(JOURNAL_ID, 1, [row(1)]),
     "hold_rows": lambda store: store.promotion.hold_rows(numbers(2), "hold"),
     "claim_rows": lambda store: store.promotion.claim_rows(numbers(2)),

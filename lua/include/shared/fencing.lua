@@ -38,8 +38,3 @@ local function own_guard(journal, journal_guard, guard)
     redis.call('HSET', journal, 'guard', guard)
   end
 end
-
--- Returns the number of a new token, higher than that of each before, also of those that a lost Redis has forgotten.
-local function new_token(latest, now)
-  return string.format('%.0f', math.max((tonumber(latest) or 0) + 1, math.floor(now)))
-end

@@ -1,7 +1,7 @@
 """A journal's marker in Redis, and rows to promote."""
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.promotion import Row, RowNumber
+from kombu_delayq.store.promotion import ALL, Row, RowNumber
 from tests.support.store.keyspace import FUTURE_MS, KEYS
 
 #: Id of the journal, and its keys in Redis: the marker of all, and the guard of the queue ``q``.
@@ -11,14 +11,14 @@ GUARD = KEYS.journal_guard(KEYS.share("q"))
 
 
 def elected(store: DelayStore, epoch: int = 1, heartbeat: int = 5) -> int:
-    """Begins an epoch, or is elected in the one that is there. Returns the token."""
+    """Begins an epoch, or is elected in the one that is there, also at ``q`` and ``p``. Returns the token."""
     marker = store.promotion.marker()
-    if marker is None:
-        token = store.promotion.begin_epoch(JOURNAL_ID, epoch, heartbeat).token
-    else:
-        token = store.promotion.elect_promoter(JOURNAL_ID, marker.epoch, marker.heartbeat).token
-    if store.promotion.by_queue:
-        store.promotion.elect_in_queues(JOURNAL_ID, token, epoch, heartbeat, ["q", "p"], anew=True)
+    token = int(store.now_ms()) if marker is None else marker.token + 1
+    if marker is not None:
+        epoch, heartbeat = marker.epoch, marker.heartbeat
+    shares = {ALL, *map(store.promotion.share_of, "qp")}
+    found = store.promotion.elect(JOURNAL_ID, token, epoch, heartbeat, shares, anew=True)
+    assert {one.word for one in found.values()} == {"elected"}
     return token
 
 

@@ -86,7 +86,7 @@ def test_a_promoter_that_stood_still_is_fenced_off(make_journaled: MakeJournaled
     assert Counter(delivered(store) + in_redis(store)) == Counter(ids)
 
 
-@pytest.mark.parametrize("where", ["after begin_epoch", "after end_epoch"])
+@pytest.mark.parametrize("where", ["before end_epoch", "after end_epoch"])
 def test_a_promoter_that_dies_while_it_notes_a_loss(
     make_journaled: MakeJournaled, hold: Hold, work: Work, where: str
 ) -> None:

@@ -14,6 +14,7 @@ from celery_ext.journal.state import state_of
 from celery_ext.journal.store import JournaledStore
 from celery_ext.journal.worker import Comparison, JournalWorker, RowPromoter
 from celery_ext.waiting import by_id
+from kombu_delayq.store.promotion import ALL
 from tests.support.conditions import until
 from tests.support.journal.stores import (
     DAY_MS,
@@ -125,7 +126,7 @@ def test_a_database_that_was_set_back_is_told(
 def test_the_redis_of_another_journal_is_left_alone(journaled_store: JournaledStore) -> None:
     """A marker with another id is no loss, and nobody is elected."""
     store = journaled_store
-    store.promotion.begin_epoch("another", 1, 5)
+    store.promotion.elect("another", 1, 1, 5, [ALL], anew=True)
     with pytest.raises(NotLeading, match="other"):
         Promoter(store)
     marker = store.promotion.marker()
@@ -248,7 +249,7 @@ def test_a_lease_that_is_gone_is_not_anothers(make_journaled: MakeJournaled) -> 
     store.delivery.offer("q", offer("a", store.now_ms() + DAY_MS))
     worker.start()
     try:
-        until(lambda: store.promotion.marker("q" if store.promotion.by_queue else None))
+        until(lambda: store.promotion.marker("q"))
         until(lambda: store.journal.watermarks().moved_to_ms)
         store.client.flushall()
         until(store.journal.unrestored, timeout_s=60.0)

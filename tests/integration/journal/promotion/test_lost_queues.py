@@ -9,7 +9,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
-from celery_ext.journal.leadership import LeadershipInQueues, NotLeading
+from celery_ext.journal.leadership import Leadership, NotLeading
 from celery_ext.journal.recovery import check
 from celery_ext.journal.state import state_of
 from kombu_delayq.errors import InvalidQueueName
@@ -123,7 +123,7 @@ def test_who_looks_for_lost_queues_may_die(store: JournaledStore, monkeypatch: p
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(LeadershipInQueues, "begin", dies)
+        patch.setattr(Leadership, "_begin_anew", dies)
         with pytest.raises(SystemExit):
             Promoter(store)
     Promoter(store).heartbeat()
@@ -145,8 +145,8 @@ def test_who_notices_a_lost_queue_may_die_half_way(store: JournaledStore) -> Non
     given(store, "a", "a1")
     promoter.promote()
     lose(store, "a")
-    words = store.promotion.elect_in_queues(store.journal.id, promoter.leadership.token, 2, 0, ["a"], anew=True)
-    assert words == {"a": "elected"}
+    found = store.promotion.elect(store.journal.id, promoter.leadership.token, 2, 0, ["a"], anew=True)
+    assert found["a"].word == "elected"
     Promoter(store).heartbeat()
     Promoter(store).heartbeat()
     assert (store.journal.epoch(), store.journal.lost_in(1)) == (2, [("a", 1)])
@@ -162,7 +162,7 @@ def test_a_queue_that_was_set_back_is_lost(store: JournaledStore) -> None:
     old = store.client.dump(marker)
     promoter.heartbeat().heartbeat()
     store.client.restore(marker, 0, old, replace=True)
-    with pytest.raises(NotLeading, match="lost"):
+    with pytest.raises(NotLeading, match="behind"):
         promoter.heartbeat()
     Promoter(store).heartbeat()
     assert store.journal.lost_in(1) == [("a", 1)]

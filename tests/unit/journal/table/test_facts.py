@@ -18,6 +18,13 @@ def test_of_two_who_beat_one_goes_on(journal: Journal) -> None:
     assert journal.next_heartbeat(10) == 11
 
 
+def test_each_token_is_higher_than_those_before(journal: Journal) -> None:
+    """It is Redis's clock in ms, or the next number where that was set back."""
+    assert [journal.next_token(least) for least in (5_000_000_000_000, 0, 5_000_000_000_009)] == [
+        *(5_000_000_000_000, 5_000_000_000_001, 5_000_000_000_009)
+    ]
+
+
 def test_watermarks_are_replaced_and_lowered(journal: Journal) -> None:
     """A late message lowers the watermark of its queue only, and never raises it."""
     assert journal.watermarks() == Watermarks()

@@ -1,0 +1,49 @@
+-- Elects a promoter behind one marker: from now on Redis refuses all promoters of earlier tokens there.
+-- KEYS[1] journal        HASH  marker: id, token, epoch, heartbeat, guard and server of the journal of this Redis
+-- KEYS[2] journal_guard  HASH  number of a row -> its state, see promote.lua; another journal's leaves
+-- ARGV[1] id         of the journal
+-- ARGV[2] token      of the promoter, which the journal gives to nobody else
+-- ARGV[3] epoch      as the journal has it; with `anew` the one that begins
+-- ARGV[4] least      least epoch that the marker may have
+-- ARGV[5] heartbeat  as the journal has it
+-- ARGV[6] guard      id of the journal's numbers
+-- ARGV[7] is_anew    '1' to write the marker where it is missing or behind
+-- Returns {word, the marker's token, epoch and heartbeat, '' without one}; word is 'elected'; or, with nothing changed,
+-- 'lost' (there is no marker), 'other' (that of another journal), 'superseded' (a later promoter leads), 'behind'
+-- (Redis was set back), 'ahead' (the journal was set back, or has gone on since it was read, or who noticed a loss has
+-- died before the journal knew)
+-- Atomic: at any moment one promoter leads behind a marker.
+-- Cost: O(1)
+-- @include fencing wrong_type
+
+local journal, journal_guard = KEYS[1], KEYS[2]
+local id, token, epoch, least, heartbeat = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local guard, is_anew = ARGV[6], ARGV[7] == '1'
+
+local wrong = wrong_type({ [journal] = 'hash', [journal_guard] = 'hash' })
+if wrong then
+  return wrong
+end
+local marker = redis.call('HMGET', journal, 'id', 'token', 'epoch', 'heartbeat')
+local of, its_token, its_epoch, its_heartbeat = unpack(marker)
+local is_behind = of and (tonumber(its_epoch) < least or tonumber(its_heartbeat) < heartbeat - 1)
+local word = 'elected'
+if of and of ~= id then
+  word = 'other'
+elseif of and tonumber(its_token) > tonumber(token) then
+  word = 'superseded'
+elseif of and (tonumber(its_epoch) > epoch or tonumber(its_heartbeat) > heartbeat) then
+  word = 'ahead'
+elseif not (of or is_anew) then
+  word = 'lost'
+elseif is_behind and not is_anew then
+  word = 'behind'
+end
+if word == 'elected' then
+  redis.call('HSET', journal, 'id', id, 'token', token, 'epoch', epoch, 'heartbeat', heartbeat)
+  if is_anew then
+    redis.call('HSET', journal, 'server', server_id())
+  end
+  own_guard(journal, journal_guard, guard)
+end
+return { word, its_token or '', its_epoch or '', its_heartbeat or '' }
