@@ -8,7 +8,7 @@ import pytest
 from celery_ext.waiting import Cancelled, by_id
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.chains import NOTES_WITHOUT_CHAINS, CancelledChains
+from kombu_delayq.store.chains import CancelledChains
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.types import Offer
 from tests.support.store.cost import round_trips
@@ -113,28 +113,6 @@ def test_a_chain_whose_step_has_left_is_told_from_an_unknown_id(store: DelayStor
     assert cancel(store, "i") == {"i": "not_delayed"}
     store.chains.step("q", "token", of_chain("j"))
     assert [cancel(store, "j"), cancel(store, "j")] == [{"j": "cancelled"}, {"j": "not_delayed"}]
-
-
-def test_half_a_hundred_thousand_unknown_ids_leave_little(store: DelayStore) -> None:
-    """Where nobody uses delay chains, ids that do not wait leave no more than a bounded number of notes."""
-    store.delivery.offer("q", waiting("i"))
-    ids = [f"id {n}" for n in range(50_000)]
-    assert {each.outcome for each in by_id.cancel(store, ids)} == {"not_delayed"}
-    assert store.client.zcard(CANCELLED) == NOTES_WITHOUT_CHAINS
-    assert [key for key in store.client.keys("*") if key.startswith(b"{delayq}:c")] == [CANCELLED.encode()]
-
-
-def test_the_first_chain_of_a_database_ends(store: DelayStore) -> None:
-    """A task that is cancelled in its first run takes no step, though Redis has not seen any chain."""
-    cancel(store, "i", *map(str, range(NOTES_WITHOUT_CHAINS - 1)))
-    assert store.chains.step("q", "token", of_chain("i")) == "cancelled"
-
-
-def test_a_chain_that_a_worker_told_of_ends_whatever_else_is_cancelled(store: DelayStore) -> None:
-    """Where chains are in use, a first run's chain ends, however many other ids are cancelled before it fails."""
-    store.chains.use_chains()
-    cancel(store, "i", *map(str, range(3 * NOTES_WITHOUT_CHAINS)))
-    assert store.chains.step("q", "token", of_chain("i")) == "cancelled"
 
 
 @hash_only

@@ -9,14 +9,15 @@ from redis.exceptions import ResponseError
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.promotion import ALL
-from kombu_delayq.store.types import Landing, Request, Requeued
+from kombu_delayq.store.types import Landing, PageId, Request, Requeued
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, fetch, land, lives
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.jobs import GUARD, STAGED, TTL_MS, begun, claim, now, published, several
-from tests.support.store.keyspace import BODIES, PAST_MS, by_queue, clock_ms, contents, in_form, popped, waiting
-from tests.support.store.promoting import JOURNAL_ID, elected, numbers
+from tests.support.store.jobs import GUARD, STAGED, begun, claim, now, published, several, staged_job
+from tests.support.store.keyspace import BODIES, PAST_MS, by_queue, contents, in_form, popped, waiting
+from tests.support.store.promoting import JOURNAL_ID, elected, numbers, row, several_rows
 
 SIZE = 10_000
+LARGE = [waiting(str(number), body="x" * SIZE) for number in range(20)]
 LANDING = Landing("q", 0, ME)
 #: Redis 7 has an error of its own for it, 6.2 the text only.
 FULL = "command not allowed when used memory"
@@ -42,21 +43,6 @@ def relieve(store: DelayStore) -> None:
     store.client.config_set("maxmemory", 0)
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_an_offer_is_refused_whole(store: DelayStore, known: bool) -> None:
-    """A publish to a full server raises Redis's error, and nothing of its messages is stored."""
-    if known:
-        store.delivery.offer("q", waiting("i"))
-        store.delivery.offer("q", waiting("j"))
-    before = contents(store.client)
-    fill(store)
-    with pytest.raises(ResponseError, match=FULL):
-        store.delivery.offer("q", *(waiting(str(number), body="x" * SIZE) for number in range(20)))
-    assert contents(store.client) == before
-    relieve(store)
-    assert store.delivery.offer("q", waiting("0"), waiting("1")).offered == 2
-
-
 def test_a_server_that_fills_up_keeps_whole_messages_only(make_store: MakeStore, own_server: object) -> None:
     """Of many publishes, until and after the memory is full, each is stored whole or raises, and the others stay."""
     store = make_store(own_server)  # nobody else's memory comes or goes
@@ -78,40 +64,6 @@ def test_a_server_that_fills_up_keeps_whole_messages_only(make_store: MakeStore,
     assert [int(body[:2]) for body in popped(store.client, "q")] == stored
 
 
-def test_a_transfer_is_refused_whole(store: DelayStore) -> None:
-    """A transfer on a full server raises Redis's error and moves nothing; relieved, it moves every message once."""
-    store.delivery.offer("q", *(waiting(str(number), PAST_MS + number, priority=number) for number in range(10)))
-    before = contents(store.client)
-    fill(store)
-    for _ in range(3):
-        with pytest.raises(ResponseError, match=FULL):
-            store.delivery.transfer("q")
-    assert contents(store.client) == before
-    relieve(store)
-    assert store.delivery.transfer("q").moved == 10
-    assert sum(len(popped(store.client, key)) for key in store.keys.ready("q", (0, 3, 6, 9))) == 10
-
-
-def test_an_adoption_is_refused_whole(store: DelayStore) -> None:
-    """On a full server a message that came too early stays with its consumer."""
-    store.client.zadd(INDEX, {"tag": clock_ms(store.client)})
-    store.client.hset(UNACKED, "tag", "held")
-    before = contents(store.client)
-    fill(store)
-    with pytest.raises(ResponseError, match=FULL):
-        store.delivery.adopt("q", waiting("i"), "tag", INDEX, UNACKED)
-    assert contents(store.client) == before
-
-
-def test_what_frees_memory_works_on_a_full_server(store: DelayStore) -> None:
-    """On a full server messages can still be counted and purged."""
-    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(10)))
-    fill(store)
-    assert store.queues.stats("q").overdue == 10
-    assert by_queue(store.delivery.heads(["q"])) == {"q": PAST_MS}
-    assert store.queues.purge("q") == 10
-
-
 def held(store: DelayStore) -> list[Requeued]:
     """Lets a consumer hold two of three messages, and another one wait in its landing list."""
     lives(store)
@@ -131,6 +83,18 @@ def fetched(store: DelayStore, most: int) -> bool:
 def requeued(store: DelayStore, messages: list[Requeued], place: Any) -> bool:
     """Puts back what is held."""
     return store.fetching.requeue(messages, place) == [] and store.client.llen("q") == 3
+
+
+def waits(store: DelayStore) -> None:
+    """Lets messages of all priorities wait, all due."""
+    store.delivery.offer("q", *(waiting(f"due {number}", PAST_MS + number, priority=number) for number in range(10)))
+
+
+def written(store: DelayStore) -> JobRun:
+    """Begins a job that has sent some messages."""
+    job = begun(store)
+    store.jobs.enqueue("q", job, several(3))
+    return job
 
 
 #: What goes on where Redis refuses every other write: what is prepared, and what then works.
@@ -169,6 +133,9 @@ GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
             and store.answers.claim("k", "digest").answer == b"answer"
         ),
     ),
+    "stats": (waits, lambda store, _: store.queues.stats("q").overdue == 10),
+    "heads": (waits, lambda store, _: by_queue(store.delivery.heads(["q"])) == {"q": PAST_MS}),
+    "purge": (waits, lambda store, _: store.queues.purge("q") == 10),
     "close": (begun, lambda store, job: store.jobs.close(job, "publishing") == "closed"),
 }
 
@@ -183,32 +150,58 @@ def test_consumers_leases_and_cancels_go_on(
     assert works(store, found)
 
 
-#: What writes for a job needs memory.
-ACTS: dict[str, Callable[[DelayStore, JobRun], Any]] = {
-    "new_run": lambda store, job: store.jobs.new_run(),
-    "begin of another job": lambda store, job: store.jobs.begin(job._replace(name="other")),
-    "begin of a later run": lambda store, job: store.jobs.begin(job._replace(run=job.run + 1)),
-    "now": lambda store, job: store.jobs.enqueue("q", job, several(3, "j")),
-    "later": lambda store, job: store.jobs.enqueue("q", job, [waiting("j"), waiting("k", priority=3)]),
-    "claim": lambda store, job: store.jobs.enqueue("q", job, [claim("j")]),
-    "staged": lambda store, job: store.jobs.enqueue("q", job._replace(staged=True), several(3, "j")),
+#: What needs memory: what is prepared, and what is refused then. Relieved, it has done what it should.
+REFUSED: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any], object]]] = {
+    "first offer": (lambda store: None, lambda store, _: store.delivery.offer("q", *LARGE).offered == 20),
+    "offer": (waits, lambda store, _: store.delivery.offer("q", *LARGE).offered == 20),
+    "put": (waits, lambda store, _: store.delivery.put("q", PageId("s", 1), [*LARGE, now("now")])),
+    "transfer": (waits, lambda store, _: store.delivery.transfer("q").moved == 10 and not store.queues.size("q")),
+    "adopt": (
+        held,
+        lambda store, held: store.delivery.adopt("q", waiting("i"), held[0].tag, INDEX, UNACKED) == "first",
+    ),
+    "promote": (
+        lambda store: (token := elected(store), store.promotion.promote(JOURNAL_ID, token, [row(1)]))[0],
+        lambda store, token: (
+            [*store.promotion.promote(JOURNAL_ID, token, several_rows(3)).words.values()]
+            == ["pushed", "promoted", "promoted"]
+        ),
+    ),
+    "new_run": (written, lambda store, _: store.jobs.new_run()),
+    "begin of another job": (written, lambda store, job: store.jobs.begin(job._replace(name="other"))),
+    "begin of a later run": (written, lambda store, job: store.jobs.begin(job._replace(run=job.run + 1))),
+    "enqueue now": (written, lambda store, job: store.jobs.enqueue("q", job, several(3, "j")).fresh == 3),
+    "enqueue later": (
+        written,
+        lambda store, job: store.jobs.enqueue("q", job, [waiting("j"), waiting("k", priority=3)]).fresh == 2,
+    ),
+    "enqueue a claim": (written, lambda store, job: store.jobs.enqueue("q", job, [claim("j")]).fresh == 1),
+    "enqueue staged": (
+        written,
+        lambda store, job: store.jobs.enqueue("q", job._replace(staged=True), several(3, "j")).fresh == 3,
+    ),
+    "publish": (
+        lambda store: staged_job(store, *(("q", one) for one in (*several(3), waiting("later")))),
+        lambda store, job: published(store, job) == 4 and len(popped(store.client, "q")) == 3,
+    ),
 }
 
 
-@pytest.mark.parametrize("act", ACTS)
-def test_a_write_is_refused_whole(store: DelayStore, act: str) -> None:
-    """On a full server no operation of a job that needs memory changes anything; relieved, it works."""
-    job = begun(store)
-    store.jobs.enqueue("q", job, several(3))
-    before = contents(store.client)
+@pytest.mark.parametrize(("before", "act"), REFUSED.values(), ids=list(REFUSED))
+def test_what_needs_memory_is_refused_whole(
+    store: DelayStore, before: Callable[[DelayStore], Any], act: Callable[[DelayStore, Any], object]
+) -> None:
+    """On a full server what stores something raises Redis's error and changes nothing; relieved, it works once."""
+    prepared = before(store)
+    kept = contents(store.client)
     fill(store)
     for _ in range(2):
         with pytest.raises(ResponseError, match=FULL):
-            ACTS[act](store, job)
-    assert contents(store.client) == before
+            act(store, prepared)
+    assert contents(store.client) == kept
     relieve(store)
-    ACTS[act](store, job)
-    assert contents(store.client) != before
+    assert act(store, prepared)
+    assert contents(store.client) != kept
 
 
 def test_a_server_that_fills_up_keeps_whole_chunks_only(make_store: MakeStore, own_server: object) -> None:
@@ -246,20 +239,3 @@ def test_a_job_ends_on_a_full_server(store: DelayStore, word: str, staged: bool)
     assert store.client.exists(STAGED) == (word == "committed" and staged)
     relieve(store)
     assert store.jobs.enqueue("q", job, several(3)) == Enqueued(word)
-
-
-def test_publishing_is_refused_whole(store: DelayStore) -> None:
-    """On a full server no staged message is sent and none is lost; relieved, each is sent once."""
-    job = begun(store, staged=True)
-    store.jobs.enqueue("q", job, [*several(3), waiting("later")])
-    store.jobs.finish(job, "committed")
-    before = contents(store.client)
-    fill(store)
-    for _ in range(2):
-        with pytest.raises(ResponseError, match=FULL):
-            store.jobs.publish(job)
-    assert contents(store.client) == before
-    relieve(store)
-    assert published(store, job) == 4
-    assert (store.queues.size("q"), len(popped(store.client, "q"))) == (1, 3)
-    assert store.client.pttl("{delayq}:job:j") <= TTL_MS

@@ -1,14 +1,13 @@
 """Whatever a queue, an id or a body is made of, messages pass through the store unchanged."""
 
 import pytest
-import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
-from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
     DUPLICATES,
     FUTURE_MS,
@@ -27,21 +26,6 @@ from tests.support.store.keyspace import (
     waiting,
 )
 from tests.support.store.layouts import hash_only, other_layout, redisson_only
-
-
-@pytest.mark.parametrize("queue", QUEUE_NAMES)
-def test_any_queue_name(store: DelayStore, ear: Ear, queue: str) -> None:
-    """A queue of any name is announced, known, counted, transferred and purged under it."""
-    store.delivery.offer(queue, waiting("later"))
-    assert ear.heard() == [announced(store, FUTURE_MS, queue)]
-    store.delivery.offer(queue, waiting("i", PAST_MS))
-    assert store.queues.names() == [queue]
-    assert store.leases.lead("name").queues == [queue]
-    assert by_queue(store.delivery.heads([queue])) == {queue: PAST_MS}
-    assert store.delivery.transfer(queue).moved == 1
-    assert (store.queues.stats(queue).delayed, store.queues.stats(queue).ready) == (1, 1)
-    assert popped(store.client, queue) == [b"body of i"]
-    assert store.queues.purge(queue) == 1
 
 
 @hash_only
@@ -121,72 +105,44 @@ def test_any_messages_arrive_once_in_order(store: DelayStore, messages: list[tup
     assert popped(store.client, "q") == [body for _, body in messages]
 
 
-#: A name that is no UTF-8: as bytes, and as text.
-BAD, NAME = b"\xff\xfe {x}\x80", "\udcff\udcfe {x}\udc80"
+#: A name whose bytes are no UTF-8.
+NAME = "\udcff\udcfe {x}\udc80"
 
 
-def test_every_operation_takes_such_a_name(store: DelayStore) -> None:
-    """Messages of a queue whose name is no UTF-8 are stored, found, changed, counted, transferred and purged."""
-    store.delivery.offer(NAME, waiting("later"), waiting("now"), waiting("i", PAST_MS), expire_ms=600_000)
-    assert store.client.smembers("{delayq}:queues") == {BAD}
-    assert store.queues.names() == [NAME]
-    assert store.leases.lead("name").queues == [NAME]
-    assert store.leases.all_quiet([NAME], [NAME]) is False
-    assert by_queue(store.delivery.heads([NAME])) == {NAME: PAST_MS}
-    store.queues.keep_alive(NAME, 600_000)
-    assert store.delivery.transfer(NAME).moved == 1
-    later, now = (store.lookup.get([NAME], [each])[each][0] for each in ("later", "now"))
-    assert (later.queue, now.queue) == (NAME, NAME)
-    assert store.lookup.reschedule(NAME, [Change(later, FUTURE_MS + 1, b"new")]) == ["rescheduled"]
-    assert store.lookup.run_now(NAME, [Change(now, 0.0, b"new")]) == ["transferred"]
-    assert [each.id for each in store.scan.browse(NAME).messages] == ["later"]
-    assert (store.queues.size(NAME), store.scan.count(NAME), sum(store.scan.sizes([NAME]).values())) == (1, 1, 1)
-    assert (store.queues.stats(NAME).delayed, store.queues.stats(NAME).ready) == (1, 2)
-    assert sum(store.letters.lists(NAME).values()) == 2
-    assert store.repair.is_kept(NAME)
-    assert popped(store.client, BAD) == [b"body of i", b"new"]
-    assert store.lookup.cancel([NAME], ["later"])["later"][0].queue == NAME
-    store.delivery.offer(NAME, waiting("later"))
-    assert store.queues.convert(NAME, other_layout(store)).moved == 1
-    assert store.queues.convert(NAME).moved == 1
-    assert store.queues.purge(NAME) == 1
+@pytest.mark.parametrize("name", [*QUEUE_NAMES, NAME])
+def test_every_operation_takes_any_queue_name(store: DelayStore, ear: Ear, name: str) -> None:
+    """Messages of a queue of any name are announced, found, changed, counted, transferred and purged under it."""
+    store.delivery.offer(name, waiting("later"))
+    assert ear.heard() == [announced(store, FUTURE_MS, name)]
+    store.delivery.offer(name, waiting("now"), waiting("i", PAST_MS), expire_ms=600_000)
+    assert store.client.smembers("{delayq}:queues") == {as_bytes(name)}
+    assert store.queues.names() == [name]
+    assert store.leases.lead("name").queues == [name]
+    assert store.leases.all_quiet([name], [name]) is False
+    assert by_queue(store.delivery.heads([name])) == {name: PAST_MS}
+    store.queues.keep_alive(name, 600_000)
+    assert store.delivery.transfer(name).moved == 1
+    later, now = (store.lookup.get([name], [each])[each][0] for each in ("later", "now"))
+    assert (later.queue, now.queue) == (name, name)
+    assert store.lookup.reschedule(name, [Change(later, FUTURE_MS + 1, b"new")]) == ["rescheduled"]
+    assert store.lookup.run_now(name, [Change(now, 0.0, b"new")]) == ["transferred"]
+    assert [each.id for each in store.scan.browse(name).messages] == ["later"]
+    assert (store.queues.size(name), store.scan.count(name), sum(store.scan.sizes([name]).values())) == (1, 1, 1)
+    assert (store.queues.stats(name).delayed, store.queues.stats(name).ready) == (1, 2)
+    assert sum(store.letters.lists(name).values()) == 2
+    assert store.repair.is_kept(name)
+    assert popped(store.client, as_bytes(name)) == [b"body of i", b"new"]
+    assert store.lookup.cancel([name], ["later"])["later"][0].queue == name
+    store.delivery.offer(name, waiting("later"))
+    assert store.queues.convert(name, other_layout(store)).moved == 1
+    assert store.queues.convert(name).moved == 1
+    assert store.queues.purge(name) == 1
     assert store.queues.names() == []
 
 
 def test_a_search_goes_through_other_queues_all_the_same(store: DelayStore) -> None:
     """A task is found and cancelled by its id while the registry has a name that is no UTF-8, or has one brace."""
-    store.client.sadd("{delayq}:queues", BAD, b"", b"a{b")
+    store.client.sadd("{delayq}:queues", as_bytes(NAME), b"", b"a{b")
     store.delivery.offer("q", waiting("i"))
     assert list(store.lookup.get(store.queues.names(), ["i"])) == ["i"]
     assert list(store.lookup.cancel(store.queues.names(), ["i"])) == ["i"]
-
-
-def test_an_announcement_tells_the_name(make_store: MakeStore, ear: Ear) -> None:
-    """A new head of such a queue is heard with the name under which it is found."""
-    store = make_store(layout="hash")
-    with store.delivery.listen() as listener:
-        listener.wait(1.0)
-        listener.follow([NAME, "q"])
-        store.delivery.offer(NAME, waiting("i"))
-        heard = [
-            wake for wake in (listener.wait(1.0) for _ in range(3)) if wake is not None and wake.delayed is not None
-        ]
-    assert (NAME, FUTURE_MS) in [(wake.delayed.queue, wake.due_ms) for wake in heard if wake.delayed]
-
-
-@pytest.mark.parametrize("layout", ["redisson"], indirect=True)
-def test_a_lost_connection_is_subscribed_again(store: DelayStore) -> None:
-    """A listener that is to follow a queue with such a name outlives its connection, and hears of the others.
-
-    An older Redis client raises its own error instead, after which a transfer worker listens anew.
-    """
-    with store.delivery.listen() as listener:
-        listener.follow([NAME, "q"])
-        for _ in range(2):
-            listener.wait(1.0)
-        store.client.client_kill_filter(_type="pubsub")
-        try:
-            again = [listener.wait(1.0) for _ in range(2)]
-        except redis.ConnectionError:
-            return
-        assert any(wake is not None and wake.delayed is not None and wake.delayed.queue == "q" for wake in again)

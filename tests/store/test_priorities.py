@@ -56,8 +56,15 @@ def replayed(store: DelayStore, priority: int) -> None:
     store.letters.replay("dead", "app:dead", [Letter(b"letter", "queue", "q", priority, b"sent")])
 
 
-#: What brings a message to a list of its queue without a transfer.
+def transferred(store: DelayStore, priority: int) -> None:
+    """Lets a due message go."""
+    store.delivery.offer("q", waiting("i", PAST_MS, "sent", priority))
+    store.delivery.transfer("q")
+
+
+#: What brings a message to a list of its queue.
 SENDS: dict[str, Callable[[DelayStore, int], object]] = {
+    "transfer": transferred,
     "give_back": lambda store, priority: store.delivery.give_back("q", priority, "sent"),
     "put": lambda store, priority: store.delivery.put("q", PageId(f"{priority}", 1), [now("i", "sent", priority)]),
     "requeue": requeued,
@@ -88,14 +95,3 @@ def test_a_priority_step_given_twice_doubles_no_message(make_store: MakeStore) -
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS, priority=4))
     store.delivery.transfer("q")
     assert (popped(store.client, "q"), popped(store.client, "{q}\x06\x163")) == ([b"body of i"], [b"body of j"])
-
-
-def test_ready_lists_carry_the_key_prefix(make_store: MakeStore) -> None:
-    """With ``global_keyprefix`` the lists are the prefixed ones that kombu reads."""
-    store = make_store(keys=Keys("app:"))
-    store.delivery.offer("q", waiting("i", PAST_MS), waiting("j", PAST_MS, priority=9))
-    store.delivery.transfer("q")
-    assert (popped(store.client, "app:q"), popped(store.client, "app:{app:q}\x06\x169")) == (
-        [b"body of i"],
-        [b"body of j"],
-    )

@@ -1,12 +1,8 @@
 """Promoters and callers that cancel, at once, over one guard."""
 
 import random
-from collections.abc import Callable
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.promotion import ALL
-from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import FUTURE_MS
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row, several_rows
 from tests.support.store.together import together
 
@@ -38,20 +34,6 @@ def test_a_row_is_claimed_or_promoted_and_never_both(store: DelayStore) -> None:
     assert waiting == {f"i{seq}" for seq in first if first[seq] != "claimed"}
 
 
-def test_an_earlier_promoter_is_cut_off_in_the_middle_of_its_round(make_store: MakeStore) -> None:
-    """Once another was elected, the rest of a round is refused, and the successor promotes each row once."""
-    old, new = make_store(), make_store()
-    token, rows = elected(old), several_rows(10)
-    assert old.promotion.promote(JOURNAL_ID, token, rows[:4]).word == "promoted"
-    successor = elected(new)
-    assert old.promotion.promote(JOURNAL_ID, token, rows[4:]).word == "superseded"
-    assert old.promotion.journal_heartbeat(JOURNAL_ID, token, 5, [ALL], {})[ALL].word == "superseded"
-    assert sorted(new.promotion.pushed(["q"])) == [1, 2, 3, 4]
-    words = new.promotion.promote(JOURNAL_ID, successor, rows).words
-    assert list(words.values()) == ["pushed"] * 4 + ["promoted"] * 6
-    assert new.queues.size("q") == 10
-
-
 def test_old_entries_leave_the_guard(store: DelayStore) -> None:
     """Claimed and pushed rows leave once they are older than the caller says, each kind by its own time."""
     token = elected(store)
@@ -72,20 +54,3 @@ def test_a_pruned_claim_does_not_bring_back_what_a_later_round_reads(store: Dela
     store.promotion.claim_rows(numbers(1))
     assert store.promotion.prune(begun_ms - 1, begun_ms - 1, ["q"]) == 0
     assert store.promotion.promote(JOURNAL_ID, token, [row(1)]).words == {1: "claimed"}
-
-
-def test_promotion_goes_on_while_publishers_publish(store: DelayStore) -> None:
-    """Rows that come while others publish to the same queue: each is there once, in the order of due times."""
-    token = elected(store)
-
-    def promoter(first: int) -> Callable[[DelayStore], None]:
-        def run(store: DelayStore) -> None:
-            for seq in range(first, first + 60, 3):
-                store.promotion.promote(JOURNAL_ID, token, [row(seq + n, due_ms=FUTURE_MS) for n in range(3)])
-
-        return run
-
-    together(store, promoter(1), promoter(31), promoter(61))
-    messages = store.scan.browse("q", count=1000).messages
-    assert sorted(message.id for message in messages) == sorted(f"i{seq}" for seq in range(1, 121))
-    assert sorted(store.promotion.pushed(["q"])) == list(range(1, 121))

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import chain
 from threading import Event
 
-from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Waiting
@@ -93,24 +92,3 @@ def test_a_change_is_of_what_was_read(store: DelayStore) -> None:
     assert sum(counts) == words["rescheduled"]
     assert words.total() == 800
     assert store.queues.size("q") == 50
-
-
-def test_a_chain_that_is_cancelled_while_it_steps_takes_none_after(store: DelayStore) -> None:
-    """Of a step and a cancellation at the same moment, no step waits after the cancellation is done."""
-
-    def step(store: DelayStore) -> list[str]:
-        body = f"[chain] {CHAIN_ID}"
-        return [store.chains.step("q", "[chain]", waiting(identity, FUTURE_MS, body)) for identity in IDS]
-
-    def cancel(store: DelayStore) -> int:
-        cancelled = 0
-        for identity in IDS:
-            store.chains.cancel_chains([identity])
-            cancelled += len(store.lookup.cancel(["q"], [identity]))
-        return cancelled
-
-    *stepped, cancelled = together(store, step, step, cancel)
-    words = Counter(chain(*stepped))
-    assert words.keys() <= {"first", "head", "behind", "waits", "cancelled"}
-    assert words.total() - words["waits"] - words["cancelled"] == cancelled
-    assert store.queues.size("q") == 0

@@ -16,6 +16,8 @@ from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, kept_ms, waiting
 
 RESUBSCRIBED = Wake(None, 0.0)
+#: A name of a queue whose bytes are no UTF-8.
+NO_UTF_8 = "\udcff\udcfe {x}\udc80"
 
 
 def heard(listener: WakeListener, count: int) -> list[Wake]:
@@ -35,7 +37,7 @@ def followed(listener: WakeListener, store: DelayStore, *queues: str) -> None:
     """Waits until the announcements of some queues are heard."""
     heard(listener, 1)
     if store.layout == "redisson":
-        listener.follow(queues)
+        listener.follow([*queues, NO_UTF_8])  # of which the Redis client could lose the channel
         assert {wake.delayed for wake in heard(listener, len(queues))} == {
             DelayedQueue(queue, "redisson") for queue in queues
         }
@@ -50,7 +52,7 @@ def test_a_subscription_begins_with_a_look(store: DelayStore) -> None:
 def test_new_heads_are_heard_with_their_queue_and_time(store: DelayStore) -> None:
     """Each announcement names its queue, of whatever name, and its due time to the µs, or as it is kept."""
     with store.delivery.listen() as listener:
-        queues = ["q", "with space and ü {x}\n"]
+        queues = ["q", "with space and ü {x}\n", *([NO_UTF_8] if store.layout == "hash" else [])]
         followed(listener, store, *queues)
         for queue in queues:
             store.delivery.offer(queue, waiting("i", FUTURE_MS + 0.125))

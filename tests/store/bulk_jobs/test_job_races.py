@@ -1,8 +1,6 @@
 """Many writers, publishers and drivers at one bulk job at once: each id once, and nothing after the end."""
 
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from threading import Event
@@ -11,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
-from tests.support.conditions import until
 from tests.support.store.jobs import GUARD, STAGED, begun, found_job, now, published, several
 from tests.support.store.keyspace import FUTURE_MS, clock_ms, popped, waiting
 from tests.support.store.together import together
@@ -53,16 +49,6 @@ def sent(store: DelayStore) -> Counter[bytes]:
     waits = [each.body or b"" for each in store.scan.browse("q", count=10_000).messages]
     assert len(waits) == store.queues.size("q")
     return Counter([*store.client.lrange("q", 0, -1), *waits])
-
-
-def test_writers_of_overlapping_ids_send_each_once(store: DelayStore) -> None:
-    """Copies of tasks that write the same ids at once, some twice, send each id once."""
-    job = begun(store)
-    parts = [(0, 800), (0, 800), (400, 1200), (700, 1500), (700, 1500)]
-    counts = sum(together(store, *(write(job, *part) for part in parts)), Counter[str]())
-    assert counts == {"fresh": 1500}
-    assert sent(store) == Counter(f"body of {each}".encode() for each in IDS)
-    assert store.client.scard(GUARD) == 1500
 
 
 @pytest.mark.parametrize("word", ["committed", "aborted"])
@@ -118,45 +104,6 @@ def test_several_publishers_send_each_message_once(store: DelayStore) -> None:
     assert not store.client.exists(STAGED)
 
 
-#: Publishes staged messages of the job "j" as another process, slowly, so that it is killed before it has done all.
-PUBLISHER = """
-import redis, sys
-from kombu_delayq.store.job_types import JobRun
-from kombu_delayq.options import Options
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
-keys = Keys(slots=True)
-store = DelayStore(redis.Redis(port=int(sys.argv[1])), keys, options=Options(layout=sys.argv[2]))
-while True:
-    store.jobs.publish(JobRun("j", 1, 600_000, max_rate=500))
-"""
-
-
-def test_a_publisher_that_is_killed(redis_server: PrivateRedis, store: DelayStore) -> None:
-    """Of a publisher that is killed half way nothing is doubled or lost when another one goes on."""
-    total = 4000
-    job = begun(store, staged=True)
-    for n in range(0, total, 1000):
-        store.jobs.enqueue("q", job, [now(str(n + k)) for k in range(1000)])
-    store.jobs.finish(job, "committed")
-    args = [str(redis_server.port), store.layout]
-    process = subprocess.Popen([sys.executable, "-c", PUBLISHER, *args])
-    try:
-        until(lambda: store.client.llen("q"))
-    finally:
-        process.kill()
-        process.wait()
-    rest = published(store, job)
-    assert 0 < rest < total
-    assert popped_all(store) == [f"body of {n}".encode() for n in range(total)]
-    assert store.jobs.finish(job, "committed") == "committed"
-
-
-def popped_all(store: DelayStore) -> list[bytes]:
-    """Returns the messages of the queue in the order in which a consumer gets them."""
-    return list(reversed(store.client.lrange("q", 0, -1)))
-
-
 def test_a_rate_holds_across_writers(store: DelayStore) -> None:
     """Writers at one job together never send more than its rate, one chunk, and what a pause may catch up with."""
     rate, chunk, catch_up_ms = 400.0, 20, 100
@@ -192,52 +139,3 @@ def test_a_rate_holds_across_writers(store: DelayStore) -> None:
     one, two, _ = together(store, write_on, write_on, watch)
     assert one + two == store.client.llen("q")
     assert one + two > 2 * chunk
-
-
-def test_a_depth_is_never_exceeded(store: DelayStore) -> None:
-    """While writers and a consumer work at once, the queue never holds more than ``max_depth``, delayed ones too."""
-    depth, total = 50, 900
-    job = begun(store, max_depth=depth)
-    store.delivery.offer("q", *(waiting(f"w{n}") for n in range(10)))
-    done = Event()
-
-    def write_on(first: int) -> Callable[[DelayStore], int]:
-        def run(store: DelayStore) -> int:
-            at = first
-            while at < first + total // 2:
-                reply = store.jobs.enqueue("q", job, [now(str(n)) for n in range(at, at + 15)])
-                if reply.word == "enqueued":
-                    at += 15
-                else:
-                    assert reply.word == "deep"
-                    assert depth - 15 < reply.depth <= depth
-                    sleep(0.001)
-            return at - first
-
-        return run
-
-    def consume(store: DelayStore) -> int:
-        consumed = 0
-        deadline = monotonic() + 60
-        while consumed < total and monotonic() < deadline:
-            assert store.queues.stats("q").ready + store.queues.size("q") <= depth
-            consumed += len(store.client.rpop("q", random.randint(1, 10)) or [])
-        done.set()
-        return consumed
-
-    *written, consumed = together(store, write_on(0), write_on(total // 2), consume)
-    assert sum(written) == consumed == total
-
-
-def test_runs_that_begin_at_once_are_told_apart(store: DelayStore) -> None:
-    """Of runs that begin at once, the one of the largest number writes, and all name the same moment of begin."""
-
-    def begin(store: DelayStore) -> list[Any]:
-        jobs = [JobRun("j", store.jobs.new_run(), 60_000) for _ in range(50)]
-        return [(job.run, store.jobs.begin(job)) for job in jobs]
-
-    told = [each for replies in together(store, *[begin] * 4) for each in replies]
-    assert sorted(run for run, _ in told) == list(range(1, 201))
-    assert len({begun.base_ms for _, begun in told}) == 1
-    found = found_job(store)
-    assert found.run == 200

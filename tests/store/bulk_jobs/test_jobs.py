@@ -6,11 +6,10 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued
-from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, JOB, STAGED, begun, claim, now, published, several
-from tests.support.store.keyspace import BODIES, DUE, QUEUE_NAMES, clock_ms, in_form, kept_ms, look, popped, waiting
+from tests.support.store.keyspace import BODIES, DUE, QUEUE_NAMES, clock_ms, in_form, popped, waiting
 
 
 def test_a_store_lives_longer_than_the_data_of_its_redis(store: DelayStore) -> None:
@@ -98,16 +97,3 @@ def test_a_guard_takes_less_than_a_hundred_bytes_an_id(store: DelayStore) -> Non
     store.jobs.finish(job, "committed")
     assert not store.client.exists(GUARD)
     assert store.client.memory_usage(JOB) < 1000
-
-
-def test_due_times_count_from_one_moment_of_the_job(store: DelayStore) -> None:
-    """A due time that counts from the job's begin is the same in another run, so that its id and bytes are too."""
-    dues = []
-    for _ in range(2):
-        job = begun(store)
-        due = repr(store.jobs.begin(job).base_ms + 3_600_000)
-        store.jobs.enqueue("q", job, [Offer("i", due, 0, "body")])
-        dues.append(due)
-        store.jobs.finish(job, "aborted")
-    assert dues[0] == dues[1]
-    assert [each[:2] for each in look(store)[b"waiting in q"]] == [("i", kept_ms(store, float(dues[0])))]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -239,21 +238,6 @@ def test_a_full_redis_counts_what_it_does(make_store: MakeStore, own_server: Pri
     for name in (names := ["cancel", "redelivered", "drop", "purge"]):
         assert ACTS[name](store, held), name
     assert counted(store) == {*names}
-
-
-def test_a_fleet_counts_exactly(make_store: MakeStore) -> None:
-    """Several transfer workers that move messages of one queue at once count each of them once."""
-    stores = [make_store(transfer_batch=7) for _ in range(3)]
-    for page in range(10):
-        stores[0].delivery.offer("q", *(waiting(f"{page}-{at}", PAST_MS + at) for at in range(100)))
-    threads = [Thread(target=drain, args=[store]) for store in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = counts(stores[0])
-    assert stores[0].client.llen("q") == found.transferred == found.lateness.count == 1000
-    assert found.lateness.buckets == (0,) * len(LATENESS_BOUNDS_S)
 
 
 def test_counters_survive_a_purge(store: DelayStore) -> None:

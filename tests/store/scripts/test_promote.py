@@ -1,12 +1,9 @@
 """``promote.lua``: puts rows of a journal into the store, each once."""
 
 import pytest
-from redis.exceptions import ResponseError
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore, promotion
 from kombu_delayq.store.promotion import Promoted
-from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, announced, contents, look, waiting
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row, several_rows
 
@@ -131,19 +128,3 @@ def test_keys_of_a_queue_that_expires_outlive_its_rows(store: DelayStore) -> Non
     due_ms = store.now_ms() + 1_000_000
     store.promotion.promote(JOURNAL_ID, elected(store), [row(1, due_ms=due_ms)._replace(expire_ms=500_000)])
     assert 1_490_000 < store.client.pttl(store.keys.stored("q", store.layout)[0]) <= 1_500_001
-
-
-def test_a_full_redis_takes_no_part_of_a_call(make_store: MakeStore, own_server: PrivateRedis) -> None:
-    """A full server refuses the rows of a call whole; relieved, it takes each once."""
-    store = make_store(own_server)
-    token = elected(store)
-    store.promotion.promote(JOURNAL_ID, token, [row(1)])
-    before = contents(store.client)
-    store.client.config_set("maxmemory", 1)
-    for _ in range(2):
-        with pytest.raises(ResponseError, match="used memory"):
-            store.promotion.promote(JOURNAL_ID, token, several_rows(5))
-    assert contents(store.client) == before
-    store.client.config_set("maxmemory", 0)
-    assert list(store.promotion.promote(JOURNAL_ID, token, several_rows(5)).words.values()).count("promoted") == 4
-    assert store.queues.size("q") == 5

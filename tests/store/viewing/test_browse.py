@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.lookup import MAX_BYTES
 from kombu_delayq.store.types import Page
 from tests.support.store.keyspace import FUTURE_MS, lose_body, odd, waiting
 
@@ -29,25 +28,6 @@ def browsed(store: DelayStore, between: Callable[[Page], Any] = lambda page: Non
         found += [message.id for message in page.messages]
         between(page)
     return found
-
-
-def test_an_empty_queue_has_one_empty_page(store: DelayStore) -> None:
-    """Of a queue without messages, and within bounds that hold none, there is one page, and nothing on it."""
-    assert store.scan.browse("q") == Page([], False, {})
-    store.delivery.offer("q", waiting("i"))
-    assert store.scan.browse("q", from_ms=FUTURE_MS + 1) == Page([], False, {})
-    assert store.scan.browse("q", from_ms=FUTURE_MS, to_ms=FUTURE_MS - 1).messages == []
-
-
-@pytest.mark.parametrize("size", [1, 9_990, 2 * MAX_BYTES])
-def test_a_page_is_bounded_in_bytes(store: DelayStore, size: int) -> None:
-    """A page holds one message at least, and no more than a few times the most bytes."""
-    names = [f"{n:03}" for n in range(120 if size < MAX_BYTES else 20)]
-    store.delivery.offer("q", *(waiting(name, body="x" * size) for name in names))
-    for page in pages(store):
-        assert 1 <= len(page.messages) <= 100
-        assert (len(page.messages) - 1) * size <= 3 * MAX_BYTES
-    assert browsed(store) == names
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])

@@ -10,7 +10,7 @@ import pytest
 import redis
 from redis.exceptions import ResponseError
 
-from kombu_delayq.message.text import as_bytes
+from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.keys import Keys
@@ -233,8 +233,8 @@ class Ear:
             if message is not None:
                 if message["data"] == self.END:
                     return heard
-                on = f" on {message['channel'].decode()}" if message["pattern"] else ""
-                heard.append(message["data"].decode() + on)
+                on = f" on {as_text(message['channel'])}" if message["pattern"] else ""
+                heard.append(as_text(message["data"]) + on)
 
     def close(self) -> None:
         """Ends the subscription."""
