@@ -11,16 +11,14 @@ from threading import Event
 from typing import Any
 
 import pytest
-from celery import Celery
 from kombu.exceptions import OperationalError
 
 import celery_ext
 from celery_ext import Call, aclose, asend, asend_many, count
-from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.publish import asynchronous as threads
 from kombu_delayq import DelayTooLong
 from tests.support.conditions import DEADLINE_S, until, until_equal
-from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
+from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_layouts
 
@@ -230,30 +228,6 @@ def test_a_failure_that_nobody_awaits_is_logged(proj: Proj, caplog: pytest.LogCa
     asyncio.run(work())
     [record] = [record for record in caplog.records if "whose await was cancelled" in record.getMessage()]
     assert "no broker" in record.getMessage()
-
-
-@pytest.mark.parametrize("connected", [False, True])
-def test_a_broker_that_is_away_is_an_error(own_server: PrivateRedis, connected: bool) -> None:
-    """After as many attempts as ``apply_async`` makes, each async form raises what its function raises.
-
-    Whether connections were made before, or none yet, makes no difference.
-    """
-    app = Celery("away", broker=own_server.url, set_as_current=False)
-    app.conf.update(broker_transport=TRANSPORT, task_publish_retry_policy={"max_retries": 1, "interval_start": 0.01})
-    if connected:
-        assert celery_ext.count(app) == 0
-    own_server.close()
-
-    async def work() -> None:
-        for call in (
-            asend(app, RECORD, (1,), countdown=1),
-            asend_many(app, RECORD, [Call((1,))]),
-        ):
-            with pytest.raises(OperationalError):
-                await call
-        await aclose(app)
-
-    asyncio.run(work())
 
 
 def test_context_variables_come_along(proj: Proj) -> None:

@@ -1,19 +1,17 @@
-"""The option ``compact``: the same messages by all ways, all that reads them, and tasks that see no difference."""
+"""The option ``compact``: all that reads such messages, and tasks that see no difference."""
 
 import json
 from datetime import datetime
 from typing import Any
 
 import pytest
-from celery import Celery, _state, chain, chord, group
-from celery.app.defaults import NAMESPACES
+from celery import Celery, chain, chord, group
 from kombu import Connection
 
-from celery_ext import Call, browse, cancel, get, install, reschedule, send_many
+from celery_ext import browse, cancel, get, install, reschedule
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.bodies import DEFAULTS
-from tests.integration.publish.test_fast_golden import ALL, OF_CELERY, Both, both, fast_app_of  # noqa: F401  # a fixture
-from tests.integration.publish.test_send_many_golden import CASES, ETA, NOW, Case, record, sent
+from tests.integration.publish.test_send_many_golden import ETA, NOW
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
 COMPACT = {"compact": True}
@@ -24,58 +22,12 @@ LONG = {"payload": 'it\'s "x" ü ' * 100}
 OWN = ("id", "root_id", "correlation_id", "properties", "args", "expires")
 
 
-def compact_of(server: PrivateRedis, case: Case) -> Celery:
-    return fast_app_of(server, case._replace(conf={**case.conf, "broker_transport_options": COMPACT}))
-
-
 def compact_app(server: PrivateRedis, **conf: Any) -> Celery:
     app = Celery("light", broker=server.url, set_as_current=False)
     app.conf.update(broker_transport=TRANSPORT, broker_transport_options=COMPACT, **conf)
     app.now = lambda: NOW.astimezone(app.timezone)
     install(app, fast_publish=True)
     return app
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_all_ways_to_publish_make_the_same(redis_server: PrivateRedis, both: Both, name: str) -> None:  # noqa: F811
-    """``apply_async``, ``fast_publish`` and ``send_many`` make the same, whatever the options of a call."""
-    case = ALL[name]
-    if "task_repr_maxlevels" in case.conf and "repr_maxlevels" not in NAMESPACES["task"]:
-        pytest.skip("this Celery has no such setting")
-    app = compact_of(redis_server, case)
-    task = app.task(name="bulk.record", shared=False, **case.of_task)(record)
-    call = case.call._replace(task_id="ü\"' %s")
-    given = {field: value for field, value in call._asdict().items() if value is not None}
-    relative = {"is_relative": case.is_relative}
-    both.compare(app, lambda: task.apply_async(**given, **case.options), fast=name not in OF_CELERY, **relative)
-    if name in CASES:
-        theirs = sent(redis_server, app, lambda: task.apply_async(**given, **case.options), **relative)
-        assert sent(redis_server, app, lambda: send_many(app, task, [call], **case.options), **relative) == theirs
-
-
-@pytest.mark.parametrize("parent", ["the parent", None])
-def test_children_keep_their_parent(
-    redis_server: PrivateRedis,
-    both: Both,  # noqa: F811
-    parent: str | None,
-) -> None:
-    """A task that another one calls has the header, by each way; others go without."""
-    app = compact_of(redis_server, Case())
-    task = app.task(name="bulk.record", shared=False)(record)
-    if parent:
-        _state._task_stack.push(task)
-        task.push_request(id=parent, root_id="the root", delivery_info={}, called_directly=False)
-    try:
-        both.compare(app, lambda: task.apply_async((1,), task_id="one"))
-        theirs = json.loads(redis_server.client().lindex("celery", 0))
-        send_many(app, task, [Call((1,), task_id="one")])
-        ours = json.loads(redis_server.client().lindex("celery", 0))
-    finally:
-        if parent:
-            task.pop_request()
-            _state._task_stack.pop()
-    assert theirs["headers"] == ours["headers"]
-    assert DEFAULTS.keys() & ours["headers"].keys() == ({"parent_id"} if parent else set())
 
 
 def test_nothing_changes_without_the_options(redis_server: PrivateRedis) -> None:

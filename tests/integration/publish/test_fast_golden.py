@@ -1,5 +1,7 @@
-"""With ``fast_publish`` messages are those of Celery, byte for byte."""
+"""Messages of ``fast_publish`` and ``send_many`` are those of Celery, byte for byte, also with ``compact``."""
 
+import json
+import logging
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -8,9 +10,10 @@ import pytest
 from celery import Celery, _state
 from celery.app.defaults import NAMESPACES
 
-from celery_ext import Call, install
+from celery_ext import Call, install, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.publish.fast import FastPublisher
+from kombu_delayq.message.bodies import DEFAULTS
 from tests.integration.publish.test_send_many_golden import ARGUMENTS, CASES, ETA, Case, app_of, record, sent
 
 #: What Celery makes itself, because a template would not say the same, or would say more than it knows.
@@ -48,8 +51,10 @@ ALL = {**CASES, **MORE}
 class Both:
     """Sends each call in both ways."""
 
-    def __init__(self, server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         self._server = server
+        self._caplog = caplog
+        caplog.set_level(logging.INFO, "celery_ext.publish.send_many")
         self._published: list[Any] = []
         publish = FastPublisher._publish
 
@@ -59,8 +64,19 @@ class Both:
 
         monkeypatch.setattr(FastPublisher, "_publish", noting)
 
-    def compare(self, app: Celery, send: Callable[[], Any], *, fast: bool = True, is_relative: bool = False) -> None:
-        """Fails the test unless Redis has the same after both ways, and the fast one was taken if it should be."""
+    def compare(
+        self,
+        app: Celery,
+        send: Callable[[], Any],
+        *,
+        fast: bool = True,
+        many: Callable[[], Any] | None = None,
+        is_relative: bool = False,
+    ) -> None:
+        """Fails the test unless Redis has the same after all ways, and the fast one was taken if it should be.
+
+        ``many`` sends the call by ``send_many``, and not one by one.
+        """
         sender: Any = app.send_task
         publisher, sender.fast = sender.fast, None
         theirs = sent(self._server, app, send, is_relative=is_relative)
@@ -71,33 +87,39 @@ class Both:
         ours = sent(self._server, app, send, is_relative=is_relative)
         assert ours == theirs
         assert len(self._published) == int(fast)
+        if many is not None:
+            assert sent(self._server, app, many, is_relative=is_relative) == theirs
+            assert "one by one" not in self._caplog.text
 
 
 @pytest.fixture
-def both(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> Both:
-    return Both(redis_server, monkeypatch)
+def both(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Both:
+    return Both(redis_server, monkeypatch, caplog)
 
 
-def fast_app_of(server: PrivateRedis, case: Case) -> Celery:
+def fast_app_of(server: PrivateRedis, case: Case, *, compact: bool = False) -> Celery:
     app = app_of(server, case)
+    app.conf.broker_transport_options = {"compact": compact}
     install(app, fast_publish=True)
     return app
 
 
+@pytest.mark.parametrize("compact", [False, True])
 @pytest.mark.parametrize("name", ALL)
-def test_a_message_is_that_of_celery(redis_server: PrivateRedis, both: Both, name: str) -> None:
-    """Times, options, settings and the task's own options make the same bytes in the same place."""
+def test_all_ways_to_publish_make_the_same(redis_server: PrivateRedis, both: Both, name: str, compact: bool) -> None:
+    """``apply_async``, ``fast_publish`` and ``send_many`` make the same bytes in the same place."""
     case = ALL[name]
     if "task_repr_maxlevels" in case.conf and "repr_maxlevels" not in NAMESPACES["task"]:
         pytest.skip("this Celery has no such setting")
-    app = fast_app_of(redis_server, case)
+    app = fast_app_of(redis_server, case, compact=compact)
     task = app.task(name="bulk.record", shared=False, **case.of_task)(record)
-    call = {field: value for field, value in case.call._asdict().items() if value is not None}
-    call["task_id"] = "ü\"' %s"
+    call = case.call._replace(task_id="ü\"' %s")
+    given = {field: value for field, value in call._asdict().items() if value is not None}
     both.compare(
         app,
-        lambda: task.apply_async(**call, **case.options),
+        lambda: task.apply_async(**given, **case.options),
         fast=name not in OF_CELERY,
+        many=(lambda: send_many(app, task, [call], **case.options)) if name in CASES else None,
         is_relative=case.is_relative,
     )
 
@@ -135,16 +157,26 @@ def test_a_name_is_enough(
     both.compare(app, lambda: app.send_task("some.where", [1], task_id="one", **options))
 
 
+@pytest.mark.parametrize("compact", [False, True])
 @pytest.mark.parametrize("inherit", [False, True])
-def test_calls_of_a_task_are_its_children(redis_server: PrivateRedis, both: Both, inherit: bool) -> None:
+def test_calls_of_a_task_are_its_children(redis_server: PrivateRedis, both: Both, inherit: bool, compact: bool) -> None:
     """Within a task, calls have its root and its id as their parent; an inherited priority is left to Celery."""
-    app = fast_app_of(redis_server, Case(conf={"task_inherit_parent_priority": inherit}))
+    app = fast_app_of(redis_server, Case(conf={"task_inherit_parent_priority": inherit}), compact=compact)
     task = app.task(name="bulk.record", shared=False)(record)
     _state._task_stack.push(task)
     task.push_request(id="the parent", root_id="the root", delivery_info={"priority": 7}, called_directly=False)
     try:
-        both.compare(app, lambda: task.apply_async((1,), eta=ETA, task_id="one"), fast=not inherit)
+        both.compare(
+            app,
+            lambda: task.apply_async((1,), eta=ETA, task_id="one"),
+            fast=not inherit,
+            many=lambda: send_many(app, task, [Call((1,), eta=ETA, task_id="one")]),
+        )
         assert [child.id for child in task.request.children] == ["one"] * 4
+        [body] = redis_server.client().hvals("delayq:{celery}:bodies")
+        assert DEFAULTS.keys() & json.loads(body.lstrip("\x7f0123456789"))["headers"].keys() == (
+            {"parent_id"} if compact else DEFAULTS.keys()
+        )
     finally:
         task.pop_request()
         _state._task_stack.pop()

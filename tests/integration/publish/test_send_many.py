@@ -1,13 +1,10 @@
 """``send_many``: pages on their way to Redis, what goes wrong with them, and what workers make of them."""
 
 import json
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from threading import Timer
 from typing import Any
 from uuid import UUID
 
@@ -265,24 +262,6 @@ def test_a_broker_that_does_not_answer(own_server: PrivateRedis, make_proj: Make
         send_many(proj.app, RECORD, [Call()], **options)
 
 
-def test_a_full_redis(own_server: PrivateRedis, make_proj: MakeProj) -> None:
-    """When Redis is full the caller gets its error; what was told to be sent is there, and no message in part."""
-    proj = make_proj(own_server, task_publish_retry_policy={"max_retries": 1, "interval_start": 0})
-    client = own_server.client()
-    client.config_set("maxmemory", client.info("memory")["used_memory"] + 3_000_000)
-    ids: list[str] = []
-    calls = (Call(("x" * 1000,), countdown=600) for _ in range(10_000))
-    with pytest.raises(Exception, match="command not allowed when used memory"):
-        send_many(proj.app, RECORD, calls, on_sent=ids.extend)
-    client.config_set("maxmemory", 0)
-    assert 0 < len(ids) < 10_000
-    waiting = {each.id for each in browse(proj.app, "celery")}
-    assert waiting >= set(ids)
-    assert proj.lengths() == (len(waiting), len(waiting))
-    send_many(proj.app, RECORD, [Call(countdown=600)])
-    assert until(lambda: proj.delayed() == len(waiting) + 1)
-
-
 class LosesReplies(Proxy):
     """Ends the connection over which a page of messages went, once Redis has it: the first, the third and so on."""
 
@@ -339,19 +318,3 @@ def test_nothing_is_sent_again_without_a_retry(make_proj: MakeProj) -> None:
     found = [json.loads(each)["headers"]["id"] for each in proj.server.client().lrange("celery", 0, -1)]
     assert len(set(found)) == len(found) < 900
     assert set(ids) < set(found), "what was told of is there, and the page whose reply was lost"
-
-
-@pytest.mark.parametrize("options", [{}, {"retry": False}])
-def test_a_silent_redis_is_waited_for(own_server: PrivateRedis, make_proj: MakeProj, options: dict[str, Any]) -> None:
-    """A Redis that is silent for a while is no error, and gets each message once."""
-    proj = make_proj(own_server)
-
-    def calls() -> Iterator[Call]:
-        for n in range(800):
-            if n == 500:
-                os.kill(own_server.pid, signal.SIGSTOP)
-                Timer(2, os.kill, (own_server.pid, signal.SIGCONT)).start()
-            yield Call((n,))
-
-    assert send_many(proj.app, RECORD, calls(), **options) == 800
-    assert own_server.client().llen("celery") == 800

@@ -1,7 +1,6 @@
 """Messages of ``send_many`` are those of ``apply_async``, byte for byte."""
 
 import json
-import logging
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -12,11 +11,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
-from celery import Celery, _state, signature
-from celery.app.defaults import NAMESPACES
+from celery import Celery, signature
 from kombu import Exchange, Queue
 
-from celery_ext import Call, install, send_many
+from celery_ext import Call, install
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.publish import write
 from celery_ext.publish.recipe import Target
@@ -189,36 +187,6 @@ def sent(server: PrivateRedis, app: Celery, send: Callable[[], object], *, is_re
     return found
 
 
-@pytest.fixture
-def compare(redis_server: PrivateRedis, caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
-    """Fails the test unless a call becomes the same in both ways, the second one being no ``apply_async``."""
-    caplog.set_level(logging.INFO, "celery_ext.publish.send_many")
-
-    def compare(app: Celery, task: Any, case: Case, publish: Callable[..., Any]) -> None:
-        call = case.call._replace(task_id="ü\"' %s")
-        given = {name: each for name, each in call._asdict().items() if each is not None}
-        theirs = sent(redis_server, app, lambda: publish(**given, **case.options), is_relative=case.is_relative)
-        ours = sent(
-            redis_server, app, lambda: send_many(app, task, [call], **case.options), is_relative=case.is_relative
-        )
-        assert ours == theirs
-        assert "one by one" not in caplog.text
-
-    return compare
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_message_is_the_one_of_apply_async(
-    redis_server: PrivateRedis, compare: Callable[..., None], case: Case
-) -> None:
-    """Times, options, settings and the task's own options make the same bytes in the same place."""
-    if "task_repr_maxlevels" in case.conf and "repr_maxlevels" not in NAMESPACES["task"]:
-        pytest.skip("this Celery has no such setting")
-    app = app_of(redis_server, case)
-    task = app.task(name="bulk.record", shared=False, **case.of_task)(record)
-    compare(app, task, case, task.apply_async)
-
-
 @pytest.mark.parametrize("compact", [False, True])
 def test_plain_calls_are_written_as_others(
     redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, compact: bool
@@ -252,19 +220,3 @@ def test_plain_calls_are_written_as_others(
             assert plain.of(call) == others.of(call)
             found += plain._plain is not None and plain._plain.offer(*call[:4]) is not None
     assert found > len(calls)
-
-
-@pytest.mark.parametrize("inherit", [False, True])
-def test_calls_of_a_task_are_its_children(
-    redis_server: PrivateRedis, compare: Callable[..., None], inherit: bool
-) -> None:
-    """Within a task, calls have its root and its id as their parent, and its priority if the app wants that."""
-    app = app_of(redis_server, Case(conf={"task_inherit_parent_priority": inherit}))
-    task = app.task(name="bulk.record", shared=False)(record)
-    _state._task_stack.push(task)
-    task.push_request(id="the parent", root_id="the root", delivery_info={"priority": 7}, children=[])
-    try:
-        compare(app, task, Case(Call((1,), eta=ETA)), task.apply_async)
-    finally:
-        task.pop_request()
-        _state._task_stack.pop()
