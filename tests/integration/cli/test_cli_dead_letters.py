@@ -2,9 +2,7 @@
 
 import json
 import os
-import signal
 import subprocess
-import threading
 from collections import Counter
 from datetime import UTC, datetime
 from itertools import islice
@@ -242,25 +240,6 @@ def test_letters_of_an_exchange_go_to_the_queue_that_is_bound_to_it(proj: Proj, 
     assert message["properties"]["delivery_info"] == {"exchange": "topic", "routing_key": "news.uk"}
 
 
-@pytest.mark.nightly
-def test_a_replay_that_is_killed_loses_and_doubles_nothing(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """After kill -9 half way, each of 20,000 letters is in one place, and a second replay sends the rest."""
-    names = [f"t{n}" for n in range(20_000)]
-    bury(raw_client, *(letter(each, task=f"proj.t{int(each[1:]) % 2}") for each in names))
-    args = ["--broker", broker.url, "dead-letters", "replay", DEAD, "--task", "proj.t1"]
-    process = subprocess.Popen([BIN / "delayq", *args])
-    until(lambda: raw_client.llen("orders") > 1000, what="some are replayed")
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    done = ids(raw_client, "orders")
-    assert done == names[1::2][: len(done)]
-    assert len(done) < len(names) / 2, "it was through before it was killed"
-    assert Counter(done + ids(raw_client, DEAD)) == Counter(names)
-    run(broker, *args[2:])
-    assert Counter(ids(raw_client, "orders")) == Counter(names[1::2])
-    assert Counter(ids(raw_client, DEAD)) == Counter(names[::2])
-
-
 def test_replays_at_the_same_time_each_find_all_of_their_letters(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """Two replays and a drop of other tasks, and two replays of the same, share a queue and leave what is nobody's."""
     names = [f"t{n}" for n in range(3000)]
@@ -301,32 +280,6 @@ def test_letters_that_come_meanwhile_are_left_alone(raw_client: redis.Redis) -> 
     assert seen == [f"t{n}" for n in range(300) if n != 100]
     assert ids(raw_client, "q") == seen
     assert ids(raw_client, DEAD) == ["new"]
-
-
-def test_a_replay_beside_a_consumer_that_buries_again_ends(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """A worker that buries each replayed letter at once again does not keep a replay of all going for ever."""
-    bury(raw_client, *(letter(f"t{n}") for n in range(2000)))
-    stop = threading.Event()
-
-    def bury_again() -> None:
-        own = redis.Redis(port=broker.port)
-        while not stop.is_set():
-            if found := own.rpop("orders", 50):
-                bury(
-                    own,
-                    *(letter(json.loads(each)["headers"]["id"], at=datetime.now(UTC).isoformat()) for each in found),
-                )
-
-    thread = threading.Thread(target=bury_again)
-    thread.start()
-    try:
-        stdout = run(broker, "dead-letters", "replay", DEAD, "--all").stdout
-        assert "2,000 replayed" in stdout
-        until(lambda: not raw_client.llen("orders"))
-    finally:
-        stop.set()
-        thread.join()
-    assert Counter(ids(raw_client, DEAD)) == Counter(f"t{n}" for n in range(2000))
 
 
 def test_a_key_of_another_type_hides_no_other_queue(broker: PrivateRedis, raw_client: redis.Redis) -> None:

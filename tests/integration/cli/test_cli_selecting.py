@@ -207,15 +207,6 @@ def test_a_command_that_is_stopped_says_how_far_it_went_and_goes_on(proj: Proj, 
     assert [line["count"] for line in _notes(log)] == [0, done, 0, 3000 - done]
 
 
-def test_a_command_that_is_killed_has_noted_that_it_began(proj: Proj, tmp_path: Path) -> None:
-    """SIGKILL leaves no line of what was done, but one of what was to be done, and who wanted it."""
-    with slow_cancel(proj, tmp_path / "audit.log") as (process, _):
-        process.kill()
-    [line] = _notes(tmp_path / "audit.log")
-    assert (line["who"].partition("@")[1], line["action"], line["count"]) == ("@", "bulk cancel", 0)
-    assert line["what"] == {"filter": {"queues": ["q"]}, "of": 3000, "begun": True}
-
-
 def test_a_redis_that_fails_half_way(proj: Proj, tmp_path: Path) -> None:
     """The error says how many were done; a second call does the rest."""
     with slow_cancel(proj, tmp_path / "audit.log") as (process, done):
