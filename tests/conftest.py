@@ -83,6 +83,13 @@ def own_server() -> Iterator[PrivateRedis]:
         yield server
 
 
+@pytest.fixture
+def durable_server() -> Iterator[PrivateRedis]:
+    """A server that has written down all that it has answered."""
+    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def shared_cluster() -> "Iterator[PrivateCluster]":
     """One Redis Cluster of three primaries with a replica each, for all tests that do not harm it.

@@ -17,7 +17,6 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
-from tests.support.servers.redis_version import major_version
 from tests.support.store.tuned import tuned
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj, Worker
 from tests.support.workers.held import KEYS
@@ -32,21 +31,6 @@ PAUSE_S = 2.0
 
 #: A poll interval, kombu's own reconnect, and a busy machine.
 LATE_S = 20.0
-
-
-@pytest.fixture
-def durable_server() -> Iterator[PrivateRedis]:
-    """A server that has written down all that it has answered."""
-    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
-        yield server
-
-
-@pytest.fixture
-def pausing_server() -> Iterator[PrivateRedis]:
-    """A server that takes DEBUG SLEEP; since Redis 7 that has to be allowed."""
-    allow = ("--enable-debug-command", "yes") if major_version() >= 7 else ()
-    with PrivateRedis(*allow) as server:
-        yield server
 
 
 def _send_spread(proj: Proj, count: int, first_s: float, last_s: float) -> dict[str, float]:
@@ -113,10 +97,6 @@ def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
     assert not client.exists(*KEYS.stored("q", layout)[:2])
 
 
-def _debug_sleep(server: PrivateRedis) -> None:
-    server.client().execute_command("DEBUG", "SLEEP", PAUSE_S)
-
-
 def _client_pause(server: PrivateRedis) -> None:
     server.client().execute_command("CLIENT", "PAUSE", int(PAUSE_S * 1000))
     time.sleep(PAUSE_S)
@@ -128,14 +108,14 @@ def _stop_process(server: PrivateRedis) -> None:
     os.kill(server.pid, signal.SIGCONT)
 
 
-def test_a_paused_redis_delays_but_loses_and_repeats_nothing(make_proj: MakeProj, pausing_server: PrivateRedis) -> None:
+def test_a_paused_redis_delays_but_loses_and_repeats_nothing(make_proj: MakeProj, own_server: PrivateRedis) -> None:
     """Tasks due before, in and after a pause of Redis run once each; the worker is never restarted."""
-    proj = make_proj(pausing_server, broker_transport_options=IMPATIENT)
+    proj = make_proj(own_server, broker_transport_options=IMPATIENT)
     worker = proj.worker()
-    pauses: list[Callable[[PrivateRedis], None]] = [_debug_sleep, _client_pause, _stop_process]
+    pauses: list[Callable[[PrivateRedis], None]] = [_client_pause, _stop_process]
     for pause in pauses:
         dues = _send_spread(proj, 20, first_s=0.2, last_s=PAUSE_S + 1)
-        pause(pausing_server)
+        pause(own_server)
         _await_each_once(proj, dues, back=time.time())
     until(lambda: "Redis can be used again" in worker.log)
     assert worker.alive()
@@ -148,7 +128,7 @@ def _await_loss(worker: Worker) -> None:
     assert worker.alive(), worker.log
 
 
-@pytest.mark.parametrize("pool", ["prefork", "solo", "threads"])
+@pytest.mark.parametrize("pool", ["solo", "threads"])
 def test_a_worker_that_holds_messages_outlives_redis(
     make_proj: MakeProj, durable_server: PrivateRedis, pool: str
 ) -> None:
@@ -205,17 +185,3 @@ def test_a_cluster_that_is_down_is_a_lost_connection(slotted_server: PrivateRedi
         _set_state(slotted_server, "CLUSTER ADDSLOTS", "ok")
         connection.Producer().publish("again", routing_key="q")
         assert connection.default_channel.client.llen("q") == 1
-
-
-def test_a_worker_outlives_the_start_of_such_a_server(make_proj: MakeProj, slotted_server: PrivateRedis) -> None:
-    """A worker whose Redis is killed and started again connects anew, and runs what waited and what comes."""
-    proj = make_proj(slotted_server)
-    worker = proj.worker(pool="solo")
-    proj.send("record", "waited", countdown=3)
-    slotted_server.stop(signal.SIGKILL)
-    until(lambda: "Cannot connect to" in worker.log, 30, "the worker notices the loss")
-    slotted_server.start()
-    until(lambda: proj.runs(value="waited"), 40, worker.log)
-    proj.send("record", "came")
-    proj.await_runs(1, value="came")
-    assert worker.alive()

@@ -7,15 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import redis
 from kombu import Consumer, Queue
 
 from kombu_delayq import channel
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
-from tests.support.workers.held import KEYS, in_hand
+from tests.support.workers.held import in_hand
 
 pytestmark = pytest.mark.both_layouts
 
@@ -176,20 +173,3 @@ def test_a_lagging_consumer_keeps_what_is_due_by_the_clock_of_redis(
     assert len(consumer.received) == 1
     assert proj.delayed() == 0
     assert in_hand(proj.server.client()) == 0
-
-
-def test_adopting_what_is_due_changes_nothing(client: redis.Redis) -> None:
-    """A message that is due by the clock of Redis stays among the unacked ones when it is offered for adoption."""
-    store, share = DelayStore(client, KEYS), KEYS.share("q")
-    held = KEYS.unacked_index(share), KEYS.unacked(share)
-    client.zadd(held[0], {"tag": 1})
-    client.hset(held[1], "tag", "message")
-    now_ms = store.delivery.heads([]).now_ms
-    due = store.delivery.adopt("q", Offer("id", repr(now_ms), 0, "message"), "tag", *held)
-    assert due == "due"
-    assert store.queues.size("q") == 0
-    assert client.hgetall(held[1]) == {"tag": "message"}
-
-    assert store.delivery.adopt("q", Offer("id", repr(now_ms + 60_000), 0, "message"), "tag", *held)
-    assert store.queues.size("q") == 1
-    assert not client.exists(*held)

@@ -9,7 +9,7 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj, Worker
-from tests.support.workers.held import in_hand, leases
+from tests.support.workers.held import in_hand
 from tests.support.workers.visibility import swept_after
 
 TTL_S = 2.0
@@ -22,11 +22,6 @@ def fleet(make_proj: MakeProj) -> Proj:
     return make_proj(broker_transport_options=OPTIONS, worker_prefetch_multiplier=4)
 
 
-def consumers(proj: Proj) -> int:
-    """Counts the consumers that Redis knows."""
-    return int(leases(proj.server.client()))
-
-
 def nothing_is_left(proj: Proj) -> bool:
     """Whether no message waits or is in hand."""
     client = proj.server.client()
@@ -36,32 +31,6 @@ def nothing_is_left(proj: Proj) -> bool:
 def holds(proj: Proj, count: int) -> bool:
     """Whether so many messages are in hand."""
     return int(in_hand(proj.server.client())) == count
-
-
-@pytest.mark.journey
-@pytest.mark.parametrize(
-    ("pool", "most"),
-    [
-        ("prefork", 4),
-        ("gevent", 2),  # its consumer stands still while the pool is full
-    ],
-)
-def test_what_a_killed_worker_held_runs_in_another(fleet: Proj, pool: str, most: int) -> None:
-    """Messages that ran, and those that were prefetched, run again in another worker, long before an hour is over."""
-    doomed = fleet.worker(pool=pool, concurrency=1)
-    for value in range(6):
-        fleet.send("hang_once", value)
-    fleet.await_runs(1)
-    until(lambda: holds(fleet, most), what="the worker holds messages")
-    doomed.kill()
-    other = fleet.worker(pool="threads", concurrency=6)
-    until(lambda: len(fleet.runs(redelivered=True)) == most, 30)
-    again = fleet.runs(redelivered=True)
-    assert {run["deaths"] for run in again} == {1}
-    assert sorted(run["value"] for run in again) == [*range(most)]
-    assert all(run["pid"] == other.process.pid for run in again)
-    until(lambda: f"process {doomed.process.pid} on host" in other.log)
-    assert f"{most} went back ({most} to 'celery')" in other.log
 
 
 def test_a_stopped_worker_is_taken_for_dead_and_says_so(fleet: Proj) -> None:

@@ -34,24 +34,23 @@ def _drained(connection: Connection) -> None:
         connection.drain_events(timeout=0.2)
 
 
-def test_a_connection_closed_while_redis_is_away_holds_nothing() -> None:
+def test_a_connection_closed_while_redis_is_away_holds_nothing(durable_server: PrivateRedis) -> None:
     """A process closes a connection that Redis has lost: what it held comes back to the process's next connection."""
-    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
-        first: list[Any] = []
-        lost, _ = _consuming(server, first)
-        with Connection(server.url, transport=TRANSPORT) as connection:
-            connection.SimpleQueue("orders").put("one")
-        until(lambda: _drained(lost) or first, what="the message is in hand")
-        server.stop(SIGKILL)
-        with suppress(redis.ConnectionError):
-            lost.collect()  # as a Celery worker does
-        server.start()
-        second: list[Any] = []
-        found, _ = _consuming(server, second)
-        until(lambda: _drained(found) or second, what="the message comes again")
-        assert second[0].payload == "one"
-        second[0].ack()
-        found.close()
+    first: list[Any] = []
+    lost, _ = _consuming(durable_server, first)
+    with Connection(durable_server.url, transport=TRANSPORT) as connection:
+        connection.SimpleQueue("orders").put("one")
+    until(lambda: _drained(lost) or first, what="the message is in hand")
+    durable_server.stop(SIGKILL)
+    with suppress(redis.ConnectionError):
+        lost.collect()  # as a Celery worker does
+    durable_server.start()
+    second: list[Any] = []
+    found, _ = _consuming(durable_server, second)
+    until(lambda: _drained(found) or second, what="the message comes again")
+    assert second[0].payload == "one"
+    second[0].ack()
+    found.close()
 
 
 def test_a_message_taken_from_a_full_redis_is_not_lost(own_server: PrivateRedis) -> None:
@@ -76,65 +75,62 @@ def test_a_message_taken_from_a_full_redis_is_not_lost(own_server: PrivateRedis)
     assert received == ["hello"]
 
 
-def test_what_has_landed_before_a_close_that_redis_refuses_comes_again() -> None:
+def test_what_has_landed_before_a_close_that_redis_refuses_comes_again(own_server: PrivateRedis) -> None:
     """A message lands, Redis refuses to put it back when the connection closes, and it goes to another consumer."""
-    with PrivateRedis() as server:
-        client = server.client()
-        lost, _ = _consuming(server, [])
-        with Connection(server.url, transport=TRANSPORT) as connection:
-            connection.SimpleQueue("ready").put("one")
+    client = own_server.client()
+    lost, _ = _consuming(own_server, [])
+    with Connection(own_server.url, transport=TRANSPORT) as connection:
+        connection.SimpleQueue("ready").put("one")
 
-        def has_landed() -> bool:
-            _drained(lost)
-            client.lmove("ready", "orders")
-            return bool(client.keys("*landing*")) or not client.lmove("orders", "ready")
+    def has_landed() -> bool:
+        _drained(lost)
+        client.lmove("ready", "orders")
+        return bool(client.keys("*landing*")) or not client.lmove("orders", "ready")
 
-        until(has_landed, what="the consumer waits, and the message comes to it")
-        client.config_set("min-replicas-to-write", 1)  # as at a primary that the Sentinels replace
-        with suppress(redis.ResponseError):
-            lost.collect()
-        client.config_set("min-replicas-to-write", 0)
-        got: list[Any] = []
-        found, _ = _consuming(server, got)
-        until(lambda: _drained(found) or got, what="the message comes again")
-        assert got[0].payload == "one"
-        found.close()
+    until(has_landed, what="the consumer waits, and the message comes to it")
+    client.config_set("min-replicas-to-write", 1)  # as at a primary that the Sentinels replace
+    with suppress(redis.ResponseError):
+        lost.collect()
+    client.config_set("min-replicas-to-write", 0)
+    got: list[Any] = []
+    found, _ = _consuming(own_server, got)
+    until(lambda: _drained(found) or got, what="the message comes again")
+    assert got[0].payload == "one"
+    found.close()
 
 
-def test_what_a_failover_brings_back_to_a_landing_list_goes_to_its_queue() -> None:
+def test_what_a_failover_brings_back_to_a_landing_list_goes_to_its_queue(own_server: PrivateRedis) -> None:
     """A consumer that leaves empties its landing lists anew, since a failover may have lost that it did so."""
-    with PrivateRedis() as server:
-        client = server.client()
-        leaving, _ = _consuming(server, [])
-        channel = leaving.default_channel
-        client.lpush(channel.store.fetching.landing(Landing("orders", 0, channel.consumer.name))[1], "one")
-        channel.consumer.leave(channel.store)
-        assert client.lrange("orders", 0, -1) == ["one"]
-        assert not channel.store.consumers.all()
-        leaving.close()
+    client = own_server.client()
+    leaving, _ = _consuming(own_server, [])
+    channel = leaving.default_channel
+    client.lpush(channel.store.fetching.landing(Landing("orders", 0, channel.consumer.name))[1], "one")
+    channel.consumer.leave(channel.store)
+    assert client.lrange("orders", 0, -1) == ["one"]
+    assert not channel.store.consumers.all()
+    leaving.close()
 
 
-def test_what_a_failover_brings_back_into_the_hands_of_a_consumer_goes_to_its_queue() -> None:
+def test_what_a_failover_brings_back_into_the_hands_of_a_consumer_goes_to_its_queue(own_server: PrivateRedis) -> None:
     """A consumer that leaves does not know of a message whose acknowledgement was lost, so its lease ends by itself."""
-    with PrivateRedis() as server:
-        client, got = server.client(), list[Any]()
-        leaving, _ = _consuming(server, got)
-        with Connection(server.url, transport=TRANSPORT) as connection:
-            connection.SimpleQueue("orders").put("one")
-        until(lambda: _drained(leaving) or got, what="the message comes")
-        lost = {key: client.dump(key) for key in ("unacked", "unacked_index")}
-        got[0].ack()
-        until(lambda: not client.exists(*lost), what="Redis has the acknowledgement")
-        for key, value in lost.items():
-            client.restore(key, 0, value)
-        leaving.close()
-        found, _ = _consuming(server, got)
-        until(lambda: _drained(found) or len(got) == 2, 30, what="the message comes again")
-        assert (got[1].payload, got[1].headers.get("redelivered") or got[1].delivery_info["redelivered"]) == (
-            "one",
-            True,
-        )
-        found.close()
+    client, got = own_server.client(), list[Any]()
+    leaving, _ = _consuming(own_server, got)
+    with Connection(own_server.url, transport=TRANSPORT) as connection:
+        connection.SimpleQueue("orders").put("one")
+    until(lambda: _drained(leaving) or got, what="the message comes")
+    lost = {key: client.dump(key) for key in ("unacked", "unacked_index")}
+    got[0].ack()
+    until(lambda: not client.exists(*lost), what="Redis has the acknowledgement")
+    for key, value in lost.items():
+        client.restore(key, 0, value)
+    leaving.close()
+    found, _ = _consuming(own_server, got)
+    until(lambda: _drained(found) or len(got) == 2, 30, what="the message comes again")
+    assert (got[1].payload, got[1].headers.get("redelivered") or got[1].delivery_info["redelivered"]) == (
+        "one",
+        True,
+    )
+    found.close()
 
 
 def test_a_connection_closes_while_redis_is_full(own_server: PrivateRedis) -> None:

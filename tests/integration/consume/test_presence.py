@@ -54,7 +54,9 @@ def test_what_a_killed_worker_held_runs_again_within_seconds(fleet: Proj, pool: 
     doomed.kill()
     until(lambda: len(fleet.runs(redelivered=True)) == held, 30)
     assert {run["pid"] for run in fleet.runs(redelivered=True)} == {other.process.pid}
-    assert f"process {doomed.process.pid} on host" in other.log
+    assert {run["deaths"] for run in fleet.runs(redelivered=True)} == {1}
+    until(lambda: f"process {doomed.process.pid} on host" in other.log)
+    assert f"{held} went back ({held} to 'celery')" in other.log
 
 
 def test_a_prefork_worker_is_dead_with_its_main_process(fleet: Proj) -> None:

@@ -3,10 +3,8 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import kombu.transport.redis as stock
-import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
@@ -22,13 +20,6 @@ with Mutex(redis.Redis(port=int(sys.argv[1])), "unacked_mutex", int(sys.argv[2])
     print("held", flush=True)
     time.sleep(60)
 """
-
-
-@pytest.fixture
-def durable_server() -> Iterator[PrivateRedis]:
-    """A server that has written down all that it has answered."""
-    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
-        yield server
 
 
 def test_the_defaults_are_those_of_the_docs() -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from math import inf, nan
 from threading import Thread
@@ -52,13 +52,6 @@ NAMES = [
 ]
 
 
-@pytest.fixture
-def durable_server() -> Iterator[PrivateRedis]:
-    """A server that has written down all that it has answered."""
-    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
-        yield server
-
-
 @pytest.mark.parametrize("act", EVERYTHING, ids=NAMES)
 def test_an_app_on_another_transport_is_told_what_to_set(redis_server: PrivateRedis, act: Callable[..., Any]) -> None:
     """An app on stock Redis, where nothing waits in the broker, gets an error that names the setting."""
@@ -100,26 +93,6 @@ def test_a_connection_that_is_lost_is_an_operational_error(
                 own_server.stop(how)
                 own_server.start()
         assert isinstance(error.value.__cause__, (redis.ConnectionError, redis.TimeoutError)), name
-
-
-@pytest.mark.both_layouts
-def test_redis_restarted_between_two_calls(make_proj: MakeProj, durable_server: PrivateRedis) -> None:
-    """Calls after a restart of Redis, which has forgotten its scripts and connections, work as those before."""
-    proj = make_proj(durable_server)
-    ids = [proj.send("record", number, countdown=300).id for number in range(4)]
-    app = proj.app
-    assert cancel(app, ids[0]) == "cancelled"
-    durable_server.stop(signal.SIGKILL)
-    with pytest.raises(OperationalError):
-        cancel(app, ids[1])
-    durable_server.start()
-    assert cancel(app, ids[:2]) == {ids[0]: "not_delayed", ids[1]: "cancelled"}
-    durable_server.stop()
-    durable_server.start()
-    assert reschedule(app, ids[2], countdown=600) == "rescheduled"
-    assert run_now(app, ids[3]) == "transferred"
-    assert [task.id for task in browse(app, "celery")] == [ids[2]]
-    assert proj.server.client().llen("celery") == 1
 
 
 def test_ids_that_are_no_texts_are_refused(proj: Proj) -> None:

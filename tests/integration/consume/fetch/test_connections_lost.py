@@ -15,13 +15,6 @@ from tests.support.workers.harness import TRANSPORT, Proj
 from tests.support.workers.held import in_hand
 
 
-@pytest.fixture
-def sender(proj: Proj) -> Iterator[Connection]:
-    """A connection that publishes."""
-    with proj.connection() as connection:
-        yield connection
-
-
 def test_connections_that_redis_py_closes_are_replaced(proj: Proj, sender: Connection) -> None:
     """After its connections were closed on this side, between two turns, a consumer goes on."""
     with Looped(proj.connection(), "a", "b") as looped:

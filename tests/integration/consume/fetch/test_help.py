@@ -1,6 +1,5 @@
 """What the thread of the heartbeat does for a consumer whose own thread is busy."""
 
-from collections.abc import Iterator
 from threading import Event, Thread
 from typing import Any
 
@@ -13,15 +12,8 @@ from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.store.fetching import Fetching
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
-from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.harness import Proj
 from tests.support.workers.held import in_hand
-
-
-@pytest.fixture
-def sender(proj: Proj) -> Iterator[Connection]:
-    """A connection that publishes."""
-    with proj.connection() as connection:
-        yield connection
 
 
 def test_messages_behind_a_long_task_go_back(proj: Proj, sender: Connection) -> None:
@@ -163,16 +155,3 @@ def test_a_redis_that_is_emptied_silences_nobody(
     assert "Redis does not know the lease" in caplog.text
     assert "silent" not in caplog.text
     assert "twice" not in caplog.text
-
-
-@pytest.mark.nightly
-def test_a_solo_worker_shares_what_it_cannot_begin(make_proj: MakeProj) -> None:
-    """Of four tasks, two workers of the pool solo run each its share, although the first could hold all of them."""
-    proj = make_proj()
-    proj.worker(pool="solo", worker_prefetch_multiplier=4)
-    for n in range(4):
-        proj.send("busy", 3, n)
-    until(lambda: in_hand(proj.server.client()) > 0)
-    proj.worker(pool="solo", worker_prefetch_multiplier=4)
-    runs = proj.await_runs(4)
-    assert len({run["pid"] for run in runs}) == 2

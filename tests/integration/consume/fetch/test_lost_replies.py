@@ -1,6 +1,6 @@
 """Replies of Redis that do not arrive: to a request for messages, and to acknowledgements."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -19,13 +19,6 @@ from tests.support.workers.harness import TRANSPORT, Proj
 from tests.support.workers.held import in_hand, leases
 
 Loses = Callable[[str], LosesReply]
-
-
-@pytest.fixture
-def sender(proj: Proj) -> Iterator[Connection]:
-    """A connection that publishes."""
-    with proj.connection() as connection:
-        yield connection
 
 
 @pytest.fixture
@@ -134,22 +127,21 @@ def test_a_basic_get_without_an_answer_takes_once(proj: Proj, sender: Connection
     assert (client.llen("a"), in_hand(client)) == (1, 0)
 
 
-def test_an_ack_after_the_end_of_the_connection_arrives() -> None:
+def test_an_ack_after_the_end_of_the_connection_arrives(durable_server: PrivateRedis) -> None:
     """A task that runs through an outage of Redis is acknowledged when it ends, and does not run again."""
-    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
-        with Connection(server.url, transport=TRANSPORT) as sender:
-            publish(sender, "a", 1)
-        with Looped(Connection(server.url, transport=TRANSPORT), "a", acks=False) as looped:
-            looped.until(lambda: looped.received == [1])
-            server.stop()
-            with pytest.raises(looped.connection.connection_errors):
-                looped.until(lambda: False)
-            with suppress(RedisError, OSError):
-                looped.connection.release()
-        server.start()
-        assert in_hand(server.client()) == 1
-        looped.messages[0].ack()
-        assert not in_hand(server.client())
+    with Connection(durable_server.url, transport=TRANSPORT) as sender:
+        publish(sender, "a", 1)
+    with Looped(Connection(durable_server.url, transport=TRANSPORT), "a", acks=False) as looped:
+        looped.until(lambda: looped.received == [1])
+        durable_server.stop()
+        with pytest.raises(looped.connection.connection_errors):
+            looped.until(lambda: False)
+        with suppress(RedisError, OSError):
+            looped.connection.release()
+    durable_server.start()
+    assert in_hand(durable_server.client()) == 1
+    looped.messages[0].ack()
+    assert not in_hand(durable_server.client())
 
 
 def test_an_adopted_message_is_held_no_more(proj: Proj, sender: Connection) -> None:
@@ -159,4 +151,6 @@ def test_an_adopted_message_is_held_no_more(proj: Proj, sender: Connection) -> N
         publish(stock, "a", 1, headers={"eta": "2999-01-01T00:00:00+00:00"})
         looped.until(lambda: looped.store.queues.size("a") == 1)
         assert not looped.channel.consumer.held
+        [body] = client.hvals(proj.keys("a")[1])
+        assert looped.channel.consumer.name not in body, "it keeps the tag of its publisher"
     assert leases(client) == in_hand(client) == 0

@@ -2,8 +2,6 @@
 
 import json
 
-from kombu import Connection
-
 from tests.support.looped import Looped, publish
 from tests.support.workers.harness import Proj
 from tests.support.workers.held import tags_in_hand
@@ -26,12 +24,3 @@ def test_a_message_keeps_the_tag_of_its_publisher(proj: Proj) -> None:
     assert len(tags) == 2
     assert published not in tags
     assert json.loads(client.lindex("a", 0))["properties"]["delivery_tag"] == published
-
-
-def test_an_adopted_message_keeps_it_too(proj: Proj) -> None:
-    """A message that goes into the store has the tag of its publisher, and nothing of the consumer that adopted it."""
-    with Connection(proj.server.url) as stock, Looped(proj.connection(), "a") as looped:
-        publish(stock, "a", 1, headers={"eta": "2999-01-01T00:00:00+00:00"})
-        looped.until(lambda: looped.store.queues.size("a") == 1)
-        [[body]] = [proj.server.client().hvals(proj.keys("a")[1])]
-        assert looped.channel.consumer.name not in body

@@ -1,6 +1,5 @@
 """Waiting for messages of empty queues."""
 
-from collections.abc import Iterator
 from time import monotonic
 from typing import Any
 
@@ -13,13 +12,6 @@ from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import in_hand, leases
-
-
-@pytest.fixture
-def sender(proj: Proj) -> Iterator[Connection]:
-    """A connection that publishes."""
-    with proj.connection() as connection:
-        yield connection
 
 
 def test_each_queue_has_a_wait_of_its_own(proj: Proj, sender: Connection) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -51,20 +50,6 @@ def _done(proj: Proj, count: int) -> list[tuple[int, Any]]:
 def _await_job(proj: Proj, body: Any) -> None:
     """Waits until a job has begun. One whose acknowledgement was cut off begins once more, perhaps after this one."""
     until(lambda: body in [begun for _, begun in _done(proj, 0)], what=f"job {body} has begun")
-
-
-def test_two_services_share_slow_jobs_evenly(proj: Proj) -> None:
-    """Without prefetch neither service takes jobs that the other could do."""
-    client = proj.server.client()
-    with _services(proj, 2, None, 0.3):
-        with proj.connection() as connection:
-            publish(connection, *range(8))
-        done = _done(proj, 8)
-        until(lambda: none_held(client))
-    assert sorted(body for _, body in done) == [*range(8)]
-    shares = Counter(pid for pid, _ in done)
-    assert len(shares) == 2
-    assert min(shares.values()) >= 3, shares
 
 
 def test_a_service_without_prefetch_holds_one_job(proj: Proj) -> None:

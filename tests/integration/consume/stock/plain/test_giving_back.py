@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.support.conditions import until
 from tests.support.workers.consumers import JOBS, drain, drained, held, none_held, publish, ready
-from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.harness import Proj
 
 
 def test_a_requeued_message_comes_after_those_that_wait(proj: Proj) -> None:
@@ -122,19 +122,3 @@ def test_a_cancelled_queue_gives_back_nothing_that_was_delivered(proj: Proj) -> 
         messages[0].ack()
         until(lambda: none_held(client))
     assert ready(client) == ["b"]
-
-
-def test_a_stock_consumer_gets_what_was_given_back(make_proj: MakeProj) -> None:
-    """A consumer on kombu's own transport reads messages that a closed connection gave back."""
-    proj, stock = make_proj(), make_proj(broker_transport="", broker_transport_options={})
-    messages: list[Any] = []
-    with proj.connection() as connection:
-        publish(connection, {"n": 1}, correlation_id="id")
-        with connection.Consumer(JOBS, on_message=messages.append):
-            drain(connection, messages, 1)
-    with stock.connection() as connection:
-        message = connection.default_channel.basic_get("jobs")
-        assert (message.payload, message.properties["correlation_id"]) == ({"n": 1}, "id")
-        assert message.headers["redelivered"] is True
-        message.ack()
-    assert none_held(proj.server.client())
