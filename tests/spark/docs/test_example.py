@@ -147,18 +147,6 @@ def run(tmp_path: Path, example: None) -> Run:
     return Run(tmp_path / "files")
 
 
-def test_the_report_finds_nothing_wrong_with_a_good_run(spark: SparkSession, run: Run) -> None:
-    """A run with one order never paid, one paid in time and one paid too late is told with its counts and lateness."""
-    report = import_module("report").judge(spark, run.directory, AFTER)
-    assert report.problems == []
-    told = [line.split() for line in report.lines()]
-    assert told[1:4] == [
-        *(["never", "paid", "1", "1", "0"], ["paid", "in", "time", "1", "0", "1"]),
-        ["paid", "too", "late", "1", "1", "0"],
-    ]
-    assert report.late_ms == [250, 250, 250]
-
-
 def test_the_report_finds_what_went_wrong(spark: SparkSession, run: Run) -> None:
     """Orders not closed, or closed twice, early, after the cancellation or with a wrong amount, are problems."""
     run.reopen()

@@ -1,9 +1,5 @@
 """What a broker remembers of a bulk job can be asked without Spark, and counts what was really sent."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -14,51 +10,11 @@ from celery import Celery
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import job
-from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import Offer
 from tests.spark.logic.test_without_spark import run_without
-from tests.support import ROOT
-from tests.support.conditions import until
-from tests.support.spark.landing import open_store
 from tests.support.store.jobs import begun, several
 from tests.support.workers.harness import TRANSPORT
-
-#: A Spark task of the job "j" that sends and cancels, without Spark: the module is run with the port.
-WRITER = """
-import sys
-import redis
-from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.sender import Sender
-from kombu_delayq.store import DelayStore
-from tests.spark.logic.test_jobs import write
-store = DelayStore(redis.Redis(port=int(sys.argv[1])))
-write(store, int(sys.argv[2]), until=1500)
-"""
-#: Messages of the writer, each for one of two queues; tasks that it cancels.
-SENT, CANCELLED = 2000, 400
-
-
-def write(store: DelayStore, run: int, until: int = SENT) -> None:
-    """Sends all messages and cancels all tasks of the job, as one attempt of a Spark task does.
-
-    With ``until`` it stands still at this message, and waits to be killed.
-    """
-    from celery_ext.spark.options import WriteOptions
-
-    job = JobRun("j", run, 600_000)
-    assert store.jobs.begin(job).word == "open"
-    sender = Sender(store, job, WriteOptions.parse({"chunk_size": "10"}))
-    for n in range(0, SENT, 10):
-        if n == until:
-            signal.pause()
-        sender.add("ab"[n // 10 % 2], [Offer(f"i{at}", "", 0, "body") for at in range(n, n + 10)])
-        if n % 50 == 0:
-            sender.cancel("a", [f"c{at}" for at in range(n // 5, n // 5 + 10)])
-    sender.flush()
-    sender.close()
 
 
 def test_a_job_can_be_asked_for_without_spark(redis_server: PrivateRedis, client: redis.Redis) -> None:
@@ -110,25 +66,3 @@ def test_the_broker_is_named_by_url_or_app(
     assert found is not None
     assert (found.state, found.sent, found.rows) == ("running", 3, None)
     assert job(broker, "other", **options) is None
-
-
-def test_counts_of_a_writer_that_is_killed_again_and_again(redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """Each message counts once, whenever attempts are ended by ``kill -9``; each task is cancelled."""
-    with open_store(redis_server) as store:
-        for n in range(CANCELLED):
-            store.delivery.offer("cd"[n % 2], Offer(f"c{n}", "4102444800000.0", 0, "body"))
-        for most in (300, 700, 1100):
-            run = store.jobs.new_run()
-            writer = subprocess.Popen([sys.executable, "-c", WRITER, str(redis_server.port), str(run)], cwd=ROOT)
-            until(lambda most=most: client.llen("a") + client.llen("b") >= most)  # type: ignore[misc]
-            os.kill(writer.pid, signal.SIGKILL)
-            writer.wait(20)
-            found = store.jobs.find("j")
-            assert found is not None
-            assert found.sent == client.llen("a") + client.llen("b")
-            assert most <= found.sent < SENT
-        write(store, store.jobs.new_run())
-        found = store.jobs.find("j")
-        assert found is not None
-        assert (found.sent, client.llen("a"), client.llen("b")) == (SENT, 1000, 1000)
-        assert (store.queues.size("c"), store.queues.size("d")) == (0, 0)

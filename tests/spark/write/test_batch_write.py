@@ -1,15 +1,12 @@
 """Jobs that write a batch: each row is one task, a cancel, or a bad row."""
 
-import re
-
 import pytest
 import redis
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark import job, task_id
+from celery_ext.spark import task_id
 from tests.support.commands import shell
 from tests.support.conditions import until
 from tests.support.spark.jobs import append, delayed, kwargs, numbers, tasks
@@ -29,33 +26,6 @@ def test_each_row_is_one_task(
         assert given == {"id": given["id"], "customer": f"customer {given['id']}"}
         assert message["headers"]["id"] == task_id("orders.close", given["id"])
     until(lambda: "job nightly is committed: 40 rows, 40 messages in all\n" in spark_log())
-
-
-def test_a_job_is_written_once(
-    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog
-) -> None:
-    """A committed job that may run again sends nothing then, and says nothing that reads like success."""
-    append(spark.range(40), redis_server, job_id="nightly")
-    before = spark_log()
-    append(spark.range(50), redis_server, job_id="nightly", on_committed="skip")
-    assert numbers(client) == list(range(40))
-    told = until(lambda: re.search("WARNING .* with 40 tasks; this run has sent nothing\n", spark_log()))
-    assert "is committed" not in told.string[len(before) :]
-
-
-def test_a_committed_job_is_refused(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """A job that was committed fails when it is run again, with its name and the time, before any Spark task."""
-    append(spark.range(40), redis_server, job_id="nightly")
-    found = job(redis_server.url, "nightly")
-    assert found is not None
-    assert found.ended is not None
-    assert (found.state, found.rows, found.sent, found.bad) == ("committed", 40, 40, 0)
-    when = found.ended.isoformat(timespec="seconds")
-    with pytest.raises(AnalysisException, match="JobCommittedBefore: job nightly was committed at") as error:
-        append(spark.range(50), redis_server, job_id="nightly")
-    assert f"{when}, with 40 tasks" in str(error.value)
-    assert numbers(client) == list(range(40))
-    assert job(redis_server.url, "nightly") == found
 
 
 def test_no_rows(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
@@ -89,15 +59,6 @@ def test_cancel(spark: SparkSession, redis_server: PrivateRedis, client: redis.R
 def frame(spark: SparkSession) -> DataFrame:
     """40 rows in 2 partitions; 17, 27 and 37 have a priority that there is not."""
     return spark.range(0, 40, 1, 2).select("id", expr("if(id IN (17, 27, 37), id, 0) AS priority"))
-
-
-def test_fail(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """A bad row fails the job, with its column, the id of the row, and its value."""
-    with pytest.raises(Exception, match="is not a priority from 0 to 9") as caught:
-        append(frame.where("id < 20"), redis_server, id_columns="id", job_id="nightly")
-    assert f"column priority, value 17: is not a priority from 0 to 9 (row {task_id('t', 17)})" in str(caught.value)
-    assert "on_bad_row=drop or dead_letter" in str(caught.value)
-    assert client.hget("{delayq}:job:nightly", "state") == "aborted"
 
 
 def test_dead_letter(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog) -> None:

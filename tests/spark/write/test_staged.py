@@ -79,21 +79,3 @@ def test_an_aborted_job_leaves_nothing(
     append(frame, redis_server, delivery="staged", job_id="nightly")
     assert numbers(client) == list(range(40))
     until(lambda: "job nightly is committed: 40 rows, 40 messages in all\n" in spark_log())
-
-
-def test_a_retried_task_stages_each_row_once(
-    spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis
-) -> None:
-    """What a failed attempt has staged is not staged again; messages of several queues go each to its own."""
-    frame = spark.range(0, 40, 1, 2).selectExpr("id", "concat('q', id % 3) AS queue")
-    append_stepped(frame, redis_server, fail_once_at_the_end, delivery="staged")
-    assert [numbers(client, f"q{n}") for n in range(3)] == [list(range(n, 40, 3)) for n in range(3)]
-
-
-def fail_once_at_the_end(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
-    """The first attempt of each task fails after its last row."""
-    context = TaskContext.get()
-    assert context is not None
-    yield from batches
-    if context.attemptNumber() == 0:
-        raise RuntimeError("on purpose")

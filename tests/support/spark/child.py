@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from celery_ext.spark import promote
-from tests.support.conditions import until
 from tests.support.spark import session
 from tests.support.spark.jobs import append_stepped, beside, write_table
 from tests.support.spark.stepped import Journal
@@ -45,8 +44,6 @@ def run(
     port: int,
     jobs: Sequence[Mapping[str, Any]],
     master: str = "local[4,4]",
-    conf: Mapping[str, str] | None = None,
-    awaited: Sequence[str] = (),
     promotions: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Notes the process id of its JVM in the journal, and runs jobs side by side.
@@ -56,12 +53,10 @@ def run(
         port: Port of the broker, which has the journal, too.
         jobs: ``rows`` and ``partitions`` of each, ``step`` before its writer, and ``options`` of the data source.
         master: Master URL of Spark.
-        conf: Settings of Spark.
-        awaited: Begins of journal lines. Spark goes on until each of them is there.
         promotions: Arguments of ``promote`` beside the jobs, and ``rows`` that are first written to the table.
     """
     journal = Journal(port)
-    spark = session.start(Path(directory), master, conf or {})
+    spark = session.start(Path(directory), master)
     journal.note(f"jvm {spark.sparkContext._gateway.proc.pid}")  # type: ignore[union-attr]
     broker = Broker(f"redis://127.0.0.1:{port}/0", port)
     with ExitStack() as stack:
@@ -84,8 +79,6 @@ def run(
             written.append(stack.enter_context(beside(spark, promote, spark, **given)))
         for future in written:
             future.result()
-    for line in awaited:
-        until(lambda: journal.lines(line), 60)  # noqa: B023 called at once
     session.stop(spark)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from itertools import chain, pairwise
 from math import inf
-from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -68,39 +67,6 @@ def test_what_leaves_after_the_planning_hides_and_repeats_no_other(
     assert len(always) < 350
     if how != "reschedule":  # which moves a message to where it is yet to be read
         assert len(seen) == len(set(seen))
-
-
-def test_what_is_always_there_is_read_once_beside_other_processes(
-    redis_server: PrivateRedis, store: DelayStore
-) -> None:
-    """While messages are offered and transferred all the time, each that waits all the time is read once."""
-    stay = fill(store, "q", 2000, same=50)
-    done = Event()
-
-    def churn() -> None:
-        other = store_of(redis_server)
-        turn = 0
-        while not done.is_set():
-            turn += 1
-            fill(other, "q", 50, first_ms=1000.0, prefix=f"past-{turn}")
-            gone = fill(other, "q", 20, same=5, first_ms=FUTURE_MS + turn % 40, prefix=f"gone-{turn}")
-            other.delivery.transfer("q")
-            other.lookup.cancel(["q"], gone)
-        turns.append(turn)
-        other.close()
-
-    turns: list[int] = []
-    thread = Thread(target=churn)
-    thread.start()
-    try:
-        reading = reader_of(redis_server, partitions=7, page_size=13)
-        for _ in range(5):
-            found = list(chain(*ids_of(reading, reading.partitions())))
-            assert [each for each in found if each.startswith("q-")] == stay
-    finally:
-        done.set()
-        thread.join()
-    assert turns[0] > 5
 
 
 def test_queues_are_those_named_or_all(redis_server: PrivateRedis, store: DelayStore) -> None:

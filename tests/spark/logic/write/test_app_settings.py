@@ -1,7 +1,6 @@
 """What is taken from an app: once, on the driver, however it is configured, and without its passwords."""
 
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -98,24 +97,6 @@ def test_a_setting_that_cannot_be_pickled_is_named() -> None:
     pytest.importorskip("pyspark")
     with pytest.raises(InvalidSparkOption, match="the setting task_routes cannot be handed to executors"):
         AppSettings.of(named(app))
-
-
-def test_executors_get_no_password() -> None:
-    """What is pickled for executors has nothing of the broker, nor of the results."""
-    app = apps.make(
-        "secret",
-        broker_url=f"redis://:{SECRET}@host/0",
-        broker_transport_options={"sentinel_kwargs": {"password": SECRET}},
-        broker_use_ssl={"ssl_password": SECRET},
-        result_backend=f"redis://:{SECRET}@host/1",
-        redis_password=SECRET,
-        task_routes={"a": "q"},
-    )
-    found = AppSettings.of(named(app))
-    assert SECRET in str(found.broker_url)
-    assert SECRET.encode() not in pickle.dumps(found.without_broker())
-    assert SECRET not in repr(found.without_broker())
-    assert found.without_broker().conf["task_routes"] == {"a": "q"}
 
 
 @pytest.mark.parametrize(

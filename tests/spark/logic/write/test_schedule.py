@@ -1,7 +1,7 @@
 """When tasks are due and expire: all counted from one moment, the begin of their job."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -39,27 +39,6 @@ def delays(columns: dict[str, Any], **how: Any) -> list[float | None]:
     return [each if each is None else round(each, 5) for each in found]
 
 
-CASES: dict[str, tuple[dict[str, Any], dict[str, str], list[float | None]]] = {
-    "now": ({"n": [1, 2]}, {}, [None, None]),
-    "countdown": ({"countdown": [1, None, 0, 2.5, -3]}, {}, [1, None, None, 2.5, -3]),
-    "countdown as an option": ({"n": [1, 2]}, {"countdown": "1m30s"}, [90, 90]),
-    "countdown of columns before the option": ({"countdown": [1, None, 0]}, {"countdown": "60"}, [1, 60, None]),
-    "delay_level": ({"delay_level": [1, 4, 18, 99, 0, None]}, {}, [1, 30, 7200, 7200, None, None]),
-    "delay_level as an option": ({"n": [1]}, {"delay_level": "2"}, [5]),
-    "delay_level of columns before the option": ({"delay_level": [0, None]}, {"delay_level": "2"}, [None, 5]),
-    "levels of a job": ({"delay_level": [1, 2]}, {"delayq_levels": "7m 1h"}, [420, 3600]),
-    "eta": ({"eta": pa.array([BASE + timedelta(1), None], pa.timestamp("us", "UTC"))}, {}, [86400, None]),
-}
-
-
-@pytest.mark.parametrize(("columns", "options", "expected"), CASES.values(), ids=CASES)
-def test_a_task_is_due_when_its_row_says(
-    columns: dict[str, Any], options: dict[str, str], expected: list[float | None]
-) -> None:
-    """Due times count from the begin of the job; what a row says goes before the option; 0 is now."""
-    assert delays(columns, **options) == expected
-
-
 def test_due_times_do_not_depend_on_the_attempt() -> None:
     """Two attempts of a job make the same messages, but for the process that each names as their origin."""
     columns = {"countdown": [1.5], "expires": [60]}
@@ -92,35 +71,3 @@ def test_a_due_time_may_be_the_latest() -> None:
     last = pa.array([datetime.max.replace(tzinfo=UTC)], pa.timestamp("us", "UTC"))
     assert json.loads(offers({"eta": last})[0].body)["headers"]["eta"] == "9999-12-31T23:59:59.999999+00:00"
     assert "later than the year 9999" in errors_of(made({"eta": last}, spread="10s"))[0]
-
-
-EXPIRIES: dict[str, tuple[dict[str, Any], dict[str, str], list[tuple[float, str] | None]]] = {
-    "none": ({"n": [1]}, {}, [None]),
-    "seconds": ({"expires": [1.5, None, -2]}, {}, [(1.5, "1500"), None, (-2, "0")]),
-    "seconds before the option": ({"expires": [1, None]}, {"expires": "10s"}, [(1, "1000"), (10, "10000")]),
-    "option": ({"n": [1]}, {"expires": "1h"}, [(3600, "3600000")]),
-    "option with a time": ({"n": [1]}, {"expires": (BASE + timedelta(seconds=5)).isoformat()}, [(5, "5000")]),
-    "times": (
-        {"expires": pa.array([BASE + timedelta(seconds=7), BASE - timedelta(seconds=1)], pa.timestamp("us", "UTC"))},
-        {},
-        [(7, "7000"), (-1, "0")],
-    ),
-}
-
-
-@pytest.mark.parametrize(("columns", "options", "expected"), EXPIRIES.values(), ids=EXPIRIES)
-def test_a_task_expires_when_its_row_says(
-    columns: dict[str, Any], options: dict[str, str], expected: list[tuple[float, str] | None]
-) -> None:
-    """Header and message property say the same expiry; what does not expire has no such property."""
-    found: list[tuple[float, str] | None] = []
-    for offer in offers(columns, **options):
-        message = json.loads(offer.body)
-        expires = message["headers"]["expires"]
-        if expires is None:
-            assert "expiration" not in message["properties"]
-            found.append(None)
-        else:
-            after_s = (datetime.fromisoformat(expires) - BASE).total_seconds()
-            found.append((after_s, message["properties"]["expiration"]))
-    assert found == expected

@@ -1,6 +1,7 @@
-"""The rows of a job reach the queues of a Redis Cluster of several nodes, each once."""
+"""Where Redis is a cluster, each row of a job reaches its queue once, and each message that waits is read once."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +13,11 @@ from kombu_delayq.store import SparkStore
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.servers.cluster import PrivateCluster
+from tests.support.spark.reading import fill, ids_of, reader_of
 
 OPTIONS: Any = SimpleNamespace(chunk_size=50, chunk_bytes=500_000, max_rate=0, max_queue_depth=0, write_timeout=30.0)
+#: Queues that are not all on one node.
+QUEUES = "abcd"
 LATER_MS = 4_102_444_800_000.0
 
 
@@ -37,18 +41,25 @@ def later(*ids: str) -> list[Offer]:
 
 def test_two_runs_of_a_job_send_each_row_once(cluster: PrivateCluster, store: SparkStore) -> None:
     """Queues on all nodes get their rows from the first run; the second finds that all were sent, and commits."""
-    queues = "abcd"
-    assert len({cluster.node_of(queue) for queue in queues}) > 1
+    assert len({cluster.node_of(queue) for queue in QUEUES}) > 1
     for sent, repeated in ((400, 0), (0, 400)):
         job = begun(store)
         sender = Sender(store, job, OPTIONS)
-        for queue in queues:
+        for queue in QUEUES:
             sender.add(queue, [Offer(f"i{number}", "", 0, f"body {number}") for number in range(100)])
         sender.flush()
         sender.close()
         assert (sender.enqueued, sender.repeated) == (sent, repeated)
     assert store.jobs.finish(job, "committed") == "committed"
-    assert [store.client.llen(queue) for queue in queues] == [100] * 4
+    assert [store.client.llen(queue) for queue in QUEUES] == [100] * 4
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_what_waits_on_all_nodes_is_read_once(cluster: PrivateCluster, store: SparkStore, partitions: int) -> None:
+    """Each message is in one partition, on whichever node its queue is."""
+    expected = [each for queue in QUEUES for each in fill(store, queue, 20)]
+    reading = reader_of(cluster, partitions=partitions, page_size=7)
+    assert sorted(chain(*ids_of(reading, reading.partitions()))) == expected
 
 
 def waiting(store: SparkStore, *queues: str) -> list[str]:
