@@ -61,11 +61,11 @@ class ClusterRedis(single.SingleRedis):
     def kill(self, away_s: float) -> None:
         """Kills a primary, waits for its replica, and starts the old one again, which follows it."""
         begin, old = time.time(), self._victim()
-        (new, *_), slots = self.cluster.replicas_of(old), self.cluster.slots_of(old)
+        new = self.cluster.replicas_of(old)[0]
         self.cluster.kill(old)
         gone = time.time()
         self.cluster.await_promotion(new)
-        self.replication.note(old, new, slots, gone)
+        self.replication.note(old, new, gone)
         time.sleep(away_s)
         self.cluster.restart(old)
         self._settle()
@@ -74,17 +74,17 @@ class ClusterRedis(single.SingleRedis):
     def stop_node(self, for_s: float) -> None:
         """Stops the process of a primary until its replica has taken its place, and a while longer."""
         begin, old = time.time(), self._victim()
-        (new, *_), slots = self.cluster.replicas_of(old), self.cluster.slots_of(old)
+        new = self.cluster.replicas_of(old)[0]
         self.cluster.stop_process(old)
         stopped = time.time()
         self.cluster.await_promotion(new)
-        self.replication.note(old, new, slots, stopped)
+        self.replication.note(old, new, stopped)
         time.sleep(for_s)
         again = time.time()
         self.cluster.continue_process(old)
         # It takes what stood in its sockets before it hears that it is no primary any more.
         until(lambda: old.role() == "slave", FAILOVER_S, f"{old} follows")
-        self.replication.note_late(again, time.time(), slots)
+        self.replication.note_late(again, time.time())
         self._settle()
         self.faults.add("node stopped", begin=begin, end=time.time(), note=str(old))
 

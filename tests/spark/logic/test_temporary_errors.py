@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import redis
-from redis.exceptions import RedisError
+from redis.exceptions import BusyLoadingError, RedisError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.broker import Broker, Retry, is_temporary
@@ -53,12 +53,13 @@ def test_what_takes_no_writes_just_now_is_waited_for(server: PrivateRedis, state
 
 
 def test_a_server_out_of_reach_is_waited_for(server: PrivateRedis) -> None:
-    """A server that is gone may be there at the next try."""
+    """A server that is gone, or loads its data, may be there at the next try."""
     client = server.client()
     server.stop()
     with pytest.raises(RedisError) as caught:
         client.ping()
     assert is_temporary(caught.value)
+    assert is_temporary(BusyLoadingError("Redis is loading the dataset in memory"))
 
 
 def test_what_stays_wrong_is_not_waited_for(client: redis.Redis) -> None:

@@ -36,15 +36,9 @@ def test_no_rows(spark: SparkSession, redis_server: PrivateRedis, client: redis.
     assert [client.hget(f"{{delayq}}:job:{name}", "state") for name in ("none", "no partition")] == ["committed"] * 2
 
 
-@pytest.fixture
-def earlier(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """An earlier job has sent the tasks of 0 to 39, which wait."""
-    append(spark.range(40), redis_server, countdown="1h", id_columns="id")
-
-
-@pytest.mark.usefixtures("earlier")
 def test_cancel(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog) -> None:
     """Rows that say ``cancel`` take back waiting tasks of an earlier job that have their ids, others are sent."""
+    append(spark.range(40), redis_server, countdown="1h", id_columns="id")
     frame = spark.range(30, 50, 1, 2).select(
         "id", expr("CASE WHEN id < 35 OR id >= 45 THEN 'cancel' WHEN id < 43 THEN 'enqueue' END AS op")
     )

@@ -146,6 +146,11 @@ class Served:
         assert self.process.poll() is None, self.text
         return self.text.partition("serve: ")[2].split()[0]
 
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait(10)
+
     def end(self, timeout_s: float = 20.0) -> int:
         """Sends SIGTERM, if the process runs. Returns its exit code."""
         self.process.terminate()
@@ -162,7 +167,7 @@ def serving(broker: str, *args: str, log: Path, env: Mapping[str, str] | None = 
         try:
             served.end()
         finally:
-            served.process.kill()
+            served.kill()
 
 
 @contextmanager

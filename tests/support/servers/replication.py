@@ -24,12 +24,10 @@ class Window:
     Attributes:
         begin: Everything that it had taken until then, its replica had.
         end: From then on it took no more.
-        slots: The slots that it had.
     """
 
     begin: float
     end: float
-    slots: frozenset[int]
 
 
 class Replication:
@@ -52,27 +50,25 @@ class Replication:
         self._thread = Thread(target=self._read, name="replication", daemon=True)
         self.windows: list[Window] = []
 
-    def note(self, old: Node, new: Node, slots: list[int], end: float) -> Window:
-        """Notes that a replica has taken the place of a primary, and returns the window.
+    def note(self, old: Node, new: Node, end: float) -> None:
+        """Notes that a replica has taken the place of a primary.
 
         Args:
             old: The old primary.
             new: Its replica.
-            slots: The slots of the old primary.
             end: When the old one has taken its last write, s since the epoch.
         """
         had = int(new.client.info("replication")["second_repl_offset"]) - 1
         safe = [at for at, offset in tuple(self._readings.get(old, ())) if offset <= had]
-        return self.note_late(max(safe, default=0.0), end, slots)
+        self.note_late(max(safe, default=0.0), end)
 
-    def note_late(self, begin: float, end: float, slots: list[int]) -> Window:
+    def note_late(self, begin: float, end: float) -> None:
         """Notes that a primary took writes for a while, s since the epoch, when its replica had taken its place."""
-        self.windows.append(Window(begin, end, frozenset(slots)))
-        return self.windows[-1]
+        self.windows.append(Window(begin, end))
 
-    def excuses(self, at: float, slot: int | None = None) -> bool:
-        """Whether a write may be gone that was confirmed at a time, s since the epoch, to a slot or to any."""
-        return any(one.begin <= at <= one.end + HEARD_S and (slot is None or slot in one.slots) for one in self.windows)
+    def excuses(self, at: float) -> bool:
+        """Whether a write may be gone that was confirmed at a time, s since the epoch."""
+        return any(one.begin <= at <= one.end + HEARD_S for one in self.windows)
 
     def _read(self) -> None:
         while not self._ending.wait(EVERY_S):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import pickle
 from typing import Any
 
 import msgpack
@@ -47,7 +48,7 @@ def test_arguments_are_decoded(kind: str, dumps: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        (b"\x80\x04N.", "application/x-python-serialize"),
+        (pickle.dumps([[1], {}, {}]), "application/x-python-serialize"),
         (b"x", "application/data"),
         (b"[[NaN], {}, {}]", JSON),
         (b"{", JSON),

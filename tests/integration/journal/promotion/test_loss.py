@@ -285,8 +285,7 @@ def test_a_loss_that_is_shorter_than_a_heartbeat_is_noticed(
     store = restarted
     store.delivery.offer("q", offer("kept", store.now_ms() + DAY_MS / 4), offer("due", store.now_ms() + 1))
     promoter = Promoter(store).heartbeat().heartbeat()
-    while delivered(store) != ["due"]:
-        pass
+    until(lambda: delivered(store) == ["due"])
     promoter.heartbeat()
     store.client.save()
     lost = [offer(name, store.now_ms() + 60_000) for name in "abc"]
@@ -309,8 +308,7 @@ def test_a_restart_that_lost_nothing_is_no_loss(restarted: JournaledStore, own_s
     store = restarted
     store.delivery.offer("q", offer("a", store.now_ms() + DAY_MS), offer("due", store.now_ms() + 1))
     promoter = Promoter(store).heartbeat()
-    while delivered(store) != ["due"]:
-        pass
+    until(lambda: delivered(store) == ["due"])
     store.client.save()
     restart(own_server)
     assert promoter.heartbeat().leadership.unverified
@@ -325,8 +323,7 @@ def test_what_is_published_and_delivered_after_a_loss_comes_once(journaled_store
     promoter = Promoter(store).heartbeat().heartbeat()
     store.client.flushall()
     store.delivery.offer("q", offer("since", store.now_ms() + 1), offer("waits", store.now_ms() + 60_000))
-    while delivered(store) != ["since"]:
-        pass
+    until(lambda: delivered(store) == ["since"])
     with pytest.raises(NotLeading, match="lost"):
         promoter.heartbeat()
     promoter = Promoter(store).heartbeat()

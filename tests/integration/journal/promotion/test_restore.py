@@ -8,6 +8,7 @@ import pytest
 from celery_ext.journal.recovery import check
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.errors import InvalidOptions
+from tests.support.conditions import until
 from tests.support.journal.stores import (
     HOUR_MS,
     Promoter,
@@ -44,8 +45,7 @@ def test_what_is_due_after_the_watermark_comes_back(journaled_store: JournaledSt
         "q", offer("gone", now_ms + 1), offer("soon", now_ms + SOON_MS), offer("later", now_ms + HOUR_MS)
     )
     promoter = Promoter(store)
-    while delivered(store) != ["gone"]:
-        pass
+    until(lambda: delivered(store) == ["gone"])
     promoter.heartbeat()
     promoter = lose(store)
     assert restored(store) == (2, 2, 0, 0, 0)

@@ -16,12 +16,10 @@ from redis.exceptions import ResponseError
 from celery_ext import Call, send_many
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.store.types import PageId
 from tests.integration.journal.publishing.test_tiers import far, near, rows
 from tests.support.conditions import until
-from tests.support.journal.stores import MakeJournaled, in_redis, journaled
-from tests.support.servers.postgres import PrivatePostgres, need_postgres
+from tests.support.journal.stores import MakeJournaled, in_redis
 from tests.support.servers.proxies import Proxy
 
 SQLITE = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
@@ -136,22 +134,3 @@ def test_a_publisher_killed_between_row_and_redis(
     args = [sys.executable, "-c", _PUBLISH, str(redis_server.port), options, repr(due_ms)]
     assert subprocess.check_output(args, text=True, timeout=60).endswith("done\n")
     assert (in_redis(store), rows(store, "i")) == (["i"], [("i", False)])
-
-
-def test_the_database_is_away(redis_server: PrivateRedis) -> None:
-    """The publisher of a far message gets an error and may try again; near messages do not notice."""
-    need_postgres()
-    redis_server.client().flushall()
-    with PrivatePostgres() as postgres:
-        store = journaled(redis_server.port, {"journal_url": postgres.make_schema()})
-        one = far()
-        store.delivery.offer("q", far("before"))
-        postgres.stop()
-        with pytest.raises(JournalUnavailable):
-            store.delivery.offer("q", one)
-        store.delivery.offer("q", near())
-        assert in_redis(store) == ["near"]
-        postgres.start()
-        assert store.delivery.offer("q", one).offered == 1
-        assert store.delivery.offer("q", one).repeated == 1
-        assert sorted(rows(store, "far", "before")) == [("before", True), ("far", True)]

@@ -44,7 +44,7 @@ def client(users: PrivateRedis) -> Iterator[TestClient]:
 
 
 def test_a_server_needs_few_rights(users: PrivateRedis, client: TestClient) -> None:
-    """With what the page of rights says, tasks are enqueued, shown and changed, alone and all of a filter."""
+    """With what the page of rights says, tasks are enqueued, shown, changed and consumed."""
     assert f"`{' '.join(RIGHTS)}`" in PAGE.read_text(encoding="utf-8")
     eta = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     ids = []
@@ -62,6 +62,18 @@ def test_a_server_needs_few_rights(users: PrivateRedis, client: TestClient) -> N
     assert bulk["matched"] == 2
     assert client.post(f"/v1/bulk/{bulk['id']}:start", json={"confirm": bulk["matched"]}).status_code == 200
     queue = quote("celery.mails")
+    for _ in range(3):
+        client.post("/v1/tasks", json={"task": "mails.send", "queue": "celery.mails"})
+    lease = client.post("/v1/queues/celery.mails:take?max=3").json()["lease"]["id"]
+    for verb, body in (
+        ("release", {"tags": ["1"]}),
+        ("release", {"tags": ["2"], "delay": 60}),
+        ("extend", {"seconds": 30}),
+        ("ack", {"tags": ["3"]}),
+    ):
+        assert client.post(f"/v1/leases/{lease}:{verb}", json=body).status_code == 200
+    assert client.post("/v1/queues/celery.mails:take?max=9&wait=1s").json()["messages"]
+    assert client.post("/v1/queues/celery.mails:take?wait=0.2s").json()["lease"] is None
     pages = ("/", f"/queues/{queue}", f"/tasks/{ids[2]}", "/dead-letters", "/metrics", "/healthz")
     calls = ("queues", f"queues/{queue}", f"queues/{queue}/histogram", f"tasks?queue={queue}", "dead-letters")
     found = {path: client.get(path).status_code for path in (*pages, *(f"/v1/{call}" for call in calls))}

@@ -31,7 +31,12 @@ def test_a_redis_that_is_away_is_no_success(make_api: MakeApi, own_server: Priva
     assert {(item["status"], item["outcome"]) for item in batch.json()["results"]} == {(503, "refused")}
     with_key = api.post("/v1/tasks", json=REMIND, headers={"Idempotency-Key": "k"})
     assert with_key.status_code == 503
-    for method, path in (("GET", "/v1/tasks"), ("DELETE", "/v1/tasks/x"), ("GET", "/v1/queues")):
+    for method, path in (
+        ("GET", "/v1/tasks"),
+        ("DELETE", "/v1/tasks/x"),
+        ("GET", "/v1/queues"),
+        ("POST", "/v1/queues/celery:take?wait=60s"),
+    ):
         assert api.request(method, path).status_code == 503
     own_server.start()
     until(lambda: api.post("/v1/tasks", json=REMIND).status_code == 201, what="Redis is used again")

@@ -10,7 +10,8 @@ from celery import Celery
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from tests.support.serve.http_consumers import HttpConsumer, Served, serve
+from tests.support.serve.http_consumers import HttpConsumer, serve, serve_to_holders
+from tests.support.serve.running import Served
 from tests.support.workers.harness import TRANSPORT
 from tests.support.workers.held import KEYS
 
@@ -28,9 +29,9 @@ def client(redis_server: PrivateRedis) -> Iterator[redis.Redis]:
 @pytest.fixture(scope="session")
 def running(redis_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server for all tests that do not harm it."""
-    served = Served(redis_server.url, tmp_path_factory.mktemp("tokens"), {})
+    served = serve_to_holders(redis_server.url, tmp_path_factory.mktemp("served"))
     yield served
-    served.close()
+    served.kill()
 
 
 @pytest.fixture

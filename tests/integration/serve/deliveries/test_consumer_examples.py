@@ -13,7 +13,7 @@ import redis
 from celery import Celery
 
 from tests.support.conditions import until
-from tests.support.serve.http_consumers import Served
+from tests.support.serve.running import Served
 from tests.support.workers.transfers import Transfer
 
 EXAMPLES = Path(__file__).parents[4] / "docs" / "examples" / "http"
@@ -43,7 +43,12 @@ def example(request: pytest.FixtureRequest, served: Served, tmp_path: Path) -> I
         if os.environ.get("CI") == "true":
             pytest.fail(f"there is no {request.param} on the PATH")
         pytest.skip(f"there is no {request.param} on the PATH")
-    settings = {"DELAYQ_LEASE_S": "2", "DELAYQ_RETRY_S": "1", "DELAYQ_URL": served.url, "DELAYQ_TOKEN": "dq_billing"}
+    settings = {
+        "DELAYQ_LEASE_S": "2",
+        "DELAYQ_RETRY_S": "1",
+        "DELAYQ_URL": served.url.rstrip("/"),
+        "DELAYQ_TOKEN": "dq_billing",
+    }
     with (tmp_path / "out").open("wb") as out:
         process = subprocess.Popen(
             COMMANDS[request.param],

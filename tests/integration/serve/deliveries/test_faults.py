@@ -1,8 +1,6 @@
 """Servers that are killed, replies that are lost, a Redis that is away, and workers beside: nothing is lost."""
 
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from kombu_delayq.redis import scripts
 from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import until
 from tests.support.serve.http_consumers import HttpConsumer, Serve
-from tests.support.servers.proxies import LosesReply, Proxy
+from tests.support.servers.proxies import LosesReply
 from tests.support.workers.harness import MakeProj
 from tests.support.workers.held import in_hand
 from tests.support.workers.transfers import Transfer
@@ -69,24 +67,6 @@ def test_an_ack_whose_answer_is_lost_has_been_made(
         assert first.status_code in (200, 410, 503)
         assert consumer.client.post(path, json={"tags": ["1"]}).status_code in (200, 410)
         assert not client.exists("unacked", "unacked_index", "orders")
-
-
-def test_a_redis_that_is_away_is_said_to_be(
-    app: Celery, serve: Serve, redis_server: PrivateRedis, client: redis.Redis
-) -> None:
-    """Who takes and who waits learns when to ask again; the same server works on once Redis is back."""
-    send(app, 0)
-    with ExitStack() as stack:
-        proxy = stack.enter_context(Proxy(redis_server.port))
-        consumer = HttpConsumer(serve(proxy.url))
-        consumer.ack(consumer.take())
-        with ThreadPoolExecutor(1) as threads:
-            waiting = threads.submit(consumer.client.post, f"{TAKE}?wait=60s")
-            until(lambda: int(client.info("commandstats")["cmdstat_llen"]["calls"]) > 5)
-            stack.close()
-            for answer in (waiting.result(), consumer.client.post(TAKE)):
-                assert answer.status_code == 503, answer.text
-                assert int(answer.headers["Retry-After"]) > 0
 
 
 @pytest.mark.parametrize("transport", ["ours", pytest.param("stock", marks=pytest.mark.nightly)])

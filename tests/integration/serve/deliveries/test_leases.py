@@ -9,7 +9,8 @@ from celery import Celery
 from kombu_delayq.store import DelayStore
 from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import stays, until
-from tests.support.serve.http_consumers import HttpConsumer, Served, numbers_of, tags_of
+from tests.support.serve.http_consumers import HttpConsumer, numbers_of, tags_of
+from tests.support.serve.running import Served
 from tests.support.workers.transfers import Transfer
 
 GONE = (410, "lease-ended")

@@ -1,28 +1,20 @@
-"""What a take hands out, what it refuses, and the few rights that consumers over HTTP need."""
+"""What a take hands out, and what it refuses."""
 
-import base64
 import json
-import os
-import pickle
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import redis
 from celery import Celery
-from kombu import Connection
 
-from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.api.deliveries import Taken
 from kombu_delayq.store import DelayStore
 from tests.integration.serve.deliveries.conftest import send
-from tests.support.serve.http_consumers import HttpConsumer, Served, numbers_of
-from tests.support.servers.acl import denials, url_of, users
-from tests.support.workers.consumers import publish
-from tests.support.workers.harness import TRANSPORT
+from tests.support.serve.http_consumers import HttpConsumer, numbers_of
+from tests.support.serve.running import Served
+from tests.support.servers.acl import users
 
 __all__ = ["users"]
 
@@ -82,19 +74,6 @@ def test_a_message_before_its_time_is_not_handed_out(
     assert not client.exists("unacked", "unacked_index", "{delayq}:consumers")
 
 
-def test_a_pickle_is_passed_on_unread(redis_server: PrivateRedis, consumer: HttpConsumer, tmp_path: Any) -> None:
-    """A body that might run code comes in base64 as it is, and runs nothing."""
-    victim = tmp_path / "touched"
-    with Connection(redis_server.url) as connection:
-        publish(connection, _Touch(victim), queue="orders", serializer="pickle", headers={"task": "t", "id": "i"})
-    [message] = consumer.take()["messages"]
-    assert (message["task"], message["content_type"]) == ("t", "application/x-python-serialize")
-    assert "args" not in message
-    assert not victim.exists()
-    pickle.loads(base64.b64decode(message["body"]))
-    assert victim.exists()
-
-
 def test_what_is_no_message_is_dropped(
     app: Celery, served: Served, consumer: HttpConsumer, client: redis.Redis
 ) -> None:
@@ -105,7 +84,7 @@ def test_what_is_no_message_is_dropped(
     assert numbers_of(taken) == [1]
     consumer.ack(taken)
     assert not client.exists("unacked", "{delayq}:consumers", "orders")
-    assert served.log.count("queue 'orders' had something that is no message, and that is dropped") == 2
+    assert served.text.count("queue 'orders' had something that is no message, and that is dropped") == 2
 
 
 @pytest.mark.parametrize(
@@ -181,43 +160,3 @@ def test_another_key_in_the_place_of_a_queue_is_named(client: redis.Redis, consu
     status, _ = consumer.refused(TAKE)
     assert status == 409
     assert not client.exists("unacked")
-
-
-class _Touch:
-    """Its pickle creates a directory when it is read."""
-
-    def __init__(self, path: Any) -> None:
-        self._path = str(path)
-
-    def __reduce__(self) -> Any:
-        return os.mkdir, (self._path,)
-
-
-#: Those that the page of rights names for servers, without those for the audit.
-RIGHTS = ("~_kombu.binding*", "+exists", "+hset", "+hvals", "+sismember", "+zmscore")
-
-
-@pytest.fixture
-def limited(users: PrivateRedis, tmp_path: Path) -> Iterator[Served]:
-    """A server with the rights of the user ``caretaker`` and those that consumers over HTTP need."""
-    users.client().execute_command("ACL", "SETUSER", "caretaker", *RIGHTS)
-    served = Served(url_of(users, "caretaker"), tmp_path, {})
-    yield served
-    served.close()
-
-
-def test_consumers_need_few_rights(users: PrivateRedis, limited: Served) -> None:
-    """With what the page of rights says, messages are taken, put off, released, extended and acknowledged."""
-    consumer = HttpConsumer(limited)
-    with Celery("producer", broker=users.url, set_as_current=False) as app:
-        app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True)
-        for _ in range(3):
-            app.send_task("t", queue="celery.mails")
-    taken = consumer.take("celery.mails", max=9)
-    consumer.of(taken, "release", tags=["1"])
-    consumer.of(taken, "release", tags=["2"], delay=60)
-    consumer.of(taken, "extend", seconds=30)
-    consumer.ack(taken, "3")
-    consumer.ack(consumer.take("celery.mails", wait="1s"))
-    assert consumer.take("celery.mails", wait="0.2s")["lease"] is None
-    assert denials(users) == []
