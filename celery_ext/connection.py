@@ -15,7 +15,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.errors import InvalidOptions, JournalUnavailable, OtherTransport
-from kombu_delayq.options import ANSWER_S
+from kombu_delayq.redis.pools import ANSWER_S
 from kombu_delayq.store import DelayStore
 from kombu_delayq.urls import CLUSTER_SCHEMES, STOCK_SCHEMES, split
 

@@ -16,8 +16,6 @@ REST = "*"
 POLICIES = ("run", "dead-letter", "drop")
 #: Least and most messages a second of a queue: one in about twelve days, and more than Redis can transfer.
 RATES = (0.000001, 1_000_000)
-#: How long transfer workers and commands wait for an answer of Redis before they take the connection for dead, in s.
-ANSWER_S = 5.0
 
 
 def switch(value: object) -> bool:

@@ -8,8 +8,8 @@ from redis.exceptions import NoPermissionError, ResponseError
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.subject import Subject
-from celery_ext.periodic.armer import source_of
 from celery_ext.periodic.control import list_entries
+from celery_ext.periodic.source import source_of
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT

@@ -32,7 +32,8 @@ def start_armer(sender: Any, **kwargs: Any) -> None:
     """Receives the signal ``worker_ready``, and begins to arm if the worker's app wants it."""
     in_test = type(sender.controller).__module__.startswith("celery.contrib.testing")  # the clock of the test arms
     if is_periodic(sender.app) and sender.app not in _armers and not in_test:
-        from celery_ext.periodic.armer import Armer, source_of
+        from celery_ext.periodic.armer import Armer
+        from celery_ext.periodic.source import source_of
 
         armer = _armers[sender.app] = Armer(sender.app, source_of(sender.app))
         armer.start()

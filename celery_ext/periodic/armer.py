@@ -7,23 +7,13 @@ from kombu.log import get_logger
 
 from celery_ext.connection import open_store, patient_options
 from celery_ext.periodic.arming import AWAY, Arming
-from celery_ext.periodic.entries import Settings, Source
+from celery_ext.periodic.entries import Source
 from celery_ext.periodic.messages import BEAT, ENTRY, RunMessages
 from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.redis.backoff import Outage
 
 logger = get_logger(__name__)
-
-
-def source_of(app: Any) -> Source:
-    """Returns where the entries of an app come from: the tables of django-celery-beat if that is its scheduler."""
-    scheduler = str(app.conf.beat_scheduler)
-    if scheduler == "django" or scheduler.startswith("django_celery_beat."):
-        from celery_ext.periodic.database import Database  # needs Django, set up
-
-        return Database(app)
-    return Settings(app)
 
 
 class Armer(BackgroundWorker):

@@ -1,14 +1,13 @@
 """What an app's schedule says: its entries, and what is wrong with some of them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha1
 from typing import Any, NamedTuple, Protocol
 
 from celery.beat import BeatLazyFunc, ScheduleEntry
-from celery.beat import Scheduler as StockScheduler
 from celery.schedules import schedule
 
 from kombu_delayq.errors import quoted
@@ -108,40 +107,6 @@ class Source(Protocol):
 
     def overwritten(self) -> list[str]:
         """Returns the names of entries that somebody has changed here, and that the settings of the app take back."""
-
-
-class Settings:
-    """The entries of ``beat_schedule`` and ``add_periodic_task``, with the default ones of Celery.
-
-    Args:
-        app: The app.
-    """
-
-    changes = False
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self._is_read = False
-
-    def read(self) -> Entries | None:
-        """Returns the entries at the first call, then None."""
-        if self._is_read:
-            return None
-        self._is_read = True
-        return checked(self._app, dict(self._given()))
-
-    def note(self, runs: Mapping[str, Sequence[int]], now_ms: float) -> None:
-        """Notes nothing: Redis knows the last run."""
-
-    def overwritten(self) -> list[str]:
-        """Returns nothing: there is one source alone."""
-        return []
-
-    def _given(self) -> Iterator[tuple[str, Any]]:
-        given = self._app.conf.beat_schedule or {}
-        default = StockScheduler(self._app, lazy=True)
-        default.install_default_entries(given)
-        yield from {**default.schedule, **given}.items()
 
 
 def checked(app: Any, given: Mapping[str, Any]) -> Entries:

@@ -4,7 +4,8 @@ from typing import Any
 
 from celery.beat import Scheduler as StockScheduler
 
-from celery_ext.periodic.armer import Armer, source_of
+from celery_ext.periodic.armer import Armer
+from celery_ext.periodic.source import source_of
 
 #: How soon beat notices that it has to end, in s.
 _TICK_S = 1.0

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from celery_ext.connection import open_store
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.options import ANSWER_S
 from kombu_delayq.redis import pools
 from kombu_delayq.store import OperatorStore
 
@@ -76,7 +75,7 @@ class ServeBroker:
     @contextmanager
     def channel(self) -> Iterator[DelayedChannel]:
         """Opens a channel of our transport, such as to read bindings. Redis has a limited time for each answer."""
-        limits = dict.fromkeys(("socket_connect_timeout", "socket_timeout"), ANSWER_S)
+        limits = dict.fromkeys(("socket_connect_timeout", "socket_timeout"), pools.ANSWER_S)
         with self._connect() as connection:
             connection.transport_options = {**limits, **(connection.transport_options or {})}
             yield connection.default_channel

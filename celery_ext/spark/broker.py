@@ -19,7 +19,9 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.connection import TRANSPORT, open_store
+from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.errors import BrokerUnavailable, InvalidSparkOption
+from celery_ext.spark.options import BrokerOptions
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import AnswerLost, DelayqError
@@ -104,6 +106,19 @@ class Broker:
                 "journal_url_env"
             )
         return cls(together, env, options, tls, journal_env)
+
+    @classmethod
+    def named_by(cls, options: BrokerOptions, app: AppSettings) -> "Broker":
+        """Returns the broker that options name, else that of the app.
+
+        Raises:
+            InvalidSparkOption: Neither names one, or it has a password that Spark would keep.
+        """
+        url = options.broker_url
+        if url is None and options.broker_url_env is None:
+            url = app.broker_url
+        transport_options = {**app.transport_options, **(options.broker_transport_options or {})}
+        return cls.of(url, options.broker_url_env, transport_options, app.tls, journal_env=options.journal_url_env)
 
     @property
     def has_journal(self) -> bool:

@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.functions import lit
 
-from celery_ext.spark.broker import Retry
+from celery_ext.spark.app_settings import AppSettings
+from celery_ext.spark.broker import Broker, Retry
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log
 from celery_ext.spark.source import CeleryDataSource
 from celery_ext.spark.tables import HOUR, check_eta, open_table
-from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.job import CommitMessage, JobWriter
 from celery_ext.spark.write.writers import BatchWriter, prepare, reports_of
 from kombu_delayq.message.due import us_of
@@ -136,7 +136,7 @@ class _Promotion:
         self._table = table.rstrip("/")
         self._ttl_ms = round(parsed.job_ttl * 1000)
         self._retry = Retry(parsed.write_timeout)
-        broker = AppSettings.of(parsed.celery_app).broker_of(parsed)
+        broker = Broker.named_by(parsed, AppSettings.of(parsed.celery_app))
         self.store: SparkStore = self._retry.until_done(broker.connect)
         spark.dataSource.register(CeleryDataSource)
         spark.dataSource.register(HourDataSource)

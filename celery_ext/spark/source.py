@@ -8,6 +8,7 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import BrokerOptions, ReadOptions, WriteOptions, check_no_table
@@ -15,7 +16,6 @@ from celery_ext.spark.python_workers import log, missing_packages_warning
 from celery_ext.spark.read.partitions import WaitingSelection
 from celery_ext.spark.read.reader import WaitingReader
 from celery_ext.spark.read.schema import arrow_schema, check_schema, schema_of
-from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.writers import BatchWriter, StreamWriter, prepare
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def register(spark: "SparkSession") -> None:
 
 def _broker_to_read(options: ReadOptions) -> Broker:
     if options.replica_url is None and options.replica_url_env is None:
-        return AppSettings.of(options.celery_app).broker_of(options)
+        return Broker.named_by(options, AppSettings.of(options.celery_app))
     return Broker.of(
         options.replica_url,
         options.replica_url_env,

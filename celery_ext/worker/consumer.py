@@ -12,7 +12,7 @@ from kombu.utils import json
 from celery_ext.connection import channel_of_consumer
 from celery_ext.worker.plain import Ack, plain
 from celery_ext.worker.task_threads import TaskThreads
-from kombu_delayq.consume.qos import FetchedMessage
+from kombu_delayq.consume.fetched import FetchedMessage
 from kombu_delayq.message.fields import from_json
 
 # A base only for the type checker: the class is mixed into Celery's consumer.

@@ -15,7 +15,6 @@ from kombu_delayq.cluster.client import ClusterClient, ClusterPool, PrefixedClie
 from kombu_delayq.cluster.pool import LATE_S
 from kombu_delayq.cluster.pubsub import ClusterPubSub
 from kombu_delayq.consume.qos import FetchedQoS
-from kombu_delayq.options import ANSWER_S
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import OF_REPLICA
 
@@ -119,7 +118,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
         # A node that hangs must not keep a worker from the others; redis-py itself would wait for ever.
         for name in ("socket_timeout", "socket_connect_timeout"):
             if params.get(name) is None:
-                params[name] = ANSWER_S
+                params[name] = pools.ANSWER_S
         return params
 
     def _get_pool(self, asynchronous: bool = False) -> ClusterPool:

@@ -14,8 +14,9 @@ from redis.exceptions import RedisError
 
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.early import EarlyMessages
+from kombu_delayq.consume.fetched import FetchedMessage
 from kombu_delayq.consume.fetcher import Fetcher
-from kombu_delayq.consume.qos import FetchedMessage, FetchedQoS
+from kombu_delayq.consume.qos import FetchedQoS
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.errors import InvalidOptions
 

@@ -8,8 +8,8 @@ from weakref import WeakSet
 import redis
 from redis.sentinel import SentinelConnectionPool
 
-from kombu_delayq.options import ANSWER_S
-
+#: How long transfer workers and commands wait for an answer of Redis before they take the connection for dead, in s.
+ANSWER_S = 5.0
 #: Connections that a transfer worker needs: one for commands, and one for announcements.
 TRANSFER_CONNECTIONS = 2
 #: redis-py before 5.3 asks for the command for which a connection is used.

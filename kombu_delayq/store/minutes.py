@@ -3,16 +3,15 @@
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.types import Outcome
 
-#: What has become of a task: it is to be tried again, has failed for good, or is a dead letter. Who sees it counts it.
-Outcome: TypeAlias = Literal["retried", "failed", "dead"]
 #: For how long minutes are kept, in h: those of a day are whole.
 KEPT_H = 25
 #: Most strings in one round trip.

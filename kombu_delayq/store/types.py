@@ -1,12 +1,14 @@
 """The arguments and the results of the store's operations for consumers."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kombu_delayq.message.text import as_bytes, as_text
 
 #: The layout of messages that wait in a journal beside Redis.
 JOURNAL = "journal"
+#: What has become of a task: it is to be tried again, has failed for good, or is a dead letter. Who sees it counts it.
+Outcome: TypeAlias = Literal["retried", "failed", "dead"]
 
 
 def hidden(body: str | bytes | None) -> str:

@@ -1,17 +1,19 @@
 """How long messages waited in their queues, counted by the consumer that takes them."""
 
 from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from time import time
 
 from kombu_delayq.message.fields import Message
 from kombu_delayq.message.ready import ready_since_s
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.counts import WAIT_BOUNDS_S, WAIT_FIELDS, WAITED_S, WAITED_UNKNOWN
-from kombu_delayq.store.fetching import Fetching
 
 #: The counters of a queue, in the order of the numbers that are kept of it.
 _FIELDS = (*WAIT_FIELDS, WAITED_S, WAITED_UNKNOWN)
 _SUM_AT, _UNKNOWN_AT = len(WAIT_FIELDS), len(WAIT_FIELDS) + 1
+#: Adds to counters in Redis; see ``Fetching.count_waits``.
+CountWaits = Callable[[Mapping[str, Mapping[str, int]]], dict[str, Exception | None]]
 #: A time from here on, in s since the epoch, is none: any program may write numbers that fit no clock and no counter.
 _LATEST_S = 2.0**40
 
@@ -42,7 +44,7 @@ class QueueWaits:
             numbers[bisect_left(WAIT_BOUNDS_S, waited_s)] += 1
             numbers[_SUM_AT] += waited_s
 
-    def flush(self, fetching: Fetching) -> None:
+    def flush(self, count_waits: CountWaits) -> None:
         """Adds to the counters in Redis what has come since the last time; one round trip where anything has.
 
         Raises:
@@ -51,7 +53,7 @@ class QueueWaits:
         now = {queue: list(numbers) for queue, numbers in list(self._noted.items())}
         grown = {queue: self._grown(queue, numbers) for queue, numbers in now.items()}
         if changed := {queue: counters for queue, counters in grown.items() if counters}:
-            replies = fetching.count_waits(changed)
+            replies = count_waits(changed)
             self._flushed.update({queue: now[queue] for queue, error in replies.items() if error is None})
             checked(replies.values())
 

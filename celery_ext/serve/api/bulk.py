@@ -23,7 +23,7 @@ from celery_ext.serve.api.exchange import (
     with_body,
 )
 from celery_ext.serve.api.idempotency import Attempt, once
-from celery_ext.serve.api.tasks import TaskQuery, selection_of
+from celery_ext.serve.api.visible import TaskQuery, selection_of
 from celery_ext.serve.bulk_runs import RunView, runs_of
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of

@@ -31,7 +31,7 @@ from celery_ext.serve.api.exchange import (
     query_of,
     with_body,
 )
-from celery_ext.serve.api.tasks import shown_of
+from celery_ext.serve.api.visible import shown_of
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import Serve, serve_of

@@ -1,11 +1,10 @@
 """``/v1/tasks``: waiting tasks are listed, shown, cancelled, rescheduled and run."""
 
-from collections.abc import Iterator, Mapping
-from math import inf
+from collections.abc import Iterator
 from time import monotonic
 from typing import Any, ClassVar, Literal
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, UnsetType
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -16,12 +15,8 @@ from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import (
     Answer,
     Countdown,
-    CursorText,
     Iso,
-    Limit,
     Moment,
-    QueueName,
-    Sought,
     Strict,
     answer,
     as_json,
@@ -32,13 +27,12 @@ from celery_ext.serve.api.exchange import (
     with_body,
 )
 from celery_ext.serve.api.idempotency import Attempt, once
+from celery_ext.serve.api.visible import ARGUMENTS, TaskQuery, selection_of, shown_of
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
-from celery_ext.waiting import DelayedTask, Done, Progress, Selection, Skipped, by_id, search_page, search_tasks
-from kombu_delayq.message.dead_letters import LAST_ERROR
+from celery_ext.waiting import DelayedTask, Done, Progress, Skipped, by_id, search_page, search_tasks
 from kombu_delayq.message.due import ms_of
-from kombu_delayq.store import OperatorStore
 
 
 class DueRequest(Strict):
@@ -53,30 +47,6 @@ class DueRequest(Strict):
 
     eta: Moment | None = None
     countdown: Countdown | None = None
-
-
-class TaskQuery(Strict):
-    """Which waiting tasks to list.
-
-    Attributes:
-        queue: Only those of this queue.
-        from_: Only those due at this time or later.
-        to: Only those due before this time.
-        task: Only tasks of this name; ``*`` stands for any text.
-        q: Only tasks whose arguments contain this text; ``path=value`` compares one argument.
-        retried: With ``1``, only tasks that have run before, and wait for a retry.
-        cursor: Goes on behind the answer before.
-        limit: Most tasks to return.
-    """
-
-    queue: QueueName | None = None
-    from_: Moment | None = field(default=None, name="from")
-    to: Moment | None = None
-    task: Sought | None = None
-    q: Sought | None = None
-    retried: Literal[0, 1] = 0
-    cursor: CursorText | None = None
-    limit: Limit = 100
 
 
 class Outcome(Answer):
@@ -175,10 +145,6 @@ class TaskList(Answer):
     cursor: str | None
 
 
-#: What has arguments of a task, or may name some: fields of an answer, and of the headers or properties of a message.
-_ARGUMENTS = ("args", "kwargs", "argsrepr", "kwargsrepr", LAST_ERROR)
-
-
 def task_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> Task:
     """Returns a task as the API shows it.
 
@@ -189,14 +155,9 @@ def task_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> Task:
     """
     fields = {**task.as_json(now_ms), "due": iso(task.message.due_ms), "args": task.args, "kwargs": task.kwargs}
     if hidden:
-        fields |= dict.fromkeys(_ARGUMENTS, UNSET)
+        fields |= dict.fromkeys(ARGUMENTS, UNSET)
     headers, properties = shown_of(task.headers, hidden=hidden), shown_of(task.properties, hidden=hidden)
     return Task(**fields, headers=headers, properties=properties, steps=_steps(task))
-
-
-def shown_of(fields: Mapping[str, Any], *, hidden: bool) -> dict[str, Any]:
-    """Returns the headers or properties of a message, without what shows arguments if these are hidden."""
-    return {name: value for name, value in fields.items() if not (hidden and name in _ARGUMENTS)}
 
 
 def _steps(task: DelayedTask) -> Steps | None:
@@ -243,42 +204,6 @@ def list_tasks(request: Request) -> Response:
     now_ms = store.now_ms()
     tasks = [task_of(task, now_ms, hidden=hidden) for task in found.tasks if _may_see(caller, task)]
     return answer(TaskList(tasks=tasks, cursor=found.cursor))
-
-
-def selection_of(
-    store: OperatorStore, caller: Caller, wanted: TaskQuery, *, hidden: bool, action: Action = Action.READ
-) -> Selection:
-    """Returns what a query or a filter means for a caller.
-
-    Args:
-        store: The broker's store.
-        caller: Its queues are the only ones.
-        wanted: The query.
-        hidden: Whether arguments are hidden; then nobody may search them either.
-        action: What the caller wants to do.
-
-    Raises:
-        Problem: 400 for a wrong filter, 403 for a queue that is not the caller's.
-    """
-    if wanted.q is not None and hidden:
-        raise Problem(403, "this server hides arguments, so they cannot be searched", "arguments-hidden")
-    queues: tuple[str, ...] | None = None
-    if wanted.queue is not None:
-        caller.check(action, queue=wanted.queue)
-        queues = (wanted.queue,)
-    elif "*" not in caller.queues:
-        queues = tuple(caller.queues_of(store.queues.names()))
-    try:
-        return Selection(
-            queues=queues,
-            from_ms=-inf if wanted.from_ is None else ms_of(wanted.from_),
-            to_ms=inf if wanted.to is None else ms_of(wanted.to),
-            task=wanted.task,
-            q=wanted.q,
-            retried=wanted.retried == 1,
-        )
-    except ValueError as error:
-        raise bad_request(str(error), "bad-filter") from None
 
 
 def _may_see(caller: Caller, task: DelayedTask) -> bool:

@@ -10,11 +10,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 from redis.exceptions import RedisError
 
 from celery_ext.delays.levels import DelayLevels
+from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker, Retry
 from celery_ext.spark.errors import BadRow, JobCommittedBefore, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log, no_garbage_collection
-from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.batch import MessageBuilder
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.schedule import Schedule

@@ -8,8 +8,8 @@ from celery import signals
 from celery.exceptions import QueueNotFound
 
 from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
+from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.errors import BadRow
-from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.task_fields import TaskFields
 from celery_ext.spark.write.values import RowErrors
 

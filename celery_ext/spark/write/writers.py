@@ -12,11 +12,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from celery_ext.spark.broker import Retry
+from celery_ext.spark.app_settings import AppSettings
+from celery_ext.spark.broker import Broker, Retry
 from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log
-from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.job import CommitMessage, JobWriter, committed_before, in_words
 from celery_ext.spark.write.templates import TemplateKey, Templates
@@ -52,7 +52,7 @@ def prepare(options: WriteOptions, schema: StructType, overwrite: bool, job: str
         for warning in columns.warnings():
             log(logging.WARNING, warning)
     settings = AppSettings.of(options.celery_app)
-    broker = settings.broker_of(options)
+    broker = Broker.named_by(options, settings)
     if broker.has_journal and options.if_waiting != "add":
         raise InvalidSparkOption(
             f"if_waiting={options.if_waiting} does not work with a journal (transport option journal_url): the script "

@@ -13,8 +13,9 @@ from kombu import Exchange, Queue
 
 from celery_ext.periodic import arming, messages
 from celery_ext.periodic.armer import Armer
-from celery_ext.periodic.entries import Entry, Settings, checked
+from celery_ext.periodic.entries import Entry, checked
 from celery_ext.periodic.messages import BEAT, ENTRY
+from celery_ext.periodic.source import Settings
 from kombu_delayq.store.periodic import STOCK_BEAT
 from tests.support.workers.periodic import HOUR_MS, StartProcess
 

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.periodic import control
-from celery_ext.periodic.entries import Settings
+from celery_ext.periodic.source import Settings
 from celery_ext.serve import DelayqCollector, asgi
 from celery_ext.serve.access.identity import Action, Caller
 from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT

@@ -6,7 +6,7 @@ from typing import Any
 from celery import Celery
 from kombu import Exchange, Queue
 
-from celery_ext.spark.write.app_settings import AppSettings
+from celery_ext.spark.app_settings import AppSettings
 
 TOPIC = Exchange("news", type="topic")
 #: Queues of one topic exchange. The first one also gets the messages for the other.

@@ -13,8 +13,8 @@ from kombu import compression, serialization
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from celery_ext.delays.levels import DelayLevels
+from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.batch import BatchMessages, MessageBuilder
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.schedule import Schedule

@@ -8,9 +8,9 @@ import pytest
 from celery import Celery
 
 from celery_ext.connection import open_store
-from celery_ext.periodic.armer import source_of
 from celery_ext.periodic.arming import Arming
 from celery_ext.periodic.messages import RunMessages
+from celery_ext.periodic.source import source_of
 from celery_ext.waiting import by_id
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.store import DelayStore

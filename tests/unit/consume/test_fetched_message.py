@@ -7,7 +7,7 @@ import pytest
 from kombu import Connection
 from kombu.transport import virtual
 
-from kombu_delayq.consume.qos import FetchedMessage, FetchedPayload
+from kombu_delayq.consume.fetched import FetchedMessage, FetchedPayload
 from tests.support.messages import task_message
 
 ATTRIBUTES = (

@@ -9,7 +9,7 @@ from kombu import serialization
 from kombu.utils import json
 
 from celery_ext.worker.consumer import LeanConsumer, make_lean
-from kombu_delayq.consume.qos import FetchedMessage
+from kombu_delayq.consume.fetched import FetchedMessage
 from kombu_delayq.message.fields import from_json
 
 

@@ -24,7 +24,7 @@ from vine import promise
 
 from celery_ext.worker.bootstrap import install
 from celery_ext.worker.plain import Ack, plain
-from kombu_delayq.consume.qos import FetchedMessage, FetchedPayload
+from kombu_delayq.consume.fetched import FetchedMessage, FetchedPayload
 
 NOW = datetime.now(UTC)
 ID = "0b1c0a4e-7f1b-4b62-9e1c-6f6f5d1f3a11"

@@ -12,10 +12,10 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import task_id
+from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.app_settings import AppSettings
 from tests.support.spark import apps
 from tests.support.spark.landing import landed, open_store, send
 from tests.support.spark.making import TASK, batch_of, builder_of, ids_of, kwargs_of, made_of, offers_of, plan_of, sole

@@ -9,8 +9,8 @@ from kombu import Exchange, Queue
 from kombu.common import Broadcast
 
 from celery_ext.publish.template import Slots
+from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.errors import BadRow
-from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.templates import TemplateKey, Templates
 from tests.support.spark import apps
 from tests.support.spark.apps import make, settings_of, task

@@ -11,8 +11,8 @@ from celery.app.defaults import NAMESPACES
 from kombu import Exchange, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.app_settings import AppSettings
 from tests.support.spark import apps
 from tests.support.spark.golden_cases import CASES, ETA, NOW, NOW_MS, Case, struct, utc
 from tests.support.spark.landing import Landed, published, sent

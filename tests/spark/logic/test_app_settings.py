@@ -14,8 +14,8 @@ from kombu import Queue
 from kombu.common import Broadcast
 
 from celery_ext.delays.levels import DelayLevels
+from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.errors import InvalidSparkOption
-from celery_ext.spark.write.app_settings import AppSettings
 from celery_ext.spark.write.templates import Templates
 from tests.support.spark import apps
 from tests.support.spark.making import TASK, batch_of, made_of, sole
@@ -48,7 +48,7 @@ def test_an_app_is_found_as_by_celery(tmp_path: Path) -> None:
         "def a(): pass\n"
     )
     code = (
-        "from celery_ext.spark.write.app_settings import AppSettings\n"
+        "from celery_ext.spark.app_settings import AppSettings\n"
         "for name in ('shop', 'shop:app', 'shop.app'):\n"
         "    found = AppSettings.of(name)\n"
         "    print(found.broker_url, found.conf['task_routes'], found.tasks['a']['time_limit'])\n"

@@ -10,9 +10,7 @@ from celery.app.utils import find_app
 from kombu.common import Broadcast
 
 from celery_ext.delays.levels import DelayLevels
-from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import InvalidSparkOption
-from celery_ext.spark.options import BrokerOptions
 from kombu_delayq.errors import InvalidDelayLevel, quoted
 
 #: Names of the settings.
@@ -73,18 +71,6 @@ class AppSettings:
             app.conf.broker_use_ssl or None,
             _levels_of(app),
         )
-
-    def broker_of(self, options: BrokerOptions) -> Broker:
-        """Returns the broker that the options name, else the broker of the app.
-
-        Raises:
-            InvalidSparkOption: Neither names one, or it has a password that Spark would keep.
-        """
-        url = options.broker_url
-        if url is None and options.broker_url_env is None:
-            url = self.broker_url
-        transport_options = {**self.transport_options, **(options.broker_transport_options or {})}
-        return Broker.of(url, options.broker_url_env, transport_options, self.tls, journal_env=options.journal_url_env)
 
     def without_broker(self) -> "AppSettings":
         """Returns these settings without those of the broker, which may have passwords."""

@@ -1,0 +1,52 @@
+"""Messages as a script of ours fetched them: with the delivery tag under which they are in hand."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from kombu.transport import virtual
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from kombu_delayq.message.fields import Message
+from kombu_delayq.store.types import Outcome
+
+_Message: Any = object if TYPE_CHECKING else virtual.Message
+
+
+class FetchedPayload(dict[str, Any]):
+    """A message as its queue had it, with the delivery tag under which it is in hand, and the name of the queue.
+
+    The tag stands beside the message, which keeps the delivery tag of its publisher: that one is the same each time the
+    message is delivered, and wherever it goes from here.
+    """
+
+    def __init__(self, message: Message, tag: str, queue: str) -> None:
+        super().__init__(message)
+        self.tag, self.queue = tag, queue
+
+
+class FetchedMessage(_Message):
+    """kombu's message, which is acknowledged by the delivery tag under which it was fetched."""
+
+    def __init__(self, payload: Message, channel: Any = None, **kwargs: Any) -> None:
+        headers, properties = payload.get("headers"), payload["properties"]
+        body = payload.get("body")
+        if body:
+            body = channel.decode_body(body, properties.get("body_encoding"))
+        if type(body) is not bytes or kwargs or (headers and "compression" in headers):
+            super().__init__(payload, channel=channel, **kwargs)
+        else:  # what kombu's two classes do, in half the time
+            self._raw, self._state, self._decoded_cache = payload, "RECEIVED", None
+            self.channel, self.accept = channel, None
+            self.errors: list[Any] = []
+            self.body, self.headers, self.properties = body, headers or {}, properties
+            self.content_type, self.content_encoding = payload.get("content-type"), payload.get("content-encoding")
+            self.delivery_info = properties.get("delivery_info") or {}
+            self.delivery_tag = properties["delivery_tag"]
+        if isinstance(payload, FetchedPayload):
+            self.delivery_tag = payload.tag
+
+    def count(self, outcome: Outcome) -> None:
+        """Counts what has become of the task for its queue, with the next heartbeat; any thread may do so."""
+        if isinstance(self._raw, FetchedPayload):
+            with suppress(RedisConnectionError):  # the connection is lost, and with it what its consumer had counted
+                self.channel.consumer.count(self._raw.queue, outcome)
