@@ -12,7 +12,6 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.cut import is_contract, is_missing, is_wide
-from tests.support.jvm.summary import pytest_terminal_summary
 
 if TYPE_CHECKING:
     from tests.support.servers.cluster import PrivateCluster
@@ -24,8 +23,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: Length of values that may be part of the name of a test.
 LONGEST_NAME = 120
-
-__all__ = ["pytest_terminal_summary"]  # a hook; with pytest-xdist only what is here is loaded where it is called
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -36,10 +36,6 @@ _NO_PATH = (
 _HINTS = {
     "path": _NO_PATH,
     "paths": _NO_PATH,
-    "push_filters": (
-        "is no longer an option, because Spark gave wrong rows to a DataFrame that was used twice: select what to read "
-        "with the options queue, due_after and due_before"
-    ),
 }
 #: Priorities of a message. Source: kombu.transport.virtual.Channel
 PRIORITIES = range(10)

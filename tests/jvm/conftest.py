@@ -9,6 +9,7 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.jvm import redisson
 from tests.support.jvm.redisson import Jvm
+from tests.support.missing import missing
 from tests.support.workers.fixtures import make_proj
 
 __all__ = ["make_proj"]
@@ -31,10 +32,9 @@ def layout() -> str:
 def run_jvm(
     redis_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[Callable[[str], Jvm]]:
-    """Starts a JVM with a version of Redisson. Without one the tests are skipped."""
-    reason = redisson.why_not()
-    if reason is not None:
-        pytest.skip(reason)
+    """Starts a JVM with a version of Redisson. Where Maven cannot get it, the tests are skipped."""
+    if reason := redisson.why_not():
+        missing(reason)
     with ExitStack() as cleanup:
 
         def run(version: str) -> Jvm:
@@ -51,19 +51,12 @@ def run_jvm(
 
 
 @pytest.fixture(scope="session")
-def _jvm(run_jvm: Callable[[str], Jvm]) -> Jvm:
+def jvm(run_jvm: Callable[[str], Jvm]) -> Jvm:
+    """The JVM with the current Redisson."""
     return run_jvm(redisson.VERSION)
 
 
 @pytest.fixture
-def jvm(_jvm: Jvm, record_property: Callable[[str, object], None]) -> Jvm:
-    """The JVM with the current Redisson."""
-    record_property("redisson", redisson.VERSION)
-    return _jvm
-
-
-@pytest.fixture
-def old_jvm(run_jvm: Callable[[str], Jvm], record_property: Callable[[str, object], None]) -> Jvm:
+def old_jvm(run_jvm: Callable[[str], Jvm]) -> Jvm:
     """A JVM with a Redisson that packs entries as it did up to 3.21.0."""
-    record_property("redisson", redisson.OLD_VERSION)
     return run_jvm(redisson.OLD_VERSION)

@@ -102,9 +102,7 @@ def test_10_000_messages_are_seen_once(jvm: Jvm, redis_server: PrivateRedis, sto
     moved: list[int] = []
     workers = [
         TransferWorker(
-            lambda: _store(redis_server),
-            queues=lambda: ["q"],
-            on_transfer=lambda _, done: moved.append(done.moved),
+            lambda: _store(redis_server), queues=lambda: ["q"], on_transfer=lambda _, done: moved.append(done.moved)
         )
         for _ in range(3)
     ]

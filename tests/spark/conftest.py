@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
+from tests.support.missing import missing
 from tests.support.spark import session
 from tests.support.spark.session import BROKER_ENV, GONE_ENV, PASSWORD, WRONG_ENV, WRONG_PASSWORD, SparkLog
 
@@ -26,12 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def java() -> None:
     """Without Java the tests fail in CI, and are skipped elsewhere."""
-    reason = session.why_no_java()
-    if reason is None:
-        return
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    if reason := session.why_no_java():
+        missing(reason)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """The ACL users of docs/reference/acl.md on a cluster of several nodes, with nothing more than their rights there."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from click.testing import CliRunner
 import celery_ext
 from celery_ext.cli import delayq
 from tests.support.conditions import until
-from tests.support.servers.acl import PAGE, rights_in_slots
+from tests.support.servers.acl import commands_of_page, denied_by, rights_in_slots
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -24,14 +23,11 @@ QUEUES = ("celery", "celery1", "celery0")
 @pytest.fixture(scope="module")
 def users() -> Iterator[PrivateCluster]:
     """A cluster on each node of which there are the users of the page, with what it adds for clusters."""
-    page = PAGE.read_text(encoding="utf-8")
-    blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", page, re.DOTALL)
     with PrivateCluster() as cluster:
         assert len({cluster.node_of(queue).port for queue in QUEUES}) == 3
         for node in cluster.nodes:
-            for block in blocks:
-                name = block.split()[2]
-                node.client.execute_command(*block.split(), *rights_in_slots(name))
+            for name, command in commands_of_page().items():
+                node.client.execute_command(*command, *rights_in_slots(name))
         yield cluster
 
 
@@ -41,14 +37,8 @@ def url_of(cluster: PrivateCluster, user: str) -> str:
 
 
 def denials(cluster: PrivateCluster) -> list[Any]:
-    """Returns what nodes have denied to users, but for the name that a client gives itself, and the other layout."""
-    found: list[Any] = []
-    for node in cluster.nodes:
-        for entry in node.client.execute_command("ACL", "LOG"):
-            row = entry if isinstance(entry, dict) else dict(zip(entry[::2], entry[1::2], strict=True))
-            if not str(row["object"]).startswith(("client", "redisson_")):
-                found.append((str(node), row["username"], row["reason"], row["object"], row["context"]))
-    return found
+    """Returns what nodes have denied to users."""
+    return [(str(node), entry) for node in cluster.nodes for entry in denied_by(node.client)]
 
 
 def run(cluster: PrivateCluster, user: str, *command: str) -> str:
@@ -98,7 +88,7 @@ def test_a_transfer_worker_of_the_page_leads_on_a_cluster(users: PrivateCluster,
         for queue in QUEUES:
             shop.send("record", queue=queue, countdown=0.5)
         store = shop.app.connection_for_write().default_channel.store
-        until(lambda: [int(count) for count in store.fetching.ready(QUEUES)] == [1, 1, 1], 30, "all are transferred")
+        until(lambda: [int(count) for count in store.fetching.ready(QUEUES)] == [1, 1, 1], what="all are transferred")
     finally:
         process.terminate()
         _, log = process.communicate(timeout=20)

@@ -102,11 +102,7 @@ def test_delayed_messages_of_other_nodes_come_in_time(
 def test_a_worker_that_starts_meanwhile_delivers(bare_cluster: PrivateCluster, queues: list[str]) -> None:
     """It knows no names but those of the queues that it consumes, and does not lead before it can ask who does."""
     node = names_node(bare_cluster)
-    with (
-        hanging(bare_cluster, node),
-        connect(bare_cluster) as connection,
-        running(bare_cluster, queues[1]) as worker,
-    ):
+    with hanging(bare_cluster, node), connect(bare_cluster) as connection, running(bare_cluster, queues[1]) as worker:
         deliver(connection.default_channel.store, queues[1], "meanwhile")
         assert not worker.leading
         bare_cluster.continue_process(node)

@@ -1,6 +1,5 @@
 """The example that plots how many tasks are due in each minute."""
 
-import os
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from pyspark.sql import SparkSession
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store.types import Offer
 from tests.support import ROOT
+from tests.support.missing import missing
 from tests.support.spark.reading import store_of
 
 EXAMPLE = ROOT / "docs" / "examples" / "spark" / "due_per_minute.py"
@@ -33,9 +33,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def matplotlib() -> None:
     """Without matplotlib, which only this example needs, tests that draw fail in CI, and are skipped elsewhere."""
     if find_spec("matplotlib") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("matplotlib is not installed")
-        pytest.skip("matplotlib is not installed")
+        missing("matplotlib is not installed")
 
 
 def offer(server: PrivateRedis, task: str, due: datetime, count: int) -> None:

@@ -45,10 +45,7 @@ def test_nothing_is_visible_before_the_commit(
     with beside(spark, append_stepped, frame, redis_server, wait_before_the_end, **options) as written:
         try:
             until(lambda: journal.job("nightly").get("enqueued") == "40", 60)
-            assert set(client.keys("*")) == {
-                *OF_A_JOB,
-                *("delayq:{q}:nightly:guard", "delayq:{q}:nightly:staged"),
-            }
+            assert set(client.keys("*")) == {*OF_A_JOB, *("delayq:{q}:nightly:guard", "delayq:{q}:nightly:staged")}
         finally:
             journal.note("go on")
         written.result(60)

@@ -32,9 +32,7 @@ def nothing_left(proj: Proj, queue: str = "celery") -> None:
         connection.default_channel.store.delivery.transfer(queue)
     ours = f"delayq:*{queue}*"
     until_equal(
-        lambda: [key for key in client.keys(ours) if ":counts" not in key],
-        [],
-        what="no key of ours but counters",
+        lambda: [key for key in client.keys(ours) if ":counts" not in key], [], what="no key of ours but counters"
     )
 
 

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.support.missing import missing
 
 #: Debian's.
 CHROMIUM = "/usr/bin/chromium"
@@ -22,9 +23,7 @@ def chromium() -> Iterator[Browser]:
     """Runs the browser. Without it the test fails in CI, and is skipped elsewhere."""
     found = CHROMIUM if os.path.exists(CHROMIUM) else shutil.which("chromium")
     if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("there is no chromium")
-        pytest.skip("there is no chromium: install Debian's package chromium")
+        missing("there is no chromium: install Debian's package chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
         try:

@@ -1,7 +1,6 @@
 """A real Prometheus, and ``promtool``, which Debian's package ``prometheus`` brings."""
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -11,20 +10,18 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
-import pytest
 import yaml
 
 from celery_ext.demo.private_redis import free_port
 from tests.support.conditions import until
+from tests.support.missing import missing
 
 
 def tool(name: str) -> str:
     """Returns the path of a program of Prometheus. Without it the test fails in CI, and is skipped elsewhere."""
     found = shutil.which(name)
     if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"there is no {name} on the PATH")
-        pytest.skip(f"there is no {name} on the PATH: install Debian's package prometheus")
+        missing(f"there is no {name} on the PATH: install Debian's package prometheus")
     return found
 
 

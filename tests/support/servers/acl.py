@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support import ROOT
@@ -14,17 +15,19 @@ PAGE = ROOT / "docs" / "reference" / "acl.md"
 @pytest.fixture
 def users(own_server: PrivateRedis, layout: str) -> PrivateRedis:
     """A server that has the users of the page."""
+    for name, command in commands_of_page().items():
+        more = rights_of_list()[: 1 if name == "status" else None] if layout == "redisson" else []
+        if own_server.slots:
+            more += rights_in_slots(name)
+        own_server.client().execute_command(*command, *more)
+    return own_server
+
+
+def commands_of_page() -> dict[str, list[str]]:
+    """Returns the commands that make the users of the page, by the names of the users."""
     blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 5
-    for block in blocks:
-        own_server.client().execute_command(*block.split())
-        if layout == "redisson":
-            name = block.split()[2]
-            keys_alone = 1 if name == "status" else None
-            own_server.client().execute_command("ACL", "SETUSER", name, *rights_of_list()[:keys_alone])
-        if own_server.slots:
-            own_server.client().execute_command("ACL", "SETUSER", block.split()[2], *rights_in_slots(block.split()[2]))
-    return own_server
+    return {command[2]: command for command in map(str.split, blocks)}
 
 
 def rights_of_list() -> list[str]:
@@ -50,8 +53,13 @@ def denials(server: PrivateRedis) -> list[Any]:
 
     Denials that do not matter are left out: of the name that a Redis client gives itself, and of the other layout.
     """
-    other = () if "~redisson" in str(server.client().acl_getuser("shop")["keys"]) else ("redisson_",)
-    found = server.client().execute_command("ACL", "LOG")  # newer clients make a dict of each entry
+    return denied_by(server.client())
+
+
+def denied_by(client: redis.Redis) -> list[Any]:
+    """Returns the same of a client of one node."""
+    other = () if "~redisson" in str(client.acl_getuser("shop")["keys"]) else ("redisson_",)
+    found = client.execute_command("ACL", "LOG")  # newer clients make a dict of each entry
     log = [entry if isinstance(entry, dict) else dict(zip(entry[::2], entry[1::2], strict=True)) for entry in found]
     return [entry for entry in log if not entry["object"].startswith(("client", *other))]
 

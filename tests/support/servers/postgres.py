@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import psycopg
-import pytest
+
+from tests.support.missing import missing
 
 #: Where Debian keeps the programs of each version.
 DEBIAN = Path("/usr/lib/postgresql")
@@ -157,10 +158,7 @@ class PrivatePostgres:
 def need_postgres() -> None:
     """Skips the test where PostgreSQL is not installed; in CI the test fails."""
     if _programs() is None:
-        reason = "PostgreSQL is not installed (Debian: apt install --no-install-recommends postgresql)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing("PostgreSQL is not installed (Debian: apt install --no-install-recommends postgresql)")
 
 
 def _programs() -> Path | None:

@@ -247,14 +247,4 @@ def ear_of(store: DelayStore) -> Ear:
 
 
 #: Names of queues that a Redis Cluster allows: a brace needs a hash tag.
-QUEUE_NAMES = [
-    "plain",
-    "with space",
-    "ünïcödé ✓",
-    "{tag}",
-    "{tag}.more",
-    "line\nbreak",
-    "*?[a-z]",
-    "~",
-    "n" * 5000,
-]
+QUEUE_NAMES = ["plain", "with space", "ünïcödé ✓", "{tag}", "{tag}.more", "line\nbreak", "*?[a-z]", "~", "n" * 5000]

@@ -238,10 +238,7 @@ class Proj:
 
     def environment(self, **conf: Any) -> dict[str, str]:
         """Returns the environment with the settings for a process of ``proj.py``; ``conf`` overrides some."""
-        return {
-            "PROJ_CONF": json.dumps({**self.conf, **conf}),
-            "PROJ_JOURNAL_PORT": str(self.journal_server.port),
-        }
+        return {"PROJ_CONF": json.dumps({**self.conf, **conf}), "PROJ_JOURNAL_PORT": str(self.journal_server.port)}
 
     def close(self) -> None:
         """Ends the workers and the app's connections. Kombu would give these to the next app with the same settings."""

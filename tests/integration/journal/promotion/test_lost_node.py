@@ -70,10 +70,10 @@ def test_a_primary_that_comes_back_empty(own_cluster: PrivateCluster, store: Jou
     worker = JournalWorker(connect)
     worker.start()
     try:
-        until(lambda: len(in_redis(store, "a")) == len(in_redis(store, other)) == 50, timeout_s=30.0)
+        until(lambda: len(in_redis(store, "a")) == len(in_redis(store, other)) == 50)
         come_back_empty(own_cluster, victim)
         until(lambda: [one.restored_ms for one in store.journal.epochs()] not in ([], [None]), timeout_s=60.0)
-        until(lambda: store.journal.counts() == {} and len(in_redis(store, "a")) == 50, timeout_s=30.0)
+        until(lambda: store.journal.counts() == {} and len(in_redis(store, "a")) == 50)
     finally:
         worker.stop(10.0)
     [loss] = store.journal.epochs()

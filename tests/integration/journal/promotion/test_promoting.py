@@ -9,16 +9,7 @@ from celery_ext.journal import placement, worker
 from celery_ext.journal.lookup import EarlyPromotion
 from celery_ext.journal.recovery import trim
 from celery_ext.journal.rows import Row
-from tests.support.journal.stores import (
-    DAY_MS,
-    HOUR_MS,
-    MakeJournaled,
-    Promoter,
-    addition,
-    delivered,
-    in_redis,
-    offer,
-)
+from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, addition, delivered, in_redis, offer
 from tests.support.store.keyspace import clock_ms
 
 pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)

@@ -9,16 +9,7 @@ from celery_ext.journal.recovery import check
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.errors import InvalidOptions
 from tests.support.conditions import until
-from tests.support.journal.stores import (
-    HOUR_MS,
-    Promoter,
-    addition,
-    body_of,
-    delivered,
-    in_redis,
-    offer,
-    restored,
-)
+from tests.support.journal.stores import HOUR_MS, Promoter, addition, body_of, delivered, in_redis, offer, restored
 from tests.support.store.keyspace import clock_ms
 
 SOON_MS = 600_000.0

@@ -122,10 +122,7 @@ def test_dead_letters_are_listed_replayed_and_dropped(
     assert redis_server.client().llen("celery") == 1
     assert api.post(f"{where}:drop", json={"all": True}).json()["dropped"] == 2
     assert api.get(where).json() == {"dead_letters": [], "cursor": None}
-    assert [(line["action"], line["count"]) for line in audit()] == [
-        ("drop", 2),
-        ("replay", 1),
-    ]
+    assert [(line["action"], line["count"]) for line in audit()] == [("drop", 2), ("replay", 1)]
 
 
 def test_dead_letters_are_replayed_at_a_pace(

@@ -28,8 +28,8 @@ def looks(client: redis.Redis) -> int:
 def is_waited_for(client: redis.Redis) -> bool:
     """Whether somebody waits for messages now."""
     before = looks(client)
-    sleep(0.3)
-    return looks(client) - before > 4
+    sleep(0.3)  # in which there are six looks, and on a busy machine one
+    return looks(client) > before
 
 
 def test_a_wait_ends_in_time(consumer: HttpConsumer, client: redis.Redis) -> None:

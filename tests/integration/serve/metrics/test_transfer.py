@@ -6,13 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import closing
-from http.client import HTTPConnection
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.commands.shell import BIN, read_until
 from tests.support.conditions import until
 from tests.support.serve.metrics import series_in
+from tests.support.serve.running import ask
 
 
 def start(url: str, *options: str) -> "subprocess.Popen[str]":
@@ -29,10 +28,8 @@ def port_of(process: "subprocess.Popen[str]") -> int:
 
 def get(port: int, path: str) -> tuple[int, str]:
     """Makes a request. Returns status and body."""
-    with closing(HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+    answer = ask(f"http://127.0.0.1:{port}", path)
+    return answer.status, answer.text
 
 
 def test_a_transfer_worker_says_what_it_does(own_server: PrivateRedis) -> None:
@@ -55,7 +52,7 @@ def test_a_transfer_worker_says_what_it_does(own_server: PrivateRedis) -> None:
         assert until(lambda: series_in(get(port, "/metrics")[1])["redis_up",] == 1)
         with socket.create_connection(("127.0.0.1", port)):  # a client that says nothing does not keep it from ending
             process.send_signal(signal.SIGTERM)
-            _, log = process.communicate(timeout=10)
+            _, log = process.communicate(timeout=30)
         assert process.returncode == 0
         assert "s3cret" not in log + text
     finally:

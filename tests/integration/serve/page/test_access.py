@@ -15,13 +15,7 @@ DATE_PX = 200
 NOT_FOUND = ("Failed to load resource: the server responded with a status of 404",)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "width"),
-    [
-        ("light", 1440),
-        ("dark", 375),
-    ],
-)
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 375)])
 def test_every_page_is_accessible(
     app: Celery, store: DelayStore, visit: Visit, tmp_path, scheme: str, width: int
 ) -> None:

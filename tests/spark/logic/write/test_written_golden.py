@@ -92,11 +92,7 @@ OF_APPS: dict[str, tuple[dict[str, Any], dict[str, Any], Case]] = {
     "routes in a list": ({"task_routes": [{"no.*": "x"}, {"logic.*": {"queue": "routed"}}]}, {}, Case({})),
     "routes by pairs": ({"task_routes": ([("no.*", "x"), ("logic.*", {"queue": "routed"})],)}, {}, Case({})),
     "routes by a function": ({"task_routes": (apps.route_by_name,)}, {}, Case({})),
-    "routes by a function's name": (
-        {"task_routes": "tests.support.spark.apps.route_by_name"},
-        {},
-        Case({}),
-    ),
+    "routes by a function's name": ({"task_routes": "tests.support.spark.apps.route_by_name"}, {}, Case({})),
     "a queue in place of the routes": (
         {"task_routes": {"logic.*": {"queue": "routed"}}},
         {},
