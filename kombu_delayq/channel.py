@@ -165,12 +165,10 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
 
         Args:
             queue: The queue.
-            offer: The message; an empty due time is now.
+            offer: The message, whose delay ``max_delay`` allows; an empty due time is now.
             chain: Id of the delay chain of which the message is a step, or None.
             in_chain: Whether the message has a delay chain.
         """
-        if offer.due:
-            self._check_delay(Due(float(offer.due), offer.due.startswith("+"), str(offer.id)))
         if chain is not None:
             return self._step(queue, chain, offer)
         if in_chain:

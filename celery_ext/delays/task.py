@@ -247,7 +247,7 @@ class DelayChainTask(_Task):
             countdown = options["countdown"] = delay_of_level(self.app, level, options)
         request = self.request
         chain = self._chain_of(request)
-        limit = self._limit(chain, max_retries)
+        limit = self._limit(request, chain, max_retries)
         if request.called_directly or (chain is None and self.dead_letter_queue is None):
             limit = max_retries
         elif limit is not None and request.retries >= limit:
@@ -306,9 +306,9 @@ class DelayChainTask(_Task):
         text = of_message or (_eager_chain.get() if request.is_eager else None) or self.delay_chain
         return None if text is None else DelayChain.parse(text)
 
-    def _limit(self, chain: DelayChain | None, max_retries: int | None) -> int | None:
+    def _limit(self, request: Any, chain: DelayChain | None, max_retries: int | None) -> int | None:
         """Returns the limit of retries of the request that runs; None for no limit."""
-        gave_up_at: int | None = self.request.get("gave_up_at")
+        gave_up_at: int | None = request.get("gave_up_at")
         if gave_up_at is not None:
             return gave_up_at
         if chain is None:

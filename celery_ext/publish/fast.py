@@ -17,14 +17,14 @@ from celery_ext.publish.template import NoTemplate
 from celery_ext.publish.watch import Watch
 from celery_ext.publish.write import Own, Writer, Written, new_task_id
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store.types import Offer
 
 logger = get_logger(__name__)
 
 #: So many tasks and sets of options are known. Then all are forgotten: they may differ with every call.
 _MOST_RECIPES = 1000
-_NOTHING = (None,) * 9
+#: Options of calls that Celery has to send.
+_OF_CELERY = ("producer", "publisher", "connection", "router", "link", "link_error", "group_id", "chord", "chain")
 #: Options that the app's ``send_task`` reads before this publisher.
 _READ_BEFORE = frozenset(("delay_chain", "delay_level", "if_waiting"))
 _NO_OPTIONS = (None,) * len(IN_OPTIONS)
@@ -91,10 +91,10 @@ class FastPublisher:
             given["shadow"] = given["shadow"] or None
         if task.priority:  # before 5.7 it is no execution option
             given.setdefault("priority", task.priority)
-        result = self._send(recipes, task.name, args, kwargs, result_cls=task.AsyncResult, task_type=task, **given)
+        result = self._send(recipes, task.name, args, kwargs, given, task.AsyncResult, task)
         return LEFT_TO_CELERY if result is None else result
 
-    def send(self, name: str, *call: Any, **options: Any) -> Any:
+    def send(self, name: str, args: Any = None, kwargs: Any = None, *positional: Any, **options: Any) -> Any:
         """Sends a call, with the arguments of ``Celery.send_task``.
 
         Returns:
@@ -105,47 +105,48 @@ class FastPublisher:
             kombu.exceptions.OperationalError: The broker does not answer.
         """
         recipes = self._noted()
-        return None if recipes is None else self._send(recipes, name, *call, **options)
+        if recipes is None or positional:
+            return None
+        make_result, task = options.pop("result_cls", None), options.pop("task_type", None)
+        return self._send(recipes, name, args, kwargs, options, make_result or self._app.AsyncResult, task)
 
     def _send(
         self,
         recipes: dict[Hashable, Writer | str | None],
-        /,  # calls have options of any name
         name: str,
-        args: Any = None,
-        kwargs: Any = None,
-        *positional: Any,
-        countdown: Any = None,
-        eta: Any = None,
-        task_id: Any = None,
-        expires: Any = _OMITTED,
-        headers: Any = None,
-        root_id: Any = None,
-        parent_id: Any = None,
-        reply_to: Any = None,
-        result_cls: Any = None,
-        task_type: Any = None,
-        add_to_parent: bool = True,
-        producer: Any = None,
-        publisher: Any = None,
-        connection: Any = None,
-        router: Any = None,
-        link: Any = None,
-        link_error: Any = None,
-        group_id: Any = None,
-        chord: Any = None,
-        chain: Any = None,
-        **options: Any,
+        args: Any,
+        kwargs: Any,
+        options: dict[str, Any],
+        make_result: Callable[[str], Any],
+        task: Any,
     ) -> Any:
-        if (producer, publisher, connection, router, link, link_error, group_id, chord, chain) != _NOTHING:
+        """Sends a call.
+
+        Args:
+            recipes: As of ``_noted``.
+            name: Name of the task.
+            args: Positional arguments.
+            kwargs: Keyword arguments.
+            options: The other options of ``Celery.send_task``; what differs from call to call is taken out of them. As
+                keyword arguments, Python would compare each of them with the names of all parameters.
+            make_result: Makes the result of a task id.
+            task: The task, or None.
+
+        Returns:
+            As of ``send``.
+        """
+        if _take_of_celery(options) or _sends_callback() or has_receivers(name):
             return None
-        if positional or _sends_callback() or has_receivers(name):
-            return None
+        take = options.pop
+        countdown, eta, task_id = take("countdown", None), take("eta", None), take("task_id", None)
+        expires, headers = take("expires", _OMITTED), take("headers", None)
+        root_id, parent_id, reply_to = take("root_id", None), take("parent_id", None), take("reply_to", None)
+        add_to_parent = take("add_to_parent", True)
         if self._watch.shard_routers:
             options |= _shard_of(self._watch.shard_routers, name, args, kwargs, options)
-        own = {} if IN_OPTIONS.keys().isdisjoint(options) else _take_texts(options)
+        shown = _NO_OPTIONS if IN_OPTIONS.keys().isdisjoint(options) else _take_texts(options)
         is_expiring = None if expires is _OMITTED else expires is not None
-        writer = self._writer(recipes, name, options, is_expiring, bool(headers), task_type)
+        writer = self._writer(recipes, name, options, is_expiring, bool(headers), task)
         if writer is None:
             return None
         recipe = writer.recipe
@@ -155,7 +156,7 @@ class FastPublisher:
             root_id = root_id or parent.request.root_id or parent.request.id
             parent_id = parent_id or parent.request.id
         identity = task_id or new_task_id()
-        shown = map(own.get, IN_OPTIONS) if own else _NO_OPTIONS
+        own = Own(headers, root_id, parent_id, reply_to, *shown)
         try:
             if _is_celerys(recipe, expires if is_expiring else None, headers):
                 return None
@@ -167,15 +168,15 @@ class FastPublisher:
                 countdown=countdown,
                 eta=eta,
                 expires=expires if is_expiring else None,
-                own=Own(headers, root_id, parent_id, reply_to, *shown),
+                own=own,
             )
         except Exception:  # Celery makes it, or meets the same fault and raises its own error
             return None
         try:
-            self._publish(recipe, message, own.get(CHAIN_ID))
+            self._publish(recipe, message, own.chain_id)
         except LeftToCelery:
             return None
-        result = (result_cls or app.AsyncResult)(identity)
+        result = make_result(identity)
         result.ignored = recipe.ignore_result
         if add_to_parent and parent:
             parent.add_trail(result)
@@ -248,7 +249,7 @@ class FastPublisher:
             raise LeftToCelery from None  # which raises its own error
         try:
             if not recipe.ignore_result:
-                self._expect_result(connection, str(message.offer.id))
+                self._expect_result(connection, message.offer)
             if policy is not None:
                 connection.transport_options.update(policy)
             try:
@@ -268,10 +269,10 @@ class FastPublisher:
         finally:
             connection.release()
 
-    def _expect_result(self, connection: Any, task_id: str) -> None:
+    def _expect_result(self, connection: Any, offer: Offer) -> None:
         backend = self._app.backend
         if type(backend).on_task_call is not Backend.on_task_call:  # which does nothing
-            backend.on_task_call(self._app.amqp.Producer(connection, auto_declare=False), task_id)
+            backend.on_task_call(self._app.amqp.Producer(connection, auto_declare=False), str(offer.id))
 
     def _put(self, connection: Any, recipe: Recipe, offer: Offer, chain_id: str | None) -> None:
         channel = connection.default_channel
@@ -300,10 +301,23 @@ def _is_celerys(recipe: Recipe, expires: Any, headers: Any) -> bool:
     return bool(headers) and not recipe.headers.isdisjoint(headers)
 
 
-def _take_texts(options: dict[str, Any]) -> dict[str, str]:
+def _take_of_celery(options: dict[str, Any]) -> bool:
+    """Takes the options that Celery has to serve out of those of a call. Returns whether one of them has a value."""
+    found = False
+    for name in _OF_CELERY:
+        found |= options.pop(name, None) is not None
+    return found
+
+
+def _take_texts(options: dict[str, Any]) -> list[str | None]:
     """Returns the texts of ``IN_OPTIONS`` among the options of a call, and leaves placeholders in their places."""
-    texts = {name: options[name] for name in IN_OPTIONS if type(options.get(name)) is str}
-    options.update({name: IN_OPTIONS[name] for name in texts})
+    texts: list[str | None] = []
+    for name, placeholder in IN_OPTIONS.items():
+        value = options.get(name)
+        is_text = type(value) is str
+        texts.append(value if is_text else None)
+        if is_text:
+            options[name] = placeholder
     return texts
 
 

@@ -103,11 +103,11 @@ class Recipe(NamedTuple):
             app: The app.
             queues: Its table of queues, ``app.amqp.queues``.
         """
-        return (
-            app._tasks.get(self.name) is self.task
-            and all(dict.get(queues, queue.name) is queue for queue in self.declare)
-            and serialization.registry._encoders.get(self.template.serializer) is self.codec
-        )
+        for queue in self.declare:
+            if dict.get(queues, queue.name) is not queue:
+                return False
+        codec = serialization.registry._encoders.get(self.template.serializer)
+        return app._tasks.get(self.name) is self.task and codec is self.codec
 
 
 class Target:

@@ -77,32 +77,13 @@ class Written(NamedTuple):
         return self.offer if self.offer.due else self.offer._replace(body=self.write(new_tag()))
 
 
-class _Slots(NamedTuple):
-    """The parts that differ from call to call, as JSON texts: those of ``template.Slots``, and four of single calls.
-
-    Attributes:
-        origin: Name of the process that first sent the task, if the call has it.
-        reply_to: Where the RPC result backend sends the result.
-        chain_id: Id of the delay chain.
-        last_error: Why the run before failed.
-    """
-
-    body: str
-    task_id: str
-    eta: str
-    expires: str
-    expiration: str
-    root_id: str
-    parent_id: str
-    argsrepr: str
-    kwargsrepr: str
-    headers: str
-    delivery_tag: str
-    timestamp: str
-    origin: str
-    reply_to: str
-    chain_id: str
-    last_error: str
+#: The slots of a message of ``Writer``, in the order in which it has their texts. Beside those of ``template.Slots``:
+#: the process that first sent the task, where the RPC result backend sends the result, the id of the delay chain, and
+#: why the run before failed.
+_SLOTS = (
+    *("body", "task_id", "eta", "expires", "expiration", "root_id", "parent_id", "argsrepr", "kwargsrepr", "headers"),
+    *("delivery_tag", "timestamp", "origin", "reply_to", "chain_id", "last_error"),
+)
 
 
 def new_task_id() -> str:
@@ -113,6 +94,33 @@ def new_task_id() -> str:
 def new_tag() -> str:
     """Returns a random delivery tag."""
     return uuid_of(os.urandom(16).hex())
+
+
+class _Etas:
+    """Due times in UTC, in less time than ``datetime`` takes where calls follow each other. Threads may share it."""
+
+    def __init__(self) -> None:
+        #: The last countdown, and the same in µs.
+        self._countdown: tuple[Any, int] = (None, 0)
+        #: The last second of an eta, and its text.
+        self._second = (-1, "")
+
+    def delay_us(self, countdown: Any) -> int:
+        """Returns a countdown in µs."""
+        last, delay_us = self._countdown
+        if countdown is not last:
+            delay_us = timedelta(seconds=countdown) // _MICROSECOND
+            self._countdown = (countdown, delay_us)
+        return delay_us
+
+    def text(self, due_us: int) -> str:
+        """Returns a time in µs since the epoch as JSON text in ISO 8601."""
+        second, us = divmod(due_us, 1_000_000)
+        last, text = self._second
+        if second != last:
+            text = (EPOCH + timedelta(seconds=second)).isoformat()[:19]
+            self._second = (second, text)
+        return f'"{text}.{us:06}+00:00"' if us else f'"{text}+00:00"'
 
 
 class Writer:
@@ -129,7 +137,12 @@ class Writer:
         self._app, self._amqp = app, app.amqp
         self._serialize, self._template, self._draw_tag = recipe.serialize, recipe.template, draw_tag
         self._levels = app.conf.get("task_repr_maxlevels", 3)
+        self._etas = _Etas()
         self._names_caller = "reply_to" in recipe.template.form.slots
+        places = {name: (at, "%s") for at, name in enumerate(_SLOTS)}
+        self._fill, self._fill_orphan = (
+            form.writer({}, places) for form in (self._template.form, self._template.orphan)
+        )
 
     def write(
         self,
@@ -167,10 +180,14 @@ class Writer:
             raise TypeError("task args must be a list or tuple")
         if not isinstance(kwargs, Mapping):
             raise TypeError("task keyword arguments must be a mapping")
-        now = _now(self._app) if countdown or expires is not None else None
-        if countdown and now is not None:
-            eta = self._after(now, countdown)
-        eta_json, due = self._due(eta, task_id)
+        now = None
+        if countdown and expires is None and _is_in_utc(self._app):
+            eta_json, due = self._due_in(countdown, task_id)
+        else:
+            now = _now(self._app) if countdown or expires is not None else None
+            if countdown and now is not None:
+                eta = self._after(now, countdown)
+            eta_json, due = self._due(eta, task_id)
         expiry, expiration = ("null", "null") if expires is None or now is None else self._expiry(now, expires)
         task_id_json = text_to_json(task_id)
         body = body_json(self._serialize(args, kwargs), self._template)
@@ -184,29 +201,12 @@ class Writer:
         chain_id = "" if own.chain_id is None else text_to_json(own.chain_id)
         last_error = "" if own.last_error is None else text_to_json(own.last_error)
         timestamp = "" if due else stamp_text()
-        fill = self._template.fill
+        fill = self._fill if own.parent_id else self._fill_orphan
+        head = body, task_id_json, eta_json, expiry, expiration, root_id, parent_id, argsrepr, kwargsrepr, headers
+        tail = timestamp, origin, reply_to, chain_id, last_error
 
         def write(tag: str) -> str:
-            return fill(
-                _Slots(
-                    body,
-                    task_id_json,
-                    eta_json,
-                    expiry,
-                    expiration,
-                    root_id,
-                    parent_id,
-                    argsrepr,
-                    kwargsrepr,
-                    headers,
-                    f'"{tag}"',
-                    timestamp,
-                    origin,
-                    reply_to,
-                    chain_id,
-                    last_error,
-                )
-            )
+            return fill((*head, f'"{tag}"', *tail))
 
         # A message that waits is canonical if its call has an id and an eta: sent twice, it is stored once. One with a
         # countdown is another one with every call. One without an eta is not canonical, else later calls with the same
@@ -215,6 +215,16 @@ class Writer:
         is_other = is_new or countdown or not due
         text = write(self._draw_tag()) if is_other else canonical_text(write)
         return Written(Offer(task_id, due, self.recipe.priority, text), write)
+
+    def _due_in(self, countdown: Any, task_id: str) -> tuple[str, str]:
+        """Returns what ``_due`` does, for a countdown in s where the app's clock is in UTC, in half the time."""
+        now_us = time_ns() // 1000
+        due_us = now_us + self._etas.delay_us(countdown)
+        text, due = self._etas.text(due_us), repr(due_us / 1000)
+        if due_us > now_us:
+            self.recipe.broker.check_delay((due_us - now_us) / 1e6, f"task {task_id}")
+            return text, due
+        return text, due if self.recipe.is_step else ""
 
     def _due(self, eta: Any, task_id: str) -> tuple[str, str]:
         """Returns the eta as JSON text, and the due time in the form of ``Offer``.
@@ -356,10 +366,7 @@ class _PlainCalls:
         self._write: Callable[[Sequence[str]], str] | None = None
         if not recipe.is_step and slots <= {*places, *_FIXED} and _is_in_utc(app):
             self._write = template.orphan.writer(_FIXED, places)
-        #: The last countdown, and the same in µs.
-        self._countdown: tuple[Any, int] = (None, 0)
-        #: The last second of an eta, and its text.
-        self._second = (-1, "")
+        self._etas = _Etas()
 
     def offer(self, args: Any, kwargs: Any, countdown: Any, eta: Any = None) -> Offer | None:
         """Makes a message as ``Writer.write`` does; None if that has to make it, or to refuse it."""
@@ -373,8 +380,8 @@ class _PlainCalls:
         if countdown or eta is not None:
             now_us = time_ns() // 1000
             if countdown:
-                due_us = now_us + self._delay_us(countdown)
-                shown = self._shown(due_us)
+                due_us = now_us + self._etas.delay_us(countdown)
+                shown = self._etas.text(due_us)
             elif type(eta) is datetime:
                 due_us, shown = us_of(eta), f'"{eta.isoformat()}"'
             else:
@@ -391,23 +398,6 @@ class _PlainCalls:
         task_id = self._draw()
         row = body, task_id, self._draw(), shown, argsrepr, kwargsrepr, "" if due else stamp_text()
         return Offer(task_id, due, self._priority, write(row))
-
-    def _delay_us(self, countdown: Any) -> int:
-        """Returns a countdown in µs."""
-        last, delay_us = self._countdown
-        if countdown is not last:
-            delay_us = timedelta(seconds=countdown) // _MICROSECOND
-            self._countdown = (countdown, delay_us)
-        return delay_us
-
-    def _shown(self, due_us: int) -> str:
-        """Returns a time in µs since the epoch as JSON text in ISO 8601."""
-        second, us = divmod(due_us, 1_000_000)
-        last, text = self._second
-        if second != last:
-            text = (EPOCH + timedelta(seconds=second)).isoformat()[:19]
-            self._second = (second, text)
-        return f'"{text}.{us:06}+00:00"' if us else f'"{text}+00:00"'
 
 
 def body_json(raw: bytes, template: Template) -> str:
@@ -430,8 +420,9 @@ def _now(app: Any) -> datetime:
 
 def _is_in_utc(app: Any) -> bool:
     """Whether ``app.now()`` is Celery's own, and in UTC."""
-    is_own = type(app).now is Celery.now and "now" not in vars(app)
-    zone = app.timezone
+    own = vars(app)
+    is_own = type(app).now is Celery.now and "now" not in own
+    zone = own.get("timezone") or app.timezone  # where its cached property keeps it: to ask that takes longer
     return is_own and (zone is UTC or getattr(zone, "key", None) == "UTC")
 
 

@@ -341,6 +341,9 @@ def test_what_celery_refuses_is_refused(fast: Fast) -> None:
         task.delay(1, two=2)
     count = len(fast.published)
     assert count == 2
+    for option in ("name", "result_cls", "task_type"):
+        with pytest.raises(TypeError, match=option):
+            task.apply_async((1, 2), **{option: "own"})
     with pytest.raises(TypeError, match="two"):
         task.delay(1)
     task.soft_time_limit, task.time_limit = 20, 10

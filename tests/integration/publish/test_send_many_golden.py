@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -187,11 +188,15 @@ def sent(server: PrivateRedis, app: Celery, send: Callable[[], object], *, is_re
     return found
 
 
+def due_by_datetime(writer: write.Writer, countdown: float, task_id: str) -> tuple[str, str]:
+    return writer._due(writer._after(NOW, countdown), task_id)
+
+
 @pytest.mark.parametrize("compact", [False, True])
 def test_plain_calls_are_written_as_others(
     redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, compact: bool
 ) -> None:
-    """The faster way for calls with arguments and a due time writes the same bytes, whatever they share."""
+    """The faster ways for calls with arguments and for countdowns write the same bytes, whatever they share."""
     monkeypatch.setattr(write, "_now", lambda app: NOW)
     monkeypatch.setattr(write, "time", NOW.timestamp)
     monkeypatch.setattr(write, "time_ns", lambda: us_of(NOW) * 1000)
@@ -214,9 +219,11 @@ def test_plain_calls_are_written_as_others(
         app.conf.broker_transport_options = {"compact": compact}
         target = Target(app, app.task(name="bulk.record", shared=False, **case.of_task)(record), options)
         recipe = target.recipe((), {})
-        plain, others = (write.ManyMessages(target, recipe) for _ in range(2))
+        plain, others, by_datetime = (write.ManyMessages(target, recipe) for _ in range(3))
         monkeypatch.setattr(others, "_plain", None)
+        monkeypatch.setattr(by_datetime, "_plain", None)
+        monkeypatch.setattr(by_datetime._writer, "_due_in", partial(due_by_datetime, by_datetime._writer))
         for call in calls if case is CASES["no delay"] else [Call((1,), {"b": 2}, 1.5), Call(("%s",))]:
-            assert plain.of(call) == others.of(call)
+            assert plain.of(call) == others.of(call) == by_datetime.of(call)
             found += plain._plain is not None and plain._plain.offer(*call[:4]) is not None
     assert found > len(calls)
