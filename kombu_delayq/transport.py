@@ -20,9 +20,10 @@ from kombu_delayq.consume.heartbeat import Heartbeat
 from kombu_delayq.consume.poller import DelayedPoller
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
-from kombu_delayq.redis import nodes
 from kombu_delayq.redis.errors import is_of_one_node
+from kombu_delayq.redis.nodes import primaries
 from kombu_delayq.redis.sentinel import FollowingPool
+from kombu_delayq.redis.slots import have_slots
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
 
@@ -101,8 +102,8 @@ class DelayedTransport(_Transport):
         """
         if self.slots is None:
             keys = Keys(prefix)
-            self.slots = nodes.have_slots(client, keys.queues, keys.due("unacked"))
-            count = nodes.primaries(client) if self.slots and not self.has_nodes else 1
+            self.slots = have_slots(client, keys.queues, keys.due("unacked"))
+            count = primaries(client) if self.slots and not self.has_nodes else 1
             if count > 1:
                 self.slots = None
                 raise InvalidBrokerURL(

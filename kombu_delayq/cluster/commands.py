@@ -13,7 +13,7 @@ from typing import Any
 from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis import scripts
 from kombu_delayq.redis.replies import Command
-from kombu_delayq.store.keys import slot_of_key
+from kombu_delayq.redis.slots import slot_of_key
 
 #: Commands without a key, by their first word.
 _KEYLESS = frozenset(

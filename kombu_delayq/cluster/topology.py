@@ -13,7 +13,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.errors import InvalidBrokerURL
 from kombu_delayq.message.text import as_text
-from kombu_delayq.store.keys import SLOTS
+from kombu_delayq.redis.slots import SLOTS
 
 logger = get_logger(__name__)
 

@@ -1,6 +1,6 @@
-"""What kind of Redis this is: whether it keeps keys in hash slots, and which nodes it has."""
+"""The nodes of a Redis, one or several."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 
 from redis import Redis
@@ -8,29 +8,6 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis.errors import passes
-
-
-def have_slots(client: Redis, *apart: str) -> bool:
-    """Returns whether a server keeps keys in hash slots, be it one of many nodes or a single one.
-
-    Such a server refuses commands and scripts whose keys are in different slots. Managed services enforce that also
-    where they show one node only. Some of them do not call themselves a cluster, so a command is tried as well.
-
-    Args:
-        client: A plain Redis client.
-        apart: Two keys in different slots.
-    """
-    try:
-        client.execute_command("EVAL", "return 0", len(apart), *apart)  # each user of a broker has this right
-    except ResponseError as error:
-        if "CROSSSLOT" in f"{type(error).__name__.upper()} {error}":
-            return True
-    try:
-        found = client.execute_command("HELLO")
-    except ResponseError:  # unknown, or renamed by the server
-        return False
-    fields = found if isinstance(found, Mapping) else dict(zip(found[::2], found[1::2], strict=True))
-    return {as_text(name): value for name, value in fields.items()}.get("mode") in (b"cluster", "cluster")
 
 
 def primaries(client: Redis) -> int:

@@ -5,18 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kombu.transport.redis import Channel
-from redis.crc import key_slot
 
 from kombu_delayq.errors import InvalidOptions, InvalidQueueName
-from kombu_delayq.message.text import as_bytes
-
-#: How many hash slots every Redis Cluster has.
-SLOTS = 16_384
-
-
-def slot_of_key(key: str | bytes) -> int:
-    """Returns the hash slot of a key."""
-    return int(key_slot(as_bytes(key)))
+from kombu_delayq.redis.slots import slot_of_key
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.message.text import as_text
 from kombu_delayq.redis.nodes import clients_of
+from kombu_delayq.redis.slots import SLOTS, slot_of_key
 from kombu_delayq.store.client import StorePart
-from kombu_delayq.store.keys import SLOTS, slot_of_key
 from kombu_delayq.store.types import Memory
 
 #: How long a command waits for a node while it is known that slots have none, in s.
