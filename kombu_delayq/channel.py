@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -87,8 +88,8 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
     #: Errors of Redis that end a connection, because the same server would refuse what follows.
     _refusals = OF_ONE_SERVER
     _version_checked = False
-    #: Names the lists of queues where Redis has hash slots, else None.
-    _slot_names: Keys | None = None
+    #: Names the keys of this broker.
+    key_names = Keys()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         with as_lost():
@@ -97,8 +98,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             try:
                 check_writes(broker, lambda: self.client, self.unacked_key)
                 self._transport().look_at_server(self.client, self.global_keyprefix)
-                if self.has_slots:
-                    self._use_slots()
+                self.key_names = self._use_slots() if self.has_slots else self._plain_names()
             except BaseException:
                 self.close()
                 raise
@@ -177,8 +177,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             self._check_version()
             self.store.delivery.offer(queue, offer, expire_ms=self.expire_ms(queue))
         else:
-            if self._slot_names is not None:
-                self._slot_names.check_queue(queue)
+            self.key_names.check_queue(queue)
             self.store.delivery.push(queue, offer, self.expire_ms(queue))
         return None
 
@@ -201,8 +200,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             return self.put_once(queue, message, due, mode)
         if due is None or not (due.relative or due.ms > time() * 1000):
             stamp_published(message, None)
-            if self._slot_names is not None:
-                self._slot_names.check_queue(queue)
+            self.key_names.check_queue(queue)
             return super()._put(queue, message, **kwargs)
         self._check_delay(due)
         self._check_version()
@@ -230,19 +228,21 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         super()._put_fanout(exchange, message, *args, **kwargs)
 
     def _q_for_pri(self, queue: str, pri: int) -> str:
-        name = str(super()._q_for_pri(queue, pri))
-        return name if self._slot_names is None else self._slot_names.in_slot_of(queue, name)
+        return self.key_names.in_slot_of(queue, str(super()._q_for_pri(queue, pri)))
 
-    def _use_slots(self) -> None:
+    def _plain_names(self) -> Keys:
+        return Keys(self.global_keyprefix, 0, self.sep, self.unacked_key, self.unacked_index_key)
+
+    def _use_slots(self) -> Keys:
         """Gives keys of kombu's that commands use together one hash slot, before anything is written."""
         # What consumers of ordinary queues hold is kept by the store, queue by queue; here is what kombu itself keeps,
         # such as messages of fanouts.
-        self._slot_names = Keys(self.global_keyprefix, slots=True)
         self.unacked_key, self.unacked_index_key = "{unacked}", "{unacked}_index"
         self.unacked_mutex_key = "{unacked}_mutex"
         for name in ("keyprefix_queue", "keyprefix_binding_permanent", "keyprefix_binding_deadlines"):
             if hasattr(self, name):  # the last two are new in kombu 5.7
                 setattr(self, name, str(getattr(self, name)).replace("_kombu.binding", "{_kombu.binding}", 1))
+        return Keys(self.global_keyprefix, 0, self.sep, slots=True)
 
     def _next_delivery_tag(self) -> str:
         # A random UUID like kombu's, in a third of the time.
@@ -291,7 +291,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
 
     def _size(self, queue: str) -> int:
         # kombu counts in a transaction, which no node runs while the slot of the queue is between two nodes.
-        return self.store.fetching.ready([queue])[0] if self.has_slots else int(super()._size(queue))
+        return self.store.fetching.ready([queue])[0]
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
         # kombu's own method asks for names without the prefix, which are another app's, and in slots not in one slot.
@@ -332,14 +332,7 @@ def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
     # A plain client, because kombu's own one prefixes only the first key of a script.
     client = pools.client_of(pool)
     db = pool.connection_kwargs.get("db") or 0
-    # In a cluster each queue has its own keys of what consumers hold; kombu's own are for fanouts alone.
-    of_class = type(channel)
-    unacked = (
-        (of_class.unacked_key, of_class.unacked_index_key)
-        if channel.has_slots
-        else (channel.unacked_key, channel.unacked_index_key)
-    )
-    keys = Keys(channel.global_keyprefix, db, channel.sep, *unacked, slots=channel.has_slots)
+    keys = replace(channel.key_names, db=db)
     make = hooks.make_journaled_store if channel.options.journal_url else DelayStore
     store: DelayStore = make(client, keys, channel.priority_steps, channel.options)
     return store
