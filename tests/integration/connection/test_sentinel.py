@@ -170,24 +170,6 @@ def test_a_worker_outlives_its_primary_being_a_replica(
     assert worker.alive()
 
 
-@pytest.mark.nightly
-def test_a_worker_outlives_an_ack_that_a_replica_refuses(
-    make_proj: MakeProj, own_server: PrivateRedis, peer: PrivateRedis
-) -> None:
-    """A task whose ack comes when Redis is a replica does not end the worker, which goes on once it is primary."""
-    proj = make_proj(own_server)
-    worker = proj.worker(concurrency=1)
-    proj.send("late_acked", 2, "held")
-    proj.await_runs(1)
-    _demote(own_server, peer)
-    until(lambda: "Couldn't ack" in worker.log or "takes no writes now" in worker.log)
-    until(lambda: "succeeded" in worker.log)
-    _promote(own_server)
-    proj.send("record", "after", countdown=0.5)
-    proj.await_runs(1, timeout_s=60, value="after")
-    assert worker.alive()
-
-
 def test_a_worker_that_may_take_no_more_notices_refused_acks(
     make_proj: MakeProj, own_server: PrivateRedis, peer: PrivateRedis
 ) -> None:
@@ -226,22 +208,3 @@ def test_a_plain_consumer_is_told_of_a_lost_connection(own_server: PrivateRedis,
         _promote(own_server)
         queue.put("again")
         assert connection.default_channel.client.llen("q") == 1
-
-
-@pytest.mark.nightly
-def test_a_worker_follows_a_failover_that_the_primary_itself_makes(make_proj: MakeProj) -> None:
-    """``FAILOVER TO`` behind Sentinel ends no worker; what waits runs once each, on the new primary."""
-    with Sentinels() as sentinels:
-        proj = make_proj(
-            sentinels.master,
-            broker_url=sentinels.urls("delayq+sentinel"),
-            broker_transport=None,
-            broker_transport_options={"master_name": MASTER_NAME},
-        )
-        worker = proj.worker(pool="solo")
-        for value in range(20):
-            proj.send("record", value, countdown=1 + value / 4)
-        sentinels.master.client().execute_command("FAILOVER", "TO", "127.0.0.1", sentinels.replica.port)
-        runs = proj.await_runs(20, timeout_s=60)
-        assert Counter(run["value"] for run in runs) == Counter(range(20))
-        assert worker.alive()

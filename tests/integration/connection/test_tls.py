@@ -127,13 +127,3 @@ def test_tls_is_not_given_up(tls: Tls, scheme: str, transport: str | None, use_s
     ):
         connection.ensure_connection(max_retries=1, interval_start=0)
     assert connection.ssl
-
-
-def test_dotted_path_with_rediss_is_tls(tls: Tls) -> None:
-    """``rediss://`` with the dotted path talks to a TLS port, and plain ``redis://`` cannot."""
-    with Connection(f"rediss://127.0.0.1:{tls.port}/0", transport=TRANSPORT) as connection:
-        connection.ensure_connection(max_retries=1, interval_start=0)
-        assert connection.default_channel.client.ping()
-        assert connection.default_channel.store.client.ping()
-    with Connection(f"redis://127.0.0.1:{tls.port}/0", transport=TRANSPORT) as plain, pytest.raises(OperationalError):
-        plain.ensure_connection(max_retries=1, interval_start=0)
