@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.conditions import stays, until
+from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.standalone import Standalone, lease_holder
 
@@ -72,25 +72,6 @@ def test_a_leader_that_stops_hands_over_at_once(make_proj: MakeProj) -> None:
     proj.await_runs(5)
     assert first.stop() == 0
     until(lambda: _leader(proj) == second.process.pid, 25, "the other one leads")
-    _await_each_once(proj, dues)
-
-
-@pytest.mark.nightly
-def test_standalone_transfer_workers_serve_workers_that_have_none(make_proj: MakeProj, standalone: Standalone) -> None:
-    """With transfer=False, transfer workers in processes of their own deliver, also when the leader is killed."""
-    proj = make_proj(broker_transport_options={"transfer": False})
-    proj.worker()
-    proj.send("record", "waits", countdown=1)
-    stays(lambda: proj.delayed() == 1, 2, "nobody transfers")
-
-    both = [standalone(proj.server) for _ in range(2)]
-    proj.await_runs(1, value="waits")
-    proj.journal.delete("runs")
-    leader = until(lambda: _leader(proj))
-    assert leader in {process.pid for process in both}
-    dues = _send_spread(proj, 30, first_s=1, every_s=0.05)
-    proj.await_runs(5)
-    os.kill(leader, signal.SIGKILL)
     _await_each_once(proj, dues)
 
 

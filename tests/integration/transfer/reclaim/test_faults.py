@@ -1,32 +1,16 @@
 """What cannot go back stays and is logged, and holds up nothing else."""
 
-import json
 import logging
 
 import pytest
-import redis
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consumers import http_consumer
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
-from tests.support.store.consuming import ME, OTHER, message
-from tests.support.workers.held import CONSUMED, CONSUMERS, INDEX, KEYS, UNACKED
-from tests.support.workers.reclaiming import LOG, TTL_S, Reclaim, dead_with, gone, logged, numbers, publish
-from tests.support.workers.transfers import Transfer
-
-
-def test_what_is_no_message_goes_back_as_it_was(store: DelayStore, reclaim: Reclaim) -> None:
-    """Whatever else was in a queue is next in it again, byte for byte, so that it does not stay in hand for ever."""
-    bodies = [b"no JSON", json.dumps(message(1)).encode(), b"[]", b"\x00\xff"]
-    store.client.lpush("q", *bodies)
-    dead_with(store, 4)
-    reclaim()
-    until(lambda: gone(store))
-    found = store.client.lrange("q", 0, -1)[::-1]
-    assert [found[0], *found[2:]] == [bodies[0], *bodies[2:]]
-    assert not store.client.exists(INDEX, UNACKED)
+from tests.support.store.consuming import ME, OTHER
+from tests.support.workers.held import CONSUMED, CONSUMERS, UNACKED
+from tests.support.workers.reclaiming import LOG, Reclaim, dead_with, gone, logged, numbers, publish
 
 
 def test_a_note_that_cannot_be_read_stays(
@@ -121,15 +105,3 @@ def test_a_name_of_another_form_is_no_error(store: DelayStore, reclaim: Reclaim)
     store.client.hset(CONSUMED, b"\xff", "no JSON")
     reclaim()
     until(lambda: not store.client.exists(CONSUMERS, CONSUMED))
-
-
-def test_a_full_redis_takes_messages_back(own_server: PrivateRedis, transfer: Transfer) -> None:
-    """A Redis that refuses every other write takes back what dead consumers held."""
-    store = DelayStore(redis.Redis(port=own_server.port), KEYS)
-    publish(store, 3)
-    dead_with(store, 3)
-    transfer(server=own_server, poll_interval=0.05, consumer_ttl=TTL_S)
-    store.client.config_set("maxmemory", 1)
-    until(lambda: gone(store))
-    assert numbers(store) == [0, 1, 2]
-    store.close()

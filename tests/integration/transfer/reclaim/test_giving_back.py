@@ -39,21 +39,6 @@ def test_all_come_back_however_slow_redis_is(
     assert [number for number in numbers(store) if number < 1000] == [*range(1000)]
 
 
-def test_they_are_marked_as_kombu_does_and_counted(store: DelayStore, reclaim: Reclaim) -> None:
-    """A message that comes back is redelivered, for headers and for delivery_info, and its deaths are counted."""
-    publish(store, 1)
-    publish(store, 1, **{"x-delivery-count": 4})
-    dead_with(store, 2)
-    reclaim()
-    until(lambda: gone(store))
-    again = [json.loads(body) for body in store.client.lrange("q", 0, -1)]
-    for each, count in zip(again, (5, 1), strict=True):
-        assert each["headers"] == {"number": 0, "redelivered": True}
-        assert each["properties"]["delivery_info"] == {**message()["properties"]["delivery_info"], "redelivered": True}
-        assert each["properties"]["x-delivery-count"] == count
-        assert each["body"] == "body 0"
-
-
 def test_each_goes_to_its_queue_and_its_priority(store: DelayStore, reclaim: Reclaim) -> None:
     """Messages of several queues and priorities go back to the lists from which they came."""
     client = redis.Redis(connection_pool=store.client.connection_pool)
