@@ -80,25 +80,6 @@ def test_a_batch_larger_than_its_size_and_than_a_script_call(proj: Proj) -> None
         assert _stats(proj) == {"one": (600, 100), "two": (100, 100), "three": (100, 100)}
 
 
-@pytest.mark.parametrize("when", ["before", "between"])
-def test_a_flushed_script_cache_does_not_fail_a_batch(proj: Proj, when: str) -> None:
-    """``SCRIPT FLUSH`` before a batch, or while it gathers, loses nothing."""
-    client = proj.server.client()
-    with proj.connection() as connection:
-        producer = connection.Producer()
-        _publish(producer, 1)
-        if when == "before":
-            client.script_flush()
-        with producer.batch() as batch:
-            _publish(producer, 1)
-            batch.flush()
-            if when == "between":
-                client.script_flush()
-            _publish(producer, 1)
-    assert _stats(proj) == dict.fromkeys(QUEUES, (3, 3))
-    assert len(_receive(proj, 18)) == 18
-
-
 def _nested(producer: Producer) -> None:
     with producer.batch():
         _publish(producer, 1)

@@ -74,20 +74,6 @@ def test_each_retry_waits_in_redis_and_runs_once(proj: Proj) -> None:
     assert proj.delayed() == 0
 
 
-def test_a_retry_outlives_its_worker(proj: Proj) -> None:
-    """A worker killed while a retry waits takes nothing with it: the next worker runs the retry, on time and once."""
-    first = proj.worker(concurrency=1)
-    sent = proj.send("flaky", 1, kwargs={"countdown": COUNTDOWN_S})
-    until(lambda: proj.delayed() == 1 and proj.server.client().hlen("unacked") == 0)
-    first.kill()
-    proj.worker(concurrency=1)
-    assert sent.get(timeout=30) == 1
-    runs = proj.runs()
-    assert [run["retries"] for run in runs] == [0, 1]
-    assert runs[1]["at"] >= runs[0]["at"] + COUNTDOWN_S
-    assert time.time() >= runs[1]["at"]
-
-
 def _soon(delay_s: float = 2) -> float:
     return time.time() + delay_s
 

@@ -107,21 +107,6 @@ def test_transfer_waits_until_a_shared_key_is_away(
         stays(_ready(client, HARMED), 0.5, "delivered once")
 
 
-def test_leader_outlives_a_key_in_the_way_of_its_lease(
-    connection: Connection, client: redis.Redis, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A key put in the way of the lease of a leading transfer worker stops nothing for good."""
-    with caplog.at_level(logging.ERROR), _transferring(connection) as worker:
-        until(lambda: worker.leading, what="leads")
-        client.delete(LEASE)
-        client.hset(LEASE, "in", "the way")
-        _publish(connection, HARMED, 0.5, "a")
-        until(lambda: LEASE in caplog.text, what="the key is named")
-        client.delete(LEASE)
-        until(_ready(client, HARMED), what="delivered")
-        stays(_ready(client, HARMED), 0.5, "delivered once")
-
-
 @pytest.mark.parametrize("which", [DUE, "celery"])
 def test_no_error_has_the_arguments_of_a_task(make_proj: MakeProj, client: redis.Redis, which: int | str) -> None:
     """What is raised where Redis refuses messages has nothing of what is in them: it comes into logs."""

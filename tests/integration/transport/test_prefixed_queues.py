@@ -104,21 +104,6 @@ def test_a_queue_is_there_if_any_list_has_a_message(app: Celery) -> None:
                 channel.queue_declare("orders", passive=True)
 
 
-def test_a_queue_is_there_if_it_has_a_delayed_message(app: Celery) -> None:
-    """A passive declaration finds a queue by what is due later."""
-    app.send_task("later", queue="orders", countdown=600)
-    with app.connection_for_write() as connection:
-        assert connection.channel().queue_declare("orders", passive=True).message_count == 0
-
-
-def test_a_queue_is_purged(app: Celery) -> None:
-    """All its messages are counted and gone, delayed ones and those of all priorities."""
-    fill(app, "orders")
-    with app.connection_for_write() as connection:
-        assert connection.channel().queue_purge("orders") == len(PRIORITIES) + 1
-    assert counts(app, "orders") == (0, 0)
-
-
 def test_a_queue_is_deleted(app: Celery) -> None:
     """Its messages and its binding are gone; a queue with messages stays if only an empty one is to go."""
     app.send_task("later", queue="orders", countdown=600)

@@ -173,27 +173,3 @@ def test_observers_that_are_out_of_reach_do_not_keep_a_task_waiting(
         assert cancel(make_proj(result_backend=backend_url).app, task.id) == "cancelled"
         assert (task.id in caplog.text) == logged
         assert publisher.delayed() == 0
-
-
-def test_messages_of_every_form_are_cancelled(make_proj: MakeProj) -> None:
-    """Tasks of protocol 1, in pickle and compressed, and damaged messages are cancelled; tasks get their result."""
-    proj = make_proj(accept_content=["json", "pickle", "yaml", "msgpack"])
-    results = []
-    for protocol in (1, 2):
-        proj.app.conf.task_protocol = protocol
-        proj.app.amqp.__dict__.pop("create_task_message", None)
-        for serializer in ("json", "pickle", "yaml", "msgpack"):
-            for compression in (None, "gzip"):
-                options = {"serializer": serializer, "compression": compression, "countdown": 300}
-                results.append(proj.app.send_task("proj.record", ("x",), **options))
-    with proj.connection() as connection:
-        producer = connection.Producer()
-        headers = {"task": ["no", "name"], "id": "odd", "retries": "many", "eta": "2100-01-01"}
-        producer.publish({"a": 1}, routing_key="celery", headers=headers)
-        producer.publish({"a": 1}, routing_key="celery", DelaySeconds=300, delivery_tag="of plain kombu")
-        plain = connection.default_channel.store.scan.browse("celery").messages
-    [plain_id] = [each.id for each in plain if each.id not in {"odd", *(result.id for result in results)}]
-    ids = [*(result.id for result in results), "odd", plain_id]
-    assert cancel(proj.app, ids) == dict.fromkeys(ids, "cancelled")
-    assert all(_is_revoked(result) for result in results)
-    assert proj.delayed() == 0
