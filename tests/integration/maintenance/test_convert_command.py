@@ -2,11 +2,7 @@
 
 import json
 import os
-import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 
 import pytest
 import redis
@@ -16,29 +12,17 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import Offer, Waiting
 from tests.support.commands.shell import BIN, lines, run
-from tests.support.conditions import until
 from tests.support.store.consuming import lives
 from tests.support.store.keyspace import FUTURE_MS, waiting
 from tests.support.workers.harness import APPS, Proj
 from tests.support.workers.held import KEYS
-
-#: Enough for a conversion to be caught half way.
-MANY = 12_000
 
 BOTH_WAYS = pytest.mark.parametrize(("old", "new"), [LAYOUTS, LAYOUTS[::-1]])
 
 
 def store_of(raw_client: redis.Redis, layout: str) -> DelayStore:
     return DelayStore(raw_client, KEYS, options=Options(layout=layout))
-
-
-def browsed(store: DelayStore) -> Iterator[Waiting]:
-    page = None
-    while page is None or page.more:
-        page = store.scan.browse("q", page, count=1000)
-        yield from page.messages
 
 
 @BOTH_WAYS
@@ -178,67 +162,3 @@ def test_a_full_redis_ends_it_in_words(own_server: PrivateRedis) -> None:
     client.config_set("maxmemory", 0)
     run(own_server, "convert", "q", "--to", "redisson")
     assert (store.queues.convertible("q", "hash"), store.queues.size("q")) == (500, 0)
-
-
-@pytest.mark.nightly
-@BOTH_WAYS
-def test_broken_off_at_any_point_it_goes_on(broker: PrivateRedis, raw_client: redis.Redis, old: str, new: str) -> None:
-    """After kill -9 and Ctrl-C half way, and with messages that come meanwhile, all are there once, in their order."""
-    source, store = store_of(raw_client, old), store_of(raw_client, new)
-    for start in range(0, MANY, 1000):
-        source.delivery.offer("q", *(_offer(n) for n in range(start, start + 1000)))
-    order = [each.body for each in browsed(source)]
-    with _half_way(broker, store) as process:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert 0 < store.queues.convertible("q") < MANY
-    assert store.queues.size("q") + store.queues.convertible("q") == MANY
-    with _half_way(broker, store) as process:
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate()
-        assert process.returncode == 1
-        assert "stopped; " in errors
-    with _half_way(broker, store) as process:
-        process.send_signal(signal.SIGSTOP)
-        raw_client.client_unpause()
-        source.delivery.offer("q", *(waiting(f"late{n}", FUTURE_MS * 2) for n in range(3)))
-        process.send_signal(signal.SIGCONT)
-        told, errors = process.communicate()
-    assert process.returncode == 0
-    assert told.endswith(f"messages moved to the layout '{new}'\n")
-    assert f"at least 3 messages came in the layout '{old}' meanwhile" in errors
-    assert [each.body for each in browsed(store)] == [*order, *(f"body of late{n}".encode() for n in range(3))]
-    assert store.queues.convertible("q") == 0
-    assert len(store.lookup.get(["q"], ids := [f"t{n}" for n in range(0, MANY, 99)])) == len(ids)
-
-
-def _offer(n: int) -> Offer:
-    """Makes messages whose due times are not those of their order, eleven at a time with one due time."""
-    due_ms = FUTURE_MS + n * 7919 % MANY // 11
-    return Offer(f"t{n}", repr(due_ms), n % 3, json.dumps({"headers": {"task": "t", "id": f"t{n}"}, "pad": "x" * 300}))
-
-
-@contextmanager
-def _half_way(broker: PrivateRedis, store: DelayStore) -> Iterator["subprocess.Popen[str]"]:
-    """Starts a conversion, and holds Redis when some of what is left is moved, until the test has done its part."""
-    left = store.queues.convertible("q")
-
-    def has_moved() -> bool:
-        store.client.client_unpause()
-        store.client.client_pause(60_000, all=False)
-        return store.queues.convertible("q") < left
-
-    with subprocess.Popen(
-        [BIN / "delayq", "--broker", broker.url, "convert", "q", "--to", store.layout],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # What was started in the background of a shell ignores it, and so does all that it starts.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    ) as process:
-        try:
-            until(has_moved, what="some are moved")
-            yield process
-        finally:
-            store.client.client_unpause()
-            process.kill()

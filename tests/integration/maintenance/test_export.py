@@ -101,38 +101,6 @@ def test_an_export_has_all_that_waits_and_says_so(broker: PrivateRedis, store: D
     assert closing == {"format": "delayq-export", "messages": 3}
 
 
-def test_every_byte_comes_back(broker: PrivateRedis, store: DelayStore, raw_client: redis.Redis) -> None:
-    """Ids, queue names, due times and bodies of any bytes, duplicates and marked messages are stored as they were."""
-    odd = ["", "~", "i~0123456789abcdef", "\x7f", "ü\U0001f600", b"\xff\xc3", "\0\r\n", "n" * 5000]
-    for n, each in enumerate(odd):
-        text = each if isinstance(each, str) else each.decode(errors="surrogateescape")
-        body = message("x", "an id").replace(
-            "W1td", text.replace("\0", "").replace("\r\n", "").replace("\x7f", "\\u007f")
-        )
-        store.delivery.offer("ü {q}", Offer(each, repr(FUTURE_MS + n / 7), n, body.encode(errors="surrogateescape")))
-    for n in range(3):
-        store.delivery.offer("duplicates", Offer("t", repr(FUTURE_MS - n), 0, message(f"n{n}", "t")))
-    before = keys(raw_client)
-    assert before[b"delayq:{duplicates}:duplicates"]
-    text = "\n".join(exported(broker)) + "\n"
-    raw_client.flushall()
-    run(broker, "import", stdin=text)
-    assert _by_message(keys(raw_client)) == _by_message(before)
-    run(broker, "cancel", "--yes", "t")
-    assert store.queues.size("duplicates") == 0, "a duplicate was not found by its id"
-
-
-def _by_message(found: dict[bytes, Any]) -> dict[bytes, list[Any]]:
-    """Keys with what is in them, without the marks and without which of several duplicates has the bare id."""
-    plain: dict[bytes, list[Any]] = {}
-    for key, value in found.items():
-        if key.endswith(b":due"):
-            plain[key] = sorted(due for _, due in value)
-        elif key.endswith(b":bodies"):
-            plain[key] = sorted(body[9:] if body.startswith(b"\x7f") else b"0" + body for body in value.values())
-    return plain
-
-
 def test_an_import_can_be_repeated(broker: PrivateRedis, store: DelayStore) -> None:
     """The second import finds each message there already, duplicates and marked ones among them, and adds none."""
     store.delivery.offer("q", *(offer(f"t{n}") for n in range(700)))
@@ -180,60 +148,16 @@ def test_an_export_that_is_cut_off_is_noticed(broker: PrivateRedis, store: Delay
     assert store.queues.size("q") == 5
 
 
-BAD_LINES = {
-    '{"queue": "q"': "no JSON, or cut off",
-    "[" * 5000: "no JSON",
-    "[1]": "no JSON object",
-    '{"format": "other"}': "the format is 'other'",
-    '{"format": "delayq-export", "version": 2}': "the version of the format is 2",
-    '{"format": "delayq-export", "messages": "many"}': "messages is 'many'",
-    "without:id": "it has no 'id'",
-    "queue:1": "queue is 1",
-    'queue:""': "queue is empty",
-    r'queue:"\ud800"': "queue is '\\ud800'",
-    r'id:"\ud800"': "stands for no bytes",
-    "due_ms:NaN": "due_ms is nan",
-    "due_ms:1e999": "due_ms is inf",
-    'due_ms:"1"': "due_ms is '1'",
-    "due_ms:true": "due_ms is True",
-    "due_ms:1": "name different times",
-    'due:"soon"': "no time in ISO 8601",
-    'due:"2100-01-01T00:00:00"': "no time in ISO 8601 with a zone",
-    "priority:10": "priority is 10",
-    "priority:-1": "priority is -1",
-    "priority:1.5": "priority is 1.5",
-    "priority:false": "priority is False",
-    "body:{}": "body is dict",
-    'body:"x"': "the body: it is no JSON",
-    'body:"[]"': "the body: it is no JSON object",
-    r'body:"{\"properties\": {}}"': "no message of kombu",
-    r'body:"{\"body\": 1, \"headers\": {}, \"properties\": {}}"': "no message of kombu",
-}
-
-
-@pytest.mark.parametrize("change", BAD_LINES)
-def test_a_bad_line_is_named_and_ends_the_import(broker: PrivateRedis, store: DelayStore, change: str) -> None:
+def test_a_bad_line_is_named_and_ends_the_import(broker: PrivateRedis, store: DelayStore) -> None:
     """What is before it is imported, what is after it is not; with --skip-bad it is."""
     store.delivery.offer("q", *(offer(f"t{n}") for n in range(3)))
     found = exported(broker)
-    name, _, value = change.partition(":")
-    if name == "without":
-        fields = json.loads(found[2])
-        del fields[value]
-        bad = json.dumps(fields)
-    elif change[0] in "{[":
-        bad = change
-    else:
-        fields = json.loads(found[2])
-        bad = found[2].replace(f'"{name}": {json.dumps(fields[name])}', f'"{name}": {value}')
-        assert bad != found[2]
-    text = "\n".join([*found[:2], bad, *found[3:]])
+    text = "\n".join([*found[:2], found[2][:-9], *found[3:]])
     store.client.flushall()
-    result = run(broker, "import", stdin=text.encode(), code=1)
-    assert "line 3: " in result.stderr
-    assert BAD_LINES[change] in result.stderr
+    result = run(broker, "import", stdin=text, code=1)
+    assert "line 3: it is no JSON, or cut off" in result.stderr
     assert result.stdout == "queue q: 1 imported\n"
-    run(broker, "import", "--skip-bad", stdin=text.encode())
+    run(broker, "import", "--skip-bad", stdin=text)
     assert store.queues.size("q") == 2
 
 
@@ -354,26 +278,6 @@ def _measured(broker: PrivateRedis, *args: str) -> int:
     return int(done.stderr.splitlines()[-1])
 
 
-@pytest.mark.nightly
-def test_an_import_that_is_killed_can_be_repeated(broker: PrivateRedis, store: DelayStore, tmp_path: Path) -> None:
-    """After kill -9 half way, a second import adds what is missing: nothing lost, nothing double, in the same order."""
-    file = tmp_path / "backlog.jsonl"
-    for start in range(0, 30_000, 1000):
-        store.delivery.offer("q", *(offer(f"t{n}", FUTURE_MS + n // 500) for n in range(start, start + 1000)))
-    order = [each.body for each in _pages(store)]
-    run(broker, "export", "--output", str(file))
-    store.client.flushall()
-    process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, "import", str(file)])
-    until(lambda: store.queues.size("q") > 3000, what="some are imported")
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    there = store.queues.size("q")
-    assert there < 30_000, "it was through before it was killed"
-    [counts] = lines(broker, "import", str(file))
-    assert counts == {"queue": "q", "offered": 30_000 - there, "repeated": there, "renamed": 0}
-    assert [each.body for each in _pages(store)] == order
-
-
 def test_a_full_redis_ends_the_import_in_words(own_server: PrivateRedis, tmp_path: Path) -> None:
     """When Redis refuses, the command says up to which line all is imported, and can be repeated when there is room."""
     store = DelayStore(redis.Redis(port=own_server.port), KEYS)
@@ -405,7 +309,11 @@ def fill(store: DelayStore) -> None:
         "twins", *(Offer("t", repr(FUTURE_MS + n % 2), n % 3, message(f"n{n}", "t")) for n in range(7))
     )
     odd = ["", "~", "i~0123456789abcdef", "\x7f", "ü\U0001f600", b"\xff\xc3", "\0\r\n", "n" * 5000]
-    store.delivery.offer("odd", *(Offer(each, repr(FUTURE_MS), n, message(f"odd {n}")) for n, each in enumerate(odd)))
+    for n, each in enumerate(odd):
+        text = each if isinstance(each, str) else each.decode(errors="surrogateescape")
+        inside = text.replace("\0", "").replace("\r\n", "").replace("\x7f", "\\u007f")
+        body = message(f"odd {n}").replace("W1td", inside).encode(errors="surrogateescape")
+        store.delivery.offer("ü {q}", Offer(each, repr(FUTURE_MS), n, body))
     for n, made in enumerate(
         (task_message(task_id="old", eta=ETA, conf={"task_protocol": 1}), plain_message({"id": "in the body"}))
     ):
@@ -417,26 +325,28 @@ def told(found: list[str]) -> list[dict[str, Any]]:
     return [{name: each[name] for name in each if name != "due"} for each in map(json.loads, found[1:-1])]
 
 
-@pytest.mark.parametrize("first", LAYOUTS)
-def test_a_backlog_goes_from_one_layout_to_the_other_and_back(
-    broker: PrivateRedis, raw_client: redis.Redis, first: str
+@pytest.mark.parametrize("way", [("hash", "hash"), ("hash", "redisson", "hash"), ("redisson", "hash", "redisson")])
+def test_a_backlog_goes_from_one_layout_to_another_and_back(
+    broker: PrivateRedis, raw_client: redis.Redis, way: tuple[str, ...]
 ) -> None:
-    """Id, priority, body and order of all messages stay, and due times are rounded up to whole ms."""
-    fill(store_of(raw_client, first))
-    found = exported_from(broker, first)
-    other = next(each for each in LAYOUTS if each != first)
+    """Id, priority, body and order of all messages stay, and Redisson's layout rounds due times up to whole ms."""
+    fill(store_of(raw_client, way[0]))
+    found = exported_from(broker, way[0])
     expected = told(found)
-    for layout in (other, first):
+    for layout in way[1:]:
         raw_client.flushall()
         imported = lines(broker, "-o", f"layout={layout}", "import", stdin="\n".join(found) + "\n")
         assert sum(each["offered"] + each["renamed"] for each in imported) == len(expected)
         kept = {"hash": "delayq:{q}:due", "redisson": "redisson_delay_queue_timeout:{q}"}[layout]
         assert raw_client.zcard(kept) == 150
-        expected = [{**each, "due_ms": float(math.ceil(each["due_ms"]))} for each in expected]
+        if "redisson" in way:
+            expected = [{**each, "due_ms": float(math.ceil(each["due_ms"]))} for each in expected]
         found = exported_from(broker, layout)
         assert _sorted(told(found)) == _sorted(expected)
         # Of messages that have become due in one ms, the order is that of delivery before.
         assert [each["body"] for each in told(found)] == [each["body"] for each in expected]
+    run(broker, "-o", f"layout={layout}", "cancel", "--yes", "t")
+    assert store_of(raw_client, layout).queues.size("twins") == 0, "a duplicate was not found by its id"
 
 
 def exported_from(broker: PrivateRedis, layout: str) -> list[str]:

@@ -1,10 +1,5 @@
 """``delayq repair``: whatever was lost or damaged, what can be delivered is delivered, once and in order; and noted."""
 
-import signal
-import subprocess
-import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,17 +7,15 @@ import pytest
 import redis
 
 from celery_ext.cli.commands import repair
-from celery_ext.cli.commands.repair import Findings, all_queues, check
+from celery_ext.cli.commands.repair import check
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.options import LAYOUTS, Options
+from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.commands.repairs import COUNT, PAST, SOUND, delivered, expected, message, offer
-from tests.support.commands.shell import BIN, Audit, lines, run, terminal
-from tests.support.conditions import until
+from tests.support.commands.shell import Audit, lines, run, terminal
 from tests.support.store.keyspace import contents
 from tests.support.store.redisson_layout import IDS, LISTED, NOTES, TIMEOUT
-from tests.support.workers.harness import MakeProj
 from tests.support.workers.held import KEYS
 
 DUE, BODIES, ORDER, DUPLICATES = (f"delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "duplicates"))
@@ -41,10 +34,6 @@ def store(raw_client: redis.Redis, layout: str) -> DelayStore:
 def members(raw_client: redis.Redis) -> dict[int, bytes]:
     """The index members by the numbers of their messages."""
     return {int(member.rpartition(b"t")[2]): member for member in raw_client.zrange(DUE, 0, -1)}
-
-
-def drop_members(raw_client: redis.Redis) -> None:
-    raw_client.zrem(DUE, *(member for n, member in members(raw_client).items() if n % 7 == 0))
 
 
 def drop_bodies(raw_client: redis.Redis) -> None:
@@ -248,78 +237,6 @@ def test_nothing_is_mended_unasked(broker: PrivateRedis, store: DelayStore) -> N
 def test_an_empty_broker_is_sound(broker: PrivateRedis) -> None:
     """Without any queue there is nothing to mend, and no error."""
     assert run(broker, "repair").stdout == "no queue holds delayed messages\n"
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_repair_that_is_killed_can_be_repeated(broker: PrivateRedis, raw_client: redis.Redis, layout: str) -> None:
-    """After kill -9 half way, a second repair mends the rest, and all 30,000 messages are delivered once."""
-    store = DelayStore(raw_client, KEYS, options=Options(layout=layout))
-    for start in range(0, 30_000, 300):
-        store.delivery.offer("q", *(offer(n) for n in range(start, start + 300)))
-    raw_client.delete(store.keys.stored("q", layout)[0])
-    command = ["-o", f"layout={layout}", "repair", "--yes"]
-    process = subprocess.Popen([BIN / "delayq", "--broker", broker.url, *command])
-    until(lambda: store.queues.size("q") > 2000, what="some are mended")
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert store.queues.size("q") < 30_000, "it was through before it was killed"
-    run(broker, *command)
-    assert delivered(store) == list(range(30_000))
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(600)  # on a busy machine, whose every process takes part
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_repair_of_a_queue_in_use_loses_and_doubles_nothing(make_proj: MakeProj, layout: str) -> None:
-    """While tasks are published, damaged, transferred and run, repairs go on: each task runs once, and not early."""
-    proj = make_proj(broker_transport_options={"layout": layout})
-    early = [f"early{n}" for n in range(300)]
-    for n, each in enumerate(early):
-        proj.send("record", countdown=2 + n / 100, task_id=each)
-    raw_client = redis.Redis(port=proj.server.port)
-    key = KEYS.stored("celery", layout)[0]
-    raw_client.zrem(key, *(member for n, member in enumerate(raw_client.zrange(key, 0, -1)) if n % 2))
-    assert raw_client.delete(KEYS.queues) == 1
-    proj.worker(concurrency=2)
-    published: dict[str, float] = {}
-    repairs: list[Findings] = []
-    stop = threading.Event()
-
-    def publish() -> None:
-        while not stop.is_set():
-            # No more than a slow worker can run soon.
-            until(lambda: stop.is_set() or len(published) < proj.journal.llen("runs") + 300, 100)
-            name = f"live{len(published)}"
-            published[name] = time.time() + 0.3
-            proj.send("record", countdown=0.3, task_id=name, priority=len(published) % 2 * 3)
-
-    def repair() -> None:
-        store = DelayStore(redis.Redis(port=proj.server.port), KEYS, options=Options(layout=layout))
-        while not stop.wait(0.01):
-            for name in all_queues(store, ()):
-                found = Findings(name)
-                for _ in check(store, found, store.queues.names(), mend=True):
-                    pass
-                repairs.append(found)
-
-    threads = [threading.Thread(target=each) for each in (publish, repair, repair)]
-    for thread in threads:
-        thread.start()
-    try:
-        until(lambda: len(published) > 600 and proj.journal.llen("runs") > 800, 100, "tasks run meanwhile")
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    proj.await_runs(len(early) + len(published), 100)
-    until(lambda: proj.delayed() == 0)
-    assert Counter(each["id"] for each in proj.runs()) == Counter([*early, *published])
-    assert all(each["at"] >= published.get(each["id"], 0) - 0.05 for each in proj.runs())
-    # Two repairs may find the same.
-    assert len(early) / 2 <= sum(each.unindexed for each in repairs) <= len(early)
-    assert not [each for each in repairs if each.lost or each.unnamed or each.beyond_repair]
-    run(proj.server, "-o", f"layout={layout}", "repair")
 
 
 @pytest.fixture
