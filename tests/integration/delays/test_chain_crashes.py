@@ -1,12 +1,8 @@
 """Delay chains whose worker or Redis goes away."""
 
-import signal
 from collections import Counter
 
-import pytest
-
 from celery_ext import run_now
-from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.workers.chains import (
     SLOW_S,
@@ -84,26 +80,6 @@ def test_a_worker_that_is_killed(make_proj: MakeProj) -> None:
         assert set(counts) <= {0, 1}
     until(lambda: proj.server.client().hlen("unacked") == 0)
     assert [len(retries_of(proj, each)) for each in (first, later, waits)] == [2, 3, 2]
-
-
-@pytest.mark.nightly
-def test_a_restarted_redis_knows_the_step(make_proj: MakeProj) -> None:
-    """A step that waited when Redis was killed waits when it is back, and the chain goes on from there."""
-    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
-        proj = make_proj(server, **TASKS)
-        worker = proj.worker(concurrency=1)
-        sent = proj.send("notify", 2, delay_chain="1h,2h")
-        before = waiting_step(proj, sent.id, 1)
-        proj.await_answers()
-        # A worker that loses Redis amid a task may forget that its pool is free by then.
-        until(lambda: proj.app.control.inspect([worker.node], timeout=5).active() == {worker.node: []})
-        server.stop(signal.SIGKILL)
-        server.start()
-        assert waiting_step(proj, sent.id, 1).message == before.message
-        assert_steps(steps_of(proj, sent.id, 2), 3600, 7200)
-        assert sent.get(timeout=30) == 2
-        assert worker.alive()
-        assert retries_of(proj, sent.id) == [0, 1, 2]
 
 
 def test_a_chain_that_redis_did_not_take(make_proj: MakeProj) -> None:

@@ -65,25 +65,3 @@ def test_a_worker_does_not_start_with_a_chain_that_is_none(make_proj: MakeProj) 
     worker = proj.worker(pool="solo", wait=False)
     assert worker.process.wait(40) == 1
     assert "InvalidDelayChain: task proj.notify: step 2, 'x'" in worker.log
-
-
-def test_a_deploy_that_changes_a_chain(make_proj: MakeProj) -> None:
-    """A chain that has begun goes on as it began when its task has another one by now; one that begins has the new."""
-    proj = make_proj(**TASKS)
-    before = proj.worker(pool="solo")
-    sent = proj.send("notify")
-    assert_steps(steps_of(proj, sent.id, 1), 240)
-    waiting_step(proj, sent.id, 2)
-    assert before.stop() == 0
-
-    proj.worker(pool="solo", chain="2h*9")
-    later = proj.send("notify", 2)
-    assert_steps(steps_of(proj, later.id, 2), 7200, 7200)
-    assert later.get(timeout=30) == 2
-    for retries, delay_s in ((3, 600), (4, 3600)):
-        run_now(proj.app, sent.id)
-        assert_steps([delay_of_step(proj, sent.id, retries)], delay_s)
-    run_now(proj.app, sent.id)
-    assert "no answer 4" in str(error_of(sent))
-    (told,) = proj.runs(id=sent.id, told="exhausted")
-    assert told["chain"] == "4m,10m*2,1h"

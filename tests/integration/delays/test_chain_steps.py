@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from celery import chain, chord, group
-from celery.exceptions import MaxRetriesExceededError, TaskRevokedError
+from celery.exceptions import MaxRetriesExceededError
 
-from celery_ext import cancel, get, run_now
-from tests.support.conditions import stays, until
+from celery_ext import cancel, run_now
+from tests.support.conditions import until
 from tests.support.workers.chains import (
     assert_steps,
     error_of,
@@ -96,22 +96,6 @@ def test_a_chain_that_is_exhausted(proj: Proj, exc: str | None) -> None:
     until(lambda: proj.server.client().hlen("unacked") == 0)
 
 
-def test_a_dead_letter_can_be_consumed(proj: Proj) -> None:
-    """A dead letter that a worker consumes runs again, and has all steps of its chain before it."""
-    sent = proj.send("by_hand", kwargs={"exc": "why"}, delay_chain="1h,2h")
-    steps_of(proj, sent.id, 2)
-    until(lambda: sent.state == "FAILURE")
-    proj.journal.delete("runs")
-    nodes = proj.await_answers()
-    proj.app.control.add_consumer("failed", destination=nodes, reply=True, timeout=10)
-    assert_steps(steps_of(proj, sent.id, 1), 3600)
-    task = waiting_step(proj, sent.id, 2)
-    assert (task.queue, task.properties["delay_chain"]) == ("failed", "1h,2h")
-    assert cancel(proj.app, sent.id) == "cancelled"
-    proj.app.control.cancel_consumer("failed", destination=nodes, reply=True, timeout=10)
-    assert retries_of(proj, sent.id) == [0, 1]
-
-
 def test_an_error_that_cannot_be_written_down(proj: Proj) -> None:
     """A task that is exhausted with an exception that can be neither pickled nor shown fails, and is a dead letter."""
     sent = proj.send("unserializable")
@@ -154,27 +138,6 @@ def test_a_chord_whose_member_is_exhausted(proj: Proj) -> None:
     assert "why" in str(error_of(a_chord))
     (letter,) = messages(proj, "failed")
     assert letter["body"][2]["chord"] is None
-
-
-@pytest.mark.parametrize("steps", [0, 1])
-def test_cancel_while_a_step_runs(proj: Proj, steps: int) -> None:
-    """A chain that is cancelled while its first run or a later one runs takes no further step, and is revoked."""
-    sent = proj.send("gated")
-    for retries in range(steps):
-        proj.journal.rpush(f"fail {sent.id}", "")
-        waiting_step(proj, sent.id, retries + 1)
-        run_now(proj.app, sent.id)
-    proj.await_runs(steps + 1, id=sent.id)
-    # Of a first run Redis does not know that it is one of a chain.
-    assert cancel(proj.app, sent.id) == ("chain_ended" if steps else "not_delayed")
-    proj.journal.rpush(f"fail {sent.id}", "")
-    assert isinstance(error_of(sent), TaskRevokedError)
-    until(lambda: proj.runs(id=sent.id, told="revoked"))
-    until(lambda: proj.server.client().hlen("unacked") == 0)
-    stays(lambda: get(proj.app, sent.id) is None, 0.5)
-    assert retries_of(proj, sent.id) == list(range(steps + 1))
-    assert proj.runs(id=sent.id, told="exhausted") == []
-    assert sent.state == "REVOKED"
 
 
 def test_a_cancelled_step_that_succeeds(proj: Proj) -> None:

@@ -2,14 +2,12 @@
 
 import os
 import signal
-import time
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -47,38 +45,6 @@ def test_each_run_comes_once_when_workers_die(make_proj: MakeProj) -> None:
     finally:
         os.killpg(stopped.process.pid, signal.SIGCONT)
     assert_each_once(proj, 12)
-
-
-@pytest.mark.nightly
-def test_workers_that_stand_still_for_a_while(make_proj: MakeProj) -> None:
-    """The one that arms stops for longer than its lease, then all do: each run comes once, when they go on at last."""
-    proj = make_proj(periodic_entries={"tick": EACH_SECOND}, **INCLUDE)
-    workers = [proj.worker() for _ in range(2)]
-    proj.await_runs(2)
-    [arms] = [worker for worker in workers if f":{worker.process.pid}:" in leader(proj)]
-    for stopped in ([arms], workers):
-        before = len(proj.runs())
-        for worker in stopped:
-            os.killpg(worker.process.pid, signal.SIGSTOP)
-        try:
-            time.sleep(20)  # longer than the leases of who arms and of who transfers
-        finally:
-            for worker in stopped:
-                os.killpg(worker.process.pid, signal.SIGCONT)
-        proj.await_runs(before + 25)
-    assert_each_once(proj, 60)
-
-
-def test_a_restart_of_redis(make_proj: MakeProj) -> None:
-    """A Redis that is killed, and has each write on disk, comes back with all runs, and none is missing or doubled."""
-    with PrivateRedis("--appendonly", "yes", "--appendfsync", "always") as server:
-        proj = make_proj(server, periodic_entries={"tick": EACH_SECOND}, **INCLUDE)
-        proj.worker()
-        proj.await_runs(2)
-        server.stop(signal.SIGKILL)
-        server.start()
-        assert_each_once(proj, 6)
-        proj.close()
 
 
 def test_beat_processes_are_harmless(make_proj: MakeProj, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.conditions import stays, until
-from tests.support.workers.harness import APPS, Proj, Worker
+from tests.support.workers.harness import APPS, Proj
 
 
 def _leader_pid(proj: Proj) -> int | None:
@@ -64,32 +64,6 @@ def test_transfer_goes_on_beside_a_long_solo_task(proj: Proj) -> None:
     [third] = proj.await_runs(1, value="third")
     assert long.get(timeout=30) is None
     assert third["pid"] == solo.process.pid
-
-
-def _threads_in_children(proj: Proj, worker: Worker) -> set[str]:
-    runs = proj.runs(name="threads")
-    assert all(run["pid"] != worker.process.pid for run in runs)
-    return {name for run in runs for name in run["threads"]}
-
-
-def test_pool_processes_forked_later_run_no_transfer_worker(proj: Proj) -> None:
-    """With ``--max-tasks-per-child`` and ``--autoscale`` delivery goes on, by the worker's main process alone."""
-    worker = proj.worker("--autoscale=3,1", "--max-tasks-per-child=1")
-    for _ in range(6):
-        proj.send("busy", 0.5)
-    due = time.time() + 1
-    for _ in range(3):
-        proj.send("threads", countdown=1)
-    runs = proj.await_runs(9)
-    assert len({run["pid"] for run in runs}) == 9
-    assert "Scaling up" in worker.log
-    assert all(run["at"] >= due for run in proj.runs(name="threads"))
-    assert "delayq-transfer" not in _threads_in_children(proj, worker)
-    assert _leader_pid(proj) == worker.process.pid
-    until(lambda: proj.server.client().pubsub_numsub("delayq:wake:0") == [("delayq:wake:0", 1)])
-    again = proj.send("record", "again", countdown=1)
-    assert again.get(timeout=20) == "again"
-    assert len(proj.runs()) == 10
 
 
 def told(proj: Proj, *program: str) -> dict[str, Any]:

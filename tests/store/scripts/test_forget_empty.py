@@ -1,7 +1,5 @@
 """``forget_empty.lua``: makes queues without messages unknown, and clears away what is left of them."""
 
-from threading import Thread
-
 import pytest
 
 from kombu_delayq.store import DelayStore
@@ -62,25 +60,3 @@ def test_a_message_that_comes_meanwhile_brings_the_name_back(
     publish_before("ask" if step == "SREM" else "run_each")
     assert store.queues.forget_empty(["q"]) == []
     assert store.queues.names() == ["q", "warm"]
-
-
-def test_a_queue_with_messages_is_known_whoever_looks(make_store: MakeStore) -> None:
-    """Under publishing, delivery and many looks at once, a queue in which a message waits has its name."""
-    store, looker = make_store(), make_store()
-    stopped = False
-
-    def look() -> None:
-        while not stopped:
-            looker.queues.forget_empty(["q"])
-
-    thread = Thread(target=look)
-    thread.start()
-    try:
-        for number in range(200):
-            store.delivery.offer("q", waiting(f"a{number}", PAST_MS))
-            store.delivery.transfer("q")
-    finally:
-        store.delivery.offer("q", waiting("last"))
-        stopped = True
-        thread.join()
-    assert store.queues.names() == ["q"]

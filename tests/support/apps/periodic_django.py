@@ -12,34 +12,7 @@ settings.configure(
     SECRET_KEY="of a test",
     USE_TZ=True,
     TIME_ZONE="UTC",
-    INSTALLED_APPS=[
-        *(
-            f"django.contrib.{name}"
-            for name in ("contenttypes", "auth", "admin", "sessions", "messages", "staticfiles")
-        ),
-        "django_celery_beat",
-    ],
-    MIDDLEWARE=[
-        "django.contrib.sessions.middleware.SessionMiddleware",
-        "django.contrib.auth.middleware.AuthenticationMiddleware",
-        "django.contrib.messages.middleware.MessageMiddleware",
-    ],
-    TEMPLATES=[
-        {
-            "BACKEND": "django.template.backends.django.DjangoTemplates",
-            "APP_DIRS": True,
-            "OPTIONS": {
-                "context_processors": [
-                    "django.template.context_processors.request",
-                    "django.contrib.auth.context_processors.auth",
-                    "django.contrib.messages.context_processors.messages",
-                ]
-            },
-        }
-    ],
-    ROOT_URLCONF="periodic_admin",
-    STATIC_URL="/static/",
-    DEBUG=True,
+    INSTALLED_APPS=["django_celery_beat"],
     DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
     DATABASES={
         "default": {

@@ -1,6 +1,0 @@
-"""The admin of the app of ``periodic_django.py``."""
-
-from django.contrib import admin
-from django.urls import path
-
-urlpatterns = [path("admin/", admin.site.urls)]
