@@ -57,27 +57,6 @@ def test_a_delay_chain_goes_on(delayed_tasks: DelayedTasks, shop: Shop) -> None:
     assert not delayed_tasks.waiting()
 
 
-def test_a_cancelled_delay_chain_ends(delayed_tasks: DelayedTasks, shop: Shop) -> None:
-    """``cancel`` removes the step that waits, and ends the chain of a step that runs."""
-    cancels: list[str] = []
-
-    @shop.app.task(shared=False, name="shop.notify", bind=True, delay_chain="4m,10m", autoretry_for=(OSError,))
-    def notify(task: Any, at: int) -> None:
-        shop.done.append(task.request.retries)
-        if task.request.retries == at:
-            cancels.append(celery_ext.cancel(shop.app, task.request.id))
-        raise OSError("not reached")
-
-    notify.delay(1)
-    delayed_tasks.advance("1h")
-    assert (shop.done, cancels) == ([0, 1], ["chain_ended"])
-    waits = notify.delay(9)
-    delayed_tasks.advance("5m")
-    assert celery_ext.cancel(shop.app, waits) == "cancelled"
-    delayed_tasks.advance("1h")
-    assert shop.done == [0, 1, 0, 1]
-
-
 def test_dead_letters_do_not_run(delayed_tasks: DelayedTasks, shop: Shop) -> None:
     """A task that is buried after its last step stays in its queue of dead letters, and the test finds it there."""
 

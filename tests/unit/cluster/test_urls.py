@@ -5,11 +5,13 @@ import ssl
 from typing import Any
 
 import pytest
+import redis
 from kombu import Connection
 
 from kombu_delayq import InvalidBrokerURL
 from kombu_delayq.cluster import Transport
 
+PARAMS = {"connection_class": redis.Connection, "password": "secret"}
 DOTTED = "kombu_delayq.cluster:Transport"
 
 
@@ -30,9 +32,14 @@ def test_names_the_nodes(url: str, options: dict[str, Any], seeds: list[tuple[st
     connection = Connection(url, **options)
     assert isinstance(connection.transport, Transport)
     assert [tuple(seed) for seed in connection.transport.seeds] == seeds
-    for other in (connection.clone(), pickle.loads(pickle.dumps(connection))):
+    # Pools, such as Celery's of producers, make their connections as clones of one that nobody has used.
+    clones = (connection.clone(), connection.clone().clone())
+    for other in (*clones, pickle.loads(pickle.dumps(connection))):
         assert isinstance(other.transport, Transport)
         assert [tuple(seed) for seed in other.transport.seeds] == seeds
+        assert bool(other.ssl) == bool(connection.ssl) == url.startswith("delayqs")
+    for clone in clones:
+        assert clone.transport.topology_for(PARAMS) is connection.transport.topology_for(PARAMS)
 
 
 def test_takes_the_login_and_hides_the_password() -> None:
