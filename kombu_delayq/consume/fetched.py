@@ -3,10 +3,12 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from kombu.serialization import registry
 from kombu.transport import virtual
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from kombu_delayq.message.fields import Message
+from kombu_delayq.message.bodies import JSON
+from kombu_delayq.message.fields import Message, from_json
 from kombu_delayq.store.types import Outcome
 
 _Message: Any = object if TYPE_CHECKING else virtual.Message
@@ -44,6 +46,12 @@ class FetchedMessage(_Message):
             self.delivery_tag = properties["delivery_tag"]
         if isinstance(payload, FetchedPayload):
             self.delivery_tag = payload.tag
+
+    def _decode(self) -> Any:
+        if JSON in (self.accept or ()) and self.content_type == JSON and registry._decoders.get(JSON) is from_json:
+            with suppress(Exception):  # kombu meets the same error, and raises one of its own
+                return from_json(self.body)
+        return super()._decode()
 
     def count(self, outcome: Outcome) -> None:
         """Counts what has become of the task for its queue, with the next heartbeat; any thread may do so."""

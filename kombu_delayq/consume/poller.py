@@ -57,6 +57,7 @@ class DelayedPoller(_Poller):
         self._is_waking = False
         self._ticks: Any = None
         self._look_at = -inf
+        self._has_looked = True
 
     @property
     def loop_turns(self) -> bool:
@@ -75,7 +76,7 @@ class DelayedPoller(_Poller):
 
     @property
     def fds(self) -> dict[int, Any]:
-        """File descriptors that an event loop is to watch from now on, and those of kombu.
+        """File descriptors that an event loop is to watch from now on, and after each look those of kombu.
 
         kombu asks for them with each turn, and each costs it a system call, also one that it watches already.
         """
@@ -83,7 +84,7 @@ class DelayedPoller(_Poller):
         own = {fd: None for fd in self._lines if fd not in known}
         if self._waker is not None and self._waker[0].fileno() not in known:
             own[self._waker[0].fileno()] = None
-        return {**super().fds, **own}
+        return {**super().fds, **own} if self._has_looked else own
 
     def enter(self, loop: Any) -> None:
         """Notes the event loop that calls the poller from now on, and lets it turn each second until ``close``.
@@ -159,7 +160,8 @@ class DelayedPoller(_Poller):
         with as_lost():
             channels = list(self._channels)
             fetching = [channel for channel in channels if channel.fetches]
-            if self._has_to_look or len(fetching) < len(channels):
+            self._has_looked = self._has_to_look or len(fetching) < len(channels)
+            if self._has_looked:
                 self._look_at = monotonic() + LOOK_S
                 self._check()
                 super().on_poll_start()

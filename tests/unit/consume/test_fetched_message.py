@@ -4,10 +4,11 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from kombu import Connection
+from kombu import Connection, serialization
 from kombu.transport import virtual
 
 from kombu_delayq.consume.fetched import FetchedMessage, FetchedPayload
+from kombu_delayq.message.fields import from_json
 from tests.support.messages import task_message
 
 ATTRIBUTES = (
@@ -44,3 +45,22 @@ def test_a_message_is_the_one_that_kombu_makes(found: dict[str, Any]) -> None:
         assert [getattr(ours, name) for name in ATTRIBUTES] == [getattr(theirs, name) for name in ATTRIBUTES]
         assert [error[0] for error in ours.errors] == [error[0] for error in theirs.errors]
         assert (ours.delivery_tag, theirs.delivery_tag) == ("tag", "t")
+
+
+@pytest.mark.parametrize("accept", [None, set(), {"application/json"}])
+@pytest.mark.parametrize("body", [b'[[{"__type__": "uuid"}, NaN], {}, {}]', b"[[1], {}, {}]", b"", b"{", b"\xff"])
+def test_content_is_what_kombu_reads(body: bytes, accept: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message in a worker has kombu's content or raises kombu's error, whether JSON is accepted or not."""
+    monkeypatch.setitem(serialization.registry._decoders, "application/json", from_json)
+
+    def read(made: type[virtual.Message]) -> str:
+        message = made(deepcopy(payload()), channel=channel)
+        message.body, message.accept = body, accept
+        try:
+            return repr(message.payload)
+        except Exception as error:
+            return repr(error)
+
+    with Connection("memory://") as connection:
+        channel = connection.default_channel
+        assert read(FetchedMessage) == read(virtual.Message)

@@ -120,3 +120,12 @@ def test_a_connection_of_kombu_that_was_closed_is_not_waited_for(channel: _Chann
     channel.peer.send(b"message")
     channel.poller.get(None, timeout=10)
     assert channel.delivered == [b"message"]
+
+
+def test_a_loop_is_told_of_kombus_connections_after_each_look(channel: _Channel) -> None:
+    """Turns without a look cost the loop no system call for connections that it watches."""
+    channel.poller._fd_to_chan[99] = (channel, "LISTEN")
+    for look_at, is_told in ((0.0, True), (monotonic() + 60, False), (0.0, True)):
+        channel.poller._look_at = look_at
+        channel.poller.on_poll_start()
+        assert (99 in channel.poller.fds) is is_told
