@@ -1,8 +1,10 @@
 """What a worker's consumer does in less time: it acknowledges at once, and wakes few threads."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from celery.app.task import Context
 from celery.utils.imports import symbol_by_name
 from celery.worker import state
 from celery.worker.consumer import Consumer
@@ -69,6 +71,27 @@ def make_lean(worker: Any) -> None:
     registry = serialization.registry
     if registry._decoders.get("application/json") is json.loads:  # not one of the user's own
         registry.register("json", json.dumps, from_json, content_type="application/json", content_encoding="utf-8")
+    note_celerys_headers()
+
+
+def note_celerys_headers() -> None:
+    """Lets the requests of tasks remember which headers are Celery's, which each looks up one by one. Done once."""
+    find = Context._get_custom_headers
+    if hasattr(find, "__wrapped__"):
+        return
+    celerys = set[str]()
+
+    @wraps(find)
+    def custom_headers(self: Context, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        is_plain = len(args) == 1 and type(args[0]) is dict
+        if is_plain and celerys.issuperset(args[0]) and celerys.issuperset(kwargs):
+            return None
+        found: dict[str, Any] | None = find(self, *args, **kwargs)
+        if is_plain and found is None:
+            celerys.update(*args, kwargs)
+        return found
+
+    Context._get_custom_headers = custom_headers
 
 
 def _unbegun() -> int:

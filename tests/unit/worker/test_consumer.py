@@ -4,11 +4,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.app.task import Context
 from celery.worker.consumer import Consumer
 from kombu import serialization
 from kombu.utils import json
 
-from celery_ext.worker.consumer import LeanConsumer, make_lean
+from celery_ext.worker.consumer import LeanConsumer, make_lean, note_celerys_headers
 from kombu_delayq.consume.fetched import FetchedMessage
 from kombu_delayq.message.fields import from_json
 
@@ -85,3 +86,20 @@ def test_json_of_tasks_is_read_by_us_unless_the_user_has_registered_more(monkeyp
     monkeypatch.setitem(decoders, "application/json", print)
     make_lean(SimpleNamespace(consumer_cls=OwnConsumer))
     assert decoders["application/json"] is print
+
+
+@pytest.mark.parametrize(
+    ("request_", "headers"),
+    [({"id": "1"}, None), ({"id": "1", "own": [1]}, {"own": [1]}), ({"headers": {"own": 1}}, {"own": 1}), ({}, None)],
+)
+def test_requests_have_the_headers_that_celery_finds(
+    request_: dict[str, Any], headers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker remembers Celery's own headers, and those of a user are in each request of a task, also as pairs."""
+    find = Context._get_custom_headers
+    monkeypatch.setattr(Context, "_get_custom_headers", getattr(find, "__wrapped__", find))
+    for _ in range(2):
+        for made in (Context(request_, args=(), kwargs={}), Context([*request_.items()], args=())):
+            assert made.headers == headers
+        note_celerys_headers()
+    assert Context(request_, more=1).headers == (headers if "headers" in request_ else {**(headers or {}), "more": 1})
