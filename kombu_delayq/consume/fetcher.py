@@ -149,7 +149,7 @@ class Fetcher:
         overdue_s = float(getattr(channel, "health_check_interval", None) or OVERDUE_S)
         connect = partial(PipelinedConnection, self._shared.pool_of, self._shared.watch, poller.forget, overdue_s)
         self._connection: PipelinedConnection = connect()
-        self._idle = IdleWaits(connect, self._shared.budget, self._connection.send)
+        self._idle = IdleWaits(connect, self._shared.budget, self._connection.send, self._fetch_landed)
         self.held: dict[str, str] = channel.consumer.held
         self._acks = Acks(self.held, self._share)
         self.deliveries = Deliveries(channel, self.ack, self._idle.note_priority)
@@ -316,6 +316,12 @@ class Fetcher:
             self._idle.wait(self._store, self._consumer.name_in(self._share), queues)
         elif credit := self._shared.credit.of(self):
             self._fetch(queues, credit)
+
+    def _fetch_landed(self, queue: str) -> None:
+        """Asks at once for a message that has landed, which the next turn would do otherwise."""
+        is_free = self._request is None and self._resumes_at is None and not (self._is_unsure or self.deliveries)
+        if is_free and self._poller.loop_turns and not self._is_closed and queue in self.queues:
+            self._fetch_or_wait()
 
     def _gathers(self) -> bool:
         """Whether a request, or acknowledgements, wait for more: many small ones cost Redis and this process more.

@@ -125,6 +125,7 @@ class IdleWaits:
         connect: Makes a connection to wait over; it is not open yet.
         budget: Bounds the connections.
         send: Sends commands over the fetcher's own connection, and calls a function with their replies.
+        on_landed: Called by the thread that consumes with the name of the queue when a message has landed.
     """
 
     def __init__(
@@ -132,10 +133,12 @@ class IdleWaits:
         connect: Callable[[], PipelinedConnection],
         budget: WaitBudget,
         send: Callable[[Sequence[Command], Callable[[list[Any]], None]], None],
+        on_landed: Callable[[str], None],
     ) -> None:
         self._connect = connect
         self._budget = budget
         self._send = send
+        self._on_landed = on_landed
         self._waits: dict[QueueList, IdleWait] = {}
         self._prioritized: set[QueueList] = set()
         self._paused: Collection[str] = ()
@@ -332,6 +335,7 @@ class IdleWaits:
                 raise reply
             elif reply is not None:
                 self._landed.add(wait.landing)
+                self._on_landed(wait.landing.queue)
 
         return take
 

@@ -12,7 +12,7 @@ from kombu.log import get_logger
 from kombu.utils.eventio import READ, poll
 
 from kombu_delayq.redis.pools import OF_USE
-from kombu_delayq.redis.replies import Command, as_sent
+from kombu_delayq.redis.replies import Command, as_sent, packed_commands
 
 logger = get_logger(__name__)
 
@@ -105,7 +105,7 @@ class PipelinedConnection:
             connection.re_auth()  # redis-py does so only when a connection goes back to its pool
         try:
             # redis-py checks a connection by a PING, and would read an awaited reply as that of the PING.
-            packed = connection.pack_commands(map(as_sent, commands))
+            packed = packed_commands(connection, commands)
             connection.send_packed_command(packed, check_health=not self._awaited)
         except BaseException:
             self.close()

@@ -18,7 +18,7 @@ ME = "host:1:aaaaaaaa"
 @pytest.fixture
 def waits() -> IdleWaits:
     """The waits of a consumer that has no connections."""
-    return IdleWaits(cast(Any, None), WaitBudget(0), lambda commands, on_replies: None)
+    return IdleWaits(cast(Any, None), WaitBudget(0), lambda commands, on_replies: None, bool)
 
 
 def withdrawing(withdraw: Any) -> Any:

@@ -50,7 +50,7 @@ def test_a_list_for_which_no_connection_is_left_keeps_no_other_from_its_own(proj
     with proj.connection() as connection:
         store, pool = connection.default_channel.store, connection.default_channel.async_pool
         connect = partial(PipelinedConnection, lambda: pool, lambda fd, line: None, lambda fd: None, 10.0)
-        waits = IdleWaits(connect, WaitBudget(1), lambda commands, on_replies: None)
+        waits = IdleWaits(connect, WaitBudget(1), lambda commands, on_replies: None, bool)
         waits.wait(store, "host:1:aaaaaaaa", ["one"])
         [only] = waits.connections
         proj.server.client().lpush("one", "message")

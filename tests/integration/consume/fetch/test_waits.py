@@ -70,8 +70,7 @@ def test_a_message_that_lands_during_a_request_is_taken(proj: Proj, sender: Conn
         looped.until(looped.waits_for("a", "b"))
         found = looped.channel.fetcher
         publish(sender, "a", "a")
-        looped.until(lambda: found.is_eager)
-        looped.send()
+        looped.until(lambda: found.asked, what="the request for the message is sent in the turn that learns of it")
         until(lambda: in_hand(client), what="Redis has run the request")
         publish(sender, "b", "b")
         until(lambda: client.keys("*landing*"), what="the other message has landed")
