@@ -1,4 +1,4 @@
-"""A model of the store in plain Python: a list of waiting messages, and the lists to which they go."""
+"""A model of the store in Redisson's layout: a list of waiting messages, and the lists to which they go."""
 
 import json
 from dataclasses import dataclass
@@ -47,7 +47,11 @@ class Head(NamedTuple):
 
 
 class Model:
-    """One queue. A due time is past, or after the end of every test."""
+    """One queue. A due time is past, or after the end of every test.
+
+    Due times are whole ms. Of the messages with one id, the first that still waits is stored under this id. Each other
+    one is stored under an id of its own, made from the body that it has now.
+    """
 
     def __init__(self) -> None:
         self.waiting: list[Message] = []
@@ -59,16 +63,12 @@ class Model:
 
     def put(self, identity: str, due_ms: float, priority: int, body: str) -> str:
         """Takes a message in. Returns ``offered``, ``repeated`` or ``renamed``."""
-        state, stored = "offered", identity
-        holder, duplicate = self.stored(identity), duplicate_id(identity, body, priority)
-        if self.stored(duplicate) is not None:
+        same = [message for message in self.waiting if message.identity == identity]
+        if any((message.priority, message.body) == (priority, body) for message in same):
             return "repeated"
-        if holder is not None:
-            if (holder.priority, holder.body) == (priority, body):
-                return "repeated"
-            state, stored = "renamed", duplicate
-        self.waiting.append(Message(identity, stored, due_ms, priority, body, self._next()))
-        return state
+        self.waiting.append(Message(identity, "", float(ceil(due_ms)), priority, body, self._next()))
+        self._name()
+        return "renamed" if same else "offered"
 
     def make_room(self, identity: str, number: int, chain: str) -> str:
         """Makes room for a step of a chain. Returns ``waits`` or ``cancelled`` if the step is not to be stored."""
@@ -101,7 +101,8 @@ class Model:
             return "changed"
         if due_ms < FUTURE_MS:
             return "due"
-        message.due_ms, message.body, message.order = due_ms, body.decode(), self._next()
+        message.due_ms, message.body, message.order = float(ceil(due_ms)), body.decode(), self._next()
+        self._name()
         return "rescheduled"
 
     def run_now(self, stored: str, read: tuple[float, bytes | None], body: bytes) -> str:
@@ -122,68 +123,6 @@ class Model:
     def remove(self, messages: list[Message]) -> None:
         """Takes messages away."""
         self.waiting = [message for message in self.waiting if all(message is not other for other in messages)]
-
-    def stored(self, stored: str) -> Message | None:
-        """Returns the message that is stored under an id."""
-        return next((message for message in self.waiting if message.stored == stored), None)
-
-    def find(self, identity: str) -> list[Message]:
-        """Returns the messages that are found by an id: their own, or that under which one is stored."""
-        return [message for message in self.waiting if identity in (message.identity, message.stored)]
-
-    def told(self, found: list[Message], identity: str) -> list[tuple[str, float, int, bytes]]:
-        """Returns what the store tells of messages that were found by an id."""
-        return [message.told for message in found]
-
-    def in_order(self) -> list[Message]:
-        """Returns all messages in the order of their delivery."""
-        return sorted(self.waiting, key=lambda message: (message.due_ms, message.order))
-
-    def head_ms(self) -> float | None:
-        """Returns when the next message is due."""
-        return min((message.due_ms for message in self.waiting), default=None)
-
-    def head(self) -> Head:
-        """Returns the present head, for ``has_new_head``."""
-        return Head(self.head_ms(), self._count)
-
-    def has_new_head(self, before: Head) -> bool:
-        """Whether a new head is to be announced: a head that is due before the one in ``before``."""
-        head_ms = self.head_ms()
-        return head_ms is not None and (before.due_ms is None or head_ms < before.due_ms)
-
-    def _next(self) -> int:
-        self._count += 1
-        return self._count
-
-
-class ListModel(Model):
-    """The same for messages in Redisson's layout.
-
-    Due times are whole ms. Of the messages with one id, the first that still waits is stored under this id. Each other
-    one is stored under an id of its own, made from the body that it has now.
-    """
-
-    def put(self, identity: str, due_ms: float, priority: int, body: str) -> str:
-        """Takes a message in. Returns ``offered``, ``repeated`` or ``renamed``."""
-        same = [message for message in self.waiting if message.identity == identity]
-        if any((message.priority, message.body) == (priority, body) for message in same):
-            return "repeated"
-        self.waiting.append(Message(identity, "", float(ceil(due_ms)), priority, body, self._next()))
-        self._name()
-        return "renamed" if same else "offered"
-
-    def reschedule(self, stored: str, old_body: bytes | None, due_ms: float, body: bytes) -> str:
-        """Changes when a message is due. Returns the word for it."""
-        word = super().reschedule(stored, old_body, due_ms, body)
-        for message in self.waiting:
-            message.due_ms = float(ceil(message.due_ms))
-        self._name()
-        return word
-
-    def remove(self, messages: list[Message]) -> None:
-        """Takes messages away."""
-        super().remove(messages)
         self._name()
 
     def stored(self, stored: str) -> Message | None:
@@ -204,11 +143,27 @@ class ListModel(Model):
         """Returns what the store tells of messages that were found by an id."""
         if found and found[0].identity != identity:
             return [(identity, *found[0].told[1:])]
-        return super().told(found, identity)
+        return [message.told for message in found]
+
+    def in_order(self) -> list[Message]:
+        """Returns all messages in the order of their delivery."""
+        return sorted(self.waiting, key=lambda message: (message.due_ms, message.order))
+
+    def head_ms(self) -> float | None:
+        """Returns when the next message is due."""
+        return min((message.due_ms for message in self.waiting), default=None)
+
+    def head(self) -> Head:
+        """Returns the present head, for ``has_new_head``."""
+        return Head(self.head_ms(), self._count)
 
     def has_new_head(self, before: Head) -> bool:
         """Whether a new head is to be announced: a head that got its due time after ``before``."""
         return any(message.order > before.count for message in self.in_order()[:1])
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
 
     def _name(self) -> None:
         taken: set[str] = set()

@@ -1,4 +1,7 @@
-"""The store against a model in Python: no message lost, none doubled, order kept, each head announced."""
+"""Redisson's layout against a model in Python: no message lost, none doubled, order kept, each head announced.
+
+The default layout has the shipped store in memory as its model: ``test_memory.py``.
+"""
 
 import json
 from collections.abc import Iterable
@@ -10,7 +13,6 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -23,18 +25,15 @@ from kombu_delayq.store.types import Offer, Waiting
 from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
-    BODIES,
     DUE,
-    DUPLICATES,
     FUTURE_MS,
     PAST_MS,
     Ear,
     announced,
-    duplicate_id,
     in_form,
-    opened,
 )
-from tests.support.store.model import Head, ListModel, Message, Model
+from tests.support.store.layouts import redisson_only
+from tests.support.store.model import Head, Model
 from tests.support.store.redisson_layout import is_sound
 
 #: Few of each, so that ids and due times meet often.
@@ -52,6 +51,9 @@ CHANGES = st.tuples(PLACES, st.sampled_from(["", "", "", "old"]), DUES_MS, TEXTS
 
 
 Told = tuple[str, float, int, bytes | None]
+
+
+pytestmark = redisson_only
 
 
 def told(messages: Iterable[Waiting]) -> list[Told]:
@@ -75,7 +77,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.client = self.store.client
         self.client.flushall()
         self.ear.heard()
-        self.model = ListModel() if self.store.layout == "redisson" else Model()
+        self.model = Model()
 
     @rule(messages=st.lists(MESSAGES, min_size=1, max_size=6))
     def offer(self, messages: list[tuple[str, float, int, str]]) -> None:
@@ -193,30 +195,9 @@ class StoreMachine(RuleBasedStateMachine):
             found += page.messages
             assert 0 < len(page.messages) <= count
         expected = [each for each in self.model.in_order() if from_ms <= each.due_ms < to_ms]
-        # In Redisson's layout a page tells the id that messages share.
-        names = [each.identity if self.store.layout == "redisson" else each.stored for each in expected]
-        assert told(found) == [(name, *each.told[1:]) for name, each in zip(names, expected, strict=True)]
+        # A page tells the id that messages share.
+        assert told(found) == [(each.identity, *each.told[1:]) for each in expected]
         assert self.store.scan.count("q", from_ms, to_ms) == len(found)
-
-    @precondition(lambda self: self.store.layout == "hash")
-    @rule(lost=st.sampled_from([[DUE], [DUPLICATES], [DUE, DUPLICATES]]))
-    def repair(self, lost: list[str]) -> None:
-        """The loss of keys, and a repair that knows when each message is due.
-
-        A lost count is not among them: until the messages that wait have left, it costs the order within an instant.
-        """
-        # A body that was changed does not tell any more that it is beside another.
-        if DUPLICATES in lost and any(
-            each.stored not in (each.identity, duplicate_id(each.identity, each.body, each.priority))
-            for each in self.model.waiting
-        ):
-            return
-        self.client.delete(*lost)
-        bodies: list[tuple[bytes, float | None]] = [(each.stored.encode(), each.due_ms) for each in self.model.waiting]
-        states = self.store.repair.repair_bodies("q", bodies, mend=True)
-        assert DUE not in lost or set(states) <= {"unindexed"}
-        assert set(self.store.repair.repair_bodies("q", bodies, mend=True)) <= {"sound"}
-        assert bool(self.ear.heard()) == (DUE in lost and bool(bodies))
 
     @rule()
     def purge(self) -> None:
@@ -229,22 +210,12 @@ class StoreMachine(RuleBasedStateMachine):
         """What waits and what is ready is what the model says, and no key is left over."""
         waiting = self.model.waiting
         assert self.client.zcard(in_form(self.store, DUE)) == len(waiting)
-        if self.store.layout == "redisson":
-            is_sound(self.store)
-        else:
-            self.check_bodies(waiting)
+        is_sound(self.store)
         ready = self.model.ready
         assert {key: [body.decode() for body in self.client.lrange(key, 0, -1)[::-1]] for key in ready} == ready
         assert not waiting or self.store.queues.names() == ["q"]
         assert {each.decode() for each in self.client.zrange("{delayq}:cancelled", 0, -1)} == self.model.refused
         assert self.ear.heard() == []
-
-    def check_bodies(self, waiting: list[Message]) -> None:
-        """Compares the bodies that are kept, and which of them are duplicates."""
-        values = {identity.decode(): opened(value).decode() for identity, value in self.client.hgetall(BODIES).items()}
-        assert values == {each.stored: f"{each.priority}{each.body}" for each in waiting}
-        duplicates = [duplicate.decode() for duplicate in self.client.zrange(DUPLICATES, 0, -1)]
-        assert sorted(duplicates) == sorted(each.stored for each in waiting if each.stored != each.identity)
 
     def picked(self, picks: list[tuple[int, bool]]) -> list[str]:
         """Returns the ids of messages by their places."""
