@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Context
+from celery.backends.base import DisabledBackend
 from celery.signals import task_revoked
 from celery.utils.functional import chunks
 from kombu.log import get_logger
@@ -122,12 +123,22 @@ def announce_cancelled(app: "Celery | None", messages: "Iterable[Waiting]", disp
 
 def _announce_task(app: "Celery", task: DelayedTask, dispatcher: Any) -> None:
     try:
+        if task.name is not None and not _is_heard(app, task.name, dispatcher):
+            return
         # Decoded as a worker of this app decodes it: the task's chord may be in a pickle.
         task = replace(task, accept={*task.accept, *prepare_accept_content(app.conf.accept_content or ())})
         if task.name is not None:
             announce_revoked(app, app.tasks.get(task.name), request_of(task), REASON, dispatcher)
     except Exception:  # the message is gone already, and the next ones have to be announced, too
         logger.exception("task %s is cancelled, but its result stays as it was", task.id)
+
+
+def _is_heard(app: "Celery", name: str, dispatcher: Any) -> bool:
+    """Whether a result, a signal or an event may say that a task of this name was cancelled."""
+    if dispatcher is not None or task_revoked.receivers:
+        return True
+    task = app.tasks.get(name)
+    return type(app.backend if task is None else task.backend) is not DisabledBackend
 
 
 def announce_revoked(app: "Celery", task: Any, request: Any, reason: str, dispatcher: Any = None) -> None:

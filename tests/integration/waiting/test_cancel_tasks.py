@@ -157,7 +157,7 @@ def test_observers_of_a_cancelled_task(proj: Proj) -> None:
 def test_observers_that_are_out_of_reach_do_not_keep_a_task_waiting(
     make_proj: MakeProj, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the result backend down, wrong or missing, a task is cancelled all the same, and the log says which."""
+    """With the result backend down, wrong or missing, a task is cancelled all the same; logs and signals say which."""
     with PrivateRedis() as backend:
         proj = make_proj(result_backend=backend.url)
         ids = [proj.send("record", countdown=300).id for _ in range(2)]
@@ -173,3 +173,16 @@ def test_observers_that_are_out_of_reach_do_not_keep_a_task_waiting(
         assert cancel(make_proj(result_backend=backend_url).app, task.id) == "cancelled"
         assert (task.id in caplog.text) == logged
         assert publisher.delayed() == 0
+
+    told: list[str] = []
+
+    @publisher.app.task(name="proj.record", shared=False)
+    def record() -> None: ...
+
+    def on_revoked(request: Any, **how: Any) -> None:
+        told.append(request.id)
+
+    task_revoked.connect(on_revoked)
+    known = record.apply_async(countdown=300)
+    assert cancel(publisher.app, known.id) == "cancelled"
+    assert told == [known.id]
