@@ -1,7 +1,5 @@
 """``celery_ext.select``, ``browse``, ``get`` and ``count``: waiting tasks by any condition, counted, read, changed."""
 
-import json
-import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,14 +26,6 @@ def _send(proj: Proj, identity: str, *args: Any, **options: Any) -> None:
     proj.send("record", *args, **{"eta": _at(0), "task_id": identity, "queue": "q", **options})
 
 
-def _audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """Returns what the audit's log has, and checks that its lines are JSON."""
-    records = [record for record in caplog.records if record.name == "kombu_delayq.audit"]
-    lines = [json.loads(record.getMessage().removeprefix("audit: ")) for record in records]
-    assert [vars(record)["audit"] for record in records] == lines
-    return lines
-
-
 def test_more_than_a_page_while_they_are_cancelled(proj: Proj) -> None:
     """An iteration goes on page by page, while the tasks that it has yielded are cancelled, over the app's own pool."""
     fill(proj, "q", ((f"t{n:04}", _at(n // 100)) for n in range(1300)))
@@ -48,9 +38,8 @@ def test_more_than_a_page_while_they_are_cancelled(proj: Proj) -> None:
     assert count(proj.app) == 0
 
 
-def test_what_is_cancelled_is_revoked_and_noted(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_cancelled_is_revoked_and_noted(proj: Proj, audit: Audit) -> None:
     """Only the selected tasks go; their results are REVOKED, and one line says who did what to how many."""
-    caplog.set_level(logging.INFO, "kombu_delayq.audit")
     for n in range(30):
         _send(proj, f"t{n:02}", n % 3)
     seen: list[tuple[int, int]] = []
@@ -60,7 +49,7 @@ def test_what_is_cancelled_is_revoked_and_noted(proj: Proj, caplog: pytest.LogCa
     assert {task.args[0] for task in browse(proj.app)} == {0, 2}
     assert proj.app.AsyncResult("t01").state == "REVOKED"
     assert proj.app.AsyncResult("t02").state == "PENDING"
-    [line] = _audited(caplog)
+    [line] = audit()
     assert (line["action"], line["count"]) == ("bulk cancel", 10)
     assert "@" in line["who"]
     assert line["what"] == {
@@ -85,9 +74,8 @@ def test_changes_by_id_are_noted(proj: Proj, audit: Audit) -> None:
     ]
 
 
-def test_reschedule_and_run_now(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
+def test_reschedule_and_run_now(proj: Proj, audit: Audit) -> None:
     """Selected tasks get one new due time, or go to their queue and run."""
-    caplog.set_level(logging.INFO, "kombu_delayq.audit")
     for n in range(10):
         _send(proj, f"t{n}", n)
     selected = select(proj.app, task="proj.record", args={"0": 4})
@@ -98,16 +86,15 @@ def test_reschedule_and_run_now(proj: Proj, caplog: pytest.LogCaptureFixture) ->
     proj.worker("-Q", "q", concurrency=1)
     assert sorted(run["value"] for run in proj.await_runs(2)) == [4, 5]
     assert count(proj.app) == 8
-    assert [line["action"] for line in _audited(caplog)] == ["bulk reschedule", "bulk run_now", "bulk reschedule"]
-    assert _audited(caplog)[0]["what"]["due"] == _at(60).isoformat()
+    assert [line["action"] for line in audit()] == ["bulk reschedule", "bulk run_now", "bulk reschedule"]
+    assert audit()[-1]["what"]["due"] == _at(60).isoformat()
     for wrong in ({}, {"eta": _at(0), "countdown": 1}, {"countdown": "soon"}):
         with pytest.raises(ValueError, match=r"give either|is not a number"):
             selected.reschedule(**wrong)
 
 
-def test_a_lost_answer_is_noted(proj: Proj, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_answer_is_noted(proj: Proj, audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
     """If Redis does not say what it has done, a line says so: some tasks may be cancelled."""
-    caplog.set_level(logging.INFO, "kombu_delayq.audit")
     _send(proj, "t0")
 
     def lose(*_: object) -> None:
@@ -116,7 +103,7 @@ def test_a_lost_answer_is_noted(proj: Proj, caplog: pytest.LogCaptureFixture, mo
     monkeypatch.setattr(Lookup, "discard", lose)
     with pytest.raises(AnswerLost):
         select(proj.app, queues="q").cancel()
-    [line] = _audited(caplog)
+    [line] = audit()
     assert (line["action"], line["count"], line["what"]["answer_lost"]) == ("bulk cancel", 0, True)
 
 

@@ -1,7 +1,6 @@
 """``repair_index.lua`` in Redisson's layout: finds entries without a message, and those that no id leads to."""
 
 import struct
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,14 +12,6 @@ from tests.support.store.redisson_layout import IDS, LISTED, NOTES, TIMEOUT, off
 pytestmark = redisson_only
 
 MALFORMED = [b"", b"\x07", b"\x08" + b"x" * 16, b"\x08" + b"x" * 8 + struct.pack("<Q", 9) + b"too few", b"x" * 500]
-
-
-@pytest.fixture
-def ear(store: DelayStore) -> Iterator[Ear]:
-    """Hears the announcements of new heads."""
-    ear = Ear(store.client, store.keys.channel("q"))
-    yield ear
-    ear.close()
 
 
 def members(store: DelayStore) -> list[bytes]:

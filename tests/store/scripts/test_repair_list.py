@@ -1,25 +1,26 @@
 """``repair_list.lua``: gives entries of Redisson's layout that are in the list alone their place in the index again."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.repair import MAX_ENTRIES
-from tests.support.store.keyspace import FUTURE_MS, ODD_IDS, PAST_MS, Ear, contents, odd, only, popped, waiting
+from tests.support.store.keyspace import (
+    FUTURE_MS,
+    ODD_IDS,
+    PAST_MS,
+    Ear,
+    announced,
+    contents,
+    odd,
+    only,
+    popped,
+    waiting,
+)
 from tests.support.store.layouts import redisson_only
 from tests.support.store.redisson_layout import IDS, LISTED, NOTES, TIMEOUT, entry, offer, task
 
 pytestmark = redisson_only
-
-
-@pytest.fixture
-def ear(store: DelayStore) -> Iterator[Ear]:
-    """Hears the announcements of new heads."""
-    ear = Ear(store.client, store.keys.channel("q"))
-    yield ear
-    ear.close()
 
 
 def put_back(store: DelayStore, *, mend: bool = True) -> int:
@@ -66,7 +67,7 @@ def test_what_lost_its_index_entry_gets_it_again(store: DelayStore, ear: Ear, co
     assert put_back(store, mend=mend) == 2 * count
     assert contents(store.client) == (whole if mend else damaged)
     heard = ear.heard()
-    assert heard[-1:] == ([f"{FUTURE_MS:.0f}"] if mend else [])
+    assert heard[-1:] == ([announced(store, FUTURE_MS)] if mend else [])
     assert heard == sorted(heard, reverse=True)
     if mend:
         assert put_back(store) == 0

@@ -1,12 +1,9 @@
 """``step.lua``: stores the next step of a delay chain, unless the chain was cancelled or a step of it waits."""
 
-from concurrent.futures import ThreadPoolExecutor
 from math import inf
 
 import pytest
-import redis
 
-from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
@@ -101,19 +98,3 @@ def test_a_relative_due_time_counts_from_redis_clock(store: DelayStore) -> None:
     store.chains.step("q", CHAIN, Offer("i", "+60000.5", 0, CHAIN))
     due_ms = only(store, "i").due_ms
     assert kept_ms(store, before_ms + 60_000.5) <= due_ms <= kept_ms(store, clock_ms(store.client) + 60_000.5)
-
-
-def test_of_many_at_once_one_step_is_stored(redis_server: PrivateRedis, store: DelayStore) -> None:
-    """Of eight processes that offer a step of one chain in the same moment one gets it in."""
-
-    def offer(number: int) -> list[str]:
-        own = DelayStore(redis.Redis(port=redis_server.port), store.keys, options=store.options)
-        words = [own.chains.step("q", CHAIN, step(str(n), number=number)) for n in range(50)]
-        own.close()
-        return words
-
-    with ThreadPoolExecutor(8) as pool:
-        words = list(pool.map(offer, range(8)))
-    assert store.queues.size("q") == 50
-    for of_a_chain in zip(*words, strict=True):
-        assert sorted(of_a_chain)[1:] == ["waits"] * 7

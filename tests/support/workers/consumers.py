@@ -37,6 +37,15 @@ def drain(connection: Connection, received: list[Any], count: int, timeout_s: fl
             connection.drain_events(timeout=1)
 
 
+class Acked(list[Any]):
+    """The bodies of messages, each of which is acknowledged when it comes."""
+
+    def take(self, message: Any) -> None:
+        """Takes a message; for ``on_message``."""
+        self.append(message.payload)
+        message.ack()
+
+
 def drained(connection: Connection, count: int, queue: Queue = JOBS, **options: Any) -> list[Any]:
     """Receives and acknowledges ``count`` messages of a queue. Returns their bodies."""
     received: list[Any] = []

@@ -1,7 +1,7 @@
 """What the thread of the heartbeat and the one that consumes use together."""
 
 import os
-from threading import Thread
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -96,3 +96,24 @@ def test_a_fork_while_a_lease_is_renewed_holds_up_no_child(monkeypatch: pytest.M
         assert not child.is_alive()
         assert consumer.numbers(1) == 1
     assert consumer.name != name
+
+
+def test_numbers_do_not_wait_for_redis() -> None:
+    """While the heartbeat waits for a Redis that hangs, the loop gets numbers for what it takes elsewhere."""
+    is_asked, may_go_on, got = Event(), Event(), Event()
+
+    def hang(*_: Any, **__: Any) -> bool:
+        is_asked.set()
+        return may_go_on.wait(10)
+
+    consumers_of_redis = SimpleNamespace(heartbeat=hang, note_queues=bool)
+    store: Any = SimpleNamespace(consumers=consumers_of_redis, keys=SimpleNamespace(slots=False, share=str))
+    consumer = Consumer(lambda: ["orders"])
+    heartbeat = Thread(target=consumer.renew, args=(store, ""), daemon=True)
+    heartbeat.start()
+    assert is_asked.wait(10)
+    Thread(target=lambda: (consumer.numbers(3), got.set()), daemon=True).start()
+    assert got.wait(5)
+    assert consumer.numbers(1) == 4
+    may_go_on.set()
+    heartbeat.join(10)

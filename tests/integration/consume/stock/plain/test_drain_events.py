@@ -8,22 +8,17 @@ from typing import Any
 import pytest
 
 from tests.support.conditions import DEADLINE_S, until
-from tests.support.workers.consumers import JOBS, drain, drained, held, none_held, publish, ready
+from tests.support.workers.consumers import JOBS, Acked, drain, drained, held, none_held, publish, ready
 from tests.support.workers.harness import Proj
 
 
 @pytest.mark.parametrize("prefetch_count", [0, 1])
 def test_a_call_delivers_one_message(proj: Proj, prefetch_count: int) -> None:
     """Each call delivers one message, in order, whatever the prefetch count."""
-    received: list[Any] = []
-
-    def on_message(message: Any) -> None:
-        received.append(message.payload)
-        message.ack()
-
+    received = Acked()
     with proj.connection() as connection:
         publish(connection, *range(12))
-        with connection.Consumer(JOBS, on_message=on_message, prefetch_count=prefetch_count):
+        with connection.Consumer(JOBS, on_message=received.take, prefetch_count=prefetch_count):
             for n in range(12):
                 connection.drain_events(timeout=20)
                 assert received == [*range(n + 1)]
@@ -60,11 +55,7 @@ def test_a_call_without_time_still_gets_what_is_there(proj: Proj) -> None:
 
 def test_no_message_is_lost_between_calls_that_time_out(proj: Proj) -> None:
     """A consumer with short timeouts gets each message once, in order, while another process publishes."""
-    received: list[Any] = []
-
-    def on_message(message: Any) -> None:
-        received.append(message.payload)
-        message.ack()
+    received = Acked()
 
     def publish_all() -> None:
         with proj.connection() as publisher:
@@ -74,7 +65,7 @@ def test_no_message_is_lost_between_calls_that_time_out(proj: Proj) -> None:
 
     pause = threading.Event()
     thread = threading.Thread(target=publish_all)
-    with proj.connection() as connection, connection.Consumer(JOBS, on_message=on_message, prefetch_count=3):
+    with proj.connection() as connection, connection.Consumer(JOBS, on_message=received.take, prefetch_count=3):
         thread.start()
         deadline = monotonic() + 30
         while len(received) < 100 and monotonic() < deadline:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.support.conditions import until
-from tests.support.workers.consumers import JOBS, drain, drained, held, none_held, publish, ready
+from tests.support.workers.consumers import JOBS, Acked, drain, drained, held, none_held, publish, ready
 from tests.support.workers.harness import Proj
 
 
@@ -75,15 +75,10 @@ def test_close_gives_back_in_the_order_in_which_messages_came(proj: Proj, consum
 def test_close_gives_back_what_no_callback_has_got(proj: Proj) -> None:
     """A consumer with room for many messages that handled two leaves all others, in order, to the next consumer."""
     client = proj.server.client()
-    received: list[Any] = []
-
-    def on_message(message: Any) -> None:
-        received.append(message.payload)
-        message.ack()
-
+    received = Acked()
     with proj.connection() as connection:
         publish(connection, *range(12))
-        with connection.Consumer(JOBS, on_message=on_message, prefetch_count=10):
+        with connection.Consumer(JOBS, on_message=received.take, prefetch_count=10):
             drain(connection, received, 2)
     assert received == [0, 1]
     assert ready(client) == [*range(2, 12)]
@@ -94,15 +89,10 @@ def test_close_gives_back_what_no_callback_has_got(proj: Proj) -> None:
 
 def test_cancel_leaves_what_no_callback_has_got_to_others(proj: Proj) -> None:
     """After ``cancel`` another consumer gets all messages that the first was not given, though its channel is open."""
-    received: list[Any] = []
-
-    def on_message(message: Any) -> None:
-        received.append(message.payload)
-        message.ack()
-
+    received = Acked()
     with proj.connection() as connection, proj.connection() as other:
         publish(connection, *range(10))
-        with connection.Consumer(JOBS, on_message=on_message, prefetch_count=10):
+        with connection.Consumer(JOBS, on_message=received.take, prefetch_count=10):
             drain(connection, received, 2)
         assert drained(other, 8) == [*range(2, 10)]
         publish(connection, "later")

@@ -6,7 +6,7 @@ import kombu
 import pytest
 from kombu import Connection
 
-from tests.support.workers.consumers import drain, none_held, publish, queues
+from tests.support.workers.consumers import Acked, drain, none_held, publish, queues
 from tests.support.workers.harness import MakeProj
 
 #: Before 5.7 kombu forgets in which order the queues were given.
@@ -69,16 +69,11 @@ def test_a_message_of_a_higher_step_overtakes_those_that_wait(make_proj: MakePro
 def test_a_waiting_consumer_gets_a_message_of_any_priority(make_proj: MakeProj) -> None:
     """A consumer that waits for messages gets those of each list of its queue, also of a second queue."""
     proj = make_proj(broker_transport_options={"priority_steps": [0, 3, 9]})
-    received: list[Any] = []
-
-    def on_message(message: Any) -> None:
-        received.append(message.payload)
-        message.ack()
-
+    received = Acked()
     with (
         proj.connection() as connection,
         proj.connection() as publisher,
-        connection.Consumer(queues("one", "two"), on_message=on_message),
+        connection.Consumer(queues("one", "two"), on_message=received.take),
     ):
         for n, priority in enumerate((0, 3, 9, 9)):
             with pytest.raises(TimeoutError):

@@ -9,7 +9,7 @@ import pytest
 from kombu import Exchange, Queue
 
 from tests.support.conditions import until
-from tests.support.workers.consumers import drain, held, none_held, publish, ready
+from tests.support.workers.consumers import Acked, drain, held, none_held, publish, ready
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import KEYS
 
@@ -20,14 +20,9 @@ def test_an_auto_delete_queue_of_a_fanout_is_gone_after_its_consumer(proj: Proj)
     """The binding of an ``auto_delete`` queue ends with the channel; the queues beside it stay."""
     client = proj.server.client()
     everyone = Exchange("everyone", type="fanout")
-    received: list[Any] = []
-
-    def on_message(message: Any) -> None:
-        received.append(message.payload)
-        message.ack()
-
+    received = Acked()
     with proj.connection() as connection, proj.connection() as publisher:
-        with connection.Consumer(Queue("ear", everyone, auto_delete=True), on_message=on_message):
+        with connection.Consumer(Queue("ear", everyone, auto_delete=True), on_message=received.take):
             with suppress(TimeoutError):
                 connection.drain_events(timeout=0.1)  # subscribes
             assert client.scard(KEYS.bindings("everyone")) == 1
@@ -63,15 +58,10 @@ def test_a_held_message_outlives_the_expiry_of_its_queue(proj: Proj) -> None:
 def test_a_consumer_goes_on_after_its_queue_has_expired(proj: Proj) -> None:
     """A consumer that waited for longer than x-expires gets what is published then."""
     queue = Queue("jobs", expires=0.4)
-    received: list[Any] = []
-
-    def on_message(message: Any) -> None:
-        received.append(message.payload)
-        message.ack()
-
+    received = Acked()
     with proj.connection() as connection, proj.connection() as publisher:
         queue(publisher).declare()
-        with connection.Consumer(queue, on_message=on_message):
+        with connection.Consumer(queue, on_message=received.take):
             for n in range(2):
                 ends = monotonic() + 0.8
                 while monotonic() < ends:

@@ -7,14 +7,37 @@ import pytest
 
 from tests.support.conditions import stays, until
 from tests.support.workers.consumers import held, none_held, ready, waiting
-from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.harness import MakeProj
 
 #: What each task does at each of its runs: whether its message was redelivered.
 ONCE, TWICE = [False], [False, True]
+OUTCOMES = {
+    "requeued": TWICE,
+    **dict.fromkeys(("dropped", "ignored", "fail", "fail_unacked"), ONCE),
+    "again": [False, False],
+}
+OF_PROCESSES = OUTCOMES | {"die_at_first": TWICE, **dict.fromkeys(("too_long", "softly", "die"), ONCE)}
+if celery.VERSION >= (5, 7):  # before, such a message stayed in hand until the worker ended
+    OF_PROCESSES["too_long_unacked"] = TWICE
 
 
-def _check(proj: Proj, outcomes: dict[str, list[bool]]) -> None:
-    """Sends a task of each name, and checks its runs; afterwards nothing is in a queue or in hand."""
+@pytest.mark.journey
+@pytest.mark.parametrize(
+    ("pool", "outcomes"),
+    [
+        ("threads", OUTCOMES),
+        pytest.param("solo", OUTCOMES, marks=pytest.mark.nightly),
+        pytest.param("prefork", OF_PROCESSES, marks=pytest.mark.nightly),
+    ],
+)
+def test_every_outcome_settles_its_message(make_proj: MakeProj, pool: str, outcomes: dict[str, list[bool]]) -> None:
+    """Rejected with requeue or retried, a task comes again; ignored, dropped or failed, it does not.
+
+    Time limits and lost processes settle messages as the settings of their tasks say. Afterwards nothing is in a queue
+    or in hand.
+    """
+    proj = make_proj(include=["stock_tasks"])
+    worker = proj.worker(pool=pool, concurrency=3)
     sent = {name: proj.send(name).id for name in outcomes}
     sent["last"] = proj.send("record").id
     proj.await_runs(sum(map(len, outcomes.values())) + 1)
@@ -22,38 +45,6 @@ def _check(proj: Proj, outcomes: dict[str, list[bool]]) -> None:
     until(lambda: none_held(client) and not ready(client, "celery"))
     runs = {name: [bool(run["redelivered"]) for run in proj.runs(id=sent[name])] for name in outcomes}
     assert runs == outcomes
-
-
-@pytest.mark.journey
-@pytest.mark.parametrize("pool", ["threads", pytest.param("solo", marks=pytest.mark.nightly)])
-def test_every_outcome_settles_its_message(make_proj: MakeProj, pool: str) -> None:
-    """Rejected with requeue or retried, a task comes again; ignored, dropped or failed, it does not."""
-    proj = make_proj(include=["stock_tasks"])
-    worker = proj.worker(pool=pool)
-    _check(
-        proj,
-        {
-            **dict.fromkeys(("requeued",), TWICE),
-            **dict.fromkeys(("dropped", "ignored", "fail", "fail_unacked"), ONCE),
-            "again": [False, False],
-        },
-    )
-    assert worker.stop() == 0
-
-
-@pytest.mark.nightly
-def test_every_outcome_of_a_process_settles_its_message(make_proj: MakeProj) -> None:
-    """Time limits and lost processes settle messages as the settings of their tasks say."""
-    proj = make_proj(include=["stock_tasks"])
-    worker = proj.worker(concurrency=3)
-    outcomes = {
-        **dict.fromkeys(("requeued", "die_at_first"), TWICE),
-        **dict.fromkeys(("dropped", "ignored", "fail", "fail_unacked", "too_long", "softly", "die"), ONCE),
-        "again": [False, False],
-    }
-    if celery.VERSION >= (5, 7):  # before, such a message stayed in hand until the worker ended
-        outcomes["too_long_unacked"] = TWICE
-    _check(proj, outcomes)
     assert worker.stop() == 0
 
 
