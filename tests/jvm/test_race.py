@@ -18,7 +18,6 @@ from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
-from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import stays, until, until_equal
 from tests.support.jvm.redisson import Jvm
 from tests.support.jvm.shared import transferring
@@ -94,30 +93,6 @@ def _only_counters_are_left(store: DelayStore, *besides: str) -> None:
     names = {"{delayq}:queues", *besides}
     kept = lambda: {key for key in map(as_text, store.client.keys("*")) if ":counts" not in key}  # noqa: E731
     until_equal(lambda: kept() - names, set(), what="keys are left")
-
-
-@pytest.mark.nightly
-def test_10_000_messages_are_seen_once(jvm: Jvm, redis_server: PrivateRedis, store: DelayStore) -> None:
-    """Of 10,000 messages from both sides each is seen once, and Redisson and several workers of ours deliver some."""
-    moved: list[int] = []
-    workers = [
-        TransferWorker(
-            lambda: _store(redis_server), queues=lambda: ["q"], on_transfer=lambda _, done: moved.append(done.moved)
-        )
-        for _ in range(3)
-    ]
-    dues = _offer_from_both_sides(jvm, store, *([f"{side} {n}" for n in range(5000)] for side in ("ours", "java")))
-    for worker in workers:
-        worker.start()
-    try:
-        with transferring(jvm, "q"):
-            assert set(_consume(store, dues, 10_000).values()) == {1}
-            _nothing_else_comes(store)
-    finally:
-        for worker in workers:
-            worker.stop()
-    assert 0 < sum(moved) < 10_000
-    _only_counters_are_left(store)
 
 
 @contextmanager

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store import DelayStore
 from tests.support.missing import missing
 from tests.support.spark import session
+from tests.support.spark.reading import store_of
 from tests.support.spark.session import BROKER_ENV, GONE_ENV, PASSWORD, WRONG_ENV, WRONG_PASSWORD, SparkLog
 
 
@@ -22,6 +25,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "java" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture
+def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
+    """A store on an empty database."""
+    store = store_of(redis_server)
+    yield store
+    store.close()
 
 
 @pytest.fixture(scope="session")

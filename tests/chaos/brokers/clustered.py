@@ -62,12 +62,12 @@ class ClusterRedis(single.SingleRedis):
         """Kills a primary, waits for its replica, and starts the old one again, which follows it."""
         begin, old = time.time(), self._victim()
         new = self.cluster.replicas_of(old)[0]
-        self.cluster.kill(old)
+        old.kill()
         gone = time.time()
         self.cluster.await_promotion(new)
         self.replication.note(old, new, gone)
         time.sleep(away_s)
-        self.cluster.restart(old)
+        old.start()
         self._settle()
         self.faults.add("primary kill", begin=begin, end=time.time(), note=str(old))
 
@@ -75,13 +75,13 @@ class ClusterRedis(single.SingleRedis):
         """Stops the process of a primary until its replica has taken its place, and a while longer."""
         begin, old = time.time(), self._victim()
         new = self.cluster.replicas_of(old)[0]
-        self.cluster.stop_process(old)
+        old.stop()
         stopped = time.time()
         self.cluster.await_promotion(new)
         self.replication.note(old, new, stopped)
         time.sleep(for_s)
         again = time.time()
-        self.cluster.continue_process(old)
+        old.go_on()
         # It takes what stood in its sockets before it hears that it is no primary any more.
         until(lambda: old.role() == "slave", FAILOVER_S, f"{old} follows")
         self.replication.note_late(again, time.time())

@@ -136,11 +136,11 @@ def test_follows_a_failover_without_an_error(own_cluster: PrivateCluster, own_cl
     assert own_client.get("a") == b"1"
     own_cluster.await_in_sync()
     old = own_cluster.node_of("a")
-    own_cluster.kill(old)
+    old.kill()
     assert own_client.get("a") == b"1"
     assert own_cluster.node_of("a") is not old
     assert own_client.publish("channel", "x") == 0  # at whatever node
-    own_cluster.restart(old)
+    old.start()
 
 
 def test_answers_for_other_nodes_while_one_hangs(own_cluster: PrivateCluster, own_client: ClusterClient) -> None:
@@ -154,7 +154,7 @@ def test_answers_for_other_nodes_while_one_hangs(own_cluster: PrivateCluster, ow
     hanging = own_cluster.node_of("a")
     hanging.client.set("a", 1)
     assert hanging.client.wait(1, 10_000) == 1
-    own_cluster.stop_process(hanging)
+    hanging.stop()
     with own_client.pipeline(transaction=False) as pipe:
         for key in KEYS:
             pipe.get(key)
@@ -162,7 +162,7 @@ def test_answers_for_other_nodes_while_one_hangs(own_cluster: PrivateCluster, ow
     assert isinstance(replies["a"], (redis.ConnectionError, redis.TimeoutError))
     assert b"1" in replies.values()
     until(lambda: _value_of(own_client, "a") == b"1", what="the replica has taken over")
-    own_cluster.continue_process(hanging)
+    hanging.go_on()
 
 
 def _value_of(client: ClusterClient, key: str) -> Any:

@@ -152,13 +152,13 @@ def test_survives_its_node(own_cluster: PrivateCluster, options: dict[str, Any])
     with listening(own_cluster, options) as (listener, producer):
         assert listener.hears(producer)
         first = next(node for node in own_cluster.nodes if node.port == listener.port)
-        own_cluster.kill(first)
+        first.kill()
         assert listener.hears(producer)
         assert listener.port != first.port
-        own_cluster.restart(first)
+        first.start()
         own_cluster.await_agreement()
         second = next(node for node in own_cluster.nodes if node.port == listener.port)
-        own_cluster.stop_process(second)
+        second.stop()
         assert listener.hears(producer)
         assert listener.port != second.port
-        own_cluster.continue_process(second)
+        second.go_on()

@@ -2,7 +2,6 @@
 
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,7 @@ from celery_ext import install
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.publish.write import Writer
 from kombu_delayq import InvalidBrokerURL
-from tests.support.servers.certificates import Authority
 from tests.support.servers.cluster import PrivateCluster
-from tests.support.servers.redis_version import need_tls
 
 TASKS = Exchange("tasks", "direct")
 #: Queues on three nodes.
@@ -89,19 +86,6 @@ def test_sees_a_binding_of_another_process_at_once(cluster: PrivateCluster) -> N
         QUEUES[1](other).declare()
         producer.publish("2", exchange=TASKS, routing_key="b")
         assert sorted(consume(other, QUEUES[:2], 2)) == ["1", "2"]
-
-
-def test_connects_by_tls_with_a_password(tmp_path: Path) -> None:
-    """The certificate of each node is checked."""
-    need_tls()
-    authority = Authority(tmp_path, "authority")
-    files = (authority.certificate, *authority.issue("127.0.0.1"))
-    with PrivateCluster(primaries=2, replicas=0, password="secret", certificate=files) as cluster:
-        with Connection(cluster.url) as connection:
-            sent = publish(connection)
-            assert sorted(consume(connection, QUEUES, len(sent))) == sorted(sent)
-        with Connection(cluster.url.partition("?")[0]) as connection, pytest.raises(connection.connection_errors):
-            connection.connect()
 
 
 def test_says_what_to_write_for_one_server() -> None:

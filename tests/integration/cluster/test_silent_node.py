@@ -42,13 +42,13 @@ def names_node(cluster: PrivateCluster) -> Node:
 
 
 @contextmanager
-def hanging(cluster: PrivateCluster, node: Node) -> Iterator[None]:
+def hanging(node: Node) -> Iterator[None]:
     """Stops a node (SIGSTOP), and lets it go on in the end."""
-    cluster.stop_process(node)
+    node.stop()
     try:
         yield
     finally:
-        cluster.continue_process(node)
+        node.go_on()
 
 
 def connect(cluster: PrivateCluster) -> Connection:
@@ -89,7 +89,7 @@ def test_delayed_messages_of_other_nodes_come_in_time(
         for queue in (queues[silent], known):
             deliver(store, queue, "before")
         store.delivery.offer(queues[silent], Offer("due soon", "+500", 0, "due soon"))
-        with hanging(bare_cluster, bare_cluster.node_of(queues[silent])):
+        with hanging(bare_cluster.node_of(queues[silent])):
             late, end = [], time.monotonic() + HANGS_S
             while time.monotonic() < end:
                 late += [deliver(store, queue, f"{time.monotonic()}") for queue in (known, new)]
@@ -102,10 +102,10 @@ def test_delayed_messages_of_other_nodes_come_in_time(
 def test_a_worker_that_starts_meanwhile_delivers(bare_cluster: PrivateCluster, queues: list[str]) -> None:
     """It knows no names but those of the queues that it consumes, and does not lead before it can ask who does."""
     node = names_node(bare_cluster)
-    with hanging(bare_cluster, node), connect(bare_cluster) as connection, running(bare_cluster, queues[1]) as worker:
+    with hanging(node), connect(bare_cluster) as connection, running(bare_cluster, queues[1]) as worker:
         deliver(connection.default_channel.store, queues[1], "meanwhile")
         assert not worker.leading
-        bare_cluster.continue_process(node)
+        node.go_on()
         until(lambda: worker.leading)
 
 
@@ -114,7 +114,7 @@ def test_publishing_needs_no_node_but_that_of_the_queue(bare_cluster: PrivateClu
     _, one, other = queues
     with connect(bare_cluster) as connection:
         store = connection.default_channel.store
-        with hanging(bare_cluster, names_node(bare_cluster)):
+        with hanging(names_node(bare_cluster)):
             began = time.monotonic()
             for number in range(3):
                 store.delivery.offer(one, Offer(f"{number}", "+600000", 0, "body"))

@@ -32,8 +32,9 @@ def ca(directory: Path) -> Authority:
 
 @pytest.fixture(scope="module")
 def tls(ca: Authority) -> Iterator[PrivateCluster]:
-    """Two nodes, whose certificates are for 127.0.0.1, by which the cluster names them."""
-    with PrivateCluster(primaries=2, replicas=0, certificate=(ca.certificate, *ca.issue("127.0.0.1"))) as cluster:
+    """Two nodes with a password, whose certificates are for 127.0.0.1, by which the cluster names them."""
+    certificate = (ca.certificate, *ca.issue("127.0.0.1"))
+    with PrivateCluster(primaries=2, replicas=0, password="secret", certificate=certificate) as cluster:
         yield cluster
 
 

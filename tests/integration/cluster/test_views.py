@@ -146,9 +146,9 @@ def test_a_node_that_is_away_is_named_and_hides_no_other(own_cluster: PrivateClu
         proj.send("record", queue=name, countdown=3600)
     lost = own_cluster.node_of(queue)
     [replica] = own_cluster.replicas_of(lost)
-    own_cluster.kill(replica)
+    replica.kill()
     until(lambda: states(own_cluster).get(f"127.0.0.1:{replica.port}") not in (None, "ok"))
-    own_cluster.kill(lost)
+    lost.kill()
     report = until(
         lambda: (
             found if (found := status_of(own_cluster)) and found["cluster"]["slots_uncovered"] in (5461, 5462) else None
@@ -164,8 +164,8 @@ def test_a_node_that_is_away_is_named_and_hides_no_other(own_cluster: PrivateClu
     assert down == {f"127.0.0.1:{node.port}" for node in (lost, replica)}
     assert series["cluster_uncovered_slots",] in (5461, 5462)
     assert {name: node in down for (_, node, name), _ in _of("cluster_queue_slot", series)}[queue] is True
-    own_cluster.restart(replica)
-    own_cluster.restart(lost)
+    replica.start()
+    lost.start()
     until(lambda: set(states(own_cluster).values()) == {"ok"}, 30)
     assert report_of(own_cluster)["cluster"]["slots_uncovered"] == 0
 

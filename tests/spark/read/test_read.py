@@ -27,13 +27,6 @@ Read = Callable[..., DataFrame]
 
 
 @pytest.fixture
-def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
-    store = store_of(redis_server)
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def read(spark: SparkSession, redis_server: PrivateRedis) -> Read:
     def load(schema: str | None = None, **options: Any) -> DataFrame:
         reader = spark.read.format("celery").options(**{"broker_url": redis_server.url, **options})

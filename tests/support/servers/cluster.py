@@ -97,39 +97,15 @@ class PrivateCluster:
             node.client.flushall()
             node.client.script_flush()
 
-    def kill(self, node: Node) -> None:
-        """Ends a node as a crash would (SIGKILL)."""
-        node.kill()
-
-    def restart(self, node: Node) -> None:
-        """Starts a killed node again. If its replica has taken its place, it becomes that one's replica."""
-        node.start()
-
-    def stop_process(self, node: Node) -> None:
-        """Stops a node's process (SIGSTOP): it keeps its connections, and answers nobody."""
-        node.stop()
-
-    def continue_process(self, node: Node) -> None:
-        """Lets a stopped process go on."""
-        node.go_on()
-
-    def failover(self, primary: Node, how: str = "") -> Node:
-        """Makes a replica of a primary the primary (CLUSTER FAILOVER), and returns it when both nodes have changed.
-
-        Args:
-            primary: The old primary, which lives.
-            how: Nothing, FORCE or TAKEOVER.
-        """
-        replica = self.replicas_of(primary)[0]
-        asked = ("CLUSTER FAILOVER", how) if how else ("CLUSTER FAILOVER",)
-
-        asked_at = -inf
+    def failover(self, primary: Node) -> Node:
+        """Makes a replica of a primary that lives the primary, and returns it when both nodes have changed."""
+        replica, asked_at = self.replicas_of(primary)[0], -inf
 
         def has_changed() -> bool:
             nonlocal asked_at
             if replica.role() == "slave" and monotonic() - asked_at > GIVEN_UP_S:
                 asked_at = monotonic()
-                replica.client.execute_command(*asked)
+                replica.client.execute_command("CLUSTER FAILOVER")
             return replica.role() == "master" and primary.role() == "slave"
 
         until(has_changed, AGREE_S, f"{replica} became primary")
@@ -162,29 +138,20 @@ class PrivateCluster:
             node.set_slot(slot, "NODE", to.id)
         return moved
 
-    def add_node(self, replica_of: Node | None = None) -> Node:
-        """Starts a node and adds it: a primary without slots, or a replica. Returns it when it takes commands."""
+    def add_node(self) -> Node:
+        """Starts a node and adds it, as a primary without slots. Returns it when it takes commands."""
         node = self._make()
         self._running.callback(node.close)
         node.start()
         self.nodes.append(node)
         self._introduce([node])
-        if replica_of is not None:
-            node.client.execute_command("CLUSTER REPLICATE", replica_of.id)
-            self.await_in_sync()
         self.await_agreement()
         return node
 
     def remove_node(self, node: Node) -> None:
-        """Removes a node: its slots go to the first of the other primaries, its replicas too, and its process ends."""
-        if slots := self.slots_of(node):
-            other = next(one for one in self.primaries() if one is not node)
-            replicas = self.replicas_of(node)
-            for slot in slots:
-                self.move_slot(slot, other)
-            for replica in replicas:
-                until(lambda replica=replica: other.id in replica.known(), AGREE_S)
-                replica.client.execute_command("CLUSTER REPLICATE", other.id)
+        """Removes a node without replicas: its slots go to the first of the other primaries, and its process ends."""
+        for slot in self.slots_of(node):
+            self.move_slot(slot, next(one for one in self.primaries() if one is not node))
         self.nodes.remove(node)
         for one in self._answering():
             one.client.execute_command("CLUSTER FORGET", node.id)

@@ -56,7 +56,7 @@ class Node:
         return self._id
 
     def start(self) -> None:
-        """Starts the process, with the configuration of the cluster that it had. Keys are gone."""
+        """Starts the process, with the configuration that it had; keys are gone. It follows who has taken its place."""
         self.server.start()
         self.is_up = True
 

@@ -58,9 +58,9 @@ def fill(store: JournaledStore, *queues: str) -> None:
 def come_back_empty(cluster: PrivateCluster, victim: Node) -> None:
     """Kills a primary and its replicas, and starts it again."""
     for replica in cluster.replicas_of(victim):
-        cluster.kill(replica)
-    cluster.kill(victim)
-    cluster.restart(victim)
+        replica.kill()
+    victim.kill()
+    victim.start()
 
 
 def test_a_primary_that_comes_back_empty(own_cluster: PrivateCluster, store: JournaledStore, connect: Connect) -> None:

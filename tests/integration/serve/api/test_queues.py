@@ -82,7 +82,10 @@ def bury_some(redis_server: PrivateRedis, *ids: str, queue: str = "celery") -> A
         request = Context(
             id=task_id, args=[task_id], kwargs={}, retries=3, hostname="w1", delivery_info=info, called_directly=False
         )
-        bury(task, request, Reason.CHAIN_EXHAUSTED, KeyError("hush"))
+        try:
+            raise KeyError("hush")
+        except KeyError as error:
+            bury(task, request, Reason.CHAIN_EXHAUSTED, error)
     return app
 
 
@@ -108,7 +111,7 @@ def test_dead_letters_are_listed_replayed_and_dropped(
         "args": ["one"],
         "routing_key": "celery",
     }
-    assert "KeyError: 'hush'" in (letters[0]["traceback"] or "KeyError: 'hush'")
+    assert letters[0]["traceback"].startswith("Traceback")
     for wanted, found in (
         ({"error": "HUSH"}, 3),
         ({"error": "x"}, 0),

@@ -18,14 +18,6 @@ from tests.support.workers.held import KEYS
 __all__ = ["serve"]
 
 
-@pytest.fixture
-def client(redis_server: PrivateRedis) -> Iterator[redis.Redis]:
-    """A client of an empty database; decodes replies."""
-    with redis.Redis(port=redis_server.port, decode_responses=True) as client:
-        client.flushall()
-        yield client
-
-
 @pytest.fixture(scope="session")
 def running(redis_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server for all tests that do not harm it."""

@@ -1,12 +1,10 @@
 """What waits is cut into windows and partitions of as many messages each, and each message is in one of them."""
 
-from collections.abc import Iterator
 from itertools import chain, pairwise
 from math import inf
 from typing import Any
 
 import pytest
-import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.read import partitions, reader
@@ -14,14 +12,7 @@ from celery_ext.spark.read.partitions import WaitingPartition, WaitingSelection,
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
-from tests.support.spark.reading import FUTURE_MS, fill, ids_of, reader_of, rows_of, store_of
-
-
-@pytest.fixture
-def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
-    store = store_of(redis_server)
-    yield store
-    store.close()
+from tests.support.spark.reading import FUTURE_MS, fill, ids_of, reader_of, rows_of
 
 
 @pytest.mark.parametrize(("partitions", "same"), [(1, 1), (7, 30), (7, 1000), (60, 1)])

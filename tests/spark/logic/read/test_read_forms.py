@@ -14,15 +14,8 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.messages import changed_message, task_message
 from tests.support.spark.odd_messages import MESSAGES
-from tests.support.spark.reading import FUTURE_MS, Row, fill, reader_of, rows_of, store_of
+from tests.support.spark.reading import FUTURE_MS, Row, fill, reader_of, rows_of
 from tests.support.store import redisson_layout
-
-
-@pytest.fixture
-def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
-    store = store_of(redis_server)
-    yield store
-    store.close()
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """Spark jobs at a queue that has ``max_queue_depth`` messages: they wait for room, and not for ever."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Event, Thread
 
 import pytest
-import redis
 
-from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.broker import Retry
 from celery_ext.spark.errors import BrokerUnavailable
 from celery_ext.spark.options import WriteOptions
@@ -21,14 +19,6 @@ DEPTH = 2
 OFFERS = [Offer(f"i{n}", "", 0, f"body {n}") for n in range(7)]
 
 Write = Callable[[DelayStore, float], None]
-
-
-@pytest.fixture
-def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStore]:
-    """A store on an empty database."""
-    store = DelayStore(redis.Redis(port=redis_server.port))
-    yield store
-    store.close()
 
 
 def send(store: DelayStore, timeout_s: float) -> None:
