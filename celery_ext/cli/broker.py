@@ -52,12 +52,12 @@ class CliBroker:
     @classmethod
     def of(cls, context: click.Context, app: Celery | None) -> "CliBroker":
         """Returns the broker that the options of ``delayq`` name. An app's broker overrides environment variables."""
-        broker, options = context.params.get("broker"), dict(context.params.get("options") or {})
-        if journal_url := context.params.get("journal_url"):
-            of_app = (app.conf.broker_transport_options or {}) if app is not None else {}
-            is_fallback = context.get_parameter_source("journal_url") is ParameterSource.ENVIRONMENT
-            if not (is_fallback and "journal_url" in of_app):
-                options.setdefault("journal_url", journal_url)
+        broker, journal_url = context.params.get("broker"), context.params.get("journal_url")
+        options = {"journal_url": journal_url} if journal_url else {}
+        if app is not None and context.get_parameter_source("journal_url") is ParameterSource.ENVIRONMENT:
+            of_app = app.conf.broker_transport_options or {}
+            options = {name: url for name, url in options.items() if name not in of_app}
+        options |= context.params.get("options") or {}
         if context.get_parameter_source("broker") is ParameterSource.ENVIRONMENT:
             return cls(app, None, options, broker)
         return cls(app, broker, options)

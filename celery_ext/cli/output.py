@@ -208,7 +208,7 @@ def json_line(value: Any) -> str:
 def listing(tasks: Sequence[DelayedTask], now_ms: float) -> list[str]:
     """Returns the lines of a listing. Where one of the tasks waits in the journal, a column says who has each."""
     head, rows = [*LISTING_HEAD], [row(task, now_ms) for task in tasks]
-    if any(task.tier == "journal" for task in tasks):
+    if any(task.elsewhere for task in tasks):
         head.insert(-1, TIER_HEAD)
         rows = [[*cells[:-1], task.tier, cells[-1]] for cells, task in zip(rows, tasks, strict=True)]
     return fit_table(head, rows, right={4}, title=2)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from time import monotonic, sleep
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -174,11 +173,6 @@ class Broker:
         options = dict(self.transport_options)
         if self.journal_env is not None:
             options["journal_url"] = _variable(self.journal_env, "URL of the journal")
-        if options.get("journal_url") and find_spec("sqlalchemy") is None:
-            raise InvalidSparkOption(
-                "the broker has a journal_url, and this Python has no SQLAlchemy. Install it on the driver and on all "
-                "executors: pip install 'kombu-delayq[journal,spark]'"
-            )
         return options
 
 

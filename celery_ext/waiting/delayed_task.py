@@ -12,7 +12,7 @@ from kombu.utils.json import loads as kombu_json
 from kombu_delayq.message import bodies, fields
 from kombu_delayq.message.dead_letters import LAST_ERROR
 from kombu_delayq.message.due import iso_of, moment_of
-from kombu_delayq.store.types import Waiting
+from kombu_delayq.store.types import JOURNAL, Waiting
 
 #: Content types that are decoded for display. Others are not: to decode a pickle, or a type that somebody registered,
 #: may run code.
@@ -57,7 +57,12 @@ class DelayedTask:
     @property
     def tier(self) -> Literal["redis", "journal"]:
         """Who has it: Redis, or the journal alone, which hands it over before it is due."""
-        return "journal" if self.message.layout == "journal" else "redis"
+        return "journal" if self.message.layout == JOURNAL else "redis"
+
+    @property
+    def elsewhere(self) -> str | None:
+        """Who has it, in words, where that is not Redis."""
+        return "the journal" if self.tier == "journal" else None
 
     @property
     def eta(self) -> str | None:

@@ -94,7 +94,7 @@ def _text(task: DelayedTask, chain: DelayChain | None, now_ms: float) -> list[st
         "stored as": task.message.id if task.message.id != task.id else None,
         "task": task_name(task),
         "queue": task.queue,
-        "waits in": "the journal" if task.tier == "journal" else None,
+        "waits in": task.elsewhere,
         "due": when_due(task, now_ms),
         "eta": task.eta,
         "priority": task.priority,

@@ -114,8 +114,8 @@ def find(store: WaitingStore, caller: Caller, task_id: str) -> list[DelayedTask]
 
 
 def _facts(task: DelayedTask) -> Iterator[tuple[str, str]]:
-    if task.tier == "journal":
-        yield "Waits in", "the journal"
+    if task.elsewhere:
+        yield "Waits in", task.elsewhere
     names = {"origin": "Sent by", "expires": "Expires", "group": "Group", "parent_id": "Parent", "root_id": "Root"}
     for key, name in names.items():
         value = task.headers.get(key)
