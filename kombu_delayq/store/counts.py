@@ -34,7 +34,6 @@ FIELDS = (
     "late_us",
     *OPERATIONS,
     *TOO_LATE,
-    "held_back",
     *(f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1)),
     *(WAITED_S, WAITED_UNKNOWN, *WAIT_FIELDS),
     *FAILURES,
@@ -188,7 +187,6 @@ class QueueCounts:
         operations: For each of ``OPERATIONS``, to how many messages it was done.
         lateness: How late the transferred messages were.
         too_late: For each of the values of ``TOO_LATE``, of how many messages that were too late it became that.
-        rated: How many messages were transferred while the queue's rate held messages back.
         held_back: The rate that held messages back lately; None if none did. See ``holding``.
         waits: How long messages waited in the queue before a worker took them.
         failures: For each of the values of ``FAILURES``, of how many tasks that failed it became that.
@@ -200,7 +198,6 @@ class QueueCounts:
     operations: dict[str, int]
     lateness: Lateness
     too_late: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOO_LATE.values(), 0))
-    rated: int = 0
     held_back: HeldBack | None = None
     waits: Waits = Waits()
     failures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FAILURES.values(), 0))
@@ -223,7 +220,6 @@ def counts_of(values: Sequence[Any], bucket: Sequence[Any]) -> QueueCounts:
         {name: found.get(name, 0) for name in OPERATIONS},
         Lateness(tuple(buckets[:-1]), max(sum_s, 0.0), buckets[-1]),
         {outcome: found.get(name, 0) for name, outcome in TOO_LATE.items()},
-        found.get("held_back", 0),
         _held_back(bucket),
         _waits(found),
         {outcome: found.get(name, 0) for name, outcome in FAILURES.items()},

@@ -28,7 +28,7 @@ logger = get_logger(__name__)
 #: which is more than the quarter after which a consumer renews its lease.
 LOOK_SHARE, GAP_SHARE, GRACE_SHARE = 1 / 8, 1 / 2, 3 / 8
 #: A worker that does not lead steps in for consumers whose lease it has known to be ended for so long: then the leader
-#: is of a release that gives nothing back, or lacks the rights.
+#: lacks the rights.
 STEP_IN_SHARE = 1 / 2
 #: For about so long at a time, in s, the worker gives messages back. Then it delivers until its next look at Redis.
 SLICE_S = 0.1

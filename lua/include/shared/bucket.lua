@@ -1,7 +1,7 @@
 -- The token bucket of a queue: a message that is transferred takes a token. `rate` tokens a second come back, until
 -- there are `burst`. Fields of the HASH bucket: full (when it is full again, ms since the epoch), rate, burst, and,
 -- while due messages are held back, held (when the next may leave, ms since the epoch).
--- @include counters move
+-- @include move
 
 -- Where many tokens come back, messages leave together about every STEP_MS: a call for each of thousands a second would
 -- keep Redis busy. The key is there for KEPT_MS after it was needed last.
@@ -44,9 +44,6 @@ local function move_limited(to, bucket, limit, now, count, bytes, done)
   held = held and held > now and held or nil
   if done.moved > 0 or held or was_held then
     note_tokens(bucket, limit, now, left, held)
-  end
-  if was_held then
-    count_up(to.counts, { held_back = done.moved })
   end
   return held
 end
