@@ -1,6 +1,6 @@
 """Apps with a task that does nothing but note that it began, one for each task queue that has workers to compare."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from random import uniform
 from time import sleep, time
 
@@ -10,8 +10,18 @@ PAYLOAD = "x" * 100
 BETWEEN_S = (0.01, 0.06)
 
 
-def paced(count: int) -> Iterator[float]:
-    """Yields the time so many times, with pauses, as the due time of a task that is sent at once."""
+#: Enqueues tasks with these due times, in the way that an app has for many.
+Send = Callable[[Sequence[float]], object]
+
+
+def fill(send: Send, count: int) -> None:
+    """Enqueues tasks, a hundred in a call."""
+    for _ in range(count // 100):
+        send([0.0] * 100)
+
+
+def trickle(send: Send, count: int) -> None:
+    """Enqueues tasks one by one, with pauses; each is due when it is sent."""
     for _ in range(count):
         sleep(uniform(*BETWEEN_S))
-        yield time()
+        send([time()])

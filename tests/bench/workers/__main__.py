@@ -140,12 +140,13 @@ def _run(contender: Contender) -> Run:
         env = {**os.environ, "BENCH_SERVER": server.url, "BENCH_JOURNAL": str(journal.path), **contender.env}
         python = [sys.executable, "-m"]
 
-        def enqueue(call: str) -> None:
+        def enqueue(how: str, count: int) -> None:
             # Without the interpreter's own end, in which the threads of ArdiQ's core may crash.
-            program = f"from tests.bench.workers import {contender.app} as app; app.{call}; import os; os._exit(0)"
+            names = f"from tests.bench.workers import {how}, {contender.app} as app"
+            program = f"{names}; {how}(app.send, {count}); import os; os._exit(0)"
             subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, check=True)
 
-        enqueue(f"fill({FILLED})")
+        enqueue("fill", FILLED)
         with psutil.Popen(
             [*python, *contender.command],
             cwd=ROOT,
@@ -157,7 +158,7 @@ def _run(contender: Contender) -> Run:
             try:
                 run = _watched(worker, psutil.Process(server.pid), journal)
                 until(lambda: journal.count() == FILLED, 60, "the worker has run all tasks")
-                enqueue(f"trickle({SENT})")
+                enqueue("trickle", SENT)
                 until(lambda: journal.count() == FILLED + SENT, 60, "the worker has run the tasks that were sent alone")
                 return replace(run, late_ms=sorted(late * 1000 for late in journal.late_s()[FILLED:]))
             finally:

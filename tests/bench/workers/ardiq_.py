@@ -2,14 +2,16 @@
 
 import asyncio
 import os
-from typing import Any
+from collections.abc import Sequence
 
 from ardiq import Ardiq
 
 from tests.bench.journal import arrive
-from tests.bench.workers import PAYLOAD, paced
+from tests.bench.workers import PAYLOAD
 
 app = Ardiq(redis_url=os.environ["BENCH_SERVER"], concurrency=10)
+#: One event loop for all calls, as connections belong to theirs.
+_runner = asyncio.Runner()
 
 
 @app.task()
@@ -24,25 +26,11 @@ async def begin_async(due: float, payload: str) -> None:
     arrive(due)
 
 
-async def _fill(count: int) -> None:
-    for _ in range(count // 100):
-        await app.enqueue_many([_task().prepare(0.0, PAYLOAD) for _ in range(100)])
+async def _enqueue(dues: Sequence[float]) -> None:
+    task = begin_async if os.environ.get("BENCH_ASYNC") else begin
+    await app.enqueue_many([task.prepare(due, PAYLOAD) for due in dues])
 
 
-async def _trickle(count: int) -> None:
-    for due in paced(count):
-        await app.enqueue_many([_task().prepare(due, PAYLOAD)])
-
-
-def _task() -> Any:
-    return begin_async if os.environ.get("BENCH_ASYNC") else begin
-
-
-def fill(count: int) -> None:
+def send(dues: Sequence[float]) -> None:
     """Enqueues tasks."""
-    asyncio.run(_fill(count))
-
-
-def trickle(count: int) -> None:
-    """Enqueues tasks one by one, with pauses."""
-    asyncio.run(_trickle(count))
+    _runner.run(_enqueue(dues))

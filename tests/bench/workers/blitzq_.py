@@ -1,12 +1,12 @@
 """BlitzQ in its reliable mode."""
 
 import os
-from typing import Any
+from collections.abc import Sequence
 
 from blitzq import Queue
 
 from tests.bench.journal import arrive
-from tests.bench.workers import PAYLOAD, paced
+from tests.bench.workers import PAYLOAD
 
 app = Queue(redis_url=os.environ["BENCH_SERVER"])
 
@@ -23,17 +23,7 @@ async def begin_async(due: float, payload: str) -> None:
     arrive(due)
 
 
-def fill(count: int) -> None:
+def send(dues: Sequence[float]) -> None:
     """Enqueues tasks."""
-    for _ in range(count // 100):
-        _task().enqueue_many_sync([(0.0, PAYLOAD)] * 100)
-
-
-def trickle(count: int) -> None:
-    """Enqueues tasks one by one, with pauses."""
-    for due in paced(count):
-        _task().enqueue_many_sync([(due, PAYLOAD)])
-
-
-def _task() -> Any:
-    return begin_async if os.environ.get("BENCH_ASYNC") else begin
+    task = begin_async if os.environ.get("BENCH_ASYNC") else begin
+    task.enqueue_many_sync([(due, PAYLOAD) for due in dues])

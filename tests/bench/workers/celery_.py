@@ -1,12 +1,13 @@
 """Celery on stock Redis, or on ours with ``fast_publish``."""
 
 import os
+from collections.abc import Sequence
 
 from celery import Celery
 
 from celery_ext import install
 from tests.bench.journal import arrive
-from tests.bench.workers import PAYLOAD, paced
+from tests.bench.workers import PAYLOAD
 
 app = Celery("bench", broker=os.environ["BENCH_SERVER"], set_as_current=False)
 if os.environ.get("BENCH_TRANSPORT"):
@@ -21,13 +22,7 @@ def begin(due: float, payload: str) -> None:
     arrive(due)
 
 
-def fill(count: int) -> None:
+def send(dues: Sequence[float]) -> None:
     """Enqueues tasks."""
-    for _ in range(count):
-        begin.delay(0.0, PAYLOAD)
-
-
-def trickle(count: int) -> None:
-    """Enqueues tasks one by one, with pauses."""
-    for due in paced(count):
+    for due in dues:
         begin.delay(due, PAYLOAD)

@@ -1,12 +1,13 @@
 """dramatiq."""
 
 import os
+from collections.abc import Sequence
 
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
 from tests.bench.journal import arrive
-from tests.bench.workers import PAYLOAD, paced
+from tests.bench.workers import PAYLOAD
 
 dramatiq.set_broker(RedisBroker(url=os.environ["BENCH_SERVER"]))
 
@@ -17,13 +18,7 @@ def begin(due: float, payload: str) -> None:
     arrive(due)
 
 
-def fill(count: int) -> None:
+def send(dues: Sequence[float]) -> None:
     """Enqueues tasks."""
-    for _ in range(count):
-        begin.send(0.0, PAYLOAD)
-
-
-def trickle(count: int) -> None:
-    """Enqueues tasks one by one, with pauses."""
-    for due in paced(count):
+    for due in dues:
         begin.send(due, PAYLOAD)

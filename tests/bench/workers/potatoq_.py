@@ -1,11 +1,12 @@
 """potatoq."""
 
 import os
+from collections.abc import Sequence
 
 from potatoq import Potatoq
 
 from tests.bench.journal import arrive
-from tests.bench.workers import PAYLOAD, paced
+from tests.bench.workers import PAYLOAD
 
 app = Potatoq("bench", broker=os.environ["BENCH_SERVER"])
 
@@ -16,13 +17,7 @@ def begin(due: float, payload: str) -> None:
     arrive(due)
 
 
-def fill(count: int) -> None:
+def send(dues: Sequence[float]) -> None:
     """Enqueues tasks."""
-    for _ in range(count):
-        begin.delay(0.0, PAYLOAD)
-
-
-def trickle(count: int) -> None:
-    """Enqueues tasks one by one, with pauses."""
-    for due in paced(count):
+    for due in dues:
         begin.delay(due, PAYLOAD)
