@@ -24,10 +24,10 @@ queues_expire = pytest.mark.skipif(kombu.VERSION < (5, 7), reason="kombu knows x
 @pytest.mark.journey
 def test_a_task_that_expires_before_it_is_due_never_runs(proj: Proj) -> None:
     """A task whose ``expires`` is before its countdown is revoked and does not run; one that expires later runs."""
-    proj.worker()
     expired = proj.send("record", "expired", countdown=2, expires=1)
     valid = proj.send("record", "valid", countdown=2, expires=60)
     assert proj.delayed() == 2
+    proj.worker()
     assert valid.get(timeout=20) == "valid"
     until(lambda: expired.state == "REVOKED")
     assert [run["value"] for run in proj.runs()] == ["valid"]

@@ -39,7 +39,7 @@ def test_tasks_run_at_their_new_time(make_proj: MakeProj) -> None:
     proj = make_proj(timezone="Asia/Tokyo")
     proj.worker(concurrency=1)
     app, send = proj.app, proj.send
-    expired = send("record", "expired", countdown=2, expires=2.5)
+    expired = send("record", "expired", countdown=300, expires=2.5)
     assert reschedule(app, expired.id, countdown=3.5) == "rescheduled"
     later = send("record", "later", countdown=2)
     preferred, naive, past, at_once, zero, in_time = (
@@ -60,7 +60,7 @@ def test_tasks_run_at_their_new_time(make_proj: MakeProj) -> None:
     assert reschedule(app, at_once.id, countdown=5) == "not_delayed"
 
     for value in ("past", "zero", "at once"):
-        assert _run(proj, value)["at"] < now + 20, "it had 300 s to wait"
+        assert _run(proj, value)["at"] < now + 250, "it had 300 s to wait"
     assert _eta(_run(proj, "past")) == datetime(2001, 2, 3, tzinfo=UTC).timestamp()
     for value, due in dues.items():
         run = _run(proj, value)

@@ -85,10 +85,14 @@ def test_after_an_outage_consumers_have_the_time_to_come_back(own_server: Privat
     publish(store, 1)
     lives(store)
     fetch(store, 1)
-    store.client.zadd(CONSUMERS, {ME: store.now_ms() + 500})
+    connection, ends_ms = redis.Connection(port=own_server.port), store.now_ms() + 500
+    connection.connect()
     os.kill(own_server.pid, signal.SIGSTOP)
     sleep(1.5)  # for so long Redis is silent
+    connection.send_command("ZADD", CONSUMERS, ends_ms, ME)  # nobody has seen the lease before it has ended
     os.kill(own_server.pid, signal.SIGCONT)
+    assert connection.read_response() == 0
+    connection.disconnect()
     stays(lambda: 0 < store.client.zscore(CONSUMERS, ME) < store.now_ms(), 0.4)
     assert store.consumers.heartbeat(ME, ["q"], [f"{ME}.1"])
     assert store.fetching.ack([f"{ME}.1"], "q") == []
