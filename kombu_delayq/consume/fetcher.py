@@ -226,11 +226,11 @@ class Fetcher:
         if self.deliveries:
             self._send_acks()  # the rest may keep this thread busy
             self._deliver(before_wait=True)
-        elif self._request is None and monotonic() >= (self._resumes_at or 0.0):
-            self._fetch_or_wait()
+        elif self._request is None and monotonic() >= (self._resumes_at or 0.0) and self._fetch_or_wait():
+            return  # what is to be acknowledged goes with the request that is gathered
         is_over = self._gathers_until is None or monotonic() >= self._gathers_until
         # Otherwise they go with the next request. Without any, a request that is gathered keeps its time.
-        if not self.asked and (not self._gathers() if self._acks else is_over):
+        if not self.asked and (not self._gathers(self._shared.credit.left) if self._acks else is_over):
             self._send_acks()
 
     def turn_apart(self) -> None:
@@ -305,17 +305,20 @@ class Fetcher:
         self._connection.close()
         self._lost()
 
-    def _fetch_or_wait(self) -> None:
-        left = self._shared.credit.left
-        if left and self._idle.may_have_more and self._gathers():
-            return
-        queues = self.queues
-        if not (queues and left):
+    def _fetch_or_wait(self) -> bool:
+        """Asks for messages, or waits for some, if there is credit. Returns whether a request is gathered instead."""
+        # A worker's channels for remote control and events have no queues here, and turn as often as the others.
+        left = self._shared.credit.left if self._begun else 0
+        if left and self._idle.may_have_more and self._gathers(left):
+            return True
+        queues = self.queues if left else ()
+        if not queues:
             self.pause()
         elif not self._idle.may_have_more:
             self._idle.wait(self._store, self._consumer.name_in(self._share), queues)
         elif credit := self._shared.credit.of(self):
             self._fetch(queues, credit)
+        return False
 
     def _fetch_landed(self, queue: str) -> None:
         """Asks at once for a message that has landed, which the next turn would do otherwise."""
@@ -323,13 +326,16 @@ class Fetcher:
         if is_free and self._poller.loop_turns and not self._is_closed and queue in self.queues:
             self._fetch_or_wait()
 
-    def _gathers(self) -> bool:
+    def _gathers(self, left: int) -> bool:
         """Whether a request, or acknowledgements, wait for more: many small ones cost Redis and this process more.
 
         They wait at most ``GATHER_S``, and only while fewer messages are missing than the consumer has not begun.
+
+        Args:
+            left: What ``Credit.left`` returns now.
         """
         unbegun: int = self._channel.backlog()
-        if self._shared.credit.left >= min(unbegun, BATCH):
+        if left >= min(unbegun, BATCH):
             return False
         if self._gathers_until is None:
             self._gathers_until = monotonic() + GATHER_S
@@ -383,7 +389,7 @@ class Fetcher:
 
     def pause(self) -> None:
         """Lets no message come while there is no credit. Does nothing while a request is on its way."""
-        if self._request is not None:
+        if self._request is not None or self._idle.is_unused:
             return
         commands, landings = self._idle.landings(end=True)
         if landings:
@@ -404,9 +410,10 @@ class Fetcher:
 
     def _send_acks(self) -> None:
         self._gathers_until = None  # first: who acknowledges after this wakes the loop
-        commands, on_acked = self._acks.commands(self._store)
-        if commands:
-            self._connection.send(commands, on_acked)
+        if self._acks:
+            commands, on_acked = self._acks.commands(self._store)
+            if commands:
+                self._connection.send(commands, on_acked)
 
     def _on_fetched(self, request: Request, reply: Any) -> None:
         self._request = None

@@ -160,6 +160,11 @@ class IdleWaits:
         self._may_have_more = found
 
     @property
+    def is_unused(self) -> bool:
+        """Whether nothing has waited and no message has landed since all connections were closed."""
+        return not (self._waits or self._landed)
+
+    @property
     def connections(self) -> list[PipelinedConnection]:
         """The connections that wait for messages."""
         return [wait.connection for wait in list(self._waits.values())]
@@ -248,8 +253,8 @@ class IdleWaits:
 
     def check(self) -> None:
         """Raises an error when the reply to a wait is overdue."""
-        for connection in self.connections:
-            connection.check()
+        for wait in list(self._waits.values()):
+            wait.connection.check()
 
     def keep(self, queues: Iterable[str]) -> None:
         """Closes the connections for all queues but these. No wait for the others is blocked."""
