@@ -123,6 +123,14 @@ def test_a_database_that_was_set_back_is_told(
     assert "the journal's database was set back" in caplog.text
 
 
+def test_a_token_that_the_database_has_forgotten_is_passed_by(journaled_store: JournaledStore) -> None:
+    """Behind a marker with a token ahead of the journal's and of Redis's clock, the next promoter leads."""
+    store = journaled_store
+    Promoter(store).heartbeat()
+    store.client.hset("{delayq}:journal", "token", 99_999_999_999_999)
+    assert Promoter(store).heartbeat().leadership.token == 100_000_000_000_000
+
+
 def test_the_redis_of_another_journal_is_left_alone(journaled_store: JournaledStore) -> None:
     """A marker with another id is no loss, and nobody is elected."""
     store = journaled_store
