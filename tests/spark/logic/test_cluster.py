@@ -14,6 +14,7 @@ from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.spark.reading import fill, ids_of, reader_of
+from tests.support.store.jobs import begun
 
 OPTIONS: Any = SimpleNamespace(chunk_size=50, chunk_bytes=500_000, max_rate=0, max_queue_depth=0, write_timeout=30.0)
 #: Queues that are not all on one node.
@@ -27,12 +28,6 @@ def store(cluster: PrivateCluster) -> Iterator[SparkStore]:
     store = Broker.of(cluster.url, None, {}).connect()
     yield store
     store.close()
-
-
-def begun(store: SparkStore, **how: Any) -> JobRun:
-    job = JobRun("j", store.jobs.new_run(), 600_000, **how)
-    assert store.jobs.begin(job).word == "open"
-    return job
 
 
 def later(*ids: str) -> list[Offer]:
@@ -80,8 +75,7 @@ def test_what_a_job_cancels_it_does_not_send_to_any_node(store: SparkStore) -> N
     assert (waiting(store, "a"), waiting(store, "b")) == (["i0", "i2"], ["i3", "i5"])
     assert (sender.enqueued, sender.repeated, sender.cancelled) == (5, 2, 1)
     assert store.jobs.finish(job, "committed") == "committed"
-    again = Sender(store, JobRun("another", store.jobs.new_run(), 600_000), OPTIONS)
-    store.jobs.begin(again._job)
+    again = Sender(store, begun(store, "another"), OPTIONS)
     again.add("b", later("i4"))
     again.flush()
     assert waiting(store, "b") == ["i3", "i4", "i5"]

@@ -12,8 +12,8 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.batch import BatchMessages
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
+from tests.support.store.jobs import begun
 from tests.support.workers.harness import TRANSPORT
 
 
@@ -83,9 +83,7 @@ def sent(server: PrivateRedis, made: BatchMessages, options: WriteOptions) -> La
 
 def send(store: DelayStore, offers: Mapping[str, Sequence[Offer]], options: WriteOptions, name: str = "j") -> None:
     """Sends messages as the only Spark task of a job does."""
-    job = JobRun(name, store.jobs.new_run(), 600_000)
-    assert store.jobs.begin(job).word == "open"
-    sender = Sender(store, job, options)
+    sender = Sender(store, begun(store, name), options)
     for queue, of_queue in offers.items():
         sender.add(queue, of_queue)
     sender.flush()

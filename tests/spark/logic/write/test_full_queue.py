@@ -11,8 +11,8 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.job import publish
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
+from tests.support.store.jobs import begun
 
 DEPTH = 2
 #: Fills the queue three times and a half.
@@ -24,17 +24,14 @@ Write = Callable[[DelayStore, float], None]
 def send(store: DelayStore, timeout_s: float) -> None:
     """Sends as a task of a job does."""
     options = WriteOptions.parse({"task": "t", "max_queue_depth": str(DEPTH), "write_timeout": f"{timeout_s}s"})
-    job = JobRun("j", store.jobs.new_run(), 600_000, max_depth=DEPTH)
-    store.jobs.begin(job)
-    sender = Sender(store, job, options)
+    sender = Sender(store, begun(store, max_depth=DEPTH), options)
     sender.add("q", OFFERS)
     sender.flush()
 
 
 def publish_staged(store: DelayStore, timeout_s: float) -> None:
     """Sends what a job has staged, as its driver does."""
-    job = JobRun("j", store.jobs.new_run(), 600_000, staged=True, max_depth=DEPTH)
-    store.jobs.begin(job)
+    job = begun(store, staged=True, max_depth=DEPTH)
     store.jobs.enqueue("q", job, OFFERS)
     assert store.jobs.finish(job, "committed") == "publishing"
     publish(store, job, Retry(timeout_s))

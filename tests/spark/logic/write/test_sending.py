@@ -17,7 +17,7 @@ from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.servers.proxies import LosesReply
 from tests.support.spark.landing import open_store
-from tests.support.store.jobs import STAGED, joined
+from tests.support.store.jobs import STAGED, begun, joined, now, several
 
 
 @pytest.fixture
@@ -27,22 +27,8 @@ def store(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[DelayStor
         yield store
 
 
-def begun(store: DelayStore, **how: Any) -> JobRun:
-    job = JobRun("j", store.jobs.new_run(), how.pop("ttl_ms", 600_000), **how)
-    assert store.jobs.begin(job).word == "open"
-    return job
-
-
 def sender(store: DelayStore, job: JobRun, **options: str) -> Sender:
     return Sender(store, job, WriteOptions.parse(options))
-
-
-def now(identity: str, body: str = "body", priority: int = 0) -> Offer:
-    return Offer(identity, "", priority, body)
-
-
-def several(count: int, body: str = "body") -> list[Offer]:
-    return [now(f"i{n}", body) for n in range(count)]
 
 
 def scripts_run(client: redis.Redis) -> int:
@@ -59,7 +45,7 @@ def test_chunks_are_bounded_by_number_and_size(
 ) -> None:
     """35 messages are sent in as few calls as the bounds allow, and all of them arrive in their order."""
     sending = sender(store, begun(store), **options)
-    sending.add("q", several(1, "x" * size))  # the script is loaded by now
+    sending.add("q", [now("i0", "x" * size)])  # the script is loaded by now
     sending.flush()
     before = scripts_run(client)
     offers = [now(f"n{n}", f"{n:03}".rjust(size)) for n in range(35)]
