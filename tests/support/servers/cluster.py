@@ -12,6 +12,7 @@ import redis
 from redis.cluster import ClusterNode
 from redis.crc import key_slot
 
+from celery_ext.demo.private_redis import STARTS
 from tests.support.conditions import until
 from tests.support.servers.cluster_node import Node
 
@@ -48,8 +49,8 @@ class PrivateCluster:
     ) -> None:
         self._password, self._certificate = password, certificate
         self._options = (*options, *self._given(node_timeout_ms))
-        self._primaries = primaries
-        self.nodes = [self._make() for _ in range(primaries * (1 + replicas))]
+        self._primaries, self._replicas = primaries, replicas
+        self.nodes: list[Node] = []
         self._running = ExitStack()
 
     @property
@@ -140,9 +141,7 @@ class PrivateCluster:
 
     def add_node(self) -> Node:
         """Starts a node and adds it, as a primary without slots. Returns it when it takes commands."""
-        node = self._make()
-        self._running.callback(node.close)
-        node.start()
+        node = self._start(self._running)
         self.nodes.append(node)
         self._introduce([node])
         self.await_agreement()
@@ -167,9 +166,7 @@ class PrivateCluster:
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
-            for node in self.nodes:
-                starting.callback(node.close)
-                node.start()
+            self.nodes = [self._start(starting) for _ in range(self._primaries * (1 + self._replicas))]
             self._form()
             self._running = starting.pop_all()
         return self
@@ -191,8 +188,18 @@ class PrivateCluster:
             yield from ("--tls-ca-cert-file", authority, "--tls-cert-file", certificate, "--tls-key-file", key)
             yield from ("--tls-cluster", "yes", "--tls-replication", "yes", "--tls-auth-clients", "no")
 
-    def _make(self) -> Node:
-        return Node(*self._options, password=self._password, tls=self._certificate is not None)
+    def _start(self, running: ExitStack) -> Node:
+        """Starts a node, on other ports if another process has taken those that were free."""
+        for left in reversed(range(STARTS)):
+            node = Node(*self._options, password=self._password, tls=self._certificate is not None)
+            running.callback(node.close)
+            try:
+                node.start()
+                break
+            except RuntimeError as error:
+                if not left or "Address already in use" not in str(error):
+                    raise
+        return node
 
     def _form(self) -> None:
         primaries, replicas = self.nodes[: self._primaries], self.nodes[self._primaries :]
