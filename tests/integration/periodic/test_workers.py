@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -45,6 +46,18 @@ def test_each_run_comes_once_when_workers_die(make_proj: MakeProj) -> None:
     finally:
         os.killpg(stopped.process.pid, signal.SIGCONT)
     assert_each_once(proj, 12)
+
+
+def test_a_restart_of_redis(make_proj: MakeProj, durable_server: PrivateRedis) -> None:
+    """What is due while Redis is away comes when it is back, the worker arms again, and each run comes once."""
+    proj = make_proj(durable_server, periodic_entries={"tick": EACH_SECOND}, **INCLUDE)
+    worker = proj.worker()
+    proj.await_runs(2)
+    durable_server.stop(signal.SIGKILL)
+    until(lambda: "no periodic entry can be armed" in worker.log)
+    durable_server.start()
+    until(lambda: "periodic entries can be armed again" in worker.log)
+    assert_each_once(proj, 6)
 
 
 def test_beat_processes_are_harmless(make_proj: MakeProj, tmp_path: Path) -> None:

@@ -6,13 +6,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from celery_ext.spark import job as job_of
 from celery_ext.spark.broker import Broker
+from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.sender import Sender
+from celery_ext.spark.write.writers import prepare
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.servers.cluster import PrivateCluster
+from tests.support.spark.making import batch_of
 from tests.support.spark.reading import fill, ids_of, reader_of
 from tests.support.store.jobs import begun
 
@@ -47,6 +52,22 @@ def test_two_runs_of_a_job_send_each_row_once(cluster: PrivateCluster, store: Sp
         assert (sender.enqueued, sender.repeated) == (sent, repeated)
     assert store.jobs.finish(job, "committed") == "committed"
     assert [store.client.llen(queue) for queue in QUEUES] == [100] * 4
+
+
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
+def test_a_job_is_prepared_written_and_committed(cluster: PrivateCluster, store: SparkStore, delivery: str) -> None:
+    """What Spark calls on the driver and for a task works with each node's queues, also for a run after an abort."""
+    batch = batch_of(n=list(range(80)), queue=[*QUEUES] * 20)
+    given = {"broker_url": cluster.url, "task": "t", "job_id": "j", "id_columns": "n", "delivery": delivery}
+    options, schema = WriteOptions.parse(given), from_arrow_schema(batch.schema)
+    first, second = (prepare(options, schema, False, "j") for _ in range(2))
+    first.write("j", iter([batch]))
+    first.abort("j", first.run)
+    second.commit("j", second.run, [second.write("j", iter([batch]))])
+    found = job_of(cluster.url, "j")
+    assert found is not None
+    assert (found.state, found.rows, found.sent) == ("committed", 80, 80)
+    assert [store.client.llen(queue) for queue in QUEUES] == [20] * 4
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
