@@ -10,8 +10,8 @@
 -- ARGV[7] is_anew    '1' to write the marker where it is missing or behind
 -- Returns {word, the marker's token, epoch and heartbeat, '' without one}; word is 'elected'; or, with nothing changed,
 -- 'lost' (there is no marker), 'other' (that of another journal), 'superseded' (a later promoter leads), 'behind'
--- (Redis was set back), 'ahead' (the journal was set back, or has gone on since it was read, or who noticed a loss has
--- died before the journal knew)
+-- (Redis was set back), 'ahead' (the journal was set back, or has gone on since it was read, or a leader noticed a loss
+-- and died before it told the journal)
 -- Atomic: at any moment one promoter leads behind a marker.
 -- Cost: O(1)
 -- @include fencing wrong_type

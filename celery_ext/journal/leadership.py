@@ -171,6 +171,8 @@ class Leadership:
         return True
 
     def _offered(self) -> set[str]:
+        if not self._store.keys.slots:  # there all have one marker
+            return set()
         return {queue for queue, size in self._store.journal.sizes().items() if size.offered}
 
     def _elect(self, shares: Iterable[str], epoch: int, *, anew: bool = False) -> dict[str, Election]:
@@ -209,8 +211,8 @@ class Leadership:
     def _catch_up(self, ahead: Mapping[str, Election]) -> None:
         """Lets the journal go on where markers are."""
         ended = [share for share, one in ahead.items() if one.epoch > self.epoch]
-        if ended:  # who noticed the loss has died before it could note it
-            self._end_epoch(self._beside_data(ended), "ahead")
+        if ended:  # a leader noticed the loss, and died before it told the journal
+            self._end_epoch(self._beside_data(ended) or {ALL}, "ahead")  # nobody knows which, so all are compared
             return
         heartbeat = max(one.heartbeat for one in ahead.values())
         logger.warning(
@@ -226,7 +228,7 @@ class Leadership:
         if self._store.journal.end_epoch(self._store.now_ms(), self.epoch, queues) != self.epoch + 1:
             return False
         self.epoch += 1
-        what = f"{HOW[word]} (of {len(lost)} queues, such as {min(lost)!r})" if queues else HOW[word]
+        what = f"{HOW[word]}, for {len(lost)} queues such as {min(lost)!r}" if queues else HOW[word]
         logger.log(
             self._level,
             "Redis has lost its data: it %s. `delayq journal restore` puts back %s",

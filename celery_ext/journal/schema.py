@@ -37,7 +37,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from kombu_delayq.message.text import as_bytes, as_text
 
 #: Raised with each change of the schema. Tables of any other version are refused.
-VERSION = 1
+VERSION = 2
 
 #: State of a row whose message is in the journal only. Any other state is the epoch in which Redis was given it.
 WAITING = 0

@@ -89,7 +89,7 @@ class DelayedPoller(_Poller):
     def enter(self, loop: Any) -> None:
         """Notes the event loop that calls the poller from now on, and lets it turn each second until ``close``.
 
-        Takers have something to do then, and Celery's loop notices only when it turns that the worker is to stop.
+        Fetchers have something to do then, and Celery's loop notices only when it turns that the worker is to stop.
         From 5.7 on, kombu has such a timer.
         """
         self._loop = loop

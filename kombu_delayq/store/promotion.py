@@ -73,8 +73,8 @@ class Election(NamedTuple):
     Attributes:
         word: ``elected`` if it is. Otherwise ``lost`` (Redis has no marker), ``other`` (Redis belongs to another
             journal), ``behind`` (Redis was set back to an older state), ``ahead`` (the journal was set back, or has
-            gone on since it was read, or who noticed a loss has died before the journal knew) or ``superseded``
-            (another promoter was faster).
+            gone on since it was read, or a leader noticed a loss and died before it told the journal) or
+            ``superseded`` (another promoter was faster).
         token: The marker's token before, 0 without a marker.
         epoch: The marker's epoch before.
         heartbeat: The marker's heartbeat before.

@@ -13,8 +13,7 @@ local function ahead(keys, now)
 end
 
 -- Returns the life of a queue before an operation: `left`, the PTTL of its keys; `margin`, for how many ms they live on
--- after the latest message is due, 0 where they have no TTL, or end before it. expire: x-expires in ms, 0 where it is
--- unknown.
+-- after the latest message is due, 0 where they have no TTL. expire: x-expires in ms, 0 where it is unknown.
 -- Cost O(1), O(log N) where x-expires is unknown.
 local function life_of(keys, now, expire)
   local left = redis.pcall('PTTL', keys.due)
@@ -23,7 +22,8 @@ local function life_of(keys, now, expire)
   end
   local margin = expire
   if expire == 0 and left > 0 then
-    margin = math.max(math.floor(left - ahead(keys, now)), 0)
+    local behind = math.floor(left - ahead(keys, now))
+    margin = behind > 0 and behind or left -- somebody else's EXPIRE lets them end before their messages are due
   end
   return { left = left, margin = margin }
 end

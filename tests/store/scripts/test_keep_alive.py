@@ -114,6 +114,16 @@ def test_what_has_no_end_gets_one_from_who_knows_it(store: DelayStore, bring: st
     lives(store, due_ms)
 
 
+def test_keys_that_somebody_lets_end_early_keep_an_end(store: DelayStore) -> None:
+    """After an EXPIRE by hand, keys live as long again behind their messages, and not without end."""
+    due_ms = later(store)
+    store.delivery.offer("q", waiting("i", due_ms, priority=3), expire_ms=EXPIRE_MS)
+    for key in store.keys.stored("q", store.layout):
+        store.client.pexpire(key, 60_000)
+    store.delivery.offer("q", waiting("j", due_ms))
+    lives(store, due_ms, 58_000)  # a part of the minute has passed
+
+
 def test_the_first_message_without_an_end_ends_with_nothing_of_its_forerunners(store: DelayStore) -> None:
     """What is left of messages that expired with their queue lets no part of later ones expire."""
     store.delivery.offer("q", waiting("i", later(store, -1_000), priority=3), expire_ms=EXPIRE_MS)

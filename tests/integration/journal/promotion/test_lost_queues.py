@@ -15,6 +15,7 @@ from celery_ext.journal.state import state_of
 from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.options import Options
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.promotion import ALL
 from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis, offer, restored
 
 
@@ -148,6 +149,17 @@ def test_who_notices_a_lost_queue_may_die_half_way(store: JournaledStore) -> Non
     found = store.promotion.elect(store.journal.id, promoter.leadership.token, 2, 0, ["a"], anew=True)
     assert found["a"].word == "elected"
     Promoter(store).heartbeat()
+    Promoter(store).heartbeat()
+    assert (store.journal.epoch(), store.journal.lost_in(1)) == (2, [("a", 1)])
+
+
+def test_where_nobody_knows_what_was_lost_all_is_compared(store: JournaledStore) -> None:
+    """A marker of the next epoch in the slot of the fleet alone ends the epoch for all queues, as its log says."""
+    promoter = Promoter(store)
+    given(store, "a", "a1")
+    promoter.promote()
+    found = store.promotion.elect(store.journal.id, promoter.leadership.token, 2, 0, [ALL], anew=True)
+    assert found[ALL].word == "elected"
     Promoter(store).heartbeat()
     assert (store.journal.epoch(), store.journal.lost_in(1)) == (2, [("a", 1)])
 
