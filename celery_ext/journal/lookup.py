@@ -1,5 +1,6 @@
 """Finding and changing messages by their ids, in Redis and in the journal."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from math import inf
 from typing import NamedTuple
@@ -122,10 +123,10 @@ class EarlyPromotion:
         The rows stay in the guard: a promoter may have read them before they were marked. A row that was marked or
         changed since the caller read it is left out.
         """
-        there: set[int] = set()
-        for share in dict.fromkeys(self._promotion.share_of(row.queue) for row in rows):
-            there |= self._promote([row for row in rows if self._promotion.share_of(row.queue) == share], share)
-        return there
+        by_share: defaultdict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            by_share[self._promotion.share_of(row.queue)].append(row)
+        return set[int]().union(*(self._promote(of_share, share) for share, of_share in by_share.items()))
 
     def _promote(self, rows: Sequence[Row], share: str) -> set[int]:
         there: set[int] = set()

@@ -156,10 +156,10 @@ class Target:
             return call
         return call._replace(task_id=id_of_call(self.task, self.name, self.mode, call.args or (), call.kwargs or {}))
 
-    def call(self, call: Call) -> Any:
-        """Sends a call by ``apply_async``. Returns its result."""
+    def call(self, call: Call, **options: Any) -> Any:
+        """Sends a call by ``apply_async``, with further options that only this call has. Returns its result."""
         own = {name: value for name, value in call._asdict().items() if value is not None}
-        return self._apply_async(**own, **self.options, add_to_parent=False)
+        return self._apply_async(**own, **{**self.options, **options}, add_to_parent=False)
 
     def why_one_by_one(self) -> str | None:
         """Returns why Celery has to make every message; None if one template serves all."""

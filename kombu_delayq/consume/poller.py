@@ -78,7 +78,8 @@ class DelayedPoller(_Poller):
     def fds(self) -> dict[int, Any]:
         """File descriptors that an event loop is to watch from now on, and after each look those of kombu.
 
-        kombu asks for them with each turn, and each costs it a system call, also one that it watches already.
+        kombu asks for them with each turn, and each costs it a system call, also one that it watches already. Its own
+        ones change with a look alone.
         """
         known = () if self._loop is None else self._loop.readers
         own = {fd: None for fd in self._lines if fd not in known}

@@ -224,11 +224,9 @@ class Recipe:
 
     def send(self, call: Call, expires: Any, headers: Mapping[str, str]) -> tuple[str, Once | None]:
         """Lets Celery send a call by itself. Returns the task id, and with ``if_waiting`` what became of it."""
-        target = self.target
         own = {"expires": expires, "headers": dict(headers) or None, "router": self.route}
-        options = {**target.options, **{name: value for name, value in own.items() if value is not None}}
         once.became.set(None)
-        result = Target(target.app, target.name, options).call(call)
+        result = self.target.call(call, **{name: value for name, value in own.items() if value is not None})
         # A result backend that listens for the results of what this process sends would listen for ever.
         forget = getattr(result.backend, "on_result_fulfilled", None)
         if forget is not None and not result.ignored:

@@ -1,4 +1,4 @@
-"""The hash slot of a command is that of its first key; and what is said of a cluster that has none."""
+"""A command goes to the hash slot of its first key. Where nobody has given a cluster its slots, an error says so."""
 
 import pytest
 from redis.crc import key_slot

@@ -25,11 +25,17 @@ def looks(client: redis.Redis) -> int:
     return int(client.info("commandstats").get("cmdstat_llen", {}).get("calls", 0))
 
 
-def is_waited_for(client: redis.Redis) -> bool:
-    """Whether somebody waits for messages now."""
+def await_look(client: redis.Redis) -> None:
+    """Waits until somebody looks from now on, as who waits for messages does."""
     before = looks(client)
-    sleep(0.3)  # in which there are six looks, and on a busy machine one
-    return looks(client) > before
+    until(lambda: looks(client) > before)
+
+
+def nobody_looks(client: redis.Redis) -> bool:
+    """Whether nobody looks within the time of six looks, so that nobody waits for messages."""
+    before = looks(client)
+    sleep(0.3)
+    return looks(client) == before
 
 
 def test_a_wait_ends_in_time(consumer: HttpConsumer, client: redis.Redis) -> None:
@@ -41,18 +47,18 @@ def test_a_wait_ends_in_time(consumer: HttpConsumer, client: redis.Redis) -> Non
     assert consumer.take() == {"lease": None, "messages": []}
     assert monotonic() - begun < DEADLINE_S
     assert not client.exists("{delayq}:consumers", "{delayq}:consumers:queues")
-    until(lambda: not is_waited_for(client))
+    until(lambda: nobody_looks(client))
 
 
 def test_a_paused_queue_hands_out_nothing(app: Celery, consumer: HttpConsumer, client: redis.Redis) -> None:
     """Who waits already gets nothing while the queue is paused, and what came meanwhile as soon as it is resumed."""
     with ThreadPoolExecutor(1) as threads:
         answer = threads.submit(consumer.take, wait="30s")
-        until(lambda: is_waited_for(client))
+        await_look(client)
         assert consumer.client.post("/v1/queues/orders:pause").json() == {"outcome": "paused"}
         send(app, 7)
         assert consumer.take() == {"lease": None, "messages": []}
-        until(lambda: is_waited_for(client))
+        await_look(client)
         assert not answer.done()
         assert consumer.client.get("/v1/queues/orders").json()["paused_since"]
         assert consumer.client.post("/v1/queues/orders:resume").json() == {"outcome": "resumed"}
@@ -67,8 +73,8 @@ def test_a_caller_who_has_gone_takes_nothing(
         token = consumer.client.headers["Authorization"]
         head = f"Host: localhost\r\nAuthorization: {token}\r\n\r\n"
         gone.sendall(f"POST /v1/queues/orders:take?wait=60s HTTP/1.1\r\n{head}".encode())
-        until(lambda: is_waited_for(client))
-    until(lambda: not is_waited_for(client))
+        await_look(client)
+    until(lambda: nobody_looks(client))
     send(app, 1)
     [message] = consumer.take()["messages"]
     assert (message["redelivered"], message["delivery_count"]) == (False, 0)
