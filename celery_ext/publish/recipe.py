@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
 
 from celery import signals
 from celery.app.routes import MapRoute
@@ -17,7 +16,15 @@ from celery_ext.delays.install import is_installed, sends_as_celery
 from celery_ext.delays.task import DelayChainTask
 from celery_ext.delays.waiting_key import id_of_call, mode_of
 from celery_ext.publish.shards import ShardRouter
-from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, RESULT_OF_UNKNOWN, NoTemplate, Template, catching
+from celery_ext.publish.template import (
+    EXPIRES,
+    PLACEHOLDERS,
+    RESULT_OF_UNKNOWN,
+    NoTemplate,
+    Template,
+    catching,
+    placeholder,
+)
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.message.dead_letters import DEAD_LETTER, LAST_ERROR
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, to_json
@@ -32,15 +39,13 @@ _OF_PUBLISHING = (signals.before_task_publish, signals.after_task_publish, signa
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 #: Names of the headers that every message has: further headers of a call must not replace them.
 _HEADERS = frozenset(("compression", "argsrepr", "kwargsrepr"))
-_OF_CALLS = {name: f"delayq-slot-{name}-{uuid4()}" for name in ("origin", "reply_to", "chain_id", "last_error")}
-_PLACEHOLDERS: Mapping[str, str] = {**PLACEHOLDERS._asdict(), **_OF_CALLS}
 #: Options of single calls that a message has in its headers, its properties or both; and what stands for their texts.
 IN_OPTIONS = {
-    "origin": _OF_CALLS["origin"],
+    "origin": placeholder("origin"),
     "argsrepr": PLACEHOLDERS.argsrepr,
     "kwargsrepr": PLACEHOLDERS.kwargsrepr,
-    CHAIN_ID: _OF_CALLS["chain_id"],
-    LAST_ERROR: _OF_CALLS["last_error"],
+    CHAIN_ID: placeholder("chain_id"),
+    LAST_ERROR: placeholder("last_error"),
 }
 
 
@@ -218,7 +223,7 @@ def recipe_of(
     if not {type(value) for value in options.values()} <= _PLAIN or DEAD_LETTER in options:
         raise NoTemplate("an option is no plain value")
     slots = ("task_id", "eta", "root_id", "parent_id", "reply_to")
-    own: dict[str, Any] = {**{name: _PLACEHOLDERS[name] for name in slots}, **more}
+    own: dict[str, Any] = {**{name: placeholder(name) for name in slots}, **more}
     if headers:
         own["headers"] = {PLACEHOLDERS.headers: None}
     if expires is not None:
@@ -258,7 +263,7 @@ def _caught(
         sent_with = {**options, "ignore_result": True, **own}
         send(**sent_with, producer=catcher.producer, add_to_parent=False)
         published = catcher.published
-        template = catcher.template(task, None, {"ignore_result": ignore_result}, _PLACEHOLDERS, broker=broker)
+        template = catcher.template(task, None, {"ignore_result": ignore_result}, broker=broker)
     if published is None or template.exchange:
         raise NoTemplate(f"task {task} goes to an exchange")
     sent = published.options

@@ -62,8 +62,18 @@ class Slots(NamedTuple, Generic[T]):
     timestamp: T
 
 
-#: Stands for the content of each slot while Celery makes the message; no app has the same text.
-PLACEHOLDERS: Slots[str] = Slots(*(f"delayq-slot-{name}-{uuid4()}" for name in Slots._fields))
+#: No app has the same text.
+_MARK = f"delayq-slot-{uuid4()}-"
+#: A slot in the text of a message. Further headers and the property ``timestamp`` go with the comma before them.
+_SLOT = re.compile(f'(?:"{_MARK}(?!headers|timestamp)|, "{_MARK}(?=(?:headers|timestamp)": null))([a-z_]+)"(?:: null)?')
+
+
+def placeholder(slot: str) -> str:
+    """Returns what stands for the content of a slot while Celery makes the message."""
+    return _MARK + slot
+
+
+PLACEHOLDERS: Slots[str] = Slots(*map(placeholder, Slots._fields))
 #: Stands for an expiry while Celery makes the message: Celery calculates with it, so it cannot be a text.
 EXPIRES = datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -86,20 +96,15 @@ class MessageForm:
         self._pick = attrgetter(*self.slots)
 
     @classmethod
-    def of(cls, message: Message, placeholders: Mapping[str, str]) -> "MessageForm":
+    def of(cls, message: Message) -> "MessageForm":
         """Cuts the slots out of a message.
 
         Args:
-            message: A message with a placeholder in each slot.
-            placeholders: The placeholders by the names of their slots. That of ``headers`` is the name of a header, and
-                that of ``timestamp`` the name of a property.
+            message: A message with a placeholder in each slot. That of ``headers`` is the name of a header, and that of
+                ``timestamp`` the name of a property.
         """
-        slot_of = {f'"{text}"': name for name, text in placeholders.items()}
-        for name in ("headers", "timestamp"):
-            slot_of[f', "{placeholders[name]}": null'] = name  # with the comma before it
-        first, *others = re.split(f"({'|'.join(map(re.escape, slot_of))})", to_json(message))
-        text = "%s".join(text.replace("%", "%%") for text in (first, *others[1::2]))
-        return cls(text, tuple(slot_of[placeholder] for placeholder in others[::2]))
+        pieces = _SLOT.split(to_json(message))
+        return cls("%s".join(piece.replace("%", "%%") for piece in pieces[::2]), pieces[1::2])
 
     def writer(self, fixed: Mapping[str, str], places: Mapping[str, tuple[int, str]]) -> Callable[[Sequence[str]], str]:
         """Returns what writes messages with the same texts in most slots, in less time than ``fill``.
@@ -144,7 +149,6 @@ class Template:
         serializer: Name of the serializer of the body.
         compression: Name of the compression of the body, or None.
         expires: Expiry of messages without their own, in a form that Celery takes; or None.
-        placeholders: As of ``MessageForm.of``.
         compact: Whether headers that have their default are left out.
 
     Attributes:
@@ -159,7 +163,6 @@ class Template:
         serializer: str,
         compression: str | None,
         expires: Any,
-        placeholders: Mapping[str, str],
         *,
         compact: bool = False,
     ) -> None:
@@ -176,12 +179,12 @@ class Template:
         headers = message["headers"]
         if compact:
             headers = without_defaults(headers)
-        self.form = MessageForm.of({**message, "headers": headers}, placeholders)
+        self.form = MessageForm.of({**message, "headers": headers})
         #: For a message without a parent, where the header has a slot and is left out without one.
         self.orphan = self.form
         if compact and "parent_id" in self.form.slots:
             orphan = {name: value for name, value in headers.items() if name != "parent_id"}
-            self.orphan = MessageForm.of({**message, "headers": orphan}, placeholders)
+            self.orphan = MessageForm.of({**message, "headers": orphan})
 
     def fill(self, slots: Any) -> str:
         """Returns a message as JSON text; see ``MessageForm.fill``."""
@@ -236,7 +239,6 @@ class Catcher:
         task: str,
         expires: Any = None,
         headers: Mapping[str, Any] = MappingProxyType({}),
-        placeholders: Mapping[str, str] = MappingProxyType(PLACEHOLDERS._asdict()),
         *,
         broker: Options | None = None,
     ) -> Template:
@@ -246,7 +248,6 @@ class Catcher:
             task: Name of the task, for the error.
             expires: As for ``Template``.
             headers: Headers that replace those of the message.
-            placeholders: As for ``MessageForm.of``.
             broker: The options of the transport; None for the defaults.
 
         Raises:
@@ -277,7 +278,6 @@ class Catcher:
             options["serializer"],
             options["compression"],
             expires,
-            placeholders,
             compact=broker.compact,
         )
 
