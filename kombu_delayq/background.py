@@ -6,23 +6,57 @@ import sys
 from abc import ABC, abstractmethod
 from logging import Logger
 from threading import Event, Thread
+from time import monotonic
 from typing import ClassVar
 from uuid import uuid4
 
 from redis.exceptions import RedisError
 
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.redis.backoff import Outage
+from kombu_delayq.redis.backoff import Backoff
 
 #: Pause before the next attempt with a server that cannot be used at all, in s: another one may take its place.
 REFUSED_S = 10.0
+
+
+class Outage:
+    """Logs an outage once, however many attempts fail, and its end.
+
+    Args:
+        logger: The log for these lines.
+        ends: The line at the end, with a ``%.1f`` for its length in s.
+        down_since: ``monotonic()`` at the start of an outage that has been logged already and may go on.
+
+    Attributes:
+        down_since: ``monotonic()`` at the start of the outage, None if there is none.
+    """
+
+    def __init__(self, logger: Logger, ends: str, down_since: float | None = None) -> None:
+        self.down_since = down_since
+        self._logger = logger
+        self._ends = ends
+        self._backoff = Backoff()
+
+    def failed(self, line: str) -> float:
+        """Notes a failed attempt, and logs the line if it is the first. Returns the pause before the next one, in s."""
+        if self.down_since is None:
+            self.down_since = monotonic()
+            self._logger.error("%s", line)
+        return self._backoff.failed()
+
+    def succeeded(self) -> None:
+        """Notes an answer, which ends an outage."""
+        if self.down_since is not None:
+            self._logger.info(self._ends, monotonic() - self.down_since)
+            self.down_since = None
+            self._backoff.succeeded()
 
 
 class BackgroundWorker(ABC):
     """Works in a daemon thread, or as a process of its own. Any number of them may run; one of them leads.
 
     Args:
-        outage: What logs that the server is away, and that it is back.
+        down_since: ``down_since`` of the worker before this one, if that was stopped during an outage.
 
     Attributes:
         name: Its name: host, process id and a random part. No other worker has the same.
@@ -32,16 +66,18 @@ class BackgroundWorker(ABC):
     _thread_name: ClassVar[str]
     #: Errors of what is away: the worker connects again.
     _away: ClassVar[tuple[type[Exception], ...]] = (RedisError, OSError)
-    #: The line for a server that cannot be used at all, and the one for a fault of ours.
+    #: The line at the end of an outage, with a ``%.1f`` for its length in s; the one for a server that cannot be used
+    #: at all; and the one for a fault of ours.
+    _end_line: ClassVar[str]
     _refused_line: ClassVar[str]
     _fault_line: ClassVar[str]
 
-    def __init__(self, outage: Outage) -> None:
+    def __init__(self, down_since: float | None = None) -> None:
         self._pid = os.getpid()
         self.name = f"{socket.gethostname()}:{self._pid}:{uuid4().hex[:8]}"
         self._stopping = Event()
         self._thread: Thread | None = None
-        self._outage = outage
+        self._outage = Outage(self._logger, self._end_line, down_since)
         self._last_refusal = ""
 
     @property

@@ -18,7 +18,6 @@ from celery_ext.journal.rows import MOST_BYTES, Row
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.errors import InvalidQueueName
-from kombu_delayq.redis.backoff import Outage
 
 logger = get_logger(__name__)
 
@@ -194,11 +193,12 @@ class JournalWorker(BackgroundWorker):
     _logger = logger
     _thread_name = "delayq-journal"
     _away = (SQLAlchemyError, RedisError, OSError)
+    _end_line = "the journal goes on after %.1f s"
     _refused_line = "no journal is promoted by this process: %s"
     _fault_line = "the promoter failed and starts again"
 
     def __init__(self, connect: Callable[[], JournaledStore]) -> None:
-        super().__init__(Outage(logger, "the journal goes on after %.1f s"))
+        super().__init__()
         self._connect = connect
         self._leading = False
         self._refused = ""

@@ -11,7 +11,6 @@ from celery_ext.periodic.entries import Source
 from celery_ext.periodic.messages import BEAT, ENTRY, RunMessages
 from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.redis.backoff import Outage
 
 logger = get_logger(__name__)
 
@@ -27,11 +26,12 @@ class Armer(BackgroundWorker):
     _logger = logger
     _thread_name = "delayq-periodic"
     _away = AWAY
+    _end_line = "periodic entries can be armed again after %.1f s"
     _refused_line = "no periodic entry is armed by this process: %s"
     _fault_line = "arming periodic entries failed and starts again"
 
     def __init__(self, app: Any, source: Source) -> None:
-        super().__init__(Outage(logger, "periodic entries can be armed again after %.1f s"))
+        super().__init__()
         self._app = app
         self._arming = Arming(app, source, self.name)
 

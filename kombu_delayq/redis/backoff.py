@@ -1,7 +1,4 @@
-"""Pauses between attempts to reach what is away, and the two log lines of an outage."""
-
-from logging import Logger
-from time import monotonic
+"""Pauses between attempts to reach what is away."""
 
 #: Pauses in s between attempts to connect: the first, and the longest, which is within the default poll interval.
 BACKOFF_S = (0.1, 1.0)
@@ -31,36 +28,3 @@ class Backoff:
     def succeeded(self) -> None:
         """Lets the next pause be the first one again."""
         self.next_s = self._first_s
-
-
-class Outage:
-    """Logs an outage once, however many attempts fail, and its end.
-
-    Args:
-        logger: The log for these lines.
-        ends: The line at the end, with a ``%.1f`` for its length in s.
-        down_since: ``monotonic()`` at the start of an outage that has been logged already and may go on.
-
-    Attributes:
-        down_since: ``monotonic()`` at the start of the outage, None if there is none.
-    """
-
-    def __init__(self, logger: Logger, ends: str, down_since: float | None = None) -> None:
-        self.down_since = down_since
-        self._logger = logger
-        self._ends = ends
-        self._backoff = Backoff()
-
-    def failed(self, line: str) -> float:
-        """Notes a failed attempt, and logs the line if it is the first. Returns the pause before the next one, in s."""
-        if self.down_since is None:
-            self.down_since = monotonic()
-            self._logger.error("%s", line)
-        return self._backoff.failed()
-
-    def succeeded(self) -> None:
-        """Notes an answer, which ends an outage."""
-        if self.down_since is not None:
-            self._logger.info(self._ends, monotonic() - self.down_since)
-            self.down_since = None
-            self._backoff.succeeded()

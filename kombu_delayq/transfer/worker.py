@@ -9,7 +9,6 @@ from kombu.log import get_logger
 from redis.exceptions import RedisError
 
 from kombu_delayq.background import BackgroundWorker
-from kombu_delayq.redis.backoff import Outage
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.wake import Announcements, WakeRefused
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
@@ -39,6 +38,7 @@ class TransferWorker(BackgroundWorker):
 
     _logger = logger
     _thread_name = "delayq-transfer"
+    _end_line = "Redis can be used again after %.1f s"
     _refused_line = "no transfer worker runs in this process: %s"
     _fault_line = "the transfer worker failed and starts again"
 
@@ -50,7 +50,7 @@ class TransferWorker(BackgroundWorker):
         on_transfer: OnTransfer | None = None,
         down_since: float | None = None,
     ) -> None:
-        super().__init__(Outage(logger, "Redis can be used again after %.1f s", down_since))
+        super().__init__(down_since)
         self._connect = connect
         self._leadership = Leadership(self.name, queues)
         self._announcements = Announcements()

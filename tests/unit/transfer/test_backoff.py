@@ -6,7 +6,8 @@ from time import monotonic
 
 import pytest
 
-from kombu_delayq.redis.backoff import BACKOFF_S, Outage
+from kombu_delayq.background import Outage
+from kombu_delayq.redis.backoff import BACKOFF_S
 
 LOGGER = logging.getLogger("test_backoff")
 
