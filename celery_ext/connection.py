@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.channel import DelayedChannel, connect_store
-from kombu_delayq.errors import InvalidOptions, JournalUnavailable, OtherTransport
+from kombu_delayq.errors import JournalUnavailable, OtherTransport
 from kombu_delayq.redis.pools import ANSWER_S
 from kombu_delayq.store import DelayStore
 from kombu_delayq.urls import CLUSTER_SCHEMES, STOCK_SCHEMES, split
@@ -109,16 +109,6 @@ def database_errors() -> tuple[type[Exception], ...]:
     except ImportError:  # without the extra `journal`
         return ()
     return (*DATABASE_ERRORS, JournalUnavailable)
-
-
-def journal_shown(url: str) -> str:
-    """Returns the URL of a journal's database without its password; of one that is not usable, why."""
-    try:
-        from celery_ext.journal import parse_url, shown
-
-        return shown(parse_url(url))
-    except (ImportError, InvalidOptions) as error:  # such as without the extra `journal`
-        return str(error)
 
 
 def database_in_words(error: BaseException) -> str:

@@ -2,12 +2,10 @@
 
 from celery_ext.doctor.checks import ANSWERS_S, CHECKS, Check, examine, examine_start
 from celery_ext.doctor.finding import Finding, Level, NoSuchText, explain, id_of
-from celery_ext.doctor.workers import FIELD, facts_of
 
 __all__ = [
     "ANSWERS_S",
     "CHECKS",
-    "FIELD",
     "Check",
     "Finding",
     "Level",
@@ -15,6 +13,5 @@ __all__ = [
     "examine",
     "examine_start",
     "explain",
-    "facts_of",
     "id_of",
 ]

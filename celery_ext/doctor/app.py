@@ -17,7 +17,7 @@ from celery_ext.delays.install import idle_chains, own_tasks, unread
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.fleet import faults_of
 from celery_ext.doctor.subject import Subject
-from celery_ext.doctor.workers import versions
+from celery_ext.facts import versions
 from kombu_delayq import urls
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
 from kombu_delayq.options import parse

@@ -13,7 +13,8 @@ from celery_ext.connection import TRANSPORT
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.subject import Subject
-from celery_ext.doctor.workers import ALIKE, BETTER_ALIKE, Worker, options_of
+from celery_ext.doctor.workers import Worker
+from celery_ext.facts import ALIKE, BETTER_ALIKE, options_of
 
 
 @dataclass(frozen=True)

@@ -1,66 +1,23 @@
 """Asks the workers behind a broker for their settings, and reads their replies."""
 
-import json
-import platform
 import re
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import time
 from typing import Any
 
-import celery
-import kombu
-import redis
 from celery import Celery
 from celery.app.control import Control
 from kombu.connection import Connection
 from kombu.transport import redis as stock
 
-import kombu_delayq
-from celery_ext.connection import journal_shown
+from celery_ext.facts import FIELD, as_json
 
-#: Field of a worker's reply to ``inspect stats`` that has the facts.
-FIELD = "delayq"
-#: Options that all processes of a broker need alike: with different ones, messages go where others do not look.
-ALIKE = ("global_keyprefix", "sep", "priority_steps", "fanout_prefix", "unacked_key")
-#: Options that should be alike, because it is not said which process goes by its own.
-BETTER_ALIKE = (
-    *("visibility_timeout", "consume", "layout", "delivery_limit", "dead_letter_queue", "max_delay"),
-    *("overdue", "max_lateness", "transfer_rate"),
-    *("journal_url", "journal", "journal_horizon", "journal_lead", "journal_restore"),
-)
-
-
-def facts_of(channel: Any) -> dict[str, Any]:
-    """Returns the facts of this process, as JSON has them. They have no password.
-
-    Args:
-        channel: A channel of our transport.
-
-    Returns:
-        ``versions`` by package, ``options`` by name, ``host``, and ``clock``, s since the epoch.
-    """
-    return {
-        "versions": versions(),
-        "options": options_of(channel),
-        "host": socket.gethostname(),
-        "clock": time(),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Returns the versions of this process, by package."""
-    packages = {package.__name__: str(package.__version__) for package in (celery, kombu, redis)}
-    return {"kombu_delayq": kombu_delayq.__version__, **packages, "python": platform.python_version()}
-
-
-def options_of(channel: Any) -> dict[str, Any]:
-    """Returns the options of a channel that should be alike, as JSON has them."""
-    ours = channel.options
-    found = {name: getattr(ours, name) if hasattr(ours, name) else getattr(channel, name) for name in _NAMES}
-    found["journal_url"] = ours.journal_url and journal_shown(ours.journal_url)
-    return _plain(found)
+#: Those of kombu that remote control shows: it hides each whose name has KEY in it.
+_OF_STOCK = ("sep", "priority_steps", "fanout_prefix", "visibility_timeout")
+#: How the report of a worker names packages and the transport. Source: celery.app.utils.BUGREPORT_INFO.
+_PACKAGE = re.compile(r"\b(celery|kombu|redis):(\d[\w.]*)")
+_TRANSPORT = re.compile(r"\btransport:(\S*)")
 
 
 def options_of_stock(given: dict[str, Any]) -> dict[str, Any]:
@@ -69,28 +26,7 @@ def options_of_stock(given: dict[str, Any]) -> dict[str, Any]:
     Args:
         given: Its ``broker_transport_options`` as remote control shows them: without those that look secret.
     """
-    return _plain({name: given.get(name, getattr(stock.Channel, name)) for name in _OF_STOCK})
-
-
-def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns options as JSON has them, where 5 and 5.0 are the same number."""
-
-    def number(text: str) -> float:
-        value = float(text)
-        return int(value) if value.is_integer() else value
-
-    found: dict[str, Any] = json.loads(json.dumps(options, default=dict), parse_float=number)
-    return found
-
-
-_NAMES = (*ALIKE, *BETTER_ALIKE)
-#: Those of kombu that remote control shows: it hides each whose name has KEY in it.
-_OF_STOCK = ("sep", "priority_steps", "fanout_prefix", "visibility_timeout")
-
-
-#: How the report of a worker names packages and the transport. Source: celery.app.utils.BUGREPORT_INFO.
-_PACKAGE = re.compile(r"\b(celery|kombu|redis):(\d[\w.]*)")
-_TRANSPORT = re.compile(r"\btransport:(\S*)")
+    return as_json({name: given.get(name, getattr(stock.Channel, name)) for name in _OF_STOCK})
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from celery_ext.connection import channel_of_consumer, store_of_consumer
-from celery_ext.doctor import FIELD, facts_of
+from celery_ext.facts import FIELD, facts_of
 from celery_ext.waiting import DelayedTask, by_id, revoke
 
 if TYPE_CHECKING:

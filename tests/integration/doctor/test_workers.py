@@ -9,8 +9,9 @@ import pytest
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.doctor import CHECKS, examine, facts_of
+from celery_ext.doctor import CHECKS, examine
 from celery_ext.doctor.workers import ask
+from celery_ext.facts import facts_of
 from tests.support.commands.shell import run
 from tests.support.conditions import until
 from tests.support.servers.acl import users
