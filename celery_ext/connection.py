@@ -15,7 +15,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.errors import JournalUnavailable, OtherTransport
-from kombu_delayq.redis.pools import ANSWER_S
+from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.urls import CLUSTER_SCHEMES, STOCK_SCHEMES, split
 
@@ -99,7 +99,7 @@ def patient_options(given: Mapping[str, Any], *, hurried: bool) -> dict[str, Any
         hurried: Whether every answer has a time limit; otherwise only connecting has one.
     """
     limits = ("socket_connect_timeout", "socket_timeout")[: 1 + hurried]
-    return {**dict.fromkeys(limits, given.get("socket_timeout") or ANSWER_S), **given}
+    return {**dict.fromkeys(limits, given.get("socket_timeout") or Options.answer_s), **given}
 
 
 def database_errors() -> tuple[type[Exception], ...]:

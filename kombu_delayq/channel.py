@@ -132,13 +132,18 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
                 self._sentinel_manager = kept
         return pool
 
+    def patient_pool(self, connections: int) -> redis.ConnectionPool:
+        """Returns a pool of its own for so many connections, which wait for answers for a limited time."""
+        pool = self.own_pool()
+        pools.make_room(pool, connections)
+        pools.wait_at_most(pool)
+        return pool
+
     def separate_pool(self) -> redis.ConnectionPool:
         """Returns a pool for a transfer worker, whose connections wait for answers for a limited time."""
-        pool = self.own_pool()
-        pools.make_room(pool)
+        pool = self.patient_pool(pools.TRANSFER_CONNECTIONS)
         if isinstance(pool, FollowingPool):
             pool.in_one_thread = True
-        pools.wait_at_most(pool)
         return pool
 
     def create_publish_batch(self, max_size: int) -> DelayedPublishBatch:

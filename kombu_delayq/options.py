@@ -170,6 +170,9 @@ class Options:
     #: For how long a delay chain that was cancelled while one of its steps ran takes no further step, in s. Longer than
     #: the time from a step's due time to its end.
     cancelled_ttl: ClassVar[float] = 86_400.0
+    #: How long transfer workers and commands wait for an answer of Redis before they take the connection for dead, in
+    #: s, where kombu's option ``socket_timeout`` says nothing.
+    answer_s: ClassVar[float] = 5.0
 
     layout: str = _option(
         "hash",

@@ -15,9 +15,10 @@ from celery_ext.periodic import control
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve
-from celery_ext.waiting import BulkAction, Cancelled, Outcome, by_id, revoke
+from celery_ext.waiting import BulkAction, Cancelled, DelayedTask, Outcome, by_id, revoke
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.types import Waiting
 
 #: What a caller must be allowed to do, by what is done to each of many tasks.
 _BULK_ACTIONS = {"run_now": Action.RUN, "reschedule": Action.RESCHEDULE, "cancel": Action.CANCEL}
@@ -180,10 +181,20 @@ def _change_letters(
     return LettersChanged(counts, met, monotonic() - begun_at >= lasts_s)
 
 
+def allowed(caller: Caller, action: Action) -> Callable[[Waiting], bool]:
+    """Returns a function that says of a waiting message whether a caller may do something to it."""
+
+    def may(message: Waiting) -> bool:
+        task = DelayedTask(message)
+        return caller.may(action, queue=task.queue, task=task.name or "")
+
+    return may
+
+
 def run(serve: Serve, caller: Caller, task_id: str) -> Outcome:
     """Sends a task to its queue now."""
     with audited("run", {"id": task_id}, who=caller.name) as counts:
-        [(_, word)] = by_id.run_now(serve.store, [task_id], caller.mine(Action.RUN))
+        [(_, word)] = by_id.run_now(serve.store, [task_id], allowed(caller, Action.RUN))
         counts[word] += 1
     return word
 
@@ -195,7 +206,7 @@ def reschedule(serve: Serve, caller: Caller, task_id: str, due_ms: float) -> Out
         DelayTooLong: The time is farther away than the transport option ``max_delay`` allows.
     """
     with audited("reschedule", {"id": task_id}, who=caller.name) as counts:
-        [(_, word)] = by_id.reschedule(serve.store, [task_id], due_ms, caller.mine(Action.RESCHEDULE))
+        [(_, word)] = by_id.reschedule(serve.store, [task_id], due_ms, allowed(caller, Action.RESCHEDULE))
         counts[word] += 1
     return word
 
@@ -215,10 +226,10 @@ def change_ticked(serve: Serve, caller: Caller, doing: BulkAction, ids: Sequence
     store, action = serve.store, _BULK_ACTIONS[doing.name]
     with audited(str(action), ids_named(ids), who=caller.name) as counts:
         if doing.due_ms is not None:
-            done = by_id.reschedule(store, ids, doing.due_ms, caller.mine(action))
+            done = by_id.reschedule(store, ids, doing.due_ms, allowed(caller, action))
             counts.update(word for _, word in done)
         elif action is Action.RUN:
-            counts.update(word for _, word in by_id.run_now(store, ids, caller.mine(action)))
+            counts.update(word for _, word in by_id.run_now(store, ids, allowed(caller, action)))
         else:
             for cancelled in _cancelled(serve, caller, ids):
                 counts[cancelled.outcome] += max(len(cancelled.messages), 1)
@@ -234,6 +245,6 @@ def cancel(serve: Serve, caller: Caller, task_id: str) -> Outcome:
 
 
 def _cancelled(serve: Serve, caller: Caller, ids: Sequence[str]) -> Iterator[Cancelled]:
-    only = None if caller.unlimited else caller.mine(Action.CANCEL)
+    only = None if caller.unlimited else allowed(caller, Action.CANCEL)
     letters = serve.settings.dead_letters
     return revoke.cancel(lambda: nullcontext(serve.store), ids, serve.broker.app, only=only, letters=letters)

@@ -8,13 +8,11 @@ from typing import Any, TypeVar
 
 from celery import Celery
 from kombu.connection import Connection
-from redis import ConnectionPool
 from starlette.requests import Request
 
-from celery_ext.connection import open_store
+from celery_ext.connection import open_store, patient_options
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.redis import pools
 from kombu_delayq.store import OperatorStore
 
 T = TypeVar("T")
@@ -53,7 +51,7 @@ class ServeBroker:
                 connection = self._connect()
                 try:
                     self._several = len(connection.alt) > 1
-                    self._store = open_store(connection, pool=_shared_pool)
+                    self._store = open_store(connection, pool=lambda channel: channel.patient_pool(THREADS + 10))
                 finally:
                     connection.close()
             return self._store
@@ -75,9 +73,8 @@ class ServeBroker:
     @contextmanager
     def channel(self) -> Iterator[DelayedChannel]:
         """Opens a channel of our transport, such as to read bindings. Redis has a limited time for each answer."""
-        limits = dict.fromkeys(("socket_connect_timeout", "socket_timeout"), pools.ANSWER_S)
         with self._connect() as connection:
-            connection.transport_options = {**limits, **(connection.transport_options or {})}
+            connection.transport_options = patient_options(connection.transport_options or {}, hurried=True)
             yield connection.default_channel
 
     def close(self) -> None:
@@ -91,14 +88,6 @@ class ServeBroker:
             store, self._store = self._store, None
             if store is not None:
                 store.close()
-
-
-def _shared_pool(channel: DelayedChannel) -> ConnectionPool:
-    """Returns a pool for all threads of the server, whose connections wait for answers for a limited time."""
-    pool = channel.own_pool()
-    pools.make_room(pool, THREADS + 10)
-    pools.wait_at_most(pool)
-    return pool
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,11 @@ from celery.app.task import Context
 from celery.utils.imports import symbol_by_name
 from celery.worker import state
 from celery.worker.consumer import Consumer
-from kombu import serialization
-from kombu.utils import json
 
 from celery_ext.connection import channel_of_consumer
 from celery_ext.worker.plain import Ack, plain
 from celery_ext.worker.task_threads import TaskThreads
-from kombu_delayq.consume.fetched import FetchedMessage
-from kombu_delayq.message.fields import from_json
+from kombu_delayq.consume.fetched import FetchedMessage, read_json_quickly
 
 # A base only for the type checker: the class is mixed into Celery's consumer.
 _Consumer: Any = Consumer if TYPE_CHECKING else object
@@ -68,9 +65,7 @@ def make_lean(worker: Any) -> None:
     found = symbol_by_name(worker.consumer_cls)
     if not issubclass(found, LeanConsumer):
         worker.consumer_cls = type(found.__name__, (LeanConsumer, found), {"__module__": found.__module__})
-    registry = serialization.registry
-    if registry._decoders.get("application/json") is json.loads:  # not one of the user's own
-        registry.register("json", json.dumps, from_json, content_type="application/json", content_encoding="utf-8")
+    read_json_quickly()
     note_celerys_headers()
 
 

@@ -1,7 +1,7 @@
 """A channel of the transport for a cluster."""
 
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from queue import Empty
 from time import monotonic
 from typing import Any, cast
@@ -70,8 +70,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
 
     def separate_pool(self) -> ClusterPool:
         """Returns a pool for a thread of its own, which serves queues of all nodes, and so waits for none for long."""
-        pool = cast(ClusterPool, self.own_pool())
-        pools.make_room(pool)
+        pool = cast(ClusterPool, self.patient_pool(pools.TRANSFER_CONNECTIONS))
         pool.hurry(LATE_S)
         return pool
 
@@ -118,7 +117,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
         # A node that hangs must not keep a worker from the others; redis-py itself would wait for ever.
         for name in ("socket_timeout", "socket_connect_timeout"):
             if params.get(name) is None:
-                params[name] = pools.ANSWER_S
+                params[name] = self.options.answer_s
         return params
 
     def _get_pool(self, asynchronous: bool = False) -> ClusterPool:
@@ -135,7 +134,3 @@ class ClusterChannel(DelayedChannel, stock.Channel):
 
     def _note_refusal(self) -> None:
         """Does nothing: one node that takes no writes ends no connection, and another one takes its place."""
-
-    @cached_property
-    def _broker(self) -> str:
-        return str(self._transport().broker)

@@ -8,8 +8,8 @@ from weakref import WeakSet
 import redis
 from redis.sentinel import SentinelConnectionPool
 
-#: How long transfer workers and commands wait for an answer of Redis before they take the connection for dead, in s.
-ANSWER_S = 5.0
+from kombu_delayq.options import Options
+
 #: Connections that a transfer worker needs: one for commands, and one for announcements.
 TRANSFER_CONNECTIONS = 2
 #: redis-py before 5.3 asks for the command for which a connection is used.
@@ -50,14 +50,14 @@ def with_sentinels(pool: redis.ConnectionPool) -> list[redis.ConnectionPool]:
 
 
 def wait_at_most(pool: redis.ConnectionPool) -> None:
-    """Lets connections of a pool wait ``ANSWER_S`` for answers, unless the option ``socket_timeout`` says how long."""
+    """Lets connections of a pool wait for answers for ``Options.answer_s``, unless ``socket_timeout`` says how long."""
     for reached in with_sentinels(pool):
         if reached.connection_kwargs.get("socket_timeout") is None:
-            reached.connection_kwargs["socket_timeout"] = ANSWER_S
+            reached.connection_kwargs["socket_timeout"] = Options.answer_s
 
 
-def make_room(pool: redis.ConnectionPool, connections: int = TRANSFER_CONNECTIONS) -> None:
-    """Raises the limit of a pool to so many connections; by default to those of a transfer worker.
+def make_room(pool: redis.ConnectionPool, connections: int) -> None:
+    """Raises the limit of a pool to so many connections.
 
     The option ``max_connections`` is meant for kombu's pools. A pool of kombu needs only one connection.
     """

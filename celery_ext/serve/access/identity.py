@@ -1,6 +1,6 @@
 """Callers, and what they may do."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from celery_ext.serve.problems import Problem
-from celery_ext.waiting import DelayedTask
 
 if TYPE_CHECKING:
     from celery_ext.dead_letters import DeadLetter
-    from kombu_delayq.store.types import Waiting
 
 
 class Action(StrEnum):
@@ -93,15 +91,6 @@ class Caller:
         if not task or any(sign in task for sign in "*?["):
             raise Problem(403, f"{self.name} may not change tasks of every name: filter by one name", "not-allowed")
         self.check(action, queue=queue, task=task)
-
-    def mine(self, action: Action) -> "Callable[[Waiting], bool]":
-        """Returns a function that says of a waiting message whether the caller may do something to it."""
-
-        def may(message: "Waiting") -> bool:
-            task = DelayedTask(message)
-            return self.may(action, queue=task.queue, task=task.name or "")
-
-        return may
 
     def may_read(self, queue: str, task: str) -> bool:
         """Whether the caller may see a task of a queue."""

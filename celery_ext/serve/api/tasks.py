@@ -333,9 +333,9 @@ def _found(request: Request, action: Action) -> list[DelayedTask]:
     caller, task_id = caller_of(request), request.path_params["id"]
     [(_, messages)] = by_id.get(serve_of(request).store, [task_id])
     messages.sort(key=lambda message: message.due_ms)
-    found = list(filter(caller.mine(action), messages))
+    found = list(filter(changes.allowed(caller, action), messages))
     if not found:
-        for seen in map(DelayedTask, filter(caller.mine(Action.READ), messages)):
+        for seen in map(DelayedTask, filter(changes.allowed(caller, Action.READ), messages)):
             caller.check(action, queue=seen.queue, task=seen.name or "")
     return list(map(DelayedTask, found))
 

@@ -17,7 +17,6 @@ from celery_ext.serve.page.rendering import Links, Note, View, form_of, path_of,
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import DelayedTask, by_id
-from kombu_delayq.errors import DelayTooLong
 from kombu_delayq.store import WaitingStore
 
 #: What became of a task, as the page that follows says it.
@@ -207,7 +206,7 @@ def reschedule(request: Request) -> Response:
     serve = serve_of(request)
     try:
         outcome = changes.reschedule(serve, caller_of(request), task_id, new_due_ms(serve.store, form))
-    except (ValueError, DelayTooLong) as error:
+    except ValueError as error:
         text = str(error)
         return task_page(request, task_id, [Note("bad", f"Not rescheduled: {text}.".replace("..", "."))], 422)
     return _end(request, task_id, outcome)
@@ -220,8 +219,8 @@ def _begin(request: Request, action: Action) -> tuple[str, dict[str, str]]:
     if not task_id:
         raise bad_request("the form names no task")
     [(_, messages)] = by_id.get(store, [task_id])
-    if not any(map(caller.mine(action), messages)):
-        if any(map(caller.mine(Action.READ), messages)):
+    if not any(map(changes.allowed(caller, action), messages)):
+        if any(map(changes.allowed(caller, Action.READ), messages)):
             raise Problem(403, f"{caller.name} may not {action} this task", "not-allowed")
         if messages or not (caller.may(action) and caller.unlimited):
             # For this caller it does not wait. A step of its delay chain may run, of a queue and a task that nobody
