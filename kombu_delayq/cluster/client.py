@@ -5,7 +5,7 @@ from typing import Any
 
 import redis
 from kombu.transport.redis import GlobalKeyPrefixMixin
-from redis.exceptions import AskError, MovedError, ResponseError, WatchError
+from redis.exceptions import AskError, MovedError, ResponseError
 
 from kombu_delayq.cluster.commands import ON_ALL, slot_of
 from kombu_delayq.cluster.dispatch import Dispatch, RetryDeadline, follow
@@ -46,7 +46,7 @@ class ClusterClient(_Reading, redis.Redis):
 
     It knows the slot of a command by the first key. A command without a key runs at some node, and ``SCRIPT LOAD`` at
     all. kombu and the store use it like a client of one server. It is no ``RedisCluster``: that one would repeat an
-    ``LPUSH`` whose reply is lost, and has no transactions with ``WATCH``.
+    ``LPUSH`` whose reply is lost.
 
     Args:
         connection_pool: The connections.
@@ -145,7 +145,7 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
 
     Without a transaction the commands go to the nodes of their keys at once, and the replies keep the order of the
     commands. With ``raise_on_error=False`` the error of a node that is away is among the replies, once for each of its
-    commands, so that those of other nodes count. All keys of a transaction must be in one slot.
+    commands, so that those of other nodes count. All keys of a transaction must be in one slot; none can be watched.
     """
 
     connection_pool: ClusterPool
@@ -159,40 +159,18 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
             raise_on_error: Whether to raise the first error of Redis among the replies.
         """
         commands = list(self.command_stack)
-        if not commands and not self.watching:
+        if not commands:
             return []
         try:
-            if self.scripts:
-                self.load_scripts()
-            if self.watching:
-                return self._end_watch(commands, raise_on_error)
             if vars(self)["transaction"] or self.explicit_transaction:
                 return self._run_transaction(commands, raise_on_error)
             return self._run_each(commands, raise_on_error)
         finally:
             self.reset()
 
-    def load_scripts(self) -> None:
-        """Makes the scripts of this pipeline known to all nodes."""
-        for script in list(self.scripts):
-            script.sha = ClusterClient(self.connection_pool).script_load(script.script)
-
     def immediate_execute_command(self, *args: Any, **options: Any) -> Any:
-        """Runs a command while keys are watched, or begins to watch them."""
-        deadline = RetryDeadline(self.connection_pool)
-        while True:
-            if self.connection is None:
-                self.connection = self._connect(slot_of(args), deadline)
-            connection = self.connection
-            try:
-                return super().immediate_execute_command(*args, **options)
-            except (*NOT_RUN, AskError) as error:
-                self._redirected(error, node_of(connection), deadline)
-                if self.watching:
-                    self.reset()
-                    raise WatchError("the slot of a watched key has moved to another node") from error
-                self._release(connection)
-            deadline.wait_if_held()
+        """Refuses WATCH. kombu only watches its notes of what is in hand, which a cluster's channel does without."""
+        raise NotImplementedError("WATCH cannot be used over the nodes of a cluster")
 
     def _run_each(self, commands: list[tuple[tuple[Any, ...], dict[str, Any]]], raise_on_error: bool) -> list[Any]:
         dispatch = Dispatch(self.connection_pool, commands, self._read)
@@ -220,27 +198,18 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
                     connection.read_response()
                 return list(self._execute_transaction(connection, commands, raise_on_error))
             except (*NOT_RUN, AskError) as error:
-                node = self._redirected(error, node_of(connection), deadline)
+                is_elsewhere = isinstance(error, AskError)
+                if not (is_elsewhere and deadline.redirect()):
+                    deadline.hold(error)
+                node = follow(self.connection_pool, error, node_of(connection)) if is_elsewhere else None
                 asked = None if node is None else self.connection_pool.of(node)
-                self._release(connection)
+                self.connection = None
+                self.connection_pool.release(connection)
             except LOST:
                 connection.disconnect()
                 self.connection_pool.topology.suspect(node_of(connection))
                 raise
             deadline.wait_if_held()
-
-    def _end_watch(self, commands: list[Any], raise_on_error: bool) -> list[Any]:
-        connection: Any = self.connection
-        try:
-            return list(self._execute_transaction(connection, commands, raise_on_error))
-        except (*NOT_RUN, AskError) as error:
-            self._redirected(error, node_of(connection), RetryDeadline(self.connection_pool))
-            connection.disconnect()  # and so it watches nothing any more
-            self.watching = False
-            raise WatchError("the slot of a watched key has moved to another node") from error
-        except LOST:
-            connection.disconnect()
-            raise
 
     def _connect(self, slot: int | None, deadline: RetryDeadline, pool: redis.ConnectionPool | None = None) -> Any:
         while True:
@@ -254,18 +223,6 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
                     self.connection_pool.topology.suspect(self.connection_pool.topology.node_of(slot))
                 deadline.hold(error)
             deadline.wait()
-
-    def _redirected(self, error: Exception, node: Any, deadline: RetryDeadline) -> Any:
-        if isinstance(error, AskError):
-            if not deadline.redirect():
-                deadline.hold(error)
-            return follow(self.connection_pool, error, node)
-        deadline.hold(error)
-        return None
-
-    def _release(self, connection: Any) -> None:
-        self.connection = None
-        self.connection_pool.release(connection)
 
 
 class PrefixedClient(GlobalKeyPrefixMixin, ClusterClient):
