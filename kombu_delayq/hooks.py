@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Literal
 
 from kombu_delayq.errors import InvalidDelayLevel, InvalidOptions
 
@@ -56,30 +56,17 @@ def check_unread(properties: Mapping[str, Any]) -> None:
         call("delay_chain", properties["delay_chain"])
 
 
-def make_journaled_store(*args: Any) -> Any:
-    """Makes a store with a journal, from the arguments of ``DelayStore``.
-
-    Raises:
-        InvalidOptions: What a journal needs is not installed.
-    """
-    return _of_journal("JournaledStore")(*args)
-
-
-def make_journal_worker(connect: Any) -> Any:
-    """Makes the worker that promotes rows of a journal, with ``start`` and ``stop`` as those of a transfer worker.
+@cache
+def of_journal(name: Literal["JournaledStore", "JournalWorker"]) -> Any:
+    """Returns a class of the module in which the hook ``journal`` is.
 
     Args:
-        connect: Makes a store with its own connections; called again after each outage.
+        name: ``JournaledStore`` takes the arguments of ``DelayStore``. ``JournalWorker`` promotes rows, and takes what
+            makes a store with its own connections; it has ``start`` and ``stop`` as a transfer worker has.
 
     Raises:
         InvalidOptions: What a journal needs is not installed.
     """
-    return _of_journal("JournalWorker")(connect)
-
-
-@cache
-def _of_journal(name: str) -> Any:
-    """Returns a class of the module in which the hook ``journal`` is."""
     try:
         [entry] = entry_points(group=GROUP, name="journal")
         return getattr(import_module(entry.module), name)

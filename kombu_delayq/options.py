@@ -49,38 +49,18 @@ def choice(*names: str) -> Callable[[object], str]:
     return check
 
 
-def each_queue(value: Mapping[object, object], check: Check, nor: str = "") -> None:
-    """Checks a mapping of queues to values.
+def text(what: str) -> Check:
+    """Makes a check of a text that is not empty; ``what`` says of what, for the error."""
 
-    Args:
-        value: The mapping.
-        check: Checks one of the values.
-        nor: What else a name may be, for the error.
-    """
-    for queue, of_queue in value.items():
-        if not isinstance(queue, str) or not queue:
-            raise ValueError(f"has {queue!r}, which is not the name of a queue{nor}")
-        try:
-            check(of_queue)
-        except ValueError as reason:
-            raise ValueError(f"has {of_queue!r} for {queue!r}, which {reason}") from None
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"is not {what}")
+        return value
+
+    return check
 
 
-def queue_name(value: object) -> str:
-    """Checks the name of a queue."""
-    if not isinstance(value, str) or not value:
-        raise ValueError("is not the name of a queue")
-    return value
-
-
-def text(value: object) -> str:
-    """Checks a text that is not empty."""
-    if not isinstance(value, str) or not value:
-        raise ValueError("is not a text")
-    return value
-
-
-def or_none(check: Callable[[object], Any]) -> Callable[[object], Any]:
+def or_none(check: Check) -> Check:
     """Makes a check that also takes None."""
     return lambda value: None if value is None else check(value)
 
@@ -107,7 +87,13 @@ def per_queue(check: Check) -> Check:
     def check_each(value: object) -> Any:
         if not isinstance(value, Mapping):
             return check(value)
-        each_queue(value, check, f", nor {REST!r} for all others")
+        for queue, of_queue in value.items():
+            if not isinstance(queue, str) or not queue:
+                raise ValueError(f"has {queue!r}, which is not the name of a queue, nor {REST!r} for all others")
+            try:
+                check(of_queue)
+            except ValueError as reason:
+                raise ValueError(f"has {of_queue!r} for {queue!r}, which {reason}") from None
         return value
 
     return check_each
@@ -122,15 +108,6 @@ def rate(value: object) -> Any:
     number(*RATES)(value[0])
     number(1, 1_000_000)(value[1])
     return value
-
-
-def limits_of(queue: str, overdue: Any, max_lateness: Any, transfer_rate: Any) -> QueueLimits | None:
-    """Returns the limits of a queue, from the values of the options; None if it has none."""
-    policy, max_s = _value_for(queue, overdue, "run"), _value_for(queue, max_lateness, None)
-    given = _value_for(queue, transfer_rate, None)
-    a_second, burst = given if isinstance(given, (list, tuple)) else (given, max(given or 1, 1))
-    max_ms = None if policy == "run" or max_s is None else 1000 * max_s
-    return None if max_ms is None and a_second is None else QueueLimits(policy, max_ms, a_second, burst)
 
 
 def contradiction(overdue: Any, max_lateness: Any) -> str:
@@ -212,7 +189,7 @@ class Options:
     )
     dead_letter_queue: str = _option(
         "dead_letters",
-        queue_name,
+        text("the name of a queue"),
         "",
         "The queue of dead letters for messages that have reached delivery_limit, and for those that are too late with "
         "overdue='dead-letter'. The process that puts them there runs no task, so it does not know the "
@@ -281,7 +258,7 @@ class Options:
     )
     journal_url: str | None = _option(
         None,
-        or_none(text),
+        or_none(text("a text")),
         "",
         "The database of the journal, as a URL of SQLAlchemy, such as 'postgresql+psycopg://user@host/db' or "
         "'sqlite:////var/lib/app/journal.db'. Needs kombu-delayq[journal]. None: all delayed messages wait in Redis "
@@ -329,7 +306,11 @@ class Options:
 
     def limits_of(self, queue: str) -> QueueLimits | None:
         """Returns what limits the transfer of a queue's messages; None if nothing does."""
-        return limits_of(queue, self.overdue, self.max_lateness, self.transfer_rate)
+        policy, max_s = _value_for(queue, self.overdue, "run"), _value_for(queue, self.max_lateness, None)
+        given = _value_for(queue, self.transfer_rate, None)
+        a_second, burst = given if isinstance(given, (list, tuple)) else (given, max(given or 1, 1))
+        max_ms = None if policy == "run" or max_s is None else 1000 * max_s
+        return None if max_ms is None and a_second is None else QueueLimits(policy, max_ms, a_second, burst)
 
     def check_delay(self, delay_s: float, of: str = "") -> None:
         """Raises DelayTooLong if a delay is longer than ``max_delay``. ``of`` names the message in the error."""

@@ -132,9 +132,8 @@ class DelayedTransport(_Transport):
             self._transfer_worker = TransferWorker(connect, queues=self._consumed, down_since=down_since)
             self._transfer_worker.start()
             if self.options.journal_url:
-                self._journal_worker = hooks.make_journal_worker(
-                    partial(connect_store, channel, channel.separate_pool())
-                )
+                connect = partial(connect_store, channel, channel.separate_pool())
+                self._journal_worker = hooks.of_journal("JournalWorker")(connect)
                 self._journal_worker.start()
 
     def start_heartbeat(self, channel: DelayedChannel, share: str | None) -> None:

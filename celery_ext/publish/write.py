@@ -17,7 +17,7 @@ from celery_ext.publish.argsrepr import saferepr
 from celery_ext.publish.recipe import Call, Recipe, Target
 from celery_ext.publish.template import Template
 from kombu_delayq.message.bodies import without_nulls
-from kombu_delayq.message.canonical import canonical_text, uuid_of, version_4
+from kombu_delayq.message.canonical import uuid_of, version_4, with_tag
 from kombu_delayq.message.due import EPOCH, eta_of, in_utc, ms_of, us_of
 from kombu_delayq.message.fields import text_to_json, to_json
 from kombu_delayq.message.ready import stamp_text
@@ -213,7 +213,7 @@ class Writer:
         # id would be taken for the same call. One that is due is not either: a worker that has two messages of one
         # delivery tag would acknowledge both at once.
         is_other = is_new or countdown or not due
-        text = write(self._draw_tag()) if is_other else canonical_text(write)
+        text = write(self._draw_tag()) if is_other else with_tag(write)[1]
         return Written(Offer(task_id, due, self.recipe.priority, text), write)
 
     def _due_in(self, countdown: Any, task_id: str) -> tuple[str, str]:

@@ -37,18 +37,21 @@ def canonical(message: Message, task_id: str | None) -> tuple[str, str]:
         properties["delivery_tag"] = tag
         return to_json(message)
 
-    tag, text = _with_tag(write)
+    tag, text = with_tag(write)
     properties["delivery_tag"] = tag
     return task_id, text
 
 
-def canonical_text(write: Callable[[str], str]) -> str:
-    """Returns the message of a task as JSON text, in its canonical form.
+def with_tag(write: Callable[[str], str]) -> tuple[str, str]:
+    """Returns the delivery tag of a task's message in its canonical form, and the message as JSON text.
 
     Args:
         write: Returns the message as JSON text with a given delivery tag.
     """
-    return _with_tag(write)[1]
+    text = write(_NO_TAG)
+    tag = uuid_of(sha1(unsigned(text.encode()), usedforsecurity=False).hexdigest())
+    # The text that stands for the tag may also be part of an argument, which keeps it.
+    return tag, text.replace(_NO_TAG, tag) if text.count(_NO_TAG) == 1 else write(tag)
 
 
 def unsigned(raw: bytes) -> bytes:
@@ -77,10 +80,3 @@ def uuid_of(digits: str) -> str:
 def version_4(digits: str) -> str:
     """Returns 32 random hex digits with the version and variant digits of ``uuid4``."""
     return f"{digits[:12]}4{digits[13:16]}{_VARIANT[digits[16]]}{digits[17:]}"
-
-
-def _with_tag(write: Callable[[str], str]) -> tuple[str, str]:
-    text = write(_NO_TAG)
-    tag = uuid_of(sha1(unsigned(text.encode()), usedforsecurity=False).hexdigest())
-    # The text that stands for the tag may also be part of an argument, which keeps it.
-    return tag, text.replace(_NO_TAG, tag) if text.count(_NO_TAG) == 1 else write(tag)

@@ -76,7 +76,7 @@ def _promotion(broker: CliBroker) -> Iterator[None]:
         connection.close()  # one that failed
         return open_store(connection, pool=DelayedChannel.separate_pool)
 
-    worker = hooks.make_journal_worker(connect)
+    worker = hooks.of_journal("JournalWorker")(connect)
     worker.start()
     try:
         yield
