@@ -296,11 +296,11 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
 
     def _size(self, queue: str) -> int:
         # kombu counts in a transaction, which no node runs while the slot of the queue is between two nodes.
-        return self.store.fetching.ready([queue])[0] if self.has_slots else int(super()._size(queue))
+        return self.store.fetching.ready([queue])[0]
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
         # kombu's own method asks for names without the prefix, which are another app's, and in slots not in one slot.
-        return self.store.fetching.ready([queue])[0] > 0 or self.store.queues.size(queue) > 0
+        return self._size(queue) > 0 or self.store.queues.size(queue) > 0
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         self._transport()
