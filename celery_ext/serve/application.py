@@ -1,7 +1,9 @@
 """The application: all routes behind their middleware, and every error in words."""
 
 import logging
+from typing import Any
 
+from celery import Celery
 from kombu.exceptions import OperationalError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError
@@ -22,6 +24,28 @@ from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.errors import AnswerLost, DelayqError
 
 logger = logging.getLogger(__name__)
+
+
+def asgi(app: "Celery[Any]", **settings: Any) -> Starlette:
+    """Returns an ASGI application for an app's broker, to mount into FastAPI, Starlette and the like.
+
+    The app around it decides who may call: by ``identify``, by tokens, or by a header of a proxy. It also decides by
+    which names it may be called.
+
+    Args:
+        app: The Celery app.
+        settings: Fields of ``ServeSettings``.
+
+    Raises:
+        ValueError: The settings do not say who may call.
+    """
+    given = ServeSettings(**{"allowed_hosts": ("*",), **settings})
+    if not given.knows_callers and given.anonymous is None:
+        raise ValueError(
+            "who may call? Give identify, tokens, or trust_header with trusted_proxies; "
+            "or anonymous=True, to let everybody look who can reach the app"
+        )
+    return make_app(ServeBroker(app, lambda: metrics.connection_of(app)), given)
 
 
 def make_app(broker: ServeBroker, settings: ServeSettings) -> Starlette:

@@ -16,9 +16,9 @@ from django.urls import re_path
 from django.views.decorators.csrf import csrf_exempt
 from starlette.requests import Request
 
-from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import OPERATING, Caller
 from celery_ext.serve.access.tokens import PREFIX
+from celery_ext.serve.application import asgi
 from celery_ext.serve.wsgi_mount import AsWSGI
 
 #: Key of the environment in which the view passes on who called. Clients can set keys that begin with HTTP_ alone.
