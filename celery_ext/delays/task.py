@@ -11,11 +11,11 @@ from celery.exceptions import Ignore, Reject, Retry, TaskPredicate, Terminated, 
 from celery.utils.dispatch import Signal
 from celery.utils.imports import symbol_by_name
 
+from celery_ext.celery_tasks import announce_revoked
 from celery_ext.delays.burying import SETTING, bury, check_occasion, reason_of
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.waiting_key import check_waiting
-from celery_ext.waiting.revoke import announce_revoked
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
 from kombu_delayq.message.dead_letters import LAST_ERROR, Reason, text_of
 from kombu_delayq.message.fields import CHAIN_ID

@@ -6,7 +6,7 @@ from inspect import signature
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from celery_ext.waiting.revoke import tasks_of
+from celery_ext.celery_tasks import tasks_of
 from kombu_delayq.errors import InvalidIfWaiting, quoted
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.once import check_mode

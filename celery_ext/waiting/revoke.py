@@ -1,7 +1,7 @@
 """Cancels waiting tasks for apps, the shell and workers, with the result, signal and event of a revoked task."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from celery.utils.functional import chunks
 from kombu.log import get_logger
 from kombu.serialization import prepare_accept_content
 
+from celery_ext.celery_tasks import announce_revoked, declares_chain
 from celery_ext.waiting import by_id
 from celery_ext.waiting.by_id import Cancelled
 from celery_ext.waiting.delayed_task import DelayedTask, buried_task
@@ -94,20 +95,6 @@ def _buried(store: "WaitingStore", more: Iterable[str], only: by_id.Only | None,
     return frozenset(task.id for task in read if only is None or only(task.message))
 
 
-def declares_chain(app: Any) -> bool:
-    """Whether a task of an app has a delay chain."""
-    return any(getattr(task, "delay_chain", None) is not None for task in tasks_of(app).values())
-
-
-def tasks_of(app: Any) -> Mapping[str, Any]:
-    """Returns the tasks of an app, which is finalized before; of one that refuses this, those that it has so far.
-
-    Celery's own ``send_task`` does not finalize an app, whose tasks are unknown until then.
-    """
-    tasks: Mapping[str, Any] = app.tasks if app.autofinalize else app._tasks
-    return tasks
-
-
 def announce_cancelled(app: "Celery | None", messages: "Iterable[Waiting]", dispatcher: Any = None) -> None:
     """Announces that messages were cancelled, as ``announce_revoked`` does for each of their tasks.
 
@@ -141,29 +128,6 @@ def _is_heard(app: "Celery", name: str, dispatcher: Any) -> bool:
     return type(app.backend if task is None else task.backend) is not DisabledBackend
 
 
-def announce_revoked(app: "Celery", task: Any, request: Any, reason: str, dispatcher: Any = None) -> None:
-    """Sets a result to ``REVOKED`` and sends signal and event, as a worker does when it discards a task.
-
-    The task is cancelled in any case: if the result backend or the broker does not answer, that is only logged.
-
-    Args:
-        app: The app.
-        task: The task, or None if this process does not know it.
-        request: The task's request.
-        reason: Text of the error in the result.
-        dispatcher: A worker's event dispatcher; None for one in the name of the worker that has the request, if any.
-    """
-    try:
-        backend = app.backend if task is None else task.backend
-        store = not request.ignore_result or bool(task is not None and task.store_errors_even_if_ignored)
-        backend.mark_as_revoked(request.id, reason, request=request, store_result=store)
-        _send_event(app, request, dispatcher)
-    except Exception:  # each backend has errors of its own
-        logger.exception("task %s is cancelled, but its result or its event could not be written", request.id)
-    if task is not None:
-        task_revoked.send(sender=task, request=request, terminated=False, signum=None, expired=False)
-
-
 def request_of(task: DelayedTask) -> Any:
     """Returns the request that a waiting task would have in a worker."""
     embed = task.embed
@@ -177,13 +141,3 @@ def request_of(task: DelayedTask) -> Any:
             "properties": task.properties,
         }
     )
-
-
-def _send_event(app: "Celery", request: Any, dispatcher: Any) -> None:
-    fields = {"uuid": request.id, "terminated": False, "signum": None, "expired": False}
-    if dispatcher is not None:
-        dispatcher.send("task-revoked", **fields)
-    elif request.hostname and (app.conf.task_send_sent_event or app.conf.worker_send_task_events):
-        # Only in the name of a worker: monitors take the sender of an event for a worker.
-        with app.events.default_dispatcher(hostname=request.hostname) as own:
-            own.send("task-revoked", **fields)

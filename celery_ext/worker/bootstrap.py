@@ -7,6 +7,7 @@ from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_r
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
+from celery_ext.celery_tasks import declares_chain
 from celery_ext.connection import bypasses, channel_of_consumer, store_of_consumer, uses_delayq
 from celery_ext.delays.install import extend_app, use_fast_publisher
 from celery_ext.periodic import declare_periodic, start_armer, stop_armer
@@ -102,8 +103,6 @@ def note_chains(sender: Any, **kwargs: Any) -> None:
 
     Redis has seen no step of a chain whose task is in its first run. With the note, a cancel ends that chain, too.
     """
-    from celery_ext.waiting.revoke import declares_chain
-
     store = store_of_consumer(sender)
     if store is not None and declares_chain(sender.app):
         try:
