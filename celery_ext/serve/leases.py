@@ -23,7 +23,7 @@ from kombu_delayq.message.unacked import Note, read_note, redelivered
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consumers import http_consumer
 from kombu_delayq.store.types import Fetched, LeaseEnded, Offer, Request, Requeued
-from kombu_delayq.store.waits import QueueWaits
+from kombu_delayq.store.counts import QueueWaits
 
 logger = logging.getLogger(__name__)
 

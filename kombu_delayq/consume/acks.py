@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError
 
 from kombu_delayq.redis.errors import PASSING_S, passes
 from kombu_delayq.redis.replies import Command
-from kombu_delayq.store.client import PAGE
+from kombu_delayq.store.types import PAGE
 
 if TYPE_CHECKING:
     from kombu_delayq.store import TransportStore

@@ -18,8 +18,6 @@ from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.layouts import LAYOUT_OF
 
-#: Most messages in the arguments of one call.
-PAGE = 200
 #: Operations whose second run answers differently, because the first has removed the messages. If the reply is lost,
 #: redis-py must not repeat them: a wrong answer would hide the error.
 NEVER_REPEATED = frozenset(("cancel", "run_now", "replay", "fetch", "discard"))
@@ -128,6 +126,10 @@ class StoreClient(RedisCommands):
         A command that is sent with others has no SHA: if Redis has flushed its script cache, it would fail.
         """
         return ("EVAL", self.script(operation, layout).text, len(keys), *keys, *args)
+
+    def count_dead(self, queue: str, number: int) -> Command:
+        """Returns the command that counts messages which a queue gets as dead letters, to be sent beside others."""
+        return self.eval_command("count_minute", [self.keys.counts(queue)], ["dead", number])
 
     def stored(self, queue: str, layout: str | None = None) -> list[str]:
         """Returns the four keys of a queue's delayed messages, by default in the store's own layout."""

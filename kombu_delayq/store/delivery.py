@@ -15,7 +15,6 @@ from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import MAX_DUPLICATES
-from kombu_delayq.store.minutes import count_command
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import (
     DelayedQueue,
@@ -250,7 +249,7 @@ class Delivery(Heads):
         client.send([("LREM", places[at][0], 1, places[at][1]) for at in untouched if places[at][1]])
         if buried:
             with suppress(ResponseError):  # a Redis that refuses to count is no error
-                client.ask(*count_command(client, to, "dead", buried))
+                client.ask(*client.count_dead(to, buried))
         return buried, lost
 
     def _batch(self, queue: str, layout: str | None) -> list[Any]:

@@ -12,8 +12,8 @@ from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.replies import Command, checked, time_ms
-from kombu_delayq.store.client import PAGE, ScriptCall, StoreClient, StorePart
-from kombu_delayq.store.types import Fetched, Landing, LeaseEnded, Request, Requeued
+from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.types import PAGE, Fetched, Landing, LeaseEnded, Request, Requeued
 
 #: About the most bytes in the arguments of one call, or in what it fetches.
 PAGE_BYTES = 1_000_000
@@ -166,7 +166,7 @@ class Fetching(StorePart):
         """Counts how long messages waited in their queues before consumers took them; one round trip.
 
         Args:
-            grown: By queue, by how much each of its counters grows, see ``store.waits``.
+            grown: By queue, by how much each of its counters grows, see ``QueueWaits``.
 
         Returns:
             By queue, why Redis has not counted; None where it has.

@@ -9,6 +9,9 @@ from kombu.transport.redis import Channel
 from kombu_delayq.errors import InvalidOptions, InvalidQueueName
 from kombu_delayq.redis.slots import slot_of_key
 
+#: For how long minutes are kept, in h: those of a day are whole.
+MINUTES_KEPT_H = 25
+
 
 @dataclass(frozen=True)
 class Naming:

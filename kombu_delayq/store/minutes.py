@@ -3,17 +3,15 @@
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.redis.replies import Command
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.types import Outcome
 
-#: For how long minutes are kept, in h: those of a day are whole.
-KEPT_H = 25
 #: Most strings in one round trip.
 _STRINGS = 2000
 
@@ -45,7 +43,10 @@ class MinuteCounts(StorePart):
         Returns:
             Of the queues whose node in a cluster is away, the error; they are not counted.
         """
-        calls: list[ScriptCall] = [_call(self._keys.counts(queue), counts) for queue, counts in found.items()]
+        calls: list[ScriptCall] = [
+            ([self._keys.counts(queue)], list(chain.from_iterable(counts.items())), "hash")
+            for queue, counts in found.items()
+        ]
         replies = self._client.run_each("count_minute", calls)[0] if calls else ()
         return {
             queue: reply
@@ -95,16 +96,6 @@ def total(of_queues: Sequence[Minutes], count: int) -> Minutes:
             for name, column in zip(Minutes._fields, columns, strict=True)
         )
     )
-
-
-def count_command(client: StoreClient, queue: str, outcome: Outcome, number: int) -> Command:
-    """Returns the command that counts for one queue, to be sent beside others."""
-    keys, args, _ = _call(client.keys.counts(queue), {outcome: number})
-    return client.eval_command("count_minute", keys, args)
-
-
-def _call(counts: str, found: Mapping[Outcome, int]) -> ScriptCall:
-    return [counts], [part for pair in found.items() for part in pair], "hash"
 
 
 def _numbers(reply: Any) -> list[int]:

@@ -21,9 +21,8 @@ from kombu_delayq.redis.nodes import scan_pages
 from kombu_delayq.redis.replies import check_reached, checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.counts import QueueStats
-from kombu_delayq.store.keys import glob_escaped
+from kombu_delayq.store.keys import MINUTES_KEPT_H, glob_escaped
 from kombu_delayq.store.layouts import LAYOUT_OF
-from kombu_delayq.store.minutes import KEPT_H, count_command
 
 logger = get_logger(__name__)
 
@@ -242,7 +241,7 @@ class Queues(StorePart):
         count = self.purge(queue)
         with suppress(NoPermissionError):
             last = int(time_ms(self._client.redis.time()) // 3_600_000)
-            minutes = [self._keys.minutes(queue, last - ago) for ago in range(KEPT_H + 1)]
+            minutes = [self._keys.minutes(queue, last - ago) for ago in range(MINUTES_KEPT_H + 1)]
             self._client.ask("UNLINK", self._keys.counts(queue), *minutes)
             self._client.ask("SREM", self._keys.dead_letters, queue)
         return count
@@ -253,8 +252,7 @@ class Queues(StorePart):
         A Redis that refuses the note is no error.
         """
         with suppress(ResponseError):
-            counted = count_command(self._client, queue, "dead", count)
-            self._client.send([("SADD", self._keys.dead_letters, queue), counted])
+            self._client.send([("SADD", self._keys.dead_letters, queue), self._client.count_dead(queue, count)])
 
     def convert(self, queue: str, layout: str | None = None) -> Converted:
         """Moves some messages of a queue to a layout, the next due first; one round trip.

@@ -5,6 +5,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kombu_delayq.message.text import as_bytes, as_text
 
+#: Most messages in the arguments of one call.
+PAGE = 200
 #: The layout of messages that wait in a journal beside Redis.
 JOURNAL = "journal"
 #: What has become of a task: it is to be tried again, has failed for good, or is a dead letter. Who sees it counts it.

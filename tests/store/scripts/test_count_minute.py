@@ -8,7 +8,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import ScriptCall, StoreClient
-from kombu_delayq.store.minutes import KEPT_H, Minutes, total
+from kombu_delayq.store.keys import MINUTES_KEPT_H
+from kombu_delayq.store.minutes import Minutes, total
 from kombu_delayq.store.types import DelayedQueue
 from tests.support.store.keyspace import waiting
 
@@ -84,7 +85,7 @@ def test_a_minute_is_small_and_ends(store: DelayStore) -> None:
     store.delivery.transfer("q")
     [key] = store.client.keys("*counts:*")
     assert store.client.strlen(key) <= (480 if any(latest(store).late_ms) else 240)  # where the machine was slow
-    assert (KEPT_H - 1) * 3600 < store.client.ttl(key) <= KEPT_H * 3600
+    assert (MINUTES_KEPT_H - 1) * 3600 < store.client.ttl(key) <= MINUTES_KEPT_H * 3600
 
 
 def test_nothing_that_keeps_from_counting_ends_an_operation(store: DelayStore) -> None:

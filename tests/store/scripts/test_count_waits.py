@@ -8,8 +8,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.counts import WAIT_BOUNDS_S, Waits
-from kombu_delayq.store.waits import QueueWaits
+from kombu_delayq.store.counts import WAIT_BOUNDS_S, QueueWaits, Waits
 from tests.support.messages import changed_message, task_message
 
 COUNTS = "delayq:{q}:counts"
@@ -28,7 +27,7 @@ def waits_of(store: DelayStore) -> Waits:
 
 def test_each_message_counts_in_the_bucket_of_its_wait(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message waits from its timestamp, or its later eta; early ones do not count, and others are unknown."""
-    monkeypatch.setattr("kombu_delayq.store.waits.time", lambda: 1_000_000.5)
+    monkeypatch.setattr("kombu_delayq.store.counts.time", lambda: 1_000_000.5)
     waits = QueueWaits()
     waits.begin("q")
     for waited_s in (0, 1, 2, 3, 7000, 50_000):
