@@ -22,7 +22,6 @@ from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, to_json
 from kombu_delayq.message.ready import stamp_published
-from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
 from kombu_delayq.redis import pools
@@ -31,6 +30,7 @@ from kombu_delayq.redis.sentinel import FollowingPool
 from kombu_delayq.store import DelayStore, TransportStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId
+from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)
 

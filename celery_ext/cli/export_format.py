@@ -14,9 +14,9 @@ from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.due import iso_of, ms_of
 from kombu_delayq.message.fields import fault_of
-from kombu_delayq.message.text import as_text
 from kombu_delayq.store.hash_layout import shared_id
 from kombu_delayq.store.types import Offer, Waiting
+from kombu_delayq.text import as_text
 
 FORMAT, VERSION = "delayq-export", 1
 

@@ -9,11 +9,11 @@ from celery_ext.journal.placement import Placement
 from celery_ext.journal.rows import Row
 from celery_ext.journal.schema import WAITING
 from kombu_delayq.message.fields import headers_of, read
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.promotion import Promotion
 from kombu_delayq.store.types import Offer, Placed
+from kombu_delayq.text import as_bytes, as_text
 
 
 class JournaledChains(PartOfBoth[DelayChains]):

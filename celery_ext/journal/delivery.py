@@ -15,10 +15,10 @@ from celery_ext.journal.placement import Placement
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
 from kombu_delayq.message.once import Once
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.types import Offer, Offered, PageId, Placed
+from kombu_delayq.text import as_bytes, as_text
 
 logger = get_logger(__name__)
 

@@ -7,12 +7,12 @@ from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.placement import Placement
 from kombu_delayq.errors import InvalidIfWaiting
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.types import Offer
+from kombu_delayq.text import as_bytes, as_text
 
 
 class JournaledJobs(PartOfBoth[BulkJobs]):

@@ -7,8 +7,8 @@ from time import monotonic
 from kombu.log import get_logger
 
 from celery_ext.journal.store import JournaledStore
-from kombu_delayq.message.text import as_text
 from kombu_delayq.store.promotion import ALL, Election
+from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)
 

@@ -14,7 +14,6 @@ from celery_ext.journal.schema import MISSING, WAITING
 from celery_ext.journal.views import add_to_count
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.message.text import as_bytes
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.hash_layout import shared_id
@@ -23,6 +22,7 @@ from kombu_delayq.store.lookup import Change, Lookup, is_step
 from kombu_delayq.store.promotion import ALL, Promotion
 from kombu_delayq.store.redisson_layout import whole_ms
 from kombu_delayq.store.types import JOURNAL, Waiting
+from kombu_delayq.text import as_bytes
 
 
 class Places(NamedTuple):

@@ -12,12 +12,12 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.rows import Addition
 from kombu_delayq.errors import JournalUnavailable
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.promotion import ALL, Promotion
 from kombu_delayq.store.types import Offer, PageId, Placed
+from kombu_delayq.text import as_bytes, as_text
 
 #: How long, and for how many messages and pages, an attempt that failed is remembered, so that the next attempt sends
 #: the message to the same place.

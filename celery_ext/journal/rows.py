@@ -26,9 +26,9 @@ from celery_ext.journal.counts import HourKey, note
 from celery_ext.journal.schema import WAITING, next_numbers, upsert
 from kombu_delayq.message.canonical import unsigned
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import promotion as promotion_types
 from kombu_delayq.store.types import Waiting, hidden
+from kombu_delayq.text import as_bytes
 
 
 class Addition(NamedTuple):

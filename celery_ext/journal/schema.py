@@ -34,7 +34,7 @@ from sqlalchemy import (
 from sqlalchemy import literal_column as raw
 from sqlalchemy.dialects import postgresql, sqlite
 
-from kombu_delayq.message.text import as_bytes, as_text
+from kombu_delayq.text import as_bytes, as_text
 
 #: Raised with each change of the schema. Tables of any other version are refused.
 VERSION = 2

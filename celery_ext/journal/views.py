@@ -12,7 +12,6 @@ from redis.exceptions import ResponseError
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.rows import Row
-from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.figures import Figures
@@ -23,6 +22,7 @@ from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.redisson_layout import whole_ms
 from kombu_delayq.store.scan import Scan
 from kombu_delayq.store.types import JOURNAL, Cursor, DelayedQueue, Page, Part, Scanned, Waiting
+from kombu_delayq.text import as_bytes
 
 
 def add_to_count(client: StoreClient, queue: str, operation: str, number: int) -> None:

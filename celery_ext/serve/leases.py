@@ -18,12 +18,12 @@ from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
 from kombu_delayq.message.ready import stamp
 from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.message.text import as_bytes, as_text, readable
 from kombu_delayq.message.unacked import Note, read_note, redelivered
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.consumers import http_consumer
-from kombu_delayq.store.types import Fetched, LeaseEnded, Offer, Request, Requeued
 from kombu_delayq.store.counts import QueueWaits
+from kombu_delayq.store.types import Fetched, LeaseEnded, Offer, Request, Requeued
+from kombu_delayq.text import as_bytes, as_text, readable
 
 logger = logging.getLogger(__name__)
 

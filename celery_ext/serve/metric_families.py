@@ -13,10 +13,10 @@ from prometheus_client.utils import floatToGoString
 
 from celery_ext.periodic.control import Listed, list_entries
 from kombu_delayq import __version__
-from kombu_delayq.message.text import readable
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, WAIT_BOUNDS_S, QueueCounts, QueueStats
 from kombu_delayq.store.nodes import Cluster
+from kombu_delayq.text import readable
 
 if TYPE_CHECKING:
     from celery_ext.journal import JournalState

@@ -30,8 +30,8 @@ from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq import urls
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.message.text import readable
 from kombu_delayq.store import OperatorStore
+from kombu_delayq.text import readable
 
 logger = logging.getLogger(__name__)
 

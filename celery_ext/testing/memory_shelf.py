@@ -10,8 +10,8 @@ from itertools import count
 from typing import Literal
 
 from kombu_delayq.message.canonical import unsigned
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store.types import Offer, Waiting
+from kombu_delayq.text import as_bytes, as_text
 
 #: What became of an offered message.
 State = Literal["offered", "repeated", "renamed"]

@@ -10,7 +10,6 @@ from celery_ext.testing.memory_shelf import Kept, Shelf
 from kombu_delayq.message.canonical import unsigned
 from kombu_delayq.message.fields import CHAIN_ID, headers_of, read
 from kombu_delayq.message.once import Once
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.options import Options
 from kombu_delayq.store.chains import CancelledChains
 from kombu_delayq.store.counts import QueueStats
@@ -28,6 +27,7 @@ from kombu_delayq.store.types import (
     Transferred,
     Waiting,
 )
+from kombu_delayq.text import as_bytes, as_text
 
 T = TypeVar("T")
 

@@ -18,9 +18,9 @@ from kombu_delayq.message import once
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN_ID, Message, to_json
-from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
 from kombu_delayq.store.types import Waiting
+from kombu_delayq.text import as_text
 
 #: The brokers of this process by name. Each lives for as long as the test that uses it.
 _brokers: "WeakValueDictionary[str, MemoryBroker]" = WeakValueDictionary()

@@ -21,9 +21,9 @@ from kombu_delayq.audit import audited
 from kombu_delayq.errors import DelayTooLong, UnreadableMessage, quoted
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, is_step
 from kombu_delayq.store.types import JOURNAL, DelayedQueue, Part, Scanned, Waiting
+from kombu_delayq.text import as_bytes, as_text
 
 if TYPE_CHECKING:
     from kombu_delayq.store import WaitingStore

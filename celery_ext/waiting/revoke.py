@@ -17,7 +17,7 @@ from celery_ext.celery_tasks import announce_revoked, declares_chain
 from celery_ext.waiting import by_id
 from celery_ext.waiting.by_id import Cancelled
 from celery_ext.waiting.delayed_task import DelayedTask, buried_task
-from kombu_delayq.message.text import as_bytes
+from kombu_delayq.text import as_bytes
 
 if TYPE_CHECKING:
     from celery import Celery

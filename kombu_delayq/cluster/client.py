@@ -198,10 +198,10 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
                     connection.read_response()
                 return list(self._execute_transaction(connection, commands, raise_on_error))
             except (*NOT_RUN, AskError) as error:
-                is_elsewhere = isinstance(error, AskError)
-                if not (is_elsewhere and deadline.redirect()):
+                redirect = error if isinstance(error, AskError) else None
+                if redirect is None or not deadline.redirect():
                     deadline.hold(error)
-                node = follow(self.connection_pool, error, node_of(connection)) if is_elsewhere else None
+                node = None if redirect is None else follow(self.connection_pool, redirect, node_of(connection))
                 asked = None if node is None else self.connection_pool.of(node)
                 self.connection = None
                 self.connection_pool.release(connection)

@@ -9,8 +9,8 @@ from kombu.utils.eventio import READ, poll
 from redis.client import PubSub
 
 from kombu_delayq.cluster.pool import LOST, NodePools, node_of
-from kombu_delayq.message.text import as_text
 from kombu_delayq.redis.pools import OF_USE
+from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)
 

@@ -16,8 +16,8 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.consume.acks import drained
 from kombu_delayq.redis.replies import checked
-from kombu_delayq.store.types import Fetched, LeaseEnded, LeaseHeartbeat, Outcome, Request
 from kombu_delayq.store.counts import QueueWaits
+from kombu_delayq.store.types import Fetched, LeaseEnded, LeaseHeartbeat, Outcome, Request
 
 if TYPE_CHECKING:
     from kombu_delayq.store import TransportStore

@@ -62,6 +62,6 @@ class FetchedMessage(_Message):
 
 
 def read_json_quickly() -> None:
-    """Lets kombu read bodies in JSON in less time, in this whole process, unless the user has a decoder of their own."""
+    """Lets kombu read bodies in JSON in less time, in this whole process, unless the user has another decoder."""
     if registry._decoders.get(JSON) is json.loads:
         registry.register("json", json.dumps, from_json, content_type=JSON, content_encoding="utf-8")

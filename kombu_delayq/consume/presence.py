@@ -8,8 +8,8 @@ import redis
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError
 
-from kombu_delayq.message.text import as_text
 from kombu_delayq.redis import pools
+from kombu_delayq.text import as_text
 
 if TYPE_CHECKING:
     from kombu_delayq.store import TransportStore

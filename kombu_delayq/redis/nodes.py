@@ -6,8 +6,8 @@ from itertools import islice
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis.errors import passes
+from kombu_delayq.text import as_bytes, as_text
 
 
 def primaries(client: Redis) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.message.text import as_bytes
+from kombu_delayq.text import as_bytes
 
 #: Name and arguments of a command.
 Command = tuple[Any, ...]

@@ -76,7 +76,7 @@ def load(operation: str, layout: str = "hash") -> Script:
     source = _source(f"{operation}.lua")
     body = _code(source)
     first = _first(source, layout)
-    rest = [definition for definition in _definitions(source, layout) if definition not in first]
+    rest = [definition for definition in _definitions(included(source), layout, set()) if definition not in first]
     text = _of_other(source, body, layout) + "".join(first) + _with_needed(rest, body)
     made = Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
     _texts[made.sha] = text
@@ -109,18 +109,14 @@ def path_of(include: str, layout: str) -> str:
     return own if (directory() / own).is_file() else f"include/shared/{include}.lua"
 
 
-def _definitions(source: str, layout: str) -> list[str]:
+def _definitions(includes: Iterable[str], layout: str, seen: set[str]) -> list[str]:
     """Returns the functions and locals that a file includes. A function comes after the ones that it may use."""
-    return _definitions_of(included(source), layout, set())
-
-
-def _definitions_of(includes: Iterable[str], layout: str, seen: set[str]) -> list[str]:
     found: list[str] = []
     for path in (path_of(include, layout) for include in includes):
         if path not in seen:
             seen.add(path)
             source = _source(path)
-            found += _definitions_of(included(source), layout, seen)
+            found += _definitions(included(source), layout, seen)
             found += [definition for definition in _DEFINITION.split(_code(source)) if definition]
     return found
 
@@ -130,7 +126,7 @@ def _first(source: str, layout: str) -> list[str]:
     found: list[str] = []
     for name in included_first(source, layout):
         run = f"local done = {name}()\nif done then\n  return done\nend\n"
-        found += [*_needed(_definitions_of([name], layout, set()), run), run]
+        found += [*_needed(_definitions([name], layout, set()), run), run]
     return found
 
 
@@ -159,7 +155,7 @@ def _of_other(source: str, body: str, layout: str) -> str:
     used = dict.fromkeys(re.findall(r"\bother\.(\w+)", body))
     table = "return {\n" + "".join(f"  {name} = {name},\n" for name in used) + "}\n"
     # This code stands before the script's own definitions, so it does not see them.
-    return f"local other = (function()\n{_with_needed(_definitions_of(includes, other, set()), table)}end)()\n"
+    return f"local other = (function()\n{_with_needed(_definitions(includes, other, set()), table)}end)()\n"
 
 
 def _code(source: str) -> str:

@@ -6,7 +6,7 @@ from redis import Redis
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from kombu_delayq.message.text import as_bytes, as_text
+from kombu_delayq.text import as_bytes, as_text
 
 #: How many hash slots every Redis Cluster has.
 SLOTS = 16_384

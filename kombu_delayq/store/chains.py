@@ -6,12 +6,12 @@ from typing import NamedTuple
 from kombu.log import get_logger
 from redis.exceptions import NoScriptError
 
-from kombu_delayq.message.text import as_bytes, as_text, digest
 from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.replies import Command, checked
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import Offer
+from kombu_delayq.text import as_bytes, as_text, digest
 
 logger = get_logger(__name__)
 

@@ -9,7 +9,6 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
 from kombu_delayq.redis import pools, scripts
 from kombu_delayq.redis.commands import RedisCommands
@@ -17,6 +16,7 @@ from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.text import as_text
 
 #: Operations whose second run answers differently, because the first has removed the messages. If the reply is lost,
 #: redis-py must not repeat them: a wrong answer would hide the error.

@@ -11,12 +11,12 @@ from urllib.parse import quote
 from redis.exceptions import RedisError
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.replies import checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.keys import glob_escaped
 from kombu_delayq.store.types import HTTP, PAGE, ConsumerLease, Held, LeaseHeartbeat
+from kombu_delayq.text import as_bytes, as_text
 
 #: Names of consumers, with the ends of their leases, ms since the epoch.
 _Rows = Sequence[tuple[bytes | str, float]]

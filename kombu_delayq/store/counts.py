@@ -11,8 +11,8 @@ from typing import Any
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import Message
 from kombu_delayq.message.ready import later, ready_since_s
-from kombu_delayq.message.text import as_text
 from kombu_delayq.redis.replies import checked
+from kombu_delayq.text import as_text
 
 #: What somebody can do to messages: the names of the operations that ``QueueCounts.operations`` counts.
 OPERATIONS = ("cancel", "reschedule", "run_now", "purge", "replay", "drop")

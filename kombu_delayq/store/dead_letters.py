@@ -10,9 +10,9 @@ from uuid import uuid4
 from redis.exceptions import ResponseError
 
 from kombu_delayq.message.dead_letters import buried_ms
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import hidden
+from kombu_delayq.text import as_bytes, as_text
 
 #: A caller that gives no sign of life for ``REPLAYING_TTL_S`` loses its hold on a queue of dead letters. Other callers
 #: ask every ``REPLAYING_POLL_S`` whether the queue is free. Both in s.

@@ -9,7 +9,6 @@ from typing import Any, cast
 from redis.exceptions import ResponseError
 
 from kombu_delayq.message.once import Once
-from kombu_delayq.message.text import as_bytes, as_text, digest
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import StoreClient
@@ -27,6 +26,7 @@ from kombu_delayq.store.types import (
     rows_of,
 )
 from kombu_delayq.store.wake import Heads
+from kombu_delayq.text import as_bytes, as_text, digest
 
 #: How long Redis recognizes a repeated page of ``send_many``, in ms; longer than it takes to notice a lost connection.
 PAGE_TTL_MS = 120_000

@@ -7,13 +7,13 @@ from itertools import count, groupby
 from typing import Any, Literal
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.replies import Command, checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.types import PAGE, Fetched, Landing, LeaseEnded, Request, Requeued
+from kombu_delayq.text import as_bytes, as_text
 
 #: About the most bytes in the arguments of one call, or in what it fetches.
 PAGE_BYTES = 1_000_000

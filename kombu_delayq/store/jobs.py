@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis.replies import Command, checked
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.job_types import (
@@ -27,6 +26,7 @@ from kombu_delayq.store.job_types import (
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import Offer
+from kombu_delayq.text import as_bytes, as_text
 
 #: Parts are kept for so much longer than the job as a whole, which therefore never outlives what they have sent. In
 #: this fraction of ``ttl_ms`` their time begins anew.

@@ -9,11 +9,11 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.text import as_bytes, as_text, digest, readable
 from kombu_delayq.redis.replies import Command, check_reached
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import JOURNAL, Waiting, hidden, rows_of, waiting_of
+from kombu_delayq.text import as_bytes, as_text, digest, readable
 
 logger = get_logger(__name__)
 

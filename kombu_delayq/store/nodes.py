@@ -8,11 +8,11 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
-from kombu_delayq.message.text import as_text
 from kombu_delayq.redis.nodes import clients_of
 from kombu_delayq.redis.slots import SLOTS, slot_of_key
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import Memory
+from kombu_delayq.text import as_text
 
 #: How long a command waits for a node while it is known that slots have none, in s.
 SHORT_RETRY_S = 0.1

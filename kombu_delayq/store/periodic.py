@@ -6,11 +6,11 @@ from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from kombu_delayq.message.fields import to_json
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import Offer
+from kombu_delayq.text import as_bytes, as_text
 
 #: For how long a process that arms keeps its lease without renewing it, in ms. Meanwhile nobody is missed: the runs of
 #: the next minute are armed.

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple, Protocol
 from redis.lock import Lock
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.text import as_text
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import hidden
+from kombu_delayq.text import as_text
 
 
 class Row(NamedTuple):

@@ -14,7 +14,6 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.message.fields import to_json
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.nodes import scan_pages
@@ -23,6 +22,7 @@ from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.keys import MINUTES_KEPT_H, glob_escaped
 from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.text import as_bytes, as_text
 
 logger = get_logger(__name__)
 

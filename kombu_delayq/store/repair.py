@@ -5,10 +5,10 @@ from math import inf
 from typing import Any, NamedTuple, cast
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis.nodes import scan_pages
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import Landing
+from kombu_delayq.text import as_bytes, as_text
 
 #: About how many entries one call of ZSCAN, HSCAN or SCAN looks at.
 SCAN_INDEX, SCAN_BODIES, SCAN_KEYS = 250, 100, 1000

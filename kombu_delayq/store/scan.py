@@ -3,10 +3,10 @@
 from collections.abc import Collection, Sequence
 from math import inf
 
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import DelayedQueue, Page, Part, Scanned, rows_of, waiting_of
+from kombu_delayq.text import as_bytes, as_text
 
 #: About the largest number of bytes of the bodies on a page. It limits how long Redis is busy, and a reader's memory.
 PAGE_BYTES = 500_000

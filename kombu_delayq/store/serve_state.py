@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import StorePart
+from kombu_delayq.text import as_bytes, as_text
 
 #: How long an answer is kept, and how long a caller may work on a request before another may. Both in s.
 ANSWER_TTL_S, HOLD_S = 86_400, 60

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.message.text import as_text
 from kombu_delayq.redis.nodes import clients_of
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StorePart
+from kombu_delayq.text import as_text
 
 #: How often a clock is read; the quickest answer counts.
 CLOCK_READINGS = 3

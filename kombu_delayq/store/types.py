@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from kombu_delayq.message.text import as_bytes, as_text
+from kombu_delayq.text import as_bytes, as_text
 
 #: Most messages in the arguments of one call.
 PAGE = 200

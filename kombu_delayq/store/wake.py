@@ -9,13 +9,13 @@ from kombu.log import get_logger
 from redis import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 
-from kombu_delayq.message.text import as_text, is_utf8
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.errors import passes
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import DelayedQueue, QueueHeads
+from kombu_delayq.text import as_text, is_utf8
 
 logger = get_logger(__name__)
 

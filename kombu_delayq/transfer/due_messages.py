@@ -10,11 +10,11 @@ from redis.exceptions import RedisError, ResponseError
 from kombu_delayq.message.dead_letters import too_late
 from kombu_delayq.message.fields import read, to_json
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.text import readable
 from kombu_delayq.redis.errors import NotPrimary
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import DelayedQueue, TooLate, Transferred
+from kombu_delayq.text import readable
 from kombu_delayq.transfer.due_times import DueTimes
 
 logger = get_logger(__name__)

@@ -9,10 +9,10 @@ from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.text import readable
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.wake import LISTEN_S, Announcements
+from kombu_delayq.text import readable
 from kombu_delayq.transfer.due_messages import DueMessages
 
 logger = get_logger(__name__)

@@ -6,9 +6,9 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
-from kombu_delayq.message.text import readable
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.dead_letters import MOST_PRUNED
+from kombu_delayq.text import readable
 
 logger = get_logger(__name__)
 

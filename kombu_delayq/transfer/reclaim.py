@@ -13,11 +13,11 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from kombu_delayq.message.dead_letters import beyond_delivery_limit
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.text import as_bytes, readable
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store import TransportStore
 from kombu_delayq.store.consumers import Ended
 from kombu_delayq.store.types import PAGE, ConsumerLease, Requeued
+from kombu_delayq.text import as_bytes, readable
 from kombu_delayq.transfer.gone import GoneConsumers
 
 logger = get_logger(__name__)

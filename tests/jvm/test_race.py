@@ -14,10 +14,10 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.message.text import as_text
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
+from kombu_delayq.text import as_text
 from tests.support.conditions import stays, until, until_equal
 from tests.support.jvm.redisson import Jvm
 from tests.support.jvm.shared import transferring

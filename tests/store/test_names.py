@@ -4,10 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
+from kombu_delayq.text import as_bytes
 from tests.support.store.keyspace import (
     DUPLICATES,
     FUTURE_MS,

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.text import as_bytes
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import BODIES, DUE, ODD_IDS, contents, odd, waiting
 from tests.support.store.layouts import hash_only

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.message.text import as_text
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.periodic import Run
 from kombu_delayq.store.types import Landing, PageId, Request, Requeued
+from kombu_delayq.text import as_text
 from tests.store.test_store import OPERATIONS, USED
 from tests.support.lua.scripts import FORMS
 from tests.support.store.consuming import INDEX, ME, UNACKED, fetch, land, lives

@@ -18,9 +18,9 @@ from kombu_delayq.audit import audited
 from kombu_delayq.message.fields import properties_of, read
 from kombu_delayq.message.pages import Page
 from kombu_delayq.message.rewrite import with_properties
-from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.types import Offer
+from kombu_delayq.text import as_bytes
 
 
 def readdressed(raw: bytes, old: str, new: str) -> bytes:

@@ -16,12 +16,12 @@ from kombu_delayq.audit import audited
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import fault_of, read
 from kombu_delayq.message.pages import pages
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.redisson_layout import mark_of, own_id
 from kombu_delayq.store.types import PAGE, Landing, Request, Requeued
+from kombu_delayq.text import as_bytes, as_text
 
 
 @dataclass

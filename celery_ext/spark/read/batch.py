@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from celery_ext.spark.read.parse import Texts, as_json, cut_arguments, parse_fields, texts, timestamps, valid
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.message.bodies import TEXT
-from kombu_delayq.message.text import as_text
 from kombu_delayq.store import redisson_layout
 from kombu_delayq.store.hash_layout import body_of, id_of, is_marked, length_of, may_be_duplicate, priority_of
 from kombu_delayq.store.types import Waiting
+from kombu_delayq.text import as_text
 
 _JSON = "application/json"
 

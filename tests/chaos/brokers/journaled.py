@@ -8,7 +8,7 @@ from typing import Any, Self
 import redis
 
 from celery_ext.journal import Journal
-from kombu_delayq.message.text import as_text
+from kombu_delayq.text import as_text
 from tests.chaos.brokers.single import SingleRedis
 from tests.support.conditions import until
 from tests.support.servers.postgres import PrivatePostgres

@@ -7,8 +7,8 @@ from time import monotonic, sleep
 
 import pytest
 
-from kombu_delayq.message.text import as_text
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.text import as_text
 from tests.support.conditions import stays, until
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.servers.proxies import Proxy

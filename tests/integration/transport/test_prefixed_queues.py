@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from kombu import Exchange, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.message.text import as_text
+from kombu_delayq.text import as_text
 from tests.support.conditions import stays
 from tests.support.looped import publish
 from tests.support.workers.harness import MakeProj, Proj

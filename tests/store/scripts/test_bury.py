@@ -77,6 +77,8 @@ def test_a_letter_is_taken_back_also_where_redis_refuses_to_count(
     store.delivery.offer("q", waiting("a", PAST_MS), waiting("gone", PAST_MS + 1))
     found = too_late(store)
     store.lookup.cancel(["q"], ["gone"])
-    monkeypatch.setattr("kombu_delayq.store.client.StoreClient.count_dead", lambda *_: ("EVAL", "return redis.call('NO')", 0))
+    monkeypatch.setattr(
+        "kombu_delayq.store.client.StoreClient.count_dead", lambda *_: ("EVAL", "return redis.call('NO')", 0)
+    )
     assert bury(store, found) == (1, 0)
     assert store.client.lrange("dead", 0, -1) == [b"letter of body of a"]

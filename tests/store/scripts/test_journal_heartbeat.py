@@ -4,9 +4,9 @@ from unittest.mock import ANY
 
 import pytest
 
-from kombu_delayq.message.text import as_text
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.promotion import ALL, Heartbeat
+from kombu_delayq.text import as_text
 from tests.support.store.keyspace import contents
 from tests.support.store.promoting import JOURNAL_ID, MARKER, elected
 

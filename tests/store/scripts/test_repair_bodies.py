@@ -2,8 +2,8 @@
 
 import pytest
 
-from kombu_delayq.message.text import as_bytes
 from kombu_delayq.store import DelayStore
+from kombu_delayq.text import as_bytes
 from tests.support.store.keyspace import (
     BODIES,
     DUE,

@@ -10,11 +10,11 @@ import pytest
 import redis
 from redis.exceptions import ResponseError
 
-from kombu_delayq.message.text import as_bytes, as_text
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, QueueHeads, Waiting
+from kombu_delayq.text import as_bytes, as_text
 
 #: Names of the keys on a Redis Cluster, without a prefix.
 KEYS = Keys(slots=True)

@@ -2,8 +2,8 @@
 
 import redis
 
-from kombu_delayq.message.text import as_text
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.text import as_text
 
 #: Names of the keys of a plain server, without a prefix.
 KEYS = Keys()
