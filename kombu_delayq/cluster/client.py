@@ -162,11 +162,18 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
         if not commands:
             return []
         try:
+            if self.scripts:
+                self.load_scripts()
             if vars(self)["transaction"] or self.explicit_transaction:
                 return self._run_transaction(commands, raise_on_error)
             return self._run_each(commands, raise_on_error)
         finally:
             self.reset()
+
+    def load_scripts(self) -> None:
+        """Makes the scripts of this pipeline known to all nodes."""
+        for script in list(self.scripts):
+            script.sha = ClusterClient(self.connection_pool).script_load(script.script)
 
     def immediate_execute_command(self, *args: Any, **options: Any) -> Any:
         """Refuses WATCH. kombu only watches its notes of what is in hand, which a cluster's channel does without."""

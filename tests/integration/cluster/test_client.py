@@ -59,9 +59,14 @@ def test_sends_commands_to_the_nodes_of_their_keys(cluster: PrivateCluster, clie
 
 
 def test_runs_scripts_on_each_node(client: ClusterClient) -> None:
-    """redis-py's scripts are loaded where they run."""
+    """redis-py's scripts are loaded where they run, in pipelines too, as kombu keeps its bindings from expiring."""
     script = client.register_script("return redis.call('INCR', KEYS[1])")
     assert [script(keys=[key]) for key in KEYS] == [1] * len(KEYS)
+    other = client.register_script("return redis.call('DECR', KEYS[1])")
+    with client.pipeline(transaction=False) as pipe:
+        for key in KEYS:
+            other(keys=[key], client=pipe)
+        assert pipe.execute() == [0] * len(KEYS)
 
 
 def test_runs_transactions_of_one_slot(client: ClusterClient) -> None:
