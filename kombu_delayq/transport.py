@@ -103,8 +103,7 @@ class DelayedTransport(_Transport):
         if self.slots is None:
             keys = Keys(prefix)
             self.slots = have_slots(client, keys.queues, keys.due("unacked"))
-            count = primaries(client) if self.slots and not self.has_nodes else 1
-            if count > 1:
+            if self.slots and (count := primaries(client)) > 1:
                 self.slots = None
                 raise InvalidBrokerURL(
                     f"the broker is one of {count} nodes of a Redis Cluster; write delayq+cluster://…, with TLS "

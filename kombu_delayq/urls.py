@@ -85,6 +85,8 @@ def configure(client: Any, *, sentinel: bool = False, cluster: bool = False) -> 
     if not (cluster and "," in (client.hostname or "")):
         _check_scheme(client.hostname or "")
     given = urlparse(client.hostname).scheme if "://" in (client.hostname or "") else ""
+    if client.uri_prefix:
+        given = f"{client.uri_prefix}+{given}"
     scheme = _meant_of_cluster(client, given) if cluster else _meant(client, given, sentinel)
     _settle_alternates(client, scheme)
     if given and scheme != "socket":
@@ -161,8 +163,6 @@ def _check_scheme(url: str) -> None:
 
 def _meant(client: Any, given: str, sentinel: bool) -> str:
     """Returns the stock scheme that a connection means if its URL has the scheme ``given``."""
-    if client.uri_prefix:
-        given = f"{client.uri_prefix}+{given}"
     if not given:
         if sentinel or isinstance(client.hostname, _SentinelHost):
             return "sentinel"
@@ -182,8 +182,6 @@ def _meant(client: Any, given: str, sentinel: bool) -> str:
 
 def _meant_of_cluster(client: Any, given: str) -> str:
     """Returns our scheme of what a connection to a cluster means if its URL has the scheme ``given``."""
-    if client.uri_prefix:
-        given = f"{client.uri_prefix}+{given}"
     if not given:
         name = str(client.transport_cls)
         return name if name in CLUSTER_SCHEMES else "delayq+cluster"
