@@ -2,7 +2,6 @@
 
 import json
 import platform
-import socket
 from time import time
 from typing import Any
 
@@ -32,14 +31,9 @@ def facts_of(channel: Any) -> dict[str, Any]:
         channel: A channel of our transport.
 
     Returns:
-        ``versions`` by package, ``options`` by name, ``host``, and ``clock``, s since the epoch.
+        ``versions`` by package, ``options`` by name, and ``clock``, s since the epoch.
     """
-    return {
-        "versions": versions(),
-        "options": options_of(channel),
-        "host": socket.gethostname(),
-        "clock": time(),
-    }
+    return {"versions": versions(), "options": options_of(channel), "clock": time()}
 
 
 def versions() -> dict[str, str]:

@@ -137,7 +137,9 @@ def examine(
         yield Finding(Level.OK, answers, check=BROKER)
         if any(check.asks for check in left):
             yield from _ask(subject, connection, timeout_s)
-        yield from _make(subject, [check for check in left if _can_be_made(check, subject)])
+        yield from _make(
+            subject, [check for check in left if subject.workers is not None or Needs.WORKERS not in check.needs]
+        )
 
 
 def examine_app(app: Celery, checks: Sequence[Check] = CHECKS, timeout_s: float = ANSWERS_S) -> Iterator[Finding]:
@@ -169,6 +171,20 @@ def examine_start(app: Celery, channel: DelayedChannel) -> list[Finding]:
     return [finding for finding in _make(subject, made) if finding.level.is_bad]
 
 
+def examine_servers(store: OperatorStore) -> list[Finding]:
+    """Returns what is bad about the memory and the disk of the servers behind a store.
+
+    Raises:
+        RedisError, OSError: A server does not answer.
+    """
+    subject, made = (
+        Subject(store=store),
+        [check for check in CHECKS if check.name in ("eviction", "persistence", "memory")],
+    )
+    found = [replace(finding, check=check.name) for check in made for finding in check.look(subject)]
+    return [finding for finding in found if finding.level.is_bad]
+
+
 def _ask(subject: Subject, connection: Connection, timeout_s: float) -> Iterator[Finding]:
     """Asks the workers. If that is impossible, yields why."""
     try:
@@ -184,10 +200,6 @@ def _ask(subject: Subject, connection: Connection, timeout_s: float) -> Iterator
             "reference/acl.md" if refused else "troubleshooting.md",
             "workers",
         )
-
-
-def _can_be_made(check: Check, subject: Subject) -> bool:
-    return Needs.WORKERS not in check.needs or subject.workers is not None
 
 
 def _no_broker(connection: Connection, error: Exception) -> Finding:

@@ -29,14 +29,9 @@ class DoctorConfig(AppConfig):
     verbose_name = "kombu-delayq"
 
     def ready(self) -> None:
-        """Registers the checks."""
-        register()
-
-
-def register() -> None:
-    """Registers both checks. A second call changes nothing."""
-    checks.register(check_settings, TAG)
-    checks.register(check_broker, TAG, deploy=True)
+        """Registers the checks; a second call changes nothing."""
+        checks.register(check_settings, TAG)
+        checks.register(check_broker, TAG, deploy=True)
 
 
 def check_settings(app_configs: object = None, **kwargs: Any) -> list[checks.CheckMessage]:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 #: How many of several names a finding lists.
 NAMED = 5
@@ -42,10 +41,6 @@ class Finding:
     do: str = ""
     page: str = ""
     check: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Returns the fields for JSON."""
-        return {"check": self.check, "level": str(self.level), "found": self.found, "do": self.do, "page": self.page}
 
 
 #: What a check returns: all that it finds. Nothing means that all is well.

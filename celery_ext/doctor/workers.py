@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import time
 from typing import Any
 
@@ -36,7 +36,6 @@ class Worker:
     Attributes:
         name: Its node name.
         pid: Its process on its host.
-        host: Name of its host; empty if it does not tell.
         transport: Name of its transport.
         ours: Whether that is ours.
         versions: Versions by package.
@@ -50,7 +49,6 @@ class Worker:
 
     name: str
     pid: int
-    host: str
     transport: str
     ours: bool
     versions: Mapping[str, str]
@@ -67,23 +65,6 @@ class Worker:
         return self.ours and self.options.get("consume", "reliable") == "reliable"
 
 
-@dataclass
-class _Asked:
-    """A round of questions.
-
-    Attributes:
-        begun_s: When it was begun, s since the epoch.
-        arrived_s: By node name, when its answer to ``stats`` came.
-    """
-
-    begun_s: float
-    arrived_s: dict[str, float] = field(default_factory=dict)
-
-    def note(self, reply: Mapping[str, Any]) -> None:
-        """Notes that an answer has come."""
-        self.arrived_s |= dict.fromkeys(reply, time())
-
-
 def ask(app: Celery | None, connection: Connection, timeout_s: float) -> list[Worker]:
     """Asks all workers, and returns those that answer, by name.
 
@@ -95,19 +76,28 @@ def ask(app: Celery | None, connection: Connection, timeout_s: float) -> list[Wo
     """
     mailbox = Control(app if app is not None else Celery(set_as_current=False)).mailbox
     mailbox.producer_pool = None  # it is of the app's broker; without it, the connection sends, too
-    bound, asked = mailbox(connection), _Asked(time())
+    bound, begun_s, arrived_s = mailbox(connection), time(), dict[str, float]()
 
     def again(command: str, names: Sequence[str]) -> dict[str, Any]:
         return _by_name(bound.call(list(names), command, timeout=timeout_s)) if names else {}
 
-    stats = _by_name(bound.multi_call("stats", timeout=timeout_s, callback=asked.note))
+    def note(reply: Mapping[str, Any]) -> None:
+        arrived_s.update(dict.fromkeys(reply, time()))
+
+    stats = _by_name(bound.multi_call("stats", timeout=timeout_s, callback=note))
     names = sorted(stats)
     queues, active = again("active_queues", names), again("active", names)
     silent = [name for name in names if FIELD not in stats[name]]
     reports, confs = again("report", silent), again("conf", silent)
     return [
         _worker(
-            name, stats[name], asked, queues.get(name), active.get(name), reports.get(name) or {}, confs.get(name) or {}
+            name,
+            stats[name],
+            (begun_s, arrived_s.get(name, time())),
+            queues.get(name),
+            active.get(name),
+            reports.get(name) or {},
+            confs.get(name) or {},
         )
         for name in names
     ]
@@ -122,7 +112,7 @@ def _by_name(replies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _worker(
     name: str,
     stats: Mapping[str, Any],
-    asked: _Asked,
+    between_s: tuple[float, float],
     queues: Sequence[Mapping[str, Any]] | None,
     active: Sequence[Mapping[str, Any]] | None,
     report: Mapping[str, Any],
@@ -135,7 +125,6 @@ def _worker(
     return Worker(
         name,
         int(stats.get("pid") or 0),
-        str(facts.get("host") or ""),
         transport,
         bool(facts) or transport.startswith(("kombu_delayq", "delayq")),
         facts.get("versions") or dict(_PACKAGE.findall(text)),
@@ -143,6 +132,6 @@ def _worker(
         [str(queue.get("name")) for queue in queues or ()],
         int(stats.get("prefetch_count") or 0),
         facts.get("clock"),
-        (asked.begun_s, asked.arrived_s.get(name, time())),
+        between_s,
         [(str(task.get("name")), task["time_start"]) for task in active or () if task.get("time_start")],
     )

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 
 import click
 
@@ -122,7 +123,7 @@ def _report(findings: Iterable[Finding], broker: CliBroker) -> dict[str, object]
         "app": broker.app and broker.app.main,
         "bad": any(finding.level.is_bad for finding in found),
         "counts": {str(level): counts[level] for level in Level},
-        "findings": [finding.as_json() for finding in found],
+        "findings": [asdict(finding) for finding in found],
     }
 
 

@@ -21,7 +21,6 @@ def worker(name: str = "w@host", *, ours: bool = True, **fields: Any) -> Worker:
     """Makes a worker whose clock is right and that has nothing odd."""
     usual = {
         "pid": 1,
-        "host": "host",
         "transport": "delayq" if ours else "redis",
         "versions": {"kombu": "5.7.0", **({"kombu_delayq": "1.0.0"} if ours else {})},
         "options": {"consume": "reliable"} if ours else options_of_stock({}),
