@@ -70,8 +70,9 @@ def metrics(broker: CliBroker, queues: Sequence[str], host: str, port: int | Non
         yield
         return
     with needs_extra():
-        from celery_ext.serve.metrics import DelayqCollector, Exporter, OwnBroker
-    source = OwnBroker(lambda: broker.connection(hurried=True), broker.app)
+        from celery_ext.serve.metrics import DelayqCollector, Exporter, without_queues
+        from celery_ext.serve.service import ServeBroker
+    source = ServeBroker(broker.app or without_queues(), lambda: broker.connection(hurried=True))
     try:
         exporter = Exporter(DelayqCollector(source, queues=queues), host, port)
     except OSError as error:

@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -14,7 +15,7 @@ from prometheus_client.utils import floatToGoString
 from celery_ext.periodic.control import Listed, list_entries
 from kombu_delayq import __version__
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.counts import LATENESS_BOUNDS_S, WAIT_BOUNDS_S, QueueCounts, QueueStats
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, WAIT_BOUNDS_S, Lateness, QueueCounts, QueueStats, Waits
 from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.text import readable
 
@@ -24,68 +25,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def families_of_cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Metric]:
-    """Yields the metrics of nodes, and which queue is on which. A service that hides its nodes has no series.
-
-    Args:
-        cluster: The nodes.
-        slots: By queue, its hash slot.
-    """
-    if cluster.uncovered is not None:
-        text = "Hash slots that no living node serves. Queues in them can be neither published to nor consumed."
-        yield GaugeMetricFamily("delayq_cluster_uncovered_slots", text, value=cluster.uncovered)
-    text = "Whether a node answers, is not given up by the others, and, if a replica, follows its primary: 1 or 0."
-    up = GaugeMetricFamily("delayq_cluster_node_up", text, labels=("node", "role"))
-    text = "Memory that a node uses; absent while it does not answer."
-    memory = GaugeMetricFamily("delayq_cluster_node_memory_bytes", text, labels=("node", "role"), unit="bytes")
-    text = "How far a replica is behind its primary: what a failover would lose now."
-    lag = GaugeMetricFamily("delayq_cluster_replica_lag_bytes", text, labels=("node",), unit="bytes")
-    down = {node.id for node in cluster.down}
-    for node in cluster.nodes:
-        up.add_metric((node.name, node.role), float(node.id not in down))
-        if node.memory is not None:
-            memory.add_metric((node.name, node.role), node.memory.used)
-        if node.lag_bytes is not None:
-            lag.add_metric((node.name,), node.lag_bytes)
-    text = "The hash slot of a queue, and the node that serves it."
-    of_queue = GaugeMetricFamily("delayq_cluster_queue_slot", text, labels=("queue", "node"))
-    for queue, slot in slots.items():
-        of_queue.add_metric((readable(queue), cluster.node_of(slot) or ""), slot)
-    yield from (up, memory, lag, of_queue)
-
-
-def families_of_journal(state: "JournalState") -> Iterator[Metric]:
-    """Yields the metrics of a journal. While its database is away, only whether it answers, and who promotes."""
-    text = "Whether the database of the journal answered this scrape: 1 or 0."
-    yield GaugeMetricFamily("delayq_journal_up", text, value=float(state.error is None))
-    text = "Whether a process promotes messages of the journal: 1 or 0. With 0, what waits there is not delivered."
-    yield GaugeMetricFamily("delayq_journal_promoter_present", text, value=float(state.promoter is not None))
-    if state.error is not None:
-        return
-    text = "Whether Redis has lost data that is not restored: 1 or 0."
-    yield GaugeMetricFamily("delayq_journal_lost", text, value=float(state.has_lost))
-    text = "Rows of the journal: waiting (only the journal has the message) or offered (Redis was given it)."
-    rows = GaugeMetricFamily("delayq_journal_messages", text, labels=("queue", "state"))
-    for word, counts in (("waiting", state.waiting), ("offered", state.offered)):
-        for queue, count in counts.items():
-            rows.add_metric((readable(queue), word), count)
-    yield rows
-    text = "For how long the oldest message that should be in Redis by now has been waiting for that."
-    yield GaugeMetricFamily("delayq_journal_promotion_lag_seconds", text, value=state.lag_s, unit="seconds")
-    text = "How far behind Redis's clock the note is of what has left Redis; absent before the first."
-    age = GaugeMetricFamily("delayq_journal_watermark_age_seconds", text, unit="seconds", labels=())
-    if state.watermark_age_s is not None:
-        age.add_metric((), state.watermark_age_s)
-    yield age
-    text = "Messages that were promoted from the journal to Redis."
-    yield CounterMetricFamily("delayq_journal_promoted_messages", text, value=state.promoted)
-    text = "Messages that wait again after a loss of Redis."
-    yield CounterMetricFamily("delayq_journal_restored_messages", text, value=state.restored)
-    text = "Size of the tables of the journal and their indexes."
-    yield GaugeMetricFamily("delayq_journal_size_bytes", text, value=state.size_bytes or 0, unit="bytes")
-
-
 T = TypeVar("T")
+M = TypeVar("M", GaugeMetricFamily, CounterMetricFamily)
+#: Values of a family by their label, or by several.
+Values: TypeAlias = Mapping[str, float] | Mapping[tuple[str, ...], float]
 
 #: Within how many s delayed messages are due that ``delayq_due_within_messages`` counts.
 #: Source: org.apache.rocketmq.store.timer.TimerMetrics, timerDist
@@ -213,9 +156,17 @@ def _within(store: OperatorStore, queues: Sequence[str], now_ms: float) -> dict[
     return {queue: list(accumulate(counts)) for queue, counts in store.figures.due_counts(queues, bounds).items()}
 
 
+def _labelled(kind: type[M], name: str, text: str, labels: Sequence[str], values: Values, unit: str = "") -> M:
+    """Returns a family with a series for each value. A value stands under its label, or a tuple of several."""
+    family = kind(name, text, labels=labels, unit=unit)
+    for names, value in values.items():
+        family.add_metric([readable(one) for one in ([names] if isinstance(names, str) else names)], value)
+    return family
+
+
+_gauge: "partial[GaugeMetricFamily]" = partial(_labelled, GaugeMetricFamily)
+_counter: "partial[CounterMetricFamily]" = partial(_labelled, CounterMetricFamily)
 _QUEUE = ("queue",)
-_LE = [*map(floatToGoString, LATENESS_BOUNDS_S), "+Inf"]
-_WAIT_LE = [*map(floatToGoString, WAIT_BOUNDS_S), "+Inf"]
 
 
 def up(reached: bool) -> Metric:
@@ -227,147 +178,163 @@ def up(reached: bool) -> Metric:
 def all_of(snapshot: Snapshot) -> Iterator[Metric]:
     """Yields every metric of a snapshot, but ``up``."""
     text = "Always 1; the label has the version of kombu-delayq that answers."
-    build = GaugeMetricFamily("delayq_build_info", text, labels=("version",))
-    build.add_metric((__version__,), 1)
-    yield build
+    yield _gauge("delayq_build_info", text, ["version"], {__version__: 1})
     text = "Whether a transfer worker leads: 1 or 0. With 0, nothing that comes due is delivered."
     yield GaugeMetricFamily("delayq_leader_present", text, value=float(snapshot.leads))
     yield from _messages(snapshot)
-    yield from _due(snapshot)
     yield from _counted(snapshot)
-    yield _lateness(snapshot)
-    yield from _waits(snapshot)
+    yield from _durations(snapshot)
     if snapshot.periodic:
         yield from _periodic(snapshot)
     if snapshot.journal is not None:
-        yield from families_of_journal(snapshot.journal)
+        yield from _journal(snapshot.journal)
     if snapshot.cluster is not None:
-        yield from families_of_cluster(snapshot.cluster, snapshot.slots)
+        yield from _cluster(snapshot.cluster, snapshot.slots)
 
 
 def _messages(snapshot: Snapshot) -> Iterator[Metric]:
-    delayed = _gauge("delayq_delayed_messages", "Messages that wait for their due time, overdue ones among them.")
-    ready = _gauge("delayq_ready_messages", "Messages that wait in the queue for a consumer, of all priorities.")
-    overdue = _gauge("delayq_overdue_messages", "Delayed messages whose due time is past.")
-    for stats in snapshot.queues:
-        delayed.add_metric((readable(stats.queue),), stats.delayed)
-        ready.add_metric((readable(stats.queue),), stats.ready)
-        overdue.add_metric((readable(stats.queue),), stats.overdue)
+    queues = {stats.queue: stats for stats in snapshot.queues}
+    text = "Messages that wait for their due time, overdue ones among them."
+    yield _gauge("delayq_delayed_messages", text, _QUEUE, {name: stats.delayed for name, stats in queues.items()})
+    text = "Messages that wait in the queue for a consumer, of all priorities."
+    yield _gauge("delayq_ready_messages", text, _QUEUE, {name: stats.ready for name, stats in queues.items()})
+    text = "Delayed messages whose due time is past."
+    yield _gauge("delayq_overdue_messages", text, _QUEUE, {name: stats.overdue for name, stats in queues.items()})
     text = "Overdue messages that the transfer_rate of their queue holds back; 0 if it holds none back."
-    held = _gauge("delayq_held_back_messages", text)
-    for stats in snapshot.queues:
-        of_queue = snapshot.counts.get(stats.queue)
-        is_held = of_queue is not None and of_queue.holding(stats) is not None
-        held.add_metric((readable(stats.queue),), stats.overdue if is_held else 0)
-    yield from (delayed, ready, overdue, held)
-    for name, text, values in (
-        ("delayq_unacked_messages", "Messages that consumers have and have not acknowledged.", snapshot.unacked),
-        ("delayq_dead_letter_messages", "Messages in a queue of dead letters.", snapshot.dead_letters),
-        (
-            "delayq_consumers",
-            "Consumers of the queue whose lease lasts, except those that consume in kombu's own way.",
-            snapshot.consumers,
-        ),
-        ("delayq_queue_paused", "Whether somebody has paused the queue: 1 or 0.", snapshot.paused),
-    ):
-        family = _gauge(name, text)
-        for queue, value in values.items():
-            family.add_metric((readable(queue),), value)
-        yield family
-
-
-def _due(snapshot: Snapshot) -> Iterator[Metric]:
+    held = {name for name, counts in snapshot.counts.items() if name in queues and counts.holding(queues[name])}
+    found = {name: stats.overdue if name in held else 0 for name, stats in queues.items()}
+    yield _gauge("delayq_held_back_messages", text, _QUEUE, found)
+    text = "Messages that consumers have and have not acknowledged."
+    yield _gauge("delayq_unacked_messages", text, _QUEUE, snapshot.unacked)
+    yield _gauge("delayq_dead_letter_messages", "Messages in a queue of dead letters.", _QUEUE, snapshot.dead_letters)
+    text = "Consumers of the queue whose lease lasts, except those that consume in kombu's own way."
+    yield _gauge("delayq_consumers", text, _QUEUE, snapshot.consumers)
+    text = "Whether somebody has paused the queue: 1 or 0."
+    yield _gauge("delayq_queue_paused", text, _QUEUE, snapshot.paused)
     text = "How long the oldest overdue message has been due, by Redis's clock; 0 if none is overdue."
-    overdue = _gauge("delayq_overdue_seconds", text, "seconds")
+    found_s = {name: stats.overdue_ms / 1000 for name, stats in queues.items()}
+    yield _gauge("delayq_overdue_seconds", text, _QUEUE, found_s, "seconds")
     text = "When the next delayed message is due, in seconds since the epoch; absent while no message waits."
-    next_due = _gauge("delayq_next_due_timestamp_seconds", text, "seconds")
-    for stats in snapshot.queues:
-        overdue.add_metric((readable(stats.queue),), stats.overdue_ms / 1000)
-        if stats.next_due_ms is not None:
-            next_due.add_metric((readable(stats.queue),), stats.next_due_ms / 1000)
-    yield from (overdue, next_due)
+    found_s = {name: stats.next_due_ms / 1000 for name, stats in queues.items() if stats.next_due_ms is not None}
+    yield _gauge("delayq_next_due_timestamp_seconds", text, _QUEUE, found_s, "seconds")
     text = "Delayed messages that are due within so many seconds from now, overdue ones among them."
-    within = GaugeMetricFamily("delayq_due_within_messages", text, labels=("queue", "within"))
-    for queue, counts in snapshot.within.items():
-        for within_s, count in zip(WITHIN_S, counts, strict=True):
-            within.add_metric((readable(queue), str(within_s)), count)
-    yield within
+    within = {
+        (name, str(within_s)): count
+        for name, counts in snapshot.within.items()
+        for within_s, count in zip(WITHIN_S, counts, strict=True)
+    }
+    yield _gauge("delayq_due_within_messages", text, ("queue", "within"), within)
 
 
 def _counted(snapshot: Snapshot) -> Iterator[Metric]:
+    counts, everywhere = snapshot.counts, {**snapshot.counts, **snapshot.buried}
     text = "Messages that came due and went to their queue."
-    transferred = CounterMetricFamily("delayq_transferred_messages", text, labels=_QUEUE)
+    found = {queue: each.transferred for queue, each in counts.items()}
+    yield _counter("delayq_transferred_messages", text, _QUEUE, found)
     text = "Messages that came due without a body: their content is lost."
-    lost = CounterMetricFamily("delayq_lost_messages", text, labels=_QUEUE)
+    yield _counter("delayq_lost_messages", text, _QUEUE, {queue: each.lost for queue, each in counts.items()})
     text = "Messages that went back to their queue because the consumer that had them died, or gave them back."
-    redelivered = CounterMetricFamily("delayq_redelivered_messages", text, labels=_QUEUE)
+    found = {queue: each.redelivered for queue, each in counts.items()}
+    yield _counter("delayq_redelivered_messages", text, _QUEUE, found)
     text = "Messages to which somebody did this: cancel, reschedule, run_now, purge, replay or drop."
-    operations = CounterMetricFamily("delayq_operations", text, labels=("queue", "operation"))
+    yield _by("operation", "delayq_operations", text, {queue: each.operations for queue, each in everywhere.items()})
     text = "Messages that came due too late for max_lateness: dropped or dead-lettered."
-    too_late = CounterMetricFamily("delayq_too_late_messages", text, labels=("queue", "outcome"))
+    yield _by("outcome", "delayq_too_late_messages", text, {queue: each.too_late for queue, each in counts.items()})
     text = "Tasks that failed: retried, failed for good, or dead-lettered, which counts for the queue that gets them."
-    failures = CounterMetricFamily("delayq_failures", text, labels=("queue", "outcome"))
-    for queue, counts in (*snapshot.counts.items(), *snapshot.buried.items()):
-        for outcome, count in counts.failures.items():
-            failures.add_metric((readable(queue), outcome), count)
-        for operation, count in counts.operations.items():
-            operations.add_metric((readable(queue), operation), count)
-    for queue, counts in snapshot.counts.items():
-        for outcome, count in counts.too_late.items():
-            too_late.add_metric((readable(queue), outcome), count)
-        transferred.add_metric((readable(queue),), counts.transferred)
-        lost.add_metric((readable(queue),), counts.lost)
-        redelivered.add_metric((readable(queue),), counts.redelivered)
-    yield from (transferred, lost, redelivered, operations, too_late, failures)
+    yield _by("outcome", "delayq_failures", text, {queue: each.failures for queue, each in everywhere.items()})
 
 
-def _lateness(snapshot: Snapshot) -> Metric:
+def _by(label: str, name: str, text: str, counts: Mapping[str, Mapping[str, int]]) -> Metric:
+    values = {(queue, what): count for queue, found in counts.items() for what, count in found.items()}
+    return _counter(name, text, ("queue", label), values)
+
+
+def _durations(snapshot: Snapshot) -> Iterator[Metric]:
     text = "How long after their due time messages went to their queue, by Redis's clock."
-    family = HistogramMetricFamily("delayq_delivery_lateness_seconds", text, labels=_QUEUE, unit="seconds")
-    for queue, counts in snapshot.counts.items():
-        lateness = counts.lateness
-        buckets = list(zip(_LE, (*lateness.buckets, lateness.count), strict=True))
-        family.add_metric((readable(queue),), buckets, lateness.sum_s)
-    return family
-
-
-def _waits(snapshot: Snapshot) -> Iterator[Metric]:
+    late = {queue: counts.lateness for queue, counts in snapshot.counts.items()}
+    yield _histogram("delayq_delivery_lateness_seconds", text, LATENESS_BOUNDS_S, late)
     text = "How long the oldest ready message has been waiting for a consumer; 0 if none is ready, absent if unknown."
-    oldest = _gauge("delayq_oldest_ready_seconds", text, "seconds")
-    for stats in snapshot.queues:
-        if stats.oldest_ready_s is not None:
-            oldest.add_metric((readable(stats.queue),), stats.oldest_ready_s)
+    oldest = {stats.queue: stats.oldest_ready_s for stats in snapshot.queues if stats.oldest_ready_s is not None}
+    yield _gauge("delayq_oldest_ready_seconds", text, _QUEUE, oldest, "seconds")
     text = "How long messages waited in their queue before a worker took them, by the worker's clock, in whole seconds."
-    family = HistogramMetricFamily("delayq_queue_wait_seconds", text, labels=_QUEUE, unit="seconds")
+    waits = {queue: counts.waits for queue, counts in snapshot.counts.items()}
+    yield _histogram("delayq_queue_wait_seconds", text, WAIT_BOUNDS_S, waits)
     text = "Messages that a worker took of which nothing says for how long they had waited."
-    unknown = CounterMetricFamily("delayq_queue_wait_unknown_messages", text, labels=_QUEUE)
-    for queue, counts in snapshot.counts.items():
-        waits = counts.waits
-        buckets = list(zip(_WAIT_LE, (*waits.buckets, waits.count), strict=True))
-        family.add_metric((readable(queue),), buckets, waits.sum_s)
-        unknown.add_metric((readable(queue),), waits.unknown)
-    yield from (oldest, family, unknown)
+    unknown = {queue: each.unknown for queue, each in waits.items()}
+    yield _counter("delayq_queue_wait_unknown_messages", text, _QUEUE, unknown)
+
+
+def _histogram(name: str, text: str, bounds: Sequence[float], values: Mapping[str, Lateness | Waits]) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=_QUEUE, unit="seconds")
+    for queue, found in values.items():
+        buckets = zip(map(floatToGoString, (*bounds, inf)), (*found.buckets, found.count), strict=True)
+        family.add_metric((readable(queue),), list(buckets), found.sum_s)
+    return family
 
 
 def _periodic(snapshot: Snapshot) -> Iterator[Metric]:
     text = "Whether a process arms periodic entries: 1 or 0. With 0, entries end after the runs that are armed."
     yield GaugeMetricFamily("delayq_periodic_armer_present", text, value=float(snapshot.arms))
+    entries, now_ms = snapshot.periodic, snapshot.now_ms
     text = "How long ago the last run of a periodic entry was sent to its queue; absent before the first."
-    since = GaugeMetricFamily("delayq_periodic_since_last_run_seconds", text, labels=("entry",), unit="seconds")
+    since_s = {entry.name: (now_ms - entry.last_ms) / 1000 for entry in entries if entry.last_ms is not None}
+    yield _gauge("delayq_periodic_since_last_run_seconds", text, ["entry"], since_s, "seconds")
     text = "How soon the next run of a periodic entry is due; below 0 when it is overdue, absent while none is armed."
-    until = GaugeMetricFamily("delayq_periodic_until_next_run_seconds", text, labels=("entry",), unit="seconds")
+    until_s = {entry.name: (entry.next_ms - now_ms) / 1000 for entry in entries if entry.next_ms is not None}
+    yield _gauge("delayq_periodic_until_next_run_seconds", text, ["entry"], until_s, "seconds")
     text = (
         "1 for a periodic entry that cannot be sent; the log of the worker that arms, and `delayq periodic`, say why."
     )
-    wrong = GaugeMetricFamily("delayq_periodic_wrong", text, labels=("entry",))
-    for entry in snapshot.periodic:
-        if entry.last_ms is not None:
-            since.add_metric((readable(entry.name),), (snapshot.now_ms - entry.last_ms) / 1000)
-        if entry.next_ms is not None:
-            until.add_metric((readable(entry.name),), (entry.next_ms - snapshot.now_ms) / 1000)
-        wrong.add_metric((readable(entry.name),), float(entry.state == "wrong"))
-    yield from (since, until, wrong)
+    yield _gauge("delayq_periodic_wrong", text, ["entry"], {entry.name: entry.state == "wrong" for entry in entries})
 
 
-def _gauge(name: str, text: str, unit: str = "") -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, text, labels=_QUEUE, unit=unit)
+def _journal(state: "JournalState") -> Iterator[Metric]:
+    """Yields the metrics of a journal. While its database is away, only whether it answers, and who promotes."""
+    text = "Whether the database of the journal answered this scrape: 1 or 0."
+    yield GaugeMetricFamily("delayq_journal_up", text, value=float(state.error is None))
+    text = "Whether a process promotes messages of the journal: 1 or 0. With 0, what waits there is not delivered."
+    yield GaugeMetricFamily("delayq_journal_promoter_present", text, value=float(state.promoter is not None))
+    if state.error is not None:
+        return
+    text = "Whether Redis has lost data that is not restored: 1 or 0."
+    yield GaugeMetricFamily("delayq_journal_lost", text, value=float(state.has_lost))
+    text = "Rows of the journal: waiting (only the journal has the message) or offered (Redis was given it)."
+    rows = {(queue, "waiting"): count for queue, count in state.waiting.items()}
+    rows |= {(queue, "offered"): count for queue, count in state.offered.items()}
+    yield _gauge("delayq_journal_messages", text, ("queue", "state"), rows)
+    text = "For how long the oldest message that should be in Redis by now has been waiting for that."
+    yield GaugeMetricFamily("delayq_journal_promotion_lag_seconds", text, value=state.lag_s, unit="seconds")
+    text = "How far behind Redis's clock the note is of what has left Redis; absent before the first."
+    age = {} if state.watermark_age_s is None else {(): state.watermark_age_s}
+    yield _gauge("delayq_journal_watermark_age_seconds", text, (), age, "seconds")
+    text = "Messages that were promoted from the journal to Redis."
+    yield CounterMetricFamily("delayq_journal_promoted_messages", text, value=state.promoted)
+    text = "Messages that wait again after a loss of Redis."
+    yield CounterMetricFamily("delayq_journal_restored_messages", text, value=state.restored)
+    text = "Size of the tables of the journal and their indexes."
+    yield GaugeMetricFamily("delayq_journal_size_bytes", text, value=state.size_bytes or 0, unit="bytes")
+
+
+def _cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Metric]:
+    """Yields the metrics of nodes, and which queue is on which. A service that hides its nodes has no series.
+
+    Args:
+        cluster: The nodes.
+        slots: By queue, its hash slot.
+    """
+    if cluster.uncovered is not None:
+        text = "Hash slots that no living node serves. Queues in them can be neither published to nor consumed."
+        yield GaugeMetricFamily("delayq_cluster_uncovered_slots", text, value=cluster.uncovered)
+    nodes, down = cluster.nodes, cluster.down
+    text = "Whether a node answers, is not given up by the others, and, if a replica, follows its primary: 1 or 0."
+    lives = {(node.name, node.role): node not in down for node in nodes}
+    yield _gauge("delayq_cluster_node_up", text, ("node", "role"), lives)
+    text = "Memory that a node uses; absent while it does not answer."
+    used = {(node.name, node.role): node.memory.used for node in nodes if node.memory is not None}
+    yield _gauge("delayq_cluster_node_memory_bytes", text, ("node", "role"), used, "bytes")
+    text = "How far a replica is behind its primary: what a failover would lose now."
+    lag = {node.name: node.lag_bytes for node in nodes if node.lag_bytes is not None}
+    yield _gauge("delayq_cluster_replica_lag_bytes", text, ["node"], lag, "bytes")
+    text = "The hash slot of a queue, and the node that serves it."
+    places = {(queue, cluster.node_of(slot) or ""): slot for queue, slot in slots.items()}
+    yield _gauge("delayq_cluster_queue_slot", text, ("queue", "node"), places)

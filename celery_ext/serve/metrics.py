@@ -1,12 +1,13 @@
 """Metrics for Prometheus, the health of the server, and a figure for autoscalers."""
 
-import json
 import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from http import HTTPStatus
 from math import ceil, inf
 from threading import Thread
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import msgspec
@@ -36,43 +37,13 @@ from kombu_delayq.text import readable
 logger = logging.getLogger(__name__)
 
 
-class StoreSource(Protocol):
-    """Whatever has a store, such as a ``ServeBroker``."""
-
-    @property
-    def store(self) -> OperatorStore:
-        """The store; connects if nobody has yet."""
-
-
-class OwnBroker:
-    """A broker that nobody but a collector uses. It connects at the first scrape, and again after a failure.
-
-    Args:
-        connect: Makes a connection through our transport.
-        app: Declares queues; None for none.
-    """
-
-    def __init__(self, connect: Callable[[], Connection], app: "Celery[Any] | None" = None) -> None:
-        self.app = app
-        self._broker = ServeBroker(app or Celery("delayq", set_as_current=False), connect)
-
-    @property
-    def store(self) -> OperatorStore:
-        """The store; connects if nobody has yet."""
-        return self._broker.store
-
-    def close(self) -> None:
-        """Closes the connections. The next scrape connects to the first broker that answers."""
-        self._broker.close()
-
-
 class DelayqCollector(Collector):
     """The metrics of a broker. Each scrape asks Redis; nothing is kept in between.
 
     While Redis does not answer there is only ``delayq_redis_up`` with the value 0, and no error.
 
     Args:
-        source: A Celery app, the URL of a broker, a store, or whatever has a store.
+        source: A Celery app, or the URL of a broker; also the broker of a server.
         queues: Names of queues to show beside those that Redis knows and the app declares.
         dead_letters: Names of queues of dead letters beside those that Redis knows.
         transport_options: With a URL: transport options such as ``global_keyprefix``.
@@ -80,15 +51,22 @@ class DelayqCollector(Collector):
 
     def __init__(
         self,
-        source: Celery | str | OperatorStore | StoreSource,
+        source: Celery | str | ServeBroker,
         *,
         queues: Iterable[str] = (),
         dead_letters: Iterable[str] = (),
         transport_options: dict[str, Any] | None = None,
     ) -> None:
-        self.source = _source_of(source, transport_options or {})
-        app, names = getattr(self.source, "app", None), tuple(queues)
-        self._reader = SnapshotReader(lambda: [*names, *(app.amqp.queues if app else ())], dead_letters)
+        if isinstance(source, Celery):
+            self.broker = ServeBroker(source, partial(connection_of, source))
+        elif isinstance(source, str):
+            url, options = urls.ours(source), patient_options(transport_options or {}, hurried=True)
+            connect = partial(Connection, url, transport=TRANSPORT, transport_options=options)
+            self.broker = ServeBroker(without_queues(), connect)
+        else:
+            self.broker = source
+        names = tuple(queues)
+        self._reader = SnapshotReader(lambda: [*names, *self.broker.app.amqp.queues], dead_letters)
         self._away = False
 
     def collect(self) -> Iterator[Metric]:
@@ -109,10 +87,10 @@ class DelayqCollector(Collector):
 
     def _snapshot(self, may_see: Callable[[str], bool]) -> Snapshot | None:
         try:
-            snapshot = self._reader.read(self.source.store, may_see)
+            snapshot = self._reader.read(self.broker.store, may_see)
         except Exception as error:
-            if isinstance(self.source, OwnBroker) and not isinstance(error, ResponseError):
-                self.source.close()  # the next scrape may reach another broker of a failover list
+            if not isinstance(error, ResponseError):
+                self.broker.lost()  # the next scrape may reach another broker of a failover list
             if not self._away:
                 self._away = True
                 logger.warning("metrics cannot be read from Redis: %s", readable(error), exc_info=not _is_known(error))
@@ -123,19 +101,11 @@ class DelayqCollector(Collector):
         return snapshot
 
 
-class _Fixed:
-    def __init__(self, store: OperatorStore) -> None:
-        self.store = store
-
-
-def _source_of(source: Any, options: dict[str, Any]) -> StoreSource:
-    if isinstance(source, str):
-        url, options = urls.ours(source), patient_options(options, hurried=True)
-        return OwnBroker(lambda: Connection(url, transport=TRANSPORT, transport_options=options))
-    if isinstance(source, Celery):
-        return OwnBroker(lambda: connection_of(source), source)
-    found: StoreSource = _Fixed(source) if hasattr(source, "figures") else source
-    return found
+def without_queues() -> "Celery[Any]":
+    """Returns an app that declares no queue, for a broker of which only the URL is known."""
+    app = Celery("delayq", set_as_current=False)
+    app.conf.task_default_queue = ""
+    return app
 
 
 def connection_of(app: Celery) -> Connection:
@@ -191,7 +161,7 @@ class Exporter:
         registry.register(collector)
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         kind = type("_FamilyServer", (_Server,), {"address_family": family})
-        self._server: WSGIServer = make_server(host, port, _app(registry, collector.source), kind, _Handler)
+        self._server: WSGIServer = make_server(host, port, _app(registry, collector.broker), kind, _Handler)
 
     @property
     def port(self) -> int:
@@ -208,7 +178,7 @@ class Exporter:
         self._server.server_close()
 
 
-def _app(registry: CollectorRegistry, source: StoreSource) -> Callable[..., Iterable[bytes]]:
+def _app(registry: CollectorRegistry, broker: ServeBroker) -> Callable[..., Iterable[bytes]]:
     metrics = make_wsgi_app(registry)
 
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -217,17 +187,17 @@ def _app(registry: CollectorRegistry, source: StoreSource) -> Callable[..., Iter
             found: Iterable[bytes] = metrics(environ, start_response)
             return found
         if path != "/healthz" or method != "GET":
-            return _answer(start_response, "404 Not Found", "GET /metrics or /healthz\n", "text/plain; charset=utf-8")
+            return _answer(start_response, "404 Not Found", b"GET /metrics or /healthz\n", "text/plain")
         needs_leader = "leader=required" in environ.get("QUERY_STRING", "").split("&")
-        status, text = health_of(source).answer(needs_leader=needs_leader)
-        named = "200 OK" if status == 200 else "503 Service Unavailable"
-        return _answer(start_response, named, text, "application/json")
+        status, health = health_of(broker, needs_leader=needs_leader)
+        return _answer(
+            start_response, f"{status.value} {status.phrase}", msgspec.json.encode(health), "application/json"
+        )
 
     return app
 
 
-def _answer(start_response: Any, status: str, text: str, media_type: str) -> Iterable[bytes]:
-    body = text.encode()
+def _answer(start_response: Any, status: str, body: bytes, media_type: str) -> Iterable[bytes]:
     start_response(status, [("Content-Type", media_type), ("Content-Length", str(len(body)))])
     return [body]
 
@@ -280,30 +250,15 @@ class HealthAnswer(msgspec.Struct):
     leader: bool | None
 
 
-class Health(NamedTuple):
-    """What a process finds that looks at its broker.
-
-    Attributes:
-        redis: Whether Redis answers.
-        leader: Whether a transfer worker leads; None while Redis does not answer.
-    """
-
-    redis: bool
-    leader: bool | None
-
-    def answer(self, *, needs_leader: bool) -> tuple[int, str]:
-        """Returns the HTTP status, 200 or 503, and the JSON of the answer."""
-        healthy = self.redis and (self.leader or not needs_leader)
-        found = {"status": "ok" if healthy else "failing", "redis": self.redis, "leader": self.leader}
-        return (200 if healthy else 503), json.dumps(found) + "\n"
-
-
-def health_of(source: StoreSource) -> Health:
+def health_of(broker: ServeBroker, *, needs_leader: bool) -> tuple[HTTPStatus, HealthAnswer]:
     """Asks Redis for the leader; one round trip."""
     try:
-        return Health(True, source.store.leases.leader() is not None)
+        is_up, leads = True, broker.store.leases.leader() is not None
     except (RedisError, OSError, OperationalError):
-        return Health(False, None)
+        is_up, leads = False, None
+    if is_up and (leads or not needs_leader):
+        return HTTPStatus.OK, HealthAnswer("ok", is_up, leads)
+    return HTTPStatus.SERVICE_UNAVAILABLE, HealthAnswer("failing", is_up, leads)
 
 
 def healthz(request: Request) -> Response:
@@ -311,8 +266,12 @@ def healthz(request: Request) -> Response:
     leader = request.query_params.get("leader", "optional")
     if leader not in ("required", "optional"):
         raise bad_request("leader is 'required' or 'optional'")
-    status, text = health_of(serve_of(request).broker).answer(needs_leader=leader == "required")
-    return Response(text, status, {"Cache-Control": "no-store"}, "application/json")
+    status, found = health_of(serve_of(request).broker, needs_leader=leader == "required")
+    return _json(found, status)
+
+
+def _json(found: msgspec.Struct, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(found), status, {"Cache-Control": "no-store"}, "application/json")
 
 
 #: Most queues in one question.
@@ -340,14 +299,9 @@ class QueueWork(msgspec.Struct):
     oldest_s: float
 
 
-class Work(msgspec.Struct):
+class Work(QueueWork):
     """The work of all queues of the question together, and of each; ``oldest_s`` is the longest of all."""
 
-    value: int
-    ready: int
-    overdue: int
-    due: int
-    oldest_s: float
     ahead_s: float
     queues: dict[str, QueueWork]
 
@@ -367,8 +321,7 @@ def scale(request: Request) -> Response:
         raise bad_request(f"ahead: {error}") from error
     for queue in queues:
         caller_of(request).check(Action.METRICS, queue=queue)
-    found = work_of(serve_of(request).store, queues, ahead_s)
-    return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})
+    return _json(work_of(serve_of(request).store, queues, ahead_s))
 
 
 def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:

@@ -10,12 +10,12 @@ from starlette.testclient import TestClient
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.periodic import control
 from celery_ext.periodic.source import Settings
-from celery_ext.serve import DelayqCollector, asgi
+from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import Action, Caller
 from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT
 from tests.support.commands.shell import lines, run
 from tests.support.examining import look
-from tests.support.serve.metrics import scraped
+from tests.support.serve.metrics import collector_of, scraped
 from tests.support.workers.periodic import Process, StartProcess
 
 ORIGIN = "http://127.0.0.1:8000"
@@ -97,7 +97,7 @@ def test_metrics_say_what_has_not_run(process: Process) -> None:
     """Each entry has the time until its next run, below 0 when it is overdue, and whether it is wrong."""
     process.age("tick", 3_600_000)
     process.step()
-    found = scraped(DelayqCollector(process.store))
+    found = scraped(collector_of(process.store))
     until = {key[1]: value for key, value in found.items() if key[0] == "periodic_until_next_run_seconds"}
     assert until["tick"] < 0 < until["report"]
     assert found["periodic_armer_present",] == 1

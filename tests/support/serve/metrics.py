@@ -10,8 +10,18 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.registry import Collector
 
+from celery_ext.serve import DelayqCollector
+from kombu_delayq.store import OperatorStore
+
 #: Name and labels of a series, the labels in their order.
 Series = tuple[str, ...]
+
+
+def collector_of(store: OperatorStore, **given: Any) -> DelayqCollector:
+    """Returns a collector that reads from a store of a test."""
+    collector = DelayqCollector("redis://", **given)
+    collector.broker._store = store
+    return collector
 
 
 def scraped(collector: Collector) -> dict[Series, float]:

@@ -17,7 +17,7 @@ from celery_ext.serve import DelayqCollector, asgi
 from kombu_delayq import __version__
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import DEADLINE_S, until
-from tests.support.serve.metrics import Series, scraped
+from tests.support.serve.metrics import Series, collector_of, scraped
 from tests.support.serve.prometheus import promtool
 from tests.support.servers.acl import denials, url_of
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, lives
@@ -40,7 +40,7 @@ def test_gauges_say_what_each_queue_holds(store: DelayStore) -> None:
     store.delivery.offer("mails", waiting("i", FUTURE_MS))
     for key in ("orders", "orders\x06\x163", "orders\x06\x169"):
         store.client.lpush(key, "message")
-    found = scraped(DelayqCollector(store))
+    found = scraped(collector_of(store))
     assert of("delayed_messages", found) == {"orders": 8, "mails": 1}
     assert of("ready_messages", found) == {"orders": 3, "mails": 0}
     assert of("overdue_messages", found) == {"orders": 1, "mails": 0}
@@ -63,19 +63,19 @@ def test_consumers_and_what_they_hold_count_by_queue(store: DelayStore) -> None:
     lives(store, OTHER, queues=("orders",))
     store.client.lpush("orders", *['{"properties": {"delivery_info": {}}}'] * 3)
     assert len(fetch(store, 2, "orders")) == 2
-    found = scraped(DelayqCollector(store))
+    found = scraped(collector_of(store))
     assert of("consumers", found) == {"orders": 2, "mails": 1, "none": 0}
     assert of("unacked_messages", found) == {"orders": 2, "mails": 0, "none": 0}
     assert of("ready_messages", found)["orders"] == 1
     end_lease(store, OTHER)
-    assert of("consumers", scraped(DelayqCollector(store)))["orders"] == 1
+    assert of("consumers", scraped(collector_of(store)))["orders"] == 1
 
 
 def test_a_queue_of_dead_letters_is_no_other_queue(store: DelayStore) -> None:
     """Its length is counted apart, also if the app declares it."""
     store.client.lpush("failed", "letter")
     store.client.lpush("failed\x06\x163", "letter")
-    found = scraped(DelayqCollector(store, queues=["orders", "failed"], dead_letters=["failed", "none yet"]))
+    found = scraped(collector_of(store, queues=["orders", "failed"], dead_letters=["failed", "none yet"]))
     assert of("dead_letter_messages", found) == {"failed": 2, "none yet": 0}
     assert of("ready_messages", found) == {"orders": 0}
 
@@ -191,14 +191,14 @@ def test_any_name_of_a_queue_can_be_a_label(store: DelayStore) -> None:
     names = ['"}', "a\nb", "back\\slash", "{tag}", "ü 🐇", "\udcff"]
     for name in names:
         store.delivery.offer(name, waiting("i", PAST_MS))
-    assert set(of("delayed_messages", scraped(DelayqCollector(store)))) == {*names[:-1], "\\udcff"}
+    assert set(of("delayed_messages", scraped(collector_of(store)))) == {*names[:-1], "\\udcff"}
 
 
 def test_promtool_has_nothing_against_the_metrics(store: DelayStore) -> None:
     """`promtool check metrics` finds names, types and help texts in order."""
     offer(store, "1", 900)
     registry = CollectorRegistry()
-    registry.register(DelayqCollector(store, dead_letters=["failed"]))
+    registry.register(collector_of(store, dead_letters=["failed"]))
     assert promtool("check", "metrics", stdin=generate_latest(registry).decode()) == ""
 
 
@@ -207,12 +207,12 @@ def test_no_series_tells_of_a_task(store: DelayStore) -> None:
     offer(store, "an id", 900)
     labels = {
         label
-        for family in DelayqCollector(store, dead_letters=["failed"]).collect()
+        for family in collector_of(store, dead_letters=["failed"]).collect()
         for sample in family.samples
         for label in sample.labels
     }
     assert labels == {"queue", "within", "operation", "outcome", "le", "version"}
-    assert "an id" not in str(scraped(DelayqCollector(store)))
+    assert "an id" not in str(scraped(collector_of(store)))
 
 
 def test_the_histogram_has_each_message_in_its_bucket(store: DelayStore) -> None:
@@ -222,7 +222,7 @@ def test_the_histogram_has_each_message_in_its_bucket(store: DelayStore) -> None
         store.delivery.offer("q", *(waiting(f"{late_s}", store.now_ms() - late_s * 1000) for late_s in latenesses_s))
         while store.delivery.transfer("q").moved:
             pass
-    found = scraped(DelayqCollector(store))
+    found = scraped(collector_of(store))
     buckets = {key[1]: value for key, value in found.items() if key[0] == "delivery_lateness_seconds_bucket"}
     counts = [buckets[bound] for bound in sorted(buckets, key=float)]
     #                 .005 .01 .025 .05 .1 .25 .5 1 2.5 5 10 30 60 300 900 3600 inf
