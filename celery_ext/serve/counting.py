@@ -13,6 +13,11 @@ from kombu_delayq.store.nodes import Cluster
 
 T = TypeVar("T")
 
+#: How late the oldest overdue message of a queue may be before the page says so, in ms. Transfers are faster than that.
+LATE_MS = 5000.0
+#: From how many s on the page says that ready messages wait for long.
+WAITS_S = 300.0
+
 
 class QueueState(NamedTuple):
     """What a queue holds.
@@ -34,6 +39,16 @@ class QueueState(NamedTuple):
     paused_ms: float | None
     slot: int | None
     node: str | None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a message that no rate holds back is overdue for so long that somebody should look."""
+        return self.stats.overdue_ms >= LATE_MS and self.counts.holding(self.stats) is None
+
+    @property
+    def waits_long(self) -> bool:
+        """Whether ready messages wait for so long that somebody should look."""
+        return self.stats.ready > 0 and self.paused_ms is None and (self.stats.oldest_ready_s or 0.0) >= WAITS_S
 
 
 def count_queues(store: OperatorStore, queues: Sequence[str], cluster: Cluster | None) -> list[QueueState]:

@@ -1,22 +1,18 @@
 """Bulk actions: on all tasks of a filter, counted first, with a word for it, a progress and a stop."""
 
-from dataclasses import dataclass
-
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.bulk_runs import BUSY, RunView, runs_of
-from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.filter import Filter, filter_of, new_due_ms
-from celery_ext.serve.page.rendering import BOUND, Links, Note, View, form_of, path_of, render
+from celery_ext.serve.page.rendering import BOUND, Note, View, form_of, render
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import BulkAction
 from kombu_delayq.message.due import iso_of
 
-_VERBS = {"run_now": "Run", "cancel": "Cancel", "reschedule": "Reschedule"}
 _ACTIONS = {"run_now": Action.RUN, "cancel": Action.CANCEL, "reschedule": Action.RESCHEDULE}
 _HEADINGS = {
     "counting": "Counting …",
@@ -34,27 +30,6 @@ _OUTCOMES = {
     "too_long": "too far away",
     "gone": "changed or gone meanwhile",
 }
-
-
-@dataclass(frozen=True)
-class JobView:
-    """What the page shows of a bulk action."""
-
-    id: str
-    title: str
-    heading: str
-    action: str
-    verb: str
-    queue: str
-    state: str
-    moves: bool
-    matched: int | None
-    filter: str
-    as_of: Moment | None
-    of: int
-    done: int
-    outcomes: list[tuple[str, int]]
-    error: str
 
 
 def run(request: Request) -> Response:
@@ -110,8 +85,8 @@ def _count(request: Request, action: str) -> Response:
         doing = BulkAction(action, due_ms=due_ms)  # type: ignore[arg-type]  # the keys of _ACTIONS
         if ids:
             done = {word: str(count) for word, count in changes.change_ticked(serve, caller, doing, ids).items()}
-            links, query = Links(path_of(request)), {**wanted.query, **done}
-            return RedirectResponse(links.queue(queue, **query) if queue else links.to("waiting", **query), 303)
+            page, query = View(request), {**wanted.query, **done}
+            return RedirectResponse(page.queue(queue, **query) if queue else page.to("waiting", **query), 303)
     except ValueError as error:
         raise Problem(422, f"nothing changed: {error}", "not-possible") from None
     if wanted.q and serve.settings.hide_arguments:
@@ -129,32 +104,23 @@ def _run_of(request: Request) -> RunView:
     return run
 
 
-def _queue_of(run: RunView) -> str:
-    """Returns the only queue of a bulk action; empty for several or all."""
-    return run.queues[0] if run.queues and len(run.queues) == 1 else ""
-
-
 def _page(request: Request, run: RunView, notes: list[Note], status: int = 200) -> Response:
-    page = View(request, "overview", notes)
-    page.now_ms = now_ms = serve_of(request).store.now_ms()
-    verb, queue = _VERBS[run.action.name], _queue_of(run)
-    wanted = Filter(queue, run.from_ms, run.to_ms, run.task or "", run.q or "", run.retried)
+    page = View(request, "overview", notes, serve_of(request).store.now_ms())
+    verb, queue = _ACTIONS[run.action.name].capitalize(), run.queues[0] if run.queues and len(run.queues) == 1 else ""
     to = f" to {(iso_of(run.action.due_ms) or '')[:19].replace('T', ' ')} UTC" if run.action.due_ms else ""
-    view = JobView(
-        run.id,
-        f"{verb} tasks of {f'“{queue}”' if queue else 'all queues'}{' now' if verb == 'Run' else to}",
-        _HEADINGS[run.state] if run.count or run.state != "counted" else "No task matches",
-        run.action.name,
-        verb,
-        queue,
-        run.state,
-        run.state in BUSY,
-        run.count,
-        wanted.in_words,
-        moment(run.as_of_ms, now_ms) if run.as_of_ms else None,
-        (run.count or 0) if run.has_begun else run.to_look if run.state == "counting" else 0,
-        run.done if run.has_begun else run.looked,
-        [(_OUTCOMES.get(word, word), count) for word, count in run.outcomes.items()],
-        run.error,
+    return render(
+        "bulk.html",
+        page,
+        status,
+        run=run,
+        queue=queue,
+        title=f"{verb} tasks of {f'“{queue}”' if queue else 'all queues'}{' now' if verb == 'Run' else to}",
+        heading=_HEADINGS[run.state] if run.count or run.state != "counted" else "No task matches",
+        verb=verb,
+        moves=run.state in BUSY,
+        filter=Filter(queue, run.from_ms, run.to_ms, run.task or "", run.q or "", run.retried).in_words,
+        of=(run.count or 0) if run.has_begun else run.to_look if run.state == "counting" else 0,
+        done=run.done if run.has_begun else run.looked,
+        outcomes=[(_OUTCOMES.get(word, word), count) for word, count in run.outcomes.items()],
+        bound=BOUND,
     )
-    return render("bulk.html", page, status, run=view, bound=BOUND)

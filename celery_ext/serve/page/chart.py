@@ -1,7 +1,7 @@
 """What comes due when, as bars: for the table of queues, and for the chart where no script runs."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -74,43 +74,34 @@ class Chart:
     """The chart of what comes due, before a script draws a better one.
 
     Attributes:
-        queue: Name of the queue; ``*`` for all.
         span: A key of ``SPANS``.
         from_ms: Where it begins: Redis's clock, ms since the epoch.
-        overdue: How many messages are overdue.
-        later: How many are due later than the span.
-        total: How many come due within it.
-        counts: Of ``bounds``.
-        bars: The drawing.
-        links: The link to each span.
-        parts: For some queues, the counts of ``bounds``; the script shows the part of a queue.
+        counts: Of all queues together, the counts of ``bounds``.
+        parts: For some queues, their counts; the script shows the part of a queue.
+        spans: The spans to choose from: name, words, link.
     """
 
-    queue: str
     span: str
     from_ms: float
-    overdue: int
-    later: int
-    total: int
     counts: Sequence[int]
-    bars: Bars
-    links: Mapping[str, str]
     parts: Mapping[str, Sequence[int]]
+    spans: Sequence[tuple[str, str, str]]
 
     @property
     def data(self) -> str:
         """What the script needs to draw the chart, as JSON."""
-        return json.dumps({"from": self.from_ms, "span": self.span_s, "all": self.counts, "parts": self.parts})
+        span_s = SPANS[self.span][1]
+        return json.dumps({"from": self.from_ms, "span": span_s, "all": self.counts, "parts": self.parts})
 
     @property
-    def spans(self) -> list[tuple[str, str, str]]:
-        """The spans to choose from: name, words, link."""
-        return [(name, words, self.links[name]) for name, (words, _) in SPANS.items()]
+    def bars(self) -> Bars:
+        """The drawing."""
+        return bars(self.counts[:-1], 100)
 
     @property
-    def span_s(self) -> int:
-        """Length of the span in s."""
-        return SPANS[self.span][1]
+    def total(self) -> int:
+        """How many come due within the span."""
+        return sum(self.counts[1:-1])
 
     @property
     def summary(self) -> str:
@@ -119,22 +110,22 @@ class Chart:
         return f"{many} due in the next {'30 days' if self.span == 'month' else self.span}"
 
 
-def chart(queue: str, span: str, now_ms: float, due: Mapping[str, Sequence[int]], links: Mapping[str, str]) -> Chart:
+def chart(
+    span: str, now_ms: float, due: Mapping[str, Sequence[int]], link: Callable[..., str], *, in_parts: bool
+) -> Chart:
     """Makes the chart.
 
     Args:
-        queue: Name of the queue; ``*`` for all.
         span: A key of ``SPANS``.
         now_ms: Where it begins.
         due: For each queue, the counts of ``bounds``.
-        links: The link to each span.
+        link: Returns the link to a ``span``.
+        in_parts: Whether the script shows the parts of queues.
     """
     counts = [sum(column) for column in zip(*due.values(), strict=True)] or [0] * (BARS + 2)
-    inner = counts[1:-1]
-    largest = sorted(due, key=lambda name: -sum(due[name]))[:MOST_PARTS] if queue == "*" else []
-    parts = {name: due[name] for name in largest if any(due[name])}
-    drawn = bars([counts[0], *inner], 100)
-    return Chart(queue, span, now_ms, counts[0], counts[-1], sum(inner), counts, drawn, links, parts)
+    largest = sorted(due, key=lambda name: -sum(due[name]))[:MOST_PARTS] if in_parts else []
+    spans = [(name, words, link(span=name)) for name, (words, _) in SPANS.items()]
+    return Chart(span, now_ms, counts, {name: due[name] for name in largest if any(due[name])}, spans)
 
 
 def small_bars(counts: Sequence[int], count: int = SMALL_BARS) -> Bars:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import partial
 from math import inf
-from typing import NamedTuple, Self
+from typing import Self
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -16,26 +16,21 @@ from celery_ext.dead_letters.letters import LEAST_RATE
 from celery_ext.delays import durations
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
-from celery_ext.serve.page.figures import Moment, moment, number
-from celery_ext.serve.page.rendering import BOUND, Links, Note, View, form_of, path_of, render
+from celery_ext.serve.page.figures import number
+from celery_ext.serve.page.rendering import BOUND, Note, View, form_of, notes_of, render
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import serve_of
-from kombu_delayq.message.due import in_utc, moment_of, ms_of
+from kombu_delayq.message.due import in_utc, moment_of
 
 #: Letters of a page.
 ROWS = 50
-#: Most characters shown of arguments.
-_MOST = 20_000
-
-
-class LetterRow(NamedTuple):
-    """What the page shows of a dead letter."""
-
-    letter: DeadLetter
-    at: Moment | None
-    error: str
-    headline: str
-    arguments: str
+#: What the page says after a change.
+_CHANGED = {
+    "replayed": Note("ok", "{} sent back to their queues."),
+    "dropped": Note("ok", "{} dropped: they will never run."),
+    "unroutable": Note("warn", "{} stay: nobody knows from which queue they came."),
+    "none": Note("warn", "Nothing changed: these letters are no longer here."),
+}
 
 
 @dataclass(frozen=True)
@@ -76,12 +71,6 @@ class Filter:
         return Choice((), (self.task,) if self.task else (), self.error or None, older, newer, until)
 
 
-@dataclass(frozen=True)
-class _Queue:
-    queue: str
-    count: int
-
-
 def queues(request: Request) -> Response:
     """Answers with the queues of dead letters, or with the letters of the queue that the query names."""
     if request.query_params.get("name"):
@@ -89,8 +78,8 @@ def queues(request: Request) -> Response:
     serve, page = serve_of(request), View(request, "dead-letters")
     page.now_ms = serve.store.now_ms()
     found = changes.letter_queues(serve.store, serve.settings.dead_letters)
-    rows = [_Queue(name, found[name]) for name in caller_of(request).queues_of(found)]
-    return render("letter_queues.html", page, queues=rows)
+    shown = [(name, found[name]) for name in caller_of(request).queues_of(found)]
+    return render("letter_queues.html", page, queues=shown)
 
 
 def letters(request: Request) -> Response:
@@ -125,7 +114,6 @@ def _page(request: Request, queue: str, notes: list[Note], status: int = 200) ->
         return choice(letter) and caller.may(Action.READ, task=letter.name or "")
 
     found, after = letters_of.chosen_page(serve.store, queue, skip, ROWS, is_shown)
-    rows = [_row(one, page.now_ms, hidden=hidden) for one in found]
     more = page.letters(queue, skip=str(after), **wanted.query) if after is not None and after < count else ""
     matching = sum(map(is_shown, letters_of.browse(serve.store, queue))) if choice.narrow else count
     return render(
@@ -138,19 +126,11 @@ def _page(request: Request, queue: str, notes: list[Note], status: int = 200) ->
         filter=wanted,
         rate=request.query_params.get("rate", ""),
         least_rate=LEAST_RATE,
-        letters=rows,
+        hidden=hidden,
+        letters=found,
         more=more,
         bound=BOUND,
     )
-
-
-def _row(letter: DeadLetter, now_ms: float, *, hidden: bool) -> LetterRow:
-    at = moment(ms_of(letter.at), now_ms) if letter.at else None
-    if hidden:  # the text of an error may quote an argument
-        return LetterRow(letter, at, "", "", "")
-    error = letter.error or ""
-    headline = error.strip().partition("\n")[0][:200]
-    return LetterRow(letter, at, letter.traceback or error, headline, letter.task.arguments[:_MOST])
 
 
 def _change(request: Request, action: Action) -> Response:
@@ -179,7 +159,7 @@ def _change(request: Request, action: Action) -> Response:
     query = {word: str(count) for word, count in done.counts.items()} or {"none": "1"}
     if done.more:
         query |= {"more": "1", "rate": f"{rate:g}", "until": (until or moment_of(begun_at)).isoformat(), **wanted.query}
-    return RedirectResponse(Links(path_of(request)).letters(queue, **query), 303)
+    return RedirectResponse(View(request).letters(queue, **query), 303)
 
 
 def _rate(given: str) -> float | None:
@@ -204,16 +184,8 @@ def _unconfirmed(form: Mapping[str, str], count: int) -> str:
 
 
 def _notes(request: Request) -> list[Note]:
-    query, notes = request.query_params, []
-    for word, kind, text in (
-        ("replayed", "ok", "{} sent back to their queues."),
-        ("dropped", "ok", "{} dropped: they will never run."),
-        ("unroutable", "warn", "{} stay: nobody knows from which queue they came."),
-        ("none", "warn", "Nothing changed: these letters are no longer here."),
-    ):
-        if (given := query.get(word, "")).isdecimal() and len(given) < 12:
-            notes.append(Note(kind, text.format(number(int(given)))))
-    if query.get("more"):
+    notes = notes_of(request.query_params, {}, _CHANGED)
+    if request.query_params.get("more"):
         notes.append(Note("warn", "Others wait for their turn: replay again to go on."))
     return notes
 

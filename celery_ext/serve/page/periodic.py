@@ -1,26 +1,13 @@
 """Periodic entries: when each runs next, and buttons to pause, resume and run it now."""
 
-from typing import NamedTuple
-
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from celery_ext.periodic import control
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import caller_of
-from celery_ext.serve.page.figures import Moment, moment
-from celery_ext.serve.page.rendering import Links, Note, View, form_of, path_of, render
+from celery_ext.serve.page.rendering import Note, View, form_of, render
 from celery_ext.serve.service import serve_of
-
-
-class EntryRow(NamedTuple):
-    """What the page shows of an entry."""
-
-    entry: control.Listed
-    next: Moment | None
-    last: Moment | None
-    is_overdue: bool
-
 
 #: What the page says after a change.
 _DONE = {
@@ -35,8 +22,8 @@ def entries(request: Request) -> Response:
     """Answers with all entries that the caller may see."""
     serve, page = serve_of(request), View(request, "periodic", _notes(request))
     page.now_ms = serve.store.now_ms()
-    rows = [_row(entry, page.now_ms) for entry in changes.entries_of(serve, caller_of(request))]
-    return render("periodic.html", page, rows=rows, armed_by=serve.store.periodic.leader())
+    found = changes.entries_of(serve, caller_of(request))
+    return render("periodic.html", page, entries=found, armed_by=serve.store.periodic.leader())
 
 
 def pause(request: Request) -> Response:
@@ -57,12 +44,7 @@ def run_now(request: Request) -> Response:
 def _change(request: Request, act: changes.ChangeEntry) -> Response:
     name = dict(form_of(request)).get("entry", "")
     outcome = changes.change_entry(serve_of(request), caller_of(request), name, act)
-    return RedirectResponse(Links(path_of(request)).to("periodic", done=outcome, entry=name), 303)
-
-
-def _row(entry: control.Listed, now_ms: float) -> EntryRow:
-    is_overdue = entry.next_ms is not None and entry.next_ms < now_ms - 5000
-    return EntryRow(entry, moment(entry.next_ms, now_ms), moment(entry.last_ms, now_ms), is_overdue)
+    return RedirectResponse(View(request).to("periodic", done=outcome, entry=name), 303)
 
 
 def _notes(request: Request) -> list[Note]:

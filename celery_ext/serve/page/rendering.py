@@ -15,54 +15,15 @@ from starlette.responses import HTMLResponse
 
 from celery_ext.serve.access.gate import Proof
 from celery_ext.serve.access.identity import Action, Caller
-from celery_ext.serve.page import figures
+from celery_ext.serve.page.chart import small_bars
+from celery_ext.serve.page.figures import Moment, lasting, moment, number, quantile, size
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import Serve, serve_of
 from kombu_delayq import __version__
+from kombu_delayq.message.due import ms_of
 
 #: A name that may stand in a path: no slash, which some servers decode, and no dots alone, which browsers take away.
 _IN_PATH = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f]+", re.ASCII)
-
-
-class Links:
-    """Makes the links of one page.
-
-    Args:
-        path: Path of the page below the mount, as the browser asked for it, such as ``/queues/mail``.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.base = "../" * max(path.count("/") - 1, 0) or "./"
-
-    def queue(self, name: str, **query: str) -> str:
-        """Returns the link to a queue."""
-        return self._named("queues", name, query)
-
-    def task(self, task_id: str, **query: str) -> str:
-        """Returns the link to a task."""
-        return self._named("tasks", task_id, query, by="id")
-
-    def letters(self, queue: str, **query: str) -> str:
-        """Returns the link to the dead letters of a queue."""
-        return self._named("dead-letters", queue, query)
-
-    def to(self, path: str, **query: str) -> str:
-        """Returns the link to a path below the mount."""
-        return f"{self.base}{path}{_query(query)}"
-
-    def _named(self, folder: str, name: str, query: Mapping[str, str], by: str = "name") -> str:
-        if is_in_path(name):
-            return f"{self.base}{folder}/{_quoted(name)}{_query(query)}"
-        return f"{self.base}{folder}{_query({by: name, **query})}"
-
-
-def is_in_path(name: str) -> bool:
-    """Whether a name stands in the path of its page. Others are in the query."""
-    return _IN_PATH.fullmatch(name) is not None
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="", errors="surrogateescape")
 
 
 def _query(query: Mapping[str, str]) -> str:
@@ -108,9 +69,28 @@ class Note(NamedTuple):
     text: str
 
 
+def notes_of(
+    query: Mapping[str, str], done: Mapping[str, Note], counted: Mapping[str, Note] | None = None
+) -> list[Note]:
+    """Returns what a page says after a change, of which the address tells that led to it.
+
+    Args:
+        query: The query of the address.
+        done: What ``done=WORD`` says, by the word.
+        counted: What ``WORD=NUMBER`` says, by the word; its text has a place for the number.
+    """
+    word, notes = query.get("done", ""), list[Note]()
+    if word in done:
+        notes.append(done[word])
+    for name, note in (counted or {}).items():
+        if (given := query.get(name, "")).isdecimal() and len(given) < 12:
+            notes.append(note._replace(text=note.text.format(number(int(given)))))
+    return notes
+
+
 @dataclass
 class View:
-    """What a template knows of the request that it answers.
+    """What a template knows of the request that it answers, and the links from its page.
 
     Attributes:
         request: The request.
@@ -123,17 +103,40 @@ class View:
     at: str = ""
     notes: list[Note] = field(default_factory=list)
     now_ms: float = 0.0
-    version: str = __version__
 
     @cached_property
-    def links(self) -> Links:
-        """Makes links from this page."""
-        return Links(path_of(self.request))
-
-    @property
     def base(self) -> str:
         """The way from this page to the overview."""
-        return self.links.base
+        return "../" * max(path_of(self.request).count("/") - 1, 0) or "./"
+
+    def to(self, path: str, **query: str) -> str:
+        """Returns the link to a path below the mount."""
+        return f"{self.base}{path}{_query(query)}"
+
+    def queue(self, name: str, **query: str) -> str:
+        """Returns the link to a queue."""
+        return self._named("queues", "name", name, query)
+
+    def task(self, task_id: str, **query: str) -> str:
+        """Returns the link to a task."""
+        return self._named("tasks", "id", task_id, query)
+
+    def letters(self, queue: str, **query: str) -> str:
+        """Returns the link to the dead letters of a queue."""
+        return self._named("dead-letters", "name", queue, query)
+
+    def _named(self, folder: str, by: str, name: str, query: Mapping[str, str]) -> str:
+        if self.by_name(name):
+            return f"{self.base}{folder}{_query({by: name, **query})}"
+        return f"{self.base}{folder}/{quote(name, safe='', errors='surrogateescape')}{_query(query)}"
+
+    def by_name(self, name: str) -> bool:
+        """Whether the query of a page names its queue or task, because no path can."""
+        return not _IN_PATH.fullmatch(name)
+
+    def moment(self, at_ms: float | None) -> Moment | None:
+        """Returns a time, ms since the epoch, as the page shows it."""
+        return moment(at_ms, self.now_ms)
 
     @property
     def serve(self) -> Serve:
@@ -175,14 +178,6 @@ class View:
             return f"{self.who or 'You'} may not {action} here."
         return ""
 
-    queue = property(lambda self: self.links.queue)
-    task = property(lambda self: self.links.task)
-    letters = property(lambda self: self.links.letters)
-
-    def by_name(self, name: str) -> bool:
-        """Whether a form has to name its queue, because the path does not."""
-        return not is_in_path(name)
-
 
 def path_of(request: Request) -> str:
     """Returns the path of a request below the mount, as the browser asked for it."""
@@ -205,7 +200,7 @@ def render(template: str, page: View, status: int = 200, **context: Any) -> HTML
     return HTMLResponse(html.encode(errors="backslashreplace"), status, {"Cache-Control": "no-store"})
 
 
-def _size(value: Any) -> str:
+def _length(value: Any) -> str:
     return str(len(value)) if isinstance(value, (Mapping, list, tuple)) else ""
 
 
@@ -225,4 +220,8 @@ _environment = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_environment.filters |= {"number": figures.number, "json": _json, "size": _size, "pyrepr": repr, "is_small": _is_small}
+_environment.globals["version"] = __version__
+_environment.filters.update(
+    number=number, bytes=size, lasting=lasting, quantile=quantile, ms=ms_of, small_bars=small_bars
+)
+_environment.filters.update(json=_json, size=_length, pyrepr=repr, is_small=_is_small)

@@ -11,9 +11,8 @@ from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.page.figures import Moment, moment
 from celery_ext.serve.page.filter import new_due_ms
-from celery_ext.serve.page.rendering import Links, Note, View, form_of, path_of, render
+from celery_ext.serve.page.rendering import Note, View, form_of, notes_of, render
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import DelayedTask, by_id
@@ -50,25 +49,17 @@ class Fold(NamedTuple):
 
 
 class ChainStep(NamedTuple):
-    """A step of a delay chain: ``behind``, ``here`` or ``ahead``; one that is ahead waits ``until`` then."""
+    """A step of a delay chain: ``behind``, ``here`` or ``ahead``; one that is ahead waits until then."""
 
     where: str
     text: str
-    until: Moment | None = None
-
-
-class Chain(NamedTuple):
-    """A delay chain: as it was written, and its steps."""
-
-    text: str
-    steps: list[ChainStep]
+    until_ms: float | None = None
 
 
 def task(request: Request) -> Response:
     """Answers with the page of a task."""
     task_id = request.path_params.get("id") or request.query_params.get("id", "")
-    note = DONE.get(request.query_params.get("done", ""))
-    return task_page(request, task_id.strip(), [note] if note else [])
+    return task_page(request, task_id.strip(), notes_of(request.query_params, DONE))
 
 
 def task_page(request: Request, task_id: str, notes: list[Note], status: int = 200) -> Response:
@@ -94,12 +85,11 @@ def task_page(request: Request, task_id: str, notes: list[Note], status: int = 2
         page,
         status,
         task=first,
-        due=moment(first.message.due_ms, page.now_ms),
         duplicates=len(found),
         hidden=hidden,
         facts=list(_facts(first)),
         folds=[] if hidden else list(_folds(first)),
-        chain=_chain(first, page.now_ms),
+        steps=_chain(first),
     )
 
 
@@ -152,16 +142,13 @@ def _depth(value: Any) -> int:
     return 1 + max((_depth(item) for item in inner), default=0)
 
 
-def _chain(task: DelayedTask, now_ms: float) -> Chain | None:
-    text = task.delay_chain
-    if text is None:
-        return None
-    chain = DelayChain.read(text)
-    steps = [] if chain is None else _around(list(_steps(chain, task, now_ms)), task.retries)
-    return Chain(text[:200], steps)
+def _chain(task: DelayedTask) -> list[ChainStep]:
+    """Returns the steps of the task's delay chain; none if it cannot be read."""
+    chain = DelayChain.read(task.delay_chain)
+    return [] if chain is None else _around(list(_steps(chain, task)), task.retries)
 
 
-def _steps(chain: DelayChain, task: DelayedTask, now_ms: float) -> Iterator[ChainStep]:
+def _steps(chain: DelayChain, task: DelayedTask) -> Iterator[ChainStep]:
     if not task.retries:
         yield ChainStep("here", "Waits for its first run")
     at_ms = task.message.due_ms
@@ -173,7 +160,7 @@ def _steps(chain: DelayChain, task: DelayedTask, now_ms: float) -> Iterator[Chai
             yield ChainStep("here", f"Retry {number} waits {wait}")
         else:
             at_ms += delay.total_seconds() * 1000
-            yield ChainStep("ahead", f"Retry {number} will wait {wait}", moment(at_ms, now_ms))
+            yield ChainStep("ahead", f"Retry {number} will wait {wait}", at_ms)
 
 
 def _around(steps: list[ChainStep], here: int) -> list[ChainStep]:
@@ -230,4 +217,4 @@ def _begin(request: Request, action: Action) -> tuple[str, dict[str, str]]:
 
 
 def _end(request: Request, task_id: str, outcome: str) -> Response:
-    return RedirectResponse(Links(path_of(request)).task(task_id, done=outcome), 303)
+    return RedirectResponse(View(request).task(task_id, done=outcome), 303)

@@ -1,10 +1,8 @@
 // The chart of what comes due: bars over time, past ones apart, with a brush that chooses a range.
 
-import { forInput, moment, number } from "./format.js";
+import { MONTHS, forInput, moment, number, two } from "./format.js";
 
 const PARTS = 120;
-const two = (n) => String(n).padStart(2, "0");
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /** Where a log scale has lines: at powers of ten, and between them where there are few. */
 function logSplits(most) {

@@ -1,8 +1,8 @@
 // Numbers, durations and times as the server writes them, in the browser's own zone.
 
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+export const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const UNITS = [[86400, "d"], [3600, "h"], [60, "m"]];
-const two = (n) => String(n).padStart(2, "0");
+export const two = (n) => String(n).padStart(2, "0");
 
 /** Redis's clock minus this computer's, ms. The page says it when it comes. */
 let ahead = 0;

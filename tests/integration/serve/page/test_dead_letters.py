@@ -119,7 +119,7 @@ def test_the_overview_says_what_is_not_well(store: DelayStore, visit: Visit, bur
     bury(3)
     page = visit().see()
     page.get_by_text("3 dead letters wait in “dead”").wait_for()
-    page.get_by_text("Redis keeps nothing on disk: a restart loses all that waits").wait_for()
+    page.get_by_text("keeps nothing on disk: a restart loses all that waits").wait_for()
     store.client.config_set("appendonly", "yes")
     try:
         fresh = visit().see()

@@ -1,32 +1,37 @@
 """Numbers, durations, times and the verdict on all of it, as the page shows them."""
 
+from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 
+from celery_ext.doctor import Finding, Level
 from celery_ext.journal import JournalState, Loss
-from celery_ext.serve.page import figures
-from celery_ext.serve.page.figures import QueueRow, health, moment, number, seconds, size
-from kombu_delayq.store.types import Memory
+from celery_ext.serve.counting import QueueState
+from celery_ext.serve.page.figures import health, moment, number, quantile, seconds, size
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack, Lateness, QueueStats, Waits, counts_of
 
 NOW = 1_795_374_000_000.0  # 22 November 2026, 19:00 UTC
-ROOM = Memory(10, 100, "7.2.4")
 
 
-def row(**given: object) -> QueueRow:
-    fields = {
-        "queue": "mail",
-        "delayed": 3,
-        "ready": 0,
-        "overdue": 0,
-        "overdue_by_s": 0.0,
-        "unacked": 0,
-        "next_due": moment(NOW + 5000, NOW),
-        "p50": "",
-        "p99": "",
-        "consumers": 1,
-    }
-    return QueueRow(**{**fields, **given})  # type: ignore[arg-type]
+def row(queue: str = "mail", **given: Any) -> QueueState:
+    """Returns a queue with three delayed messages, a consumer, and what is given of its numbers or its state."""
+    state = {"unacked": 0, "consumers": 1, "paused_ms": None, "slot": None, "node": None}
+    state |= {name: given.pop(name) for name in list(given) if name in state}
+    held = HeldBack(5.0, 5.0, NOW) if given.pop("held_back", False) else None
+    numbers = {"now_ms": NOW, "delayed": 3, "ready": 0, "overdue": 0, "next_due_ms": NOW + 5000} | given
+    return QueueState(QueueStats(queue, **numbers), replace(counts_of([], []), held_back=held), **state)
+
+
+def overdue(by_s: float, **given: Any) -> QueueState:
+    """Returns a queue with two messages that should have left long ago."""
+    return row(overdue=2, next_due_ms=NOW - by_s * 1000, **given)
+
+
+def unconsumed(for_s: float | None, **given: Any) -> QueueState:
+    """Returns a queue with two messages, the oldest of which has waited for so long; None if nobody knows."""
+    return row(ready=2, ready_since_ms=None if for_s is None else NOW - for_s * 1000, **given)
 
 
 @pytest.mark.parametrize(
@@ -58,49 +63,62 @@ def test_numbers_are_read_at_a_glance() -> None:
         "3.0 TB",
     ]
     assert [seconds(value) for value in (0.004, 1.0, 1.25, 90.0, 7200.0)] == ["4 ms", "1 s", "1.2 s", "1.5 min", "2 h"]
+    late = Lateness((0,) * (len(LATENESS_BOUNDS_S) - 1) + (1,), 1.0, 2)
+    assert [quantile(late, share) for share in (0.5, 0.99)] == ["1 h", "> 1 h"]
+    assert quantile(Waits(), 0.5) == ""
 
 
 @pytest.mark.parametrize(
-    ("rows", "leader", "memory", "state", "title"),
+    ("rows", "leader", "state", "title"),
     [
-        ([row()], "one", ROOM, "ok", "All is well"),
-        ([], "one", ROOM, "ok", "All is well"),
-        ([row()], None, ROOM, "bad", "Nobody transfers"),
-        ([row(overdue=2, overdue_by_s=1.0)], "one", ROOM, "ok", "All is well"),
-        ([row(overdue=2, overdue_by_s=200.0, held_back="at 5/s")], "one", ROOM, "ok", "All is well"),
-        ([row(overdue=2, overdue_by_s=20.0)], "one", ROOM, "warn", "Tasks are overdue"),
-        ([row(overdue=2, overdue_by_s=200.0)], "one", ROOM, "bad", "Tasks are overdue"),
-        ([row(ready=2, consumers=0)], "one", ROOM, "warn", "Nobody consumes"),
-        ([row(ready=2, consumers=None)], "one", ROOM, "ok", "All is well"),
-        ([row(ready=2, oldest_s=299.0)], "one", ROOM, "ok", "All is well"),
-        ([row(ready=2, oldest_s=None)], "one", ROOM, "ok", "All is well"),
-        ([row(ready=2, oldest_s=301.0)], "one", ROOM, "warn", "Tasks wait for workers"),
-        ([row(ready=2, oldest_s=301.0, paused=moment(NOW, NOW))], "one", ROOM, "warn", "A queue is paused"),
-        ([row()], "one", Memory(85, 100, ""), "warn", "Redis is nearly full"),
-        ([row()], "one", Memory(99, 100, ""), "bad", "Redis is nearly full"),
-        ([row(error="WRONGTYPE")], "one", ROOM, "warn", "A queue cannot be read"),
-        ([row(ready=2, consumers=0)], None, ROOM, "bad", "Nobody transfers, and more"),
+        ([row()], "one", "ok", "All is well"),
+        ([], "one", "ok", "All is well"),
+        ([row()], None, "bad", "Nobody transfers"),
+        ([overdue(1.0)], "one", "ok", "All is well"),
+        ([overdue(200.0, held_back=True)], "one", "ok", "All is well"),
+        ([overdue(20.0)], "one", "warn", "Tasks are overdue"),
+        ([overdue(200.0)], "one", "bad", "Tasks are overdue"),
+        ([row(ready=2, consumers=0)], "one", "warn", "Nobody consumes"),
+        ([row(ready=2, consumers=None)], "one", "ok", "All is well"),
+        ([unconsumed(299.0)], "one", "ok", "All is well"),
+        ([unconsumed(None)], "one", "ok", "All is well"),
+        ([unconsumed(301.0)], "one", "warn", "Tasks wait for workers"),
+        ([unconsumed(301.0, paused_ms=NOW)], "one", "warn", "A queue is paused"),
+        ([row(error="WRONGTYPE")], "one", "warn", "A queue cannot be read"),
+        ([row(ready=2, consumers=0)], None, "bad", "Nobody transfers, and more"),
     ],
 )
-def test_the_verdict(rows: list[QueueRow], leader: str | None, memory: Memory, state: str, title: str) -> None:
+def test_the_verdict(rows: list[QueueState], leader: str | None, state: str, title: str) -> None:
     """The worst that was found is the title, and everything that was found is said."""
-    found = health(rows, leader, [], memory)
+    found = health(rows, leader)
     assert (found.state, found.title) == (state, title)
     assert found.reasons
 
 
-def test_dead_letters_and_an_empty_disk_are_not_well() -> None:
-    """Dead letters that wait are said, with a Redis that keeps nothing; a queue of them needs no consumer."""
-    found = health([row()], "one", [], ROOM, letters={"failed": 94, "other": 0})
+def test_dead_letters_are_not_well() -> None:
+    """Dead letters that wait are said while they are new; a queue of them needs no consumer."""
+    found = health([row()], "one", letters={"failed": 94, "other": 0})
     assert (found.state, found.title) == ("warn", "Tasks have failed for good")
     assert found.reasons[0].startswith("94 dead letters wait in “failed”")
-    assert health([row()], "one", [], ROOM, letters={"failed": 0}).state == "ok"
-    assert health([row()], "one", [], ROOM, letters={"failed": 94}, is_recent=False).state == "ok"
-    assert health([row()], "one", [], ROOM, eviction="it does").title == "Redis may drop messages"
-    idle = health([row(queue="failed", ready=2, consumers=0)], "one", [], ROOM, letters={"failed": 2})
+    assert health([row()], "one", letters={"failed": 0}).state == "ok"
+    assert health([row()], "one", letters={"failed": 94}, is_recent=False).state == "ok"
+    idle = health([row("failed", ready=2, consumers=0)], "one", letters={"failed": 2})
     assert idle.title == "Tasks have failed for good"
-    found = health([row()], "one", [], ROOM, without_disk=["a:1"])
-    assert (found.state, found.reasons) == ("warn", ["Redis keeps nothing on disk: a restart loses all that waits."])
+
+
+@pytest.mark.parametrize(
+    ("check", "level", "state", "title"),
+    [
+        ("memory", Level.WARNING, "warn", "Redis is nearly full"),
+        ("memory", Level.ERROR, "bad", "Redis is nearly full"),
+        ("eviction", Level.WARNING, "warn", "Redis may drop messages"),
+        ("persistence", Level.ERROR, "warn", "Redis does not keep all on disk"),
+    ],
+)
+def test_what_the_doctor_finds_about_servers_is_said(check: str, level: Level, state: str, title: str) -> None:
+    """It deserves a look, and a Redis that is full is bad."""
+    found = health([row()], "one", servers=[Finding(level, "a:1 is not well", check=check)])
+    assert (found.state, found.title, found.reasons) == (state, title, ["a:1 is not well."])
 
 
 SOUND = JournalState("sqlite://", None, "one", {}, {}, None, 0.0, None, [], None, 0, 0, None)
@@ -125,7 +143,7 @@ SOUND = JournalState("sqlite://", None, "one", {}, {}, None, 0.0, None, [], None
 )
 def test_the_verdict_on_a_journal(journal: JournalState, state: str, text: str) -> None:
     """What is wrong with the journal is said, each fault in a sentence of its own."""
-    found = health([row()], "one", [], ROOM, journal)
+    found = health([row()], "one", journal)
     assert found.state == state
     [reason] = found.reasons
     assert text in reason
@@ -133,6 +151,6 @@ def test_the_verdict_on_a_journal(journal: JournalState, state: str, text: str) 
 
 def test_the_calm_sentence() -> None:
     """When all is well, the page says what waits, and what is due next."""
-    rows = [row(), row(queue="web", delayed=2, next_due=moment(NOW + 1000, NOW))]
-    assert health(rows, "one", [], ROOM).reasons == ["5 delayed tasks in 2 queues; the next is due in 1.0s."]
-    assert figures.health([row(delayed=0)], "one", [], ROOM).reasons == ["No task waits."]
+    rows = [row(), row("web", delayed=2, next_due_ms=NOW + 1000)]
+    assert health(rows, "one").reasons == ["5 delayed tasks in 2 queues; the next is due in 1.0s."]
+    assert health([row(delayed=0)], "one").reasons == ["No task waits."]
