@@ -5,10 +5,11 @@ never back. A Spark task reads the tiers of its window in this order and leaves 
 a message that waits all the time is read once, also if it moves meanwhile.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, nextafter
-from typing import NamedTuple, Self
+from itertools import pairwise
+from math import ceil, inf, nextafter
+from typing import Self
 
 from pyspark.sql.datasource import InputPartition
 
@@ -48,6 +49,10 @@ class WaitingSelection:
         queues = None if options.queue is None else tuple(dict.fromkeys(options.queue))
         return cls(queues, -inf if after is None else ms_of(after), inf if before is None else ms_of(before))
 
+    def names(self, store: SparkStore) -> list[str]:
+        """Returns the names of the queues."""
+        return list(store.queues.names() if self.queues is None else self.queues)
+
 
 #: Messages in a partition, unless the option ``partitions`` gives a number of partitions.
 PARTITION_MESSAGES = 50_000
@@ -78,7 +83,7 @@ def plan(store: SparkStore, selection: WaitingSelection, count: int | None) -> l
     Returns:
         The partitions: no more than there are messages, at least one.
     """
-    names = store.queues.names() if selection.queues is None else list(dict.fromkeys(selection.queues))
+    names = selection.names(store)
     sizes = store.scan.sizes(names, selection.from_ms, selection.to_ms)
     total = sum(sizes.values())
     wanted = max(min(count or -(-total // PARTITION_MESSAGES), total), 1)
@@ -125,18 +130,6 @@ def _cut(
     return partitions
 
 
-class Weight(NamedTuple):
-    """Messages that are due before a time, and after the weight before.
-
-    Attributes:
-        until_ms: The time, ms since the epoch.
-        messages: How many they are.
-    """
-
-    until_ms: float
-    messages: float
-
-
 @dataclass
 class WindowPartition(InputPartition):
     """The due times that one Spark task reads.
@@ -150,54 +143,28 @@ class WindowPartition(InputPartition):
     to_ms: float
 
 
-def windows(selection: WaitingSelection, weights: Iterable[Weight], count: int) -> list[WindowPartition]:
-    """Cuts the due times of a selection. Messages with the same due time are in one window.
-
-    Args:
-        selection: Which messages are selected.
-        weights: How many messages are due when.
-        count: Most windows.
-
-    Returns:
-        The windows, at least one; together they have all due times of the selection.
-    """
-    ordered = sorted(weights)
-    share = sum(weight.messages for weight in ordered) / max(count, 1)
-    ends: list[float] = []
-    filled = 0.0
-    for until_ms, messages in ordered:
-        filled += messages
-        if filled >= share * (len(ends) + 1) and len(ends) < count - 1 and until_ms > (ends or [-inf])[-1]:
-            ends.append(until_ms)
-    inner = [end for end in ends if selection.from_ms < end < selection.to_ms]
-    return [
-        WindowPartition(begin, end)
-        for begin, end in zip([selection.from_ms, *inner], [*inner, selection.to_ms], strict=True)
-    ]
-
-
-def store_weights(store: SparkStore, selection: WaitingSelection, names: Collection[str], share: int) -> list[Weight]:
-    """Returns how many messages of a store are due when.
+def windows(store: SparkStore, selection: WaitingSelection, count: int | None) -> list[WindowPartition]:
+    """Cuts the due times of a selection into windows. Messages with the same due time are in one window.
 
     Args:
         store: Store of the broker.
         selection: Which messages are selected.
-        names: The queues.
-        share: Most messages in a weight.
+        count: Most windows; None for one for about every ``PARTITION_MESSAGES`` messages.
+
+    Returns:
+        The windows, at least one; together they have all due times of the selection.
     """
-    found: list[Weight] = []
-    for delayed, size in store.scan.sizes(names, selection.from_ms, selection.to_ms).items():
-        ranks = range(share - 1, size - 1, share)
+    sizes = store.scan.sizes(selection.names(store), selection.from_ms, selection.to_ms)
+    wanted = count or max(ceil(sum(sizes.values()) / PARTITION_MESSAGES), 1)
+    share = max(ceil(sum(sizes.values()) / wanted), 1)
+    # Shares have messages of several queues, so each queue is cut finer.
+    step = max(share // min(len(sizes) or 1, 10), 1)
+    cuts: list[float] = []
+    for delayed, size in sizes.items():
+        ranks = range(step - 1, size, step)
         parts = store.scan.split(delayed.queue, ranks, selection.from_ms, selection.to_ms, delayed.layout)
-        # The last message of a part is in it.
-        ends = [just_after(float(part.until[1])) for part in parts if part.until is not None]
-        found += [Weight(end, share) for end in ends]
-        rest = size - share * len(ends)
-        if rest > 0:
-            found.append(Weight(selection.to_ms, rest))
-    return found
-
-
-def just_after(due_ms: float) -> float:
-    """Returns the least time after a due time that a double can have."""
-    return nextafter(due_ms, inf)
+        # The last message of a part is in its window.
+        cuts += [nextafter(float(part.until[1]), inf) for part in parts if part.until is not None]
+    every = ceil(share / step)
+    inner = {end for end in sorted(cuts)[every - 1 :: every][: wanted - 1] if end < selection.to_ms}
+    return [WindowPartition(*ends) for ends in pairwise([selection.from_ms, *sorted(inner), selection.to_ms])]

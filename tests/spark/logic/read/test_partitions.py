@@ -1,14 +1,14 @@
 """What waits is cut into windows and partitions of as many messages each, and each message is in one of them."""
 
 from itertools import chain, pairwise
-from math import inf
+from math import inf, nextafter
 from typing import Any
 
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark.read import partitions, reader
-from celery_ext.spark.read.partitions import WaitingPartition, WaitingSelection, Weight, WindowPartition, windows
+from celery_ext.spark.read import batch, partitions
+from celery_ext.spark.read.partitions import WaitingPartition, WaitingSelection, WindowPartition, windows
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
@@ -33,7 +33,7 @@ def test_what_leaves_after_the_planning_hides_and_repeats_no_other(
     redis_server: PrivateRedis, store: DelayStore, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While messages leave between the planning and the reading, and during it, those that stay are read once."""
-    monkeypatch.setattr(reader, "BATCH_ROWS", 20)
+    monkeypatch.setattr(batch, "BATCH_ROWS", 20)
     past = fill(store, "q", 300, same=7, first_ms=1000.0)
     stay = fill(store, "r", 50)
     reading = reader_of(redis_server, partitions=7, page_size=10, columns="task_id,raw")
@@ -115,12 +115,12 @@ def test_batches_are_bounded_in_rows_and_in_bytes(
 ) -> None:
     """A batch takes no further page when it has so many rows, or so many bytes of messages."""
     fill(store, "q", 1000)
-    monkeypatch.setattr(reader, "BATCH_ROWS", 300)
+    monkeypatch.setattr(batch, "BATCH_ROWS", 300)
     reading = reader_of(redis_server, page_size=100, partitions=1)
     [partition] = reading.partitions()
-    assert [batch.num_rows for batch in reading.read(partition)] == [300, 300, 300, 100]
-    monkeypatch.setattr(reader, "BATCH_BYTES", 2000)
-    assert [batch.num_rows for batch in reading.read(partition)] == [200] * 5
+    assert [each.num_rows for each in reading.read(partition)] == [300, 300, 300, 100]
+    monkeypatch.setattr(batch, "BATCH_BYTES", 2000)
+    assert [each.num_rows for each in reading.read(partition)] == [200] * 5
 
 
 def test_bodies_are_fetched_for_the_columns_that_need_them(redis_server: PrivateRedis, store: DelayStore) -> None:
@@ -142,36 +142,26 @@ def test_bodies_are_fetched_for_the_columns_that_need_them(redis_server: Private
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-@pytest.mark.parametrize("selection", [WaitingSelection(), WaitingSelection(None, 1_000.0, 9_000.0)])
-def test_windows_have_each_due_time_once(count: int, selection: WaitingSelection) -> None:
-    """Windows follow one another from the first due time of the selection to the last, without a gap."""
-    found = windows(selection, [Weight(100.0 * n, 10) for n in range(100)], count)
-    assert found[0].from_ms == selection.from_ms
-    assert found[-1].to_ms == selection.to_ms
+@pytest.mark.parametrize("selection", [WaitingSelection(), WaitingSelection(None, FUTURE_MS + 7, FUTURE_MS + 90)])
+def test_windows_have_each_due_time_once_and_equal_shares(
+    store: DelayStore, count: int, selection: WaitingSelection
+) -> None:
+    """Windows of several queues follow one another without a gap, and get about as many messages each."""
+    queues = [f"q{number}" for number in range(5)]
+    for number, queue in enumerate(queues):
+        fill(store, queue, 200, same=number + 1)
+    found = windows(store, selection, count)
+    assert [found[0].from_ms, found[-1].to_ms] == [selection.from_ms, selection.to_ms]
     assert all(one.to_ms == next_one.from_ms for one, next_one in pairwise(found))
     assert all(one.from_ms < one.to_ms for one in found)
-    assert len(found) <= count
+    assert count - 1 <= len(found) <= count
+    sizes = [sum(store.scan.count(queue, one.from_ms, one.to_ms) for queue in queues) for one in found]
+    assert max(sizes) <= 1.6 * sum(sizes) / count
 
 
-def test_windows_have_equal_shares_of_all_tiers() -> None:
-    """Weights of several tiers count together, and the windows get about as many messages each."""
-    near = [Weight(float(n), 10) for n in range(1, 101)]
-    far = [Weight(500.0, 500), Weight(600.0, 500)]
-    found = windows(WaitingSelection(), [*far, *near], 4)
-    assert found == [
-        WindowPartition(-inf, 50.0),
-        WindowPartition(50.0, 100.0),
-        WindowPartition(100.0, 500.0),
-        WindowPartition(500.0, inf),
-    ]
-
-
-def test_messages_of_one_due_time_are_in_one_window() -> None:
+def test_messages_of_one_due_time_are_in_one_window(store: DelayStore) -> None:
     """Where all are due at once there is one window with messages, whatever number of windows is wanted."""
-    found = windows(WaitingSelection(), [Weight(5.0, 100)] * 10, 4)
-    assert found == [WindowPartition(-inf, 5.0), WindowPartition(5.0, inf)]
-
-
-def test_no_windows_without_messages() -> None:
-    """Without messages there is one window with all due times, which has what comes later."""
-    assert windows(WaitingSelection(), [], 8) == [WindowPartition(-inf, inf)]
+    assert windows(store, WaitingSelection(), 8) == [WindowPartition(-inf, inf)]
+    fill(store, "q", 100, same=100)
+    after = nextafter(FUTURE_MS, inf)
+    assert windows(store, WaitingSelection(), 4) == [WindowPartition(-inf, after), WindowPartition(after, inf)]

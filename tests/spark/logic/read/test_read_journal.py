@@ -10,7 +10,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
-from celery_ext.spark.read import reader
+from celery_ext.spark.read import batch
 from kombu_delayq.options import Options
 from kombu_delayq.store.types import Offer
 from tests.support.messages import task_message
@@ -74,7 +74,7 @@ def test_a_row_that_is_promoted_meanwhile_is_read_once(
     redis_server: PrivateRedis, journaled: JournaledStore, url: str, batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether a row moves to Redis before, while or after its page is read, it is one row of the DataFrame."""
-    monkeypatch.setattr(reader, "BATCH_ROWS", 7)
+    monkeypatch.setattr(batch, "BATCH_ROWS", 7)
     far = fill(journaled, "q", 30, prefix="far")
     plain = store_of(redis_server)
     near = fill(plain, "q", 20)
@@ -83,8 +83,8 @@ def test_a_row_that_is_promoted_meanwhile_is_read_once(
     )
     found = []
     for part in reading.partitions():
-        for number, batch in enumerate(reading.read(part)):
-            found += batch["task_id"].to_pylist()
+        for number, each in enumerate(reading.read(part)):
+            found += each["task_id"].to_pylist()
             if number == batches:
                 rows = journaled.journal.promotable(FUTURE_MS + 100, 100)
                 plain.delivery.offer("q", *(Offer(row.id, repr(row.due_ms), row.priority, row.body) for row in rows))

@@ -2,19 +2,17 @@
 
 import json
 import random
-from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from celery_ext.spark.read import parse
 from celery_ext.spark.read.batch import Rows
-from celery_ext.spark.read.parse import cut_arguments
 from celery_ext.spark.read.schema import COLUMNS, arrow_schema, schema_of
 from celery_ext.waiting import DelayedTask
-from kombu_delayq.store.types import Waiting
+from kombu_delayq.store.hash_layout import id_of
+from kombu_delayq.store.types import Part, Scanned, Waiting
 from tests.support.messages import ETA, ETA_AT, task_message
 from tests.support.messages import changed_message as task
 from tests.support.spark.odd_messages import MESSAGES
@@ -34,7 +32,8 @@ def rows_of(messages: list[Any], schema: pa.Schema = SCHEMA, ids: list[bytes] | 
     """Returns the rows of messages: bytes, or what becomes JSON."""
     stored = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in messages]
     members = ids or [f"id-{at}".encode() for at in range(len(stored))]
-    rows = Rows("orders", members, [DUE] * len(stored), list(map(len, stored)), stored)
+    rows = Rows(Part("orders"))
+    rows.add(Scanned(members, [DUE] * len(stored), list(map(len, stored)), False), list(map(id_of, members)), stored)
     found: list[dict[str, Any]] = rows.batch(schema).to_pylist()
     return found
 
@@ -98,7 +97,6 @@ def test_one_message_says_nothing_of_those_beside_it(seed: int) -> None:
 def test_ordinary_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of tasks in JSON none is looked at one by one, which the speed of reading depends on."""
     monkeypatch.setattr("celery_ext.spark.read.batch.DelayedTask", None)
-    monkeypatch.setattr("celery_ext.spark.read.parse._cut", None)
     messages = [task_message((), kwargs={"n": at}, task_id=f"t{at}", eta=ETA_AT) for at in range(20)]
     assert [row["kwargs"] for row in rows_of(messages)] == [f'{{"n": {at}}}' for at in range(20)]
 
@@ -122,20 +120,16 @@ def test_marks_are_no_part_of_a_message() -> None:
     assert [row["raw"] for row in rows] == [body, body, body, b""]
 
 
-def test_arguments_are_cut_out_of_text_and_of_base64() -> None:
-    """A body is in base64, or text as with the transport option ``compact``."""
-    body = '[[1], {"a": "[x"}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
-    assert cut_arguments([body, b64encode(body.encode()).decode(), None]) == (
-        [b"[1]", b"[1]", None],
-        [b'{"a": "[x"}', b'{"a": "[x"}', None],
-    )
-
-
-@pytest.mark.parametrize("kwargs", ['{"a": ", {}]"}', "{}", '{"a": {}}', '{"callbacks": null}'])
+@pytest.mark.parametrize("kwargs", ['{"a": ", {}]"}', "{}", '{"a": {}}', '{"callbacks": null}', '{"a": "ü"}'])
 @pytest.mark.parametrize("args", ["[]", "[1, {}]"])
-def test_arguments_are_cut_out_where_nulls_are_left_out(args: str, kwargs: str) -> None:
-    """A body ends with an empty object with the transport option ``compact``."""
-    assert cut_arguments([f"[{args}, {kwargs}, {{}}]"]) == ([args.encode()], [kwargs.encode()])
+@pytest.mark.parametrize("is_text", [True, False])
+def test_arguments_are_cut_out_of_text_and_of_base64(args: str, kwargs: str, is_text: bool) -> None:
+    """A body is in base64, or text that ends with an empty object as with the transport option ``compact``."""
+    message = task(f"[{args}, {kwargs}, {{}}]".encode())
+    if is_text:
+        message = {**message, "body": f"[{args}, {kwargs}, {{}}]", "properties": {"body_encoding": "utf-8"}}
+    row = row_of(message)
+    assert (row["args"], row["kwargs"]) == (args, kwargs)
 
 
 def test_a_lost_message_has_a_row() -> None:
@@ -177,7 +171,9 @@ def test_any_id(identity: bytes) -> None:
 )
 def test_a_due_time_that_nothing_can_name_is_null(due: bytes, expected: datetime | None) -> None:
     """Due times are exact to the microsecond, and NULL where they are no datetime in every time zone."""
-    [row] = Rows("q", [b"i"], [due], [2], [b"{}"]).batch(SCHEMA).to_pylist()
+    rows = Rows(Part("q"))
+    rows.add(Scanned([b"i"], [due], [2], False), [b"i"], [b"{}"])
+    [row] = rows.batch(SCHEMA).to_pylist()
     assert row["due"] == expected
 
 
@@ -187,11 +183,3 @@ def test_a_huge_message_is_a_row() -> None:
     row, small = rows_of([task(content % (b"x" * 20_000_000)), task()])
     assert len(row["kwargs"]) == 20_000_009
     assert small["args"] == "[1]"
-
-
-def test_objects_are_told_from_what_only_looks_like_them() -> None:
-    """Lines are objects only if each of them is one."""
-    assert parse.are_objects([])
-    assert parse.are_objects([b"{}", b'{"a": [1, "}{"]}'])
-    for wrong in (b"", b"1", b"{", b"{}{}", b"{}\n{}", b'{"a": }', b'{"a": "\xff"}', b"{},{}"):
-        assert not parse.are_objects([b"{}", wrong])
