@@ -12,7 +12,7 @@ import pyarrow as pa
 from kombu import compression, serialization
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from celery_ext.delays.levels import DelayLevels
+from celery_ext.delays.levels import DEFAULT, DelayLevels
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.batch import BatchMessages, MessageBuilder
@@ -65,10 +65,9 @@ def builder_of(
     templates = plain_templates() if settings is None else Templates(settings)
     settings = settings or AppSettings()
     given = WriteOptions.parse({name: text for name, text in {"task": TASK, **options}.items() if text is not None})
-    levels = DelayLevels.parse(given.delayq_levels or settings.levels or DelayLevels.parse())
+    levels = DelayLevels.parse(settings.levels or DEFAULT)
     schedule = Schedule(given, levels, time() * 1000 if base_ms is None else base_ms, max_delay)
-    depth = settings.conf.get("task_repr_maxlevels", 3)
-    return MessageBuilder(plan_of(schema, given), given, templates, schedule, job, depth)
+    return MessageBuilder(plan_of(schema, given), given, templates, schedule, job)
 
 
 def made_of(batch: pa.RecordBatch, settings: AppSettings | None = None, **how: Any) -> BatchMessages:
@@ -111,14 +110,16 @@ def kwargs_of(offer: Offer) -> dict[str, Any]:
 def seen(message: Mapping[str, Any]) -> dict[str, Any]:
     """Returns all that a worker sees of a message, except for what differs whenever Celery makes one.
 
-    The delivery tag, the id of the reply queue and the process id in ``origin`` differ. The body is decoded. Times are
-    datetimes, because the zone in which Celery writes a time depends on how the caller gives it.
+    The delivery tag, the property ``timestamp``, the id of the reply queue and the process id in ``origin`` differ. The
+    body is decoded. Times are datetimes, because the zone in which Celery writes a time depends on how the caller gives
+    it.
     """
     headers, properties = dict(message["headers"]), dict(message["properties"])
     for name in ("eta", "expires"):
         if isinstance(headers[name], str):
             headers[name] = datetime.fromisoformat(headers[name])
     headers["origin"] = headers["origin"].partition("@")[2]
+    properties.pop("timestamp", None)
     for name in ("delivery_tag", "reply_to"):
         properties[name] = len(properties[name])
     args, kwargs, embed = arguments_in(message)
