@@ -1,9 +1,11 @@
 """Adds delay chains to the tasks of an app and to its calls, and finds tasks whose declaration has no effect."""
 
-import dis
+import ast
+import inspect
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
+from textwrap import dedent
 from threading import RLock
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -190,16 +192,11 @@ def _extend(task: Any) -> None:
         return
     names = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
     names |= {name: getattr(task, name, None) for name in ("name", *ATTRIBUTES)}
-    names["dead_letter_queue"] = getattr(task, "dead_letter_queue", None)
     extended: Any = type(kind.__name__, (DelayChainTask, kind), names)
     extended.read_declaration()
     task.__class__ = extended
 
 
-#: Bytecode that uses an attribute of the object that was loaded just before.
-_OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR")
-#: Bytecode that may stand between the two, or that passes a name to an inner function, whose own code is searched, too.
-_NO_USE = ("CACHE", "PUSH_NULL", "LOAD_CLOSURE")
 #: The cell of a name that a function closes over, while the name has no value yet.
 _EMPTY = CellType()
 
@@ -278,16 +275,12 @@ def _names_retry(function: FunctionType, depth: int, seen: set[CodeType]) -> boo
 def _passes_itself_on(run: FunctionType, bound: bool) -> bool:
     """Whether a task's function uses the task itself, not only its attributes: as first argument or by its name."""
     own = {run.__name__, *run.__code__.co_varnames[: int(bound)]}
-    for code in _nested_code(run.__code__):
-        steps = [step for step in dis.get_instructions(code) if step.opname not in _NO_USE]
-        for step, after in zip(steps, [*steps[1:], None], strict=True):
-            loaded = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-            is_own = (
-                step.opname.startswith("LOAD_") and "ATTR" not in step.opname and own.intersection(map(str, loaded))
-            )
-            if is_own and (after is None or after.opname not in _OF_ATTRIBUTES):
-                return True
-    return False
+    try:
+        nodes = list(ast.walk(ast.parse(dedent(inspect.getsource(run.__code__)))))
+    except (OSError, SyntaxError):  # there is no source, or it cannot be cut out of what is around it
+        return True
+    of_attributes = {node.value for node in nodes if isinstance(node, ast.Attribute)}
+    return any(isinstance(node, ast.Name) and node.id in own and node not in of_attributes for node in nodes)
 
 
 def _nested_code(code: CodeType) -> Iterator[CodeType]:
