@@ -186,15 +186,6 @@ class Template:
             orphan = {name: value for name, value in headers.items() if name != "parent_id"}
             self.orphan = MessageForm.of({**message, "headers": orphan})
 
-    def fill(self, slots: Any) -> str:
-        """Returns a message as JSON text; see ``MessageForm.fill``."""
-        form = self.orphan if slots.parent_id == "null" else self.form
-        return form.fill(slots)
-
-    def filled(self, columns: Slots[Iterable[str]]) -> Iterator[str]:
-        """Yields many messages as JSON texts, as many as the shortest column has rows."""
-        return self.form.filled(columns)
-
 
 class Publish(NamedTuple):
     """The arguments with which Celery called ``Producer.publish``.

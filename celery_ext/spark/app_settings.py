@@ -1,6 +1,5 @@
 """The settings of an app that decide its messages: read once on the driver, handed to executors without the app."""
 
-import pickle
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -122,12 +121,9 @@ def _check_queues(app: Celery) -> None:
 
 
 def _check_picklable(setting: str, value: Any) -> None:
-    try:
-        pickle.dumps(value)
-    except Exception as error:  # objects in settings can raise anything
-        from pyspark.cloudpickle import dumps
+    from pyspark.cloudpickle import dumps
 
-        try:
-            dumps(value)
-        except Exception:
-            raise InvalidSparkOption(f"the setting {setting} cannot be handed to executors: {error}") from error
+    try:
+        dumps(value)
+    except Exception as error:  # objects in settings can raise anything
+        raise InvalidSparkOption(f"the setting {setting} cannot be handed to executors: {error}") from error

@@ -215,19 +215,9 @@ def _shown(url: str) -> str:
     before, at, place = rest.rpartition("@")
     if "@" in url and (not at or "@" in url[len(address) :] or set(before) & set("/#")):
         raise ValueError("an unquoted character ends the address before its @")
-    if not parse_url(_with_one_host(url))["hostname"] and at:
+    if not parse_url(urls.with_one_host(url) if scheme.endswith("+cluster") else url)["hostname"] and at:
         raise ValueError("it has a user, but no host")
     return f"{scheme}{mark}{place}"
-
-
-def _with_one_host(url: str) -> str:
-    """Returns the URL of a cluster with the first of its hosts alone, and any other URL as it is."""
-    address, mark, query = url.partition("?")
-    scheme, behind, rest = address.partition("://")
-    if not scheme.endswith("+cluster"):
-        return url
-    before, at, hosts = rest.rpartition("@")
-    return f"{scheme}{behind}{before}{at}{hosts.partition(',')[0]}{mark}{query}"
 
 
 def _names_in(options: Any) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import json
 from binascii import b2a_base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import repeat
 from typing import Any
@@ -11,7 +11,7 @@ from kombu import compression, serialization
 from kombu.exceptions import EncodeError
 
 from celery_ext.publish.argsrepr import saferepr, texts_of
-from celery_ext.spark.write.values import RowErrors, Values
+from celery_ext.spark.write.values import Rows
 from kombu_delayq.message.fields import text_to_json, to_json
 
 #: Third element of a body, after the arguments. Source: celery.app.amqp.AMQP.as_task_v2
@@ -25,20 +25,15 @@ class Arguments:
     """The arguments of one batch.
 
     Args:
-        columns: Columns by name: those of the keyword arguments, and ``args`` and ``kwargs`` if there are such columns.
+        rows: The rows, which get the errors of their arguments.
         names: Names of the keyword arguments that are columns.
-        count: Number of rows.
-        errors: Collects what is wrong.
         repr_levels: Depth to which Celery shows arguments.
     """
 
-    def __init__(
-        self, columns: Mapping[str, Values], names: Sequence[str], count: int, errors: RowErrors, repr_levels: int
-    ) -> None:
-        self._columns = columns
+    def __init__(self, rows: Rows, names: Sequence[str], repr_levels: int) -> None:
+        self._rows = rows
+        self._columns, self._count = rows.columns, rows.count
         self._names = names
-        self._count = count
-        self._errors = errors
         self._repr_levels = repr_levels
         self._args = self._parsed("args", list)
         self._kwargs = self._parsed("kwargs", dict)
@@ -87,7 +82,7 @@ class Arguments:
         try:
             raw = serialization.dumps((*arguments, EMBED), serializer)[2]
         except EncodeError as error:
-            self._errors.add(row, "", arguments, f"cannot be written as {serializer}: {error}")
+            self._rows.add_error(row, arguments, f"cannot be written as {serializer}: {error}")
             return b""
         return raw.encode() if isinstance(raw, str) else bytes(raw)
 
@@ -132,7 +127,7 @@ class Arguments:
                 raise ValueError(f"is not a JSON {'array' if kind is list else 'object'}")
             return found
 
-        return self._errors.parse(name, column.python, parse)
+        return self._rows.parse(name, column.python, parse)
 
 
 def _dict_format(names: Iterable[str]) -> str:

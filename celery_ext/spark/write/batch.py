@@ -13,12 +13,12 @@ from celery_ext.publish.template import Slots, Template
 from celery_ext.spark import task_ids
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.arguments import Arguments
-from celery_ext.spark.write.columns import Columns, meant_by
+from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.dead_letters import DeadLetterBuilder
 from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.task_fields import TaskFields
 from celery_ext.spark.write.templates import Templates
-from celery_ext.spark.write.values import RowErrors, Values, iso_texts
+from celery_ext.spark.write.values import Rows, iso_texts
 from kombu_delayq.message.due import ms_text
 from kombu_delayq.message.fields import text_to_json
 from kombu_delayq.message.ready import stamp_text
@@ -48,7 +48,6 @@ class MessageBuilder:
         templates: Templates of the messages.
         schedule: When the tasks are due.
         job: Name of the job.
-        repr_levels: Depth to which Celery shows arguments.
 
     Attributes:
         salt: 8 hex digits that stand for the job.
@@ -56,22 +55,15 @@ class MessageBuilder:
     """
 
     def __init__(
-        self,
-        columns: Columns,
-        options: WriteOptions,
-        templates: Templates,
-        schedule: Schedule,
-        job: str,
-        repr_levels: int,
+        self, columns: Columns, options: WriteOptions, templates: Templates, schedule: Schedule, job: str
     ) -> None:
         self.columns = columns
         self.options = options
         self.templates = templates
         self.schedule = schedule
-        self.repr_levels = repr_levels
         self.salt = task_ids.digest(job)[:8]
         queue = options.dead_letter_queue
-        self.dead_letters = None if queue is None else DeadLetterBuilder(queue, templates, self.salt, repr_levels)
+        self.dead_letters = None if queue is None else DeadLetterBuilder(queue, templates, self.salt)
 
     def build(self, batch: pa.RecordBatch) -> BatchMessages:
         """Makes the messages of a batch."""
@@ -87,30 +79,9 @@ class MessageBuilder:
         if batch.num_rows <= rows or "op" in self.columns.reserved:
             yield self.build(batch)
             return
-        batch, known = _Batch(self, batch).by_due_time()
+        batch, digests = _Batch(self, batch).by_due_time()
         for first in range(0, batch.num_rows, rows):
-            part = batch.slice(first, rows)
-            yield _Batch(self, part, known.at(range(first, first + part.num_rows))).build()
-
-
-class _Known(NamedTuple):
-    """What is known of some rows before their messages are made.
-
-    Attributes:
-        digests: Result of ``TaskFields.digests`` for these rows, or None.
-        due_us: Result of ``Schedule.due_us`` for these rows, or None.
-    """
-
-    digests: Sequence[str] | None = None
-    due_us: Sequence[int | None] | None = None
-
-    def at(self, rows: Sequence[int]) -> "_Known":
-        """Returns what is known of the rows with these numbers."""
-        digests, due_us = self
-        return _Known(digests and [digests[row] for row in rows], due_us and [due_us[row] for row in rows])
-
-
-_NOTHING_KNOWN = _Known()
+            yield _Batch(self, batch.slice(first, rows), digests[first : first + rows]).build()
 
 
 _DUE = attrgetter("due")
@@ -122,37 +93,26 @@ class _Batch:
     Args:
         job: What the messages of the job depend on.
         batch: The rows.
-        known: What is known of the rows already.
+        digests: Result of ``TaskFields.digests``; empty if it is not known yet.
     """
 
-    def __init__(self, job: MessageBuilder, batch: pa.RecordBatch, known: _Known = _NOTHING_KNOWN) -> None:
+    def __init__(self, job: MessageBuilder, batch: pa.RecordBatch, digests: Sequence[str] = ()) -> None:
         self._job = job
         self._batch = batch
-        self._known = known
+        self._known = digests
         self._count = batch.num_rows
-        self._errors = RowErrors()
-        self._arrays = dict(zip(map(meant_by, batch.schema.names), batch.columns, strict=True))
-        self._values = {
-            name: Values(array, as_uuid=name in job.columns.uuid_columns, on_error=self._errors.in_column(name))
-            for name, array in self._arrays.items()
-        }
-        self._fields = TaskFields(self._values, job.options, self._count, self._errors)
+        self._rows = Rows(batch, job.columns.uuid_columns)
+        self._fields = TaskFields(self._rows, job.options)
 
-    def by_due_time(self) -> tuple[pa.RecordBatch, _Known]:
-        """Returns the rows in the order of their due times, and what is known of them in that order.
+    def by_due_time(self) -> tuple[pa.RecordBatch, Sequence[str]]:
+        """Returns the rows in the order of their due times, and their digests where these were needed for it.
 
-        Redis stores messages faster in that order. Rows with the same due time keep their order.
+        Redis stores messages faster in that order.
         """
         due_us = self._due_us
-        if due_us is None:
-            return self._batch, _NOTHING_KNOWN
-        digests = self._digests if self._job.options.spread else None
-        # Errors have the row numbers of this batch. Without known due times the parts find their errors again.
-        known = _Known(digests, None if self._errors.by_row else due_us)
-        order = sorted(range(self._count), key=lambda row: due_us[row] or 0)
-        if order == list(range(self._count)):
-            return self._batch, known
-        return self._batch.take(pa.array(order)), known.at(order)
+        order = range(self._count) if due_us is None else sorted(range(self._count), key=lambda row: due_us[row] or 0)
+        digests = [self._digests[row] for row in order] if self._job.options.spread else []
+        return self._batch.take(pa.array(order)), digests
 
     def build(self) -> BatchMessages:
         """Makes the messages."""
@@ -160,16 +120,16 @@ class _Batch:
         cancels = self._fields.cancels
         offers: dict[str, list[Offer]] = {}
         for queue, (rows, all_offers) in self._offers().items():  # _offers adds errors
-            left_out = self._errors.by_row.keys() | cancels
+            left_out = self._rows.errors.keys() | cancels
             good = [offer for row, offer in zip(rows, all_offers, strict=True) if row not in left_out]
             if good:
                 offers[queue] = sorted(good, key=_DUE)
-        cancelled = [self._task_ids[row] for row in sorted(cancels - self._errors.by_row.keys())]
+        cancelled = [self._task_ids[row] for row in sorted(cancels - self._rows.errors.keys())]
         return BatchMessages(offers, cancelled, self._bad_rows())
 
     @cached_property
     def _digests(self) -> Sequence[str]:
-        return self._known.digests or self._fields.digests(self._job.columns.id_columns)
+        return self._known or self._fields.digests(self._job.columns.id_columns)
 
     @cached_property
     def _task_ids(self) -> list[str]:
@@ -177,10 +137,8 @@ class _Batch:
 
     @cached_property
     def _due_us(self) -> Sequence[int | None] | None:
-        if self._known.due_us is not None:
-            return self._known.due_us
-        parts = list(map(task_ids.part_of, self._digests)) if self._job.options.spread else [0.0] * self._count
-        return self._job.schedule.due_us(self._arrays, parts, self._errors)
+        parts = list(map(task_ids.part_of, self._digests)) if self._job.options.spread else None
+        return self._job.schedule.due_us(self._rows, parts)
 
     def _offers(self) -> Mapping[str, tuple[Sequence[int], list[Offer]]]:
         """Returns row numbers and messages, by queue."""
@@ -190,7 +148,7 @@ class _Batch:
         slots = self._slots(self._with_defaults(expiries_us, templates), templates)
         if templates[0] is not None and templates.count(templates[0]) == self._count:
             only = templates[0]
-            columns = zip(self._task_ids, due, repeat(only.priority), only.filled(slots), strict=False)
+            columns = zip(self._task_ids, due, repeat(only.priority), only.form.filled(slots), strict=False)
             return {only.queue: (range(self._count), list(map(Offer._make, columns)))}
         found: defaultdict[str, tuple[list[int], list[Offer]]] = defaultdict(lambda: ([], []))
         rows = enumerate(zip(templates, self._task_ids, due, *slots, strict=False))
@@ -198,21 +156,19 @@ class _Batch:
             if template is not None:
                 numbers, offers = found[template.queue]
                 numbers.append(row)
-                offers.append(Offer(task_id, when, template.priority, template.fill(Slots(*texts))))
+                offers.append(Offer(task_id, when, template.priority, template.form.fill(Slots(*texts))))
         return found
 
     def _expiries_and_templates(self) -> tuple[list[int | None] | None, list[Template | None]]:
-        expiries_us = self._job.schedule.expiries_us(self._arrays, self._count, self._errors)
+        expiries_us = self._job.schedule.expiries_us(self._rows)
         expire = [False] * self._count if expiries_us is None else [us is not None for us in expiries_us]
-        return expiries_us, self._job.templates.of_rows(self._fields, expire, self._errors)
+        return expiries_us, self._job.templates.of_rows(self._fields, expire)
 
     def _slots(
         self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]
     ) -> Slots[Iterable[str]]:
         """Returns the slots of all rows, by column. A column can be iterated over more than once."""
-        arguments = Arguments(
-            self._values, self._job.columns.arguments, self._count, self._errors, self._job.repr_levels
-        )
+        arguments = Arguments(self._rows, self._job.columns.arguments, self._job.templates.repr_levels)
         ids = list(map(text_to_json, self._task_ids))
         roots = ids
         if not self._fields.is_constant("root_id"):
@@ -265,13 +221,13 @@ class _Batch:
         ]
 
     def _bad_rows(self) -> list[tuple[str, Offer | None]]:
-        queues = self._fields.of("queue") if self._errors.by_row else []
+        queues = self._fields.of("queue") if self._rows.errors else []
         bad: list[tuple[str, Offer | None]] = []
-        for row, error in sorted(self._errors.by_row.items()):
+        for row, error in sorted(self._rows.errors.items()):
             text = error.describe(self._task_ids[row])
             letter = None
             if self._job.dead_letters is not None:
-                values = {name: column.python[row] for name, column in self._values.items()}
+                values = {name: column.python[row] for name, column in self._rows.columns.items()}
                 task = self._fields.tasks[row]
                 letter = self._job.dead_letters.build(values, task, queues[row], self._digests[row], text)
             bad.append((text, letter))

@@ -12,7 +12,7 @@ from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.arguments import Arguments
 from celery_ext.spark.write.templates import TemplateKey, Templates
-from celery_ext.spark.write.values import RowErrors, Values
+from celery_ext.spark.write.values import Rows
 from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.message.ready import stamp_text
@@ -30,14 +30,12 @@ class DeadLetterBuilder:
         queue: Queue of the dead letters.
         templates: Templates of the job's messages.
         salt: 8 hex digits that stand for the job.
-        repr_levels: Depth to which Celery shows arguments.
     """
 
-    def __init__(self, queue: str, templates: Templates, salt: str, repr_levels: int) -> None:
+    def __init__(self, queue: str, templates: Templates, salt: str) -> None:
         self._queue = queue
         self._templates = templates
         self._salt = salt
-        self._repr_levels = repr_levels
 
     def build(self, row: Mapping[str, Any], task: str | None, queue: str | None, digest: str, error: str) -> Offer:
         """Returns the dead letter of a row: a message of its task whose keyword arguments are the row.
@@ -51,21 +49,16 @@ class DeadLetterBuilder:
         """
         key = TemplateKey(task or NO_TASK, self._queue)
         template = self._templates.of(key)
-        columns = {"kwargs": Values(pa.array([to_json(row)]))}
-        arguments = Arguments(columns, (), 1, RowErrors(), self._repr_levels)
+        rows = Rows(pa.RecordBatch.from_pydict({"kwargs": [to_json(row)]}))
+        arguments = Arguments(rows, (), self._templates.repr_levels)
         letter_id = task_ids.uuid_of(task_ids.digest(f"bad {digest}"))
-        own, null = f'"{letter_id}"', "null"
+        own = f'"{letter_id}"'
         [body], [kwargs_repr] = arguments.bodies(template.serializer, template.compression), arguments.kwargs_repr()
         [tag] = task_ids.tags_of([digest], self._salt)
-        slots = Slots(
+        slots = Slots(*["null"] * len(Slots._fields))._replace(
             body=body,
             task_id=own,
-            eta=null,
-            expires=null,
-            expiration=null,
-            group_id=null,
             root_id=own,
-            parent_id=null,
             argsrepr='"()"',
             kwargsrepr=kwargs_repr,
             headers="",
@@ -73,7 +66,7 @@ class DeadLetterBuilder:
             timestamp=stamp_text(),
         )
         address = self._address(key._replace(queue=queue)) if task is not None else (None, None)
-        return Offer(letter_id, "", template.priority, _with_reason(template.fill(slots), error, *address))
+        return Offer(letter_id, "", template.priority, _with_reason(template.form.fill(slots), error, *address))
 
     def _address(self, key: TemplateKey) -> tuple[str, str] | tuple[None, None]:
         """Returns exchange and routing key of a task; None for both where the row's queue is what is wrong."""

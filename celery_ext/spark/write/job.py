@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 from redis.exceptions import RedisError
 
-from celery_ext.delays.levels import DelayLevels
+from celery_ext.delays.levels import DEFAULT, DelayLevels
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker, Retry
 from celery_ext.spark.errors import BadRow, JobCommittedBefore, StragglerRefused
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 
-#: Most bad rows that a Spark task logs, and reports to the driver.
-MOST_NAMED = 10
+#: Most bad rows that a Spark task logs.
+MOST_LOGGED = 10
 
 
 @dataclass
@@ -46,7 +46,6 @@ class CommitMessage(WriterCommitMessage):
         cancelled: Number of tasks that it has cancelled in Redis.
         bad: Number of rows that make no task.
         dead_lettered: Number of bad rows that became dead letters.
-        errors: What is wrong with the first bad rows.
     """
 
     job: str
@@ -58,7 +57,6 @@ class CommitMessage(WriterCommitMessage):
     cancelled: int = 0
     bad: int = 0
     dead_lettered: int = 0
-    errors: list[str] = field(default_factory=list)
 
 
 def has_cancelled_nothing(job: Job, to_cancel: int) -> bool:
@@ -238,17 +236,15 @@ class JobWriter:
         report.enqueued, report.repeated, report.cancelled = sender.enqueued, sender.repeated, sender.cancelled
 
     def _builder(self, name: str, base_ms: float, max_delay: float | None) -> MessageBuilder:
-        levels = DelayLevels.parse(self.options.delayq_levels or self.settings.levels or DelayLevels.parse())
+        levels = DelayLevels.parse(self.settings.levels or DEFAULT)
         schedule = Schedule(self.options, levels, base_ms, max_delay)
-        repr_levels = int(self.settings.conf.get("task_repr_maxlevels", 3) or 0)
-        return MessageBuilder(self.columns, self.options, Templates(self.settings), schedule, name, repr_levels)
+        return MessageBuilder(self.columns, self.options, Templates(self.settings), schedule, name)
 
     def _report_bad_row(self, error: str, letter: Offer | None, sender: Sender, report: CommitMessage) -> None:
         if self.options.on_bad_row == "fail":
             raise BadRow(f"{error}. With option on_bad_row=drop or dead_letter the job goes on without such rows")
         report.bad += 1
-        if len(report.errors) < MOST_NAMED:
-            report.errors.append(error)
+        if report.bad <= MOST_LOGGED:
             log(logging.WARNING, error)
         if letter is not None and self.options.dead_letter_queue:
             sender.add(self.options.dead_letter_queue, [letter])

@@ -1,18 +1,15 @@
 """When the tasks of a batch are due, and when they expire."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import pyarrow as pa
 
 from celery_ext.delays.levels import DelayLevels
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.values import RowErrors, Values, microseconds
+from celery_ext.spark.write.values import Rows, microseconds
 from kombu_delayq.message.due import us_of
-
-#: Arrow arrays by name of the column.
-Arrays = Mapping[str, pa.Array]
 
 #: The first and the last time that a datetime can have, in µs since the epoch.
 _FIRST_US, _LAST_US = us_of(datetime.min), us_of(datetime.max)
@@ -34,49 +31,43 @@ class Schedule:
         self._base_us = round(base_ms * 1000)
         self._latest_us = _LAST_US if max_delay is None else min(_LAST_US, self._base_us + int(max_delay * 1e6))
 
-    def due_us(self, columns: Arrays, parts: Sequence[float], errors: RowErrors) -> list[int | None] | None:
+    def due_us(self, rows: Rows, parts: Sequence[float] | None) -> list[int | None] | None:
         """Returns when each row is due.
 
         Args:
-            columns: The columns of the batch.
-            parts: Place of each row in the window of the option ``spread``, from 0 to 1.
-            errors: Collects what is wrong.
+            rows: The rows of a batch, which get the errors of their due times.
+            parts: Place of each row in the window of the option ``spread``, from 0 to 1; None without the option.
 
         Returns:
             Times in µs since the epoch, None for a row that is due now; None instead of the list when all rows are.
         """
-        due = self._due_without_spread(columns, len(parts), errors)
-        if due is None and not self._options.spread:
-            return None
-        due = due or [None] * len(parts)
-        if self._options.spread:
+        due = self._due_without_spread(rows)
+        if parts is not None:
             window_us = self._options.spread * 1e6
             due = [
                 (self._base_us if us is None else us) + int(part * window_us)
-                for us, part in zip(due, parts, strict=True)
+                for us, part in zip(due or [None] * rows.count, parts, strict=True)
             ]
-        return self._not_too_late(due, errors)
+        return None if due is None else self._not_too_late(due, rows)
 
-    def expiries_us(self, columns: Arrays, count: int, errors: RowErrors) -> list[int | None] | None:
+    def expiries_us(self, rows: Rows) -> list[int | None] | None:
         """Returns when each row expires.
 
         Args:
-            columns: The columns of the batch.
-            count: Number of rows.
-            errors: Collects what is wrong.
+            rows: The rows of a batch, which get the errors of their expiries.
 
         Returns:
             Times in µs since the epoch, None for a row without an expiry; None instead of the list when there is
             neither the column nor the option.
         """
         default = None if self._options.expires is None else self.expiry_us(self._options.expires)
-        if "expires" not in columns:
-            return None if default is None else [default] * count
-        array = columns["expires"]
-        if pa.types.is_timestamp(array.type):
-            expiries = _without_impossible("expires", microseconds(array), errors)
+        column = rows.columns.get("expires")
+        if column is None:
+            return None if default is None else [default] * rows.count
+        if pa.types.is_timestamp(column.array.type):
+            expiries = _without_impossible("expires", rows)
         else:
-            expiries = errors.parse("expires", Values(array).python, self._after)
+            expiries = rows.parse("expires", column.python, self._after)
         return [default if us is None else us for us in expiries]
 
     def expiry_us(self, expires: float | datetime) -> int:
@@ -87,26 +78,26 @@ class Schedule:
         """Returns the message property of an expiry as JSON text: ms after the job began, as kombu writes it."""
         return f'"{max(expiry_us - self._base_us, 0) // 1000}"'
 
-    def _due_without_spread(self, columns: Arrays, count: int, errors: RowErrors) -> list[int | None] | None:
-        if "eta" in columns:
-            return _without_impossible("eta", microseconds(columns["eta"]), errors)
+    def _due_without_spread(self, rows: Rows) -> list[int | None] | None:
+        if "eta" in rows.columns:
+            return _without_impossible("eta", rows)
         for name, parse in (("countdown", self._after_countdown), ("delay_level", self._after_level)):
             option = getattr(self._options, name)
             default = None if option is None else parse(option)
-            if name in columns:
-                delays = Values(columns[name]).python
-                due = errors.parse(name, delays, parse)
+            if name in rows.columns:
+                delays = rows.columns[name].python
+                due = rows.parse(name, delays, parse)
                 return [default if delay is None else us for delay, us in zip(delays, due, strict=True)]
             if default is not None:
-                return [default] * count
+                return [default] * rows.count
         return None
 
-    def _not_too_late(self, due: list[int | None], errors: RowErrors) -> list[int | None]:
+    def _not_too_late(self, due: list[int | None], rows: Rows) -> list[int | None]:
         for row, us in enumerate(due):
             if us is not None and us > self._latest_us:
                 limit = "the year 9999" if self._latest_us == _LAST_US else "the transport option max_delay allows"
                 value = f"due {(us - self._base_us) / 1e6:.0f} s after the job began"
-                errors.add(row, "", value, f"later than {limit}")
+                rows.add_error(row, value, f"later than {limit}")
                 due[row] = None
         return due
 
@@ -124,10 +115,11 @@ class Schedule:
         return self._after_countdown(self._levels.delay_s(level))
 
 
-def _without_impossible(column: str, times_us: list[int | None], errors: RowErrors) -> list[int | None]:
+def _without_impossible(column: str, rows: Rows) -> list[int | None]:
     """Returns times in µs since the epoch; None, with an error, for each that a datetime cannot have."""
+    times_us = microseconds(rows.columns[column].array)
     for row, us in enumerate(times_us):
         if us is not None and not _FIRST_US <= us <= _LAST_US:
-            errors.add(row, column, f"{us} µs since the epoch", "is not a time from the year 1 to the year 9999")
+            rows.add_error(row, f"{us} µs since the epoch", "is not a time from the year 1 to the year 9999", column)
             times_us[row] = None
     return times_us

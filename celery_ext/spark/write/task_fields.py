@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import repeat
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from celery_ext.spark import task_ids
 from celery_ext.spark.option_parsers import check_headers
 from celery_ext.spark.options import PRIORITIES, WriteOptions
-from celery_ext.spark.write.values import RowErrors, Values
+from celery_ext.spark.write.values import Rows
 from kombu_delayq.message.fields import to_json
 
 
@@ -18,17 +18,14 @@ class TaskFields:
     """The fields of the tasks of one batch.
 
     Args:
-        values: All columns of the batch, by name.
+        rows: The rows, which get the errors of their fields.
         options: Options of the job. Each is the default for rows in which the column of its name is missing or NULL.
-        count: Number of rows.
-        errors: Collects what is wrong.
     """
 
-    def __init__(self, values: Mapping[str, Values], options: WriteOptions, count: int, errors: RowErrors) -> None:
-        self._values = values
+    def __init__(self, rows: Rows, options: WriteOptions) -> None:
+        self.rows = rows
+        self._values, self._count = rows.columns, rows.count
         self._options = options
-        self._count = count
-        self._errors = errors
 
     def is_constant(self, *names: str) -> bool:
         """Whether these fields are the same in all rows, because they have no column."""
@@ -39,7 +36,7 @@ class TaskFields:
         default = getattr(self._options, name)
         if name not in self._values:
             return [default] * self._count
-        parsed = self._errors.parse(name, self._values[name].python, _PARSERS[name])
+        parsed = self.rows.parse(name, self._values[name].python, _PARSERS[name])
         return [default if value is None else value for value in parsed]
 
     def json(self, name: str) -> Iterable[str]:
@@ -51,7 +48,7 @@ class TaskFields:
         default = _headers(self._options.headers or {})
         if "headers" not in self._values:
             return repeat(default)
-        parsed = self._errors.parse("headers", self._values["headers"].python, _headers)
+        parsed = self.rows.parse("headers", self._values["headers"].python, _headers)
         return [default if text is None else text for text in parsed]
 
     @cached_property
@@ -72,7 +69,7 @@ class TaskFields:
             if op == "cancel":
                 rows.add(row)
             elif op not in (None, "enqueue"):
-                self._errors.add(row, "op", op, "is neither enqueue nor cancel")
+                self.rows.add_error(row, op, "is neither enqueue nor cancel", "op")
         return rows
 
     def digests(self, id_columns: Sequence[str]) -> list[str]:
@@ -109,11 +106,12 @@ class TaskFields:
         cancels = self.cancels
         for row, task in enumerate(self.tasks):
             if task is None and not (row in cancels and self.own_ids[row]):
-                self._errors.add(row, "task", None, "names no task")
+                self.rows.add_error(row, None, "names no task", "task")
         if not self.is_constant("task_id"):
-            self._errors.parse("task_id", self.own_ids, _not_empty)
+            self.rows.parse("task_id", self.own_ids, _not_empty)
         for row in self._nameless(id_columns):
-            self._errors.add(row, " and ".join(id_columns), None, "is NULL, so that the row has no id of its own")
+            reason = "is NULL, so that the row has no id of its own"
+            self.rows.add_error(row, None, reason, " and ".join(id_columns))
 
     def _made_of(self, names: Sequence[str]) -> list[str]:
         """Returns digests of the tasks and the values of columns."""

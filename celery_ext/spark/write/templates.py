@@ -11,7 +11,6 @@ from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, NoTemplate, Templ
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.task_fields import TaskFields
-from celery_ext.spark.write.values import RowErrors
 
 
 class TemplateKey(NamedTuple):
@@ -45,9 +44,13 @@ class Templates:
 
     Args:
         settings: Settings of the app.
+
+    Attributes:
+        repr_levels: Depth to which Celery shows arguments.
     """
 
     def __init__(self, settings: AppSettings) -> None:
+        self.repr_levels = int(settings.conf.get("task_repr_maxlevels", 3) or 0)
         self._settings = settings
         self._app = settings.make_app()
         self._made: dict[TemplateKey, Template] = {}
@@ -63,13 +66,12 @@ class Templates:
             template = self._made[key] = self._make(key)
         return template
 
-    def of_rows(self, fields: TaskFields, expire: Sequence[bool], errors: RowErrors) -> list[Template | None]:
+    def of_rows(self, fields: TaskFields, expire: Sequence[bool]) -> list[Template | None]:
         """Returns the template of each row of a batch, None where the row makes no task.
 
         Args:
             fields: Fields of the rows.
             expire: Whether each row has an expiry.
-            errors: Collects what is wrong.
         """
 
         def template(row: int, task: str | None, queue: str | None, *others: Any) -> Template | None:
@@ -78,7 +80,7 @@ class Templates:
             try:
                 return self.of(TemplateKey(task, queue, *others))
             except BadRow as error:
-                errors.add(row, "queue", queue, error)
+                fields.rows.add_error(row, queue, error, "queue")
                 return None
 
         columns = [fields.of(name) for name in _KEY_COLUMNS]

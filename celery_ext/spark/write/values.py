@@ -3,10 +3,10 @@
 # The documentation is built without Spark: annotations are not evaluated.
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from celery_ext.publish.argsrepr import texts_of
+from celery_ext.spark.write.columns import meant_by
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.due import EPOCH, us_of
 from kombu_delayq.message.fields import text_to_json, to_json
@@ -38,23 +39,30 @@ class RowError(NamedTuple):
         return f"{where}value {quoted(self.value)}: {self.reason} (row {task_id})"
 
 
-class RowErrors:
-    """The errors of one batch, at most one for a row.
+class Rows:
+    """The rows of a batch.
+
+    Args:
+        batch: The batch.
+        uuid_columns: Names of the columns whose values are UUIDs.
 
     Attributes:
-        by_row: The errors, by number of the row in its batch.
+        count: How many they are.
+        columns: Their columns by name, those that are reserved in lower case.
+        errors: Why rows make no task, at most one error a row, by the number of the row.
     """
 
-    def __init__(self) -> None:
-        self.by_row: dict[int, RowError] = {}
+    def __init__(self, batch: pa.RecordBatch, uuid_columns: Container[str] = ()) -> None:
+        self.count: int = batch.num_rows
+        self.errors: dict[int, RowError] = {}
+        self.columns = {
+            name: Values(array, as_uuid=name in uuid_columns, on_error=partial(self.add_error, column=name))
+            for name, array in zip(map(meant_by, batch.schema.names), batch.columns, strict=True)
+        }
 
-    def add(self, row: int, column: str, value: Any, reason: object) -> None:
+    def add_error(self, row: int, value: Any, reason: object, column: str = "") -> None:
         """Adds an error, unless the row has one already."""
-        self.by_row.setdefault(row, RowError(column, value, str(reason)))
-
-    def in_column(self, column: str) -> Callable[[int, Any, object], None]:
-        """Returns ``add`` for one column."""
-        return lambda row, value, reason: self.add(row, column, value, reason)
+        self.errors.setdefault(row, RowError(column, value, str(reason)))
 
     def parse(self, column: str, values: Iterable[Any], parse: Callable[[Any], Any]) -> list[Any]:
         """Parses a column, and adds an error for each value that cannot be parsed.
@@ -72,7 +80,7 @@ class RowErrors:
             try:
                 parsed.append(None if value is None else parse(value))
             except (ValueError, RecursionError) as reason:
-                self.add(row, column, value, reason)
+                self.add_error(row, value, reason, column)
                 parsed.append(None)
         return parsed
 
@@ -123,7 +131,7 @@ class Values:
     def __init__(
         self, array: pa.Array, *, as_uuid: bool = False, on_error: Callable[[int, Any, object], None] | None = None
     ) -> None:
-        self._array = array
+        self.array = array
         self._type = array.type
         self._as_uuid = as_uuid
         self._on_error = on_error
@@ -132,11 +140,11 @@ class Values:
     def python(self) -> list[Any]:
         """Python values. Times are in UTC, maps and structs are dicts; a value that Python does not have is text."""
         try:
-            return self._converted(self._array)
+            return self._converted(self.array)
         except _NO_PYTHON_VALUE:
             if self._on_error is None:
                 raise
-            return [self._convert_row(row, self._on_error) for row in range(len(self._array))]
+            return [self._convert_row(row, self._on_error) for row in range(len(self.array))]
 
     @cached_property
     def json(self) -> list[str]:
@@ -164,9 +172,9 @@ class Values:
     @property
     def nulls(self) -> set[int]:
         """Numbers of the rows without a value."""
-        if not self._array.null_count:
+        if not self.array.null_count:
             return set()
-        return {row for row, is_null in enumerate(self._array.is_null().to_pylist()) if is_null}
+        return {row for row, is_null in enumerate(self.array.is_null().to_pylist()) if is_null}
 
     @property
     def is_text(self) -> bool:
@@ -179,7 +187,7 @@ class Values:
 
         Arrow takes a fraction of the time of Python. It writes doubles in another way, which would change ids.
         """
-        kind, array = self._type, self._array
+        kind, array = self._type, self.array
         if self._as_uuid:
             return None
         if pa.types.is_integer(kind) or pa.types.is_decimal128(kind):
@@ -191,7 +199,7 @@ class Values:
         return None
 
     def _convert_row(self, row: int, on_error: Callable[[int, Any, object], None]) -> Any:
-        array = self._array.slice(row, 1)
+        array = self.array.slice(row, 1)
         try:
             return self._converted(array)[0]
         except _NO_PYTHON_VALUE as reason:

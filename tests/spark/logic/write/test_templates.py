@@ -21,9 +21,9 @@ PLAIN = TemplateKey("t", None, None, None, None, None, False)
 def filled(templates: Templates, key: TemplateKey) -> dict[str, Any]:
     """Returns a message in whose slots their names are."""
     slots = Slots(*(json.dumps(f"<{name}>") for name in Slots._fields))._replace(headers="", timestamp="")
-    template = templates.of(key)
-    [by_columns] = template.filled(Slots(*([slot] for slot in slots)))
-    assert by_columns == template.fill(slots)
+    form = templates.of(key).form
+    [by_columns] = form.filled(Slots(*([slot] for slot in slots)))
+    assert by_columns == form.fill(slots)
     found: dict[str, Any] = json.loads(by_columns)
     return found
 
