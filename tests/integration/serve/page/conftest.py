@@ -1,4 +1,4 @@
-"""An app, its server, and readers with a real browser."""
+"""An app, its server, and readers with one real browser, whose tests run one after the other."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +20,14 @@ from tests.support.serve.running import in_thread
 Visit = Callable[..., Visitor]
 
 
-@pytest.fixture(scope="module")
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+@pytest.fixture(scope="package")  # an event loop runs while there is one, so no other tests may come before its end
 def browser() -> Iterator[Browser]:
     with chromium() as browser:
         yield browser
