@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from celery_ext.publish.recipe import Call
     from celery_ext.publish.send_many import send_many
     from celery_ext.publish.shards import ShardRouter
-    from celery_ext.waiting.control import browse, cancel, count, get, reschedule, run_now
+    from celery_ext.waiting.control import cancel, get, reschedule, run_now
     from celery_ext.waiting.delayed_task import DelayedTask
     from celery_ext.waiting.select import Selected, select
     from celery_ext.worker.bootstrap import install
@@ -29,9 +29,7 @@ __all__ = [
     "aclose",
     "asend",
     "asend_many",
-    "browse",
     "cancel",
-    "count",
     "delay_chain_exhausted",
     "get",
     "install",
@@ -46,10 +44,8 @@ _MODULES = {
     "aclose": "celery_ext.publish.asynchronous",
     "asend": "celery_ext.publish.asynchronous",
     "asend_many": "celery_ext.publish.asynchronous",
-    "browse": "celery_ext.waiting.control",
     "Call": "celery_ext.publish.recipe",
     "cancel": "celery_ext.waiting.control",
-    "count": "celery_ext.waiting.control",
     "DeadLetter": "celery_ext.dead_letters",
     "DeadLetters": "celery_ext.dead_letters",
     "delay_chain_exhausted": "celery_ext.delays.task",

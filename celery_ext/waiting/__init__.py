@@ -11,13 +11,12 @@ from celery_ext.waiting.bulk import (
     BulkOutcome,
     Snapshot,
     audited_bulk,
-    sizes_of,
     take_snapshot,
 )
 from celery_ext.waiting.by_id import Cancelled, Outcome
 from celery_ext.waiting.delayed_task import DelayedTask, buried_task
 from celery_ext.waiting.pausing import pause_queue, resume_queue
-from celery_ext.waiting.search import Done, Progress, Skipped, TaskPage, search_page, search_tasks
+from celery_ext.waiting.search import Done, Progress, Skipped, TaskPage, search_page, search_tasks, sizes_of
 from celery_ext.waiting.selection import Argument, Selection
 
 __all__ = [

@@ -4,24 +4,23 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil, inf, isfinite
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from redis.exceptions import ResponseError
 
 from celery_ext.waiting import by_id
 from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.search import Done, Progress, Skipped, search_tasks
+from celery_ext.waiting.search import Done, Progress, Skipped, search_tasks, sizes_of
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.audit import audited
-from kombu_delayq.errors import DelayTooLong, UnreadableMessage, quoted
+from kombu_delayq.errors import DelayTooLong, quoted
 from kombu_delayq.message.due import iso_of
-from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, is_step
+from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, is_step
 from kombu_delayq.store.types import JOURNAL, DelayedQueue, Part, Scanned, Waiting
 from kombu_delayq.text import as_bytes, as_text
 
@@ -64,7 +63,6 @@ class Snapshot:
         # In 256 parts by the first byte, because to sort one array of all needs much more memory than the array.
         self._hashes = [array("Q") for _ in range(256)]
         self._is_done: list[bytearray] = []
-        self._hasher: tuple[str, Any] = ("", None)
         self._left = 0
 
     def __len__(self) -> int:
@@ -105,13 +103,8 @@ class Snapshot:
         return is_new
 
     def _hash(self, queue: str, identity: str | bytes) -> int:
-        name, hasher = self._hasher
-        if hasher is None or name != queue:
-            hasher = blake2b(as_bytes(queue) + b"\0", digest_size=8, key=self._key)
-            self._hasher = (queue, hasher)
-        hasher = hasher.copy()
-        hasher.update(as_bytes(identity))
-        return int.from_bytes(hasher.digest())
+        name = b"%b\0%b" % (as_bytes(queue), as_bytes(identity))
+        return int.from_bytes(blake2b(name, digest_size=8, key=self._key).digest())
 
 
 def take_snapshot(
@@ -175,19 +168,6 @@ def _add_all(
         except ResponseError as error:
             snapshot.skipped.append(Skipped(delayed.queue, str(error)))
     return True
-
-
-def sizes_of(store: "WaitingStore", selection: Selection) -> tuple[dict[DelayedQueue, int], list[Skipped]]:
-    """Counts the messages in the queues and the range of a filter, by queue and layout; and names unreadable queues."""
-    sizes, skipped = dict[DelayedQueue, int](), list[Skipped]()
-    for queue in store.queues.names() if selection.queues is None else selection.queues:
-        try:
-            sizes |= store.scan.sizes([queue], selection.from_ms, selection.to_ms)
-        except ResponseError as error:  # such as for a key of another type
-            skipped.append(Skipped(queue, str(error)))
-    # The journal first: a message that is promoted meanwhile is found in Redis then.
-    delayed_queues = sorted(sizes, key=lambda delayed: delayed.layout != JOURNAL)
-    return {delayed: sizes[delayed] for delayed in delayed_queues if sizes[delayed]}, skipped
 
 
 def pages(
@@ -451,23 +431,18 @@ class Bulk:
                 return store.lookup.discard(
                     queue, [(one, DelayedTask(one).id if is_step(one) else "") for one in messages]
                 )
-        words: list[str] = [""] * len(found)
-        changes = dict[int, Change]()
         now_ms, runs_now = store.now_ms(), self._action.name == "run_now"
-        for at, (_, _, message) in enumerate(found):
+        words, dues = ["too_long"] * len(found), dict[int, float]()
+        for at, (place, _, message) in enumerate(found):
             due_ms = now_ms if runs_now else self._action.due_of(message)
-            try:
+            with suppress(DelayTooLong):
                 store.options.check_delay((due_ms - now_ms) / 1000)
-                changes[at] = Change(message, due_ms, with_eta(message.body or b"", None if runs_now else due_ms))
-            except DelayTooLong:
-                words[at] = "too_long"
-            except UnreadableMessage:
-                words[at] = "unreadable"
-        act = by_id.push if runs_now else by_id.move
-        if self._action.shift_s is not None:
-            for at, change in changes.items():
-                self._intended.setdefault(found[at].place, set()).update((change.due_ms, ceil(change.due_ms)))
-        for at, word in zip(changes, act(store, queue, list(changes.values())) if changes else [], strict=True):
+                dues[at] = due_ms
+                if self._action.shift_s is not None:
+                    self._intended.setdefault(place, set()).update((due_ms, ceil(due_ms)))
+        messages = [found[at].message for at in dues]
+        done = by_id.change(store, queue, messages, dues.values(), runs_now=runs_now)
+        for at, word in zip(dues, done, strict=True):
             words[at] = word
         return words
 

@@ -2,9 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from itertools import islice
+from contextlib import contextmanager, suppress
+from itertools import islice, repeat
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -176,7 +175,7 @@ def reschedule(
         AnswerLost: Redis did not answer while it transferred tasks whose new time is past.
     """
     store.options.check_delay((due_ms - store.now_ms()) / 1000)
-    return _change(store, ids, due_ms, due_ms, partial(move, store), only)
+    return _change(store, ids, due_ms, only, runs_now=False)
 
 
 def run_now(store: "WaitingStore", ids: Iterable[str], only: Only = _any) -> Iterator[tuple[str, Outcome]]:
@@ -192,35 +191,42 @@ def run_now(store: "WaitingStore", ids: Iterable[str], only: Only = _any) -> Ite
     Raises:
         AnswerLost: Redis did not answer.
     """
-    return _change(store, ids, store.now_ms(), None, partial(push, store), only)
+    return _change(store, ids, store.now_ms(), only, runs_now=True)
 
 
-def move(store: "WaitingStore", queue: str, changes: list[Change]) -> list[str]:
+def change(
+    store: "WaitingStore", queue: str, messages: Sequence[Waiting], dues_ms: Iterable[float], *, runs_now: bool
+) -> list[str]:
     """Gives messages of one queue new due times, and pushes those whose new time is past to the queue.
 
+    Args:
+        store: The broker's store.
+        queue: The queue.
+        messages: The messages.
+        dues_ms: The new due time of each, ms since the epoch.
+        runs_now: Whether to push all, without an eta.
+
     Returns:
-        A word for each change: ``rescheduled`` or ``transferred``; or, with nothing changed, ``not_delayed`` or
-        ``changed``.
+        A word for each message: ``rescheduled`` or ``transferred``; or, with nothing changed, ``not_delayed``,
+        ``changed`` or ``unreadable``.
 
     Raises:
         AnswerLost: Redis did not answer while it pushed messages.
     """
-    words = store.lookup.reschedule(queue, changes)
-    due = [at for at, word in enumerate(words) if word == "due"]
-    if due:
-        for at, word in zip(due, push(store, queue, [changes[at] for at in due]), strict=True):
+    words, changes = ["unreadable"] * len(messages), dict[int, Change]()
+    for at, (message, due_ms) in enumerate(zip(messages, dues_ms, strict=False)):
+        with suppress(UnreadableMessage):
+            changes[at] = Change(message, due_ms, with_eta(message.body or b"", None if runs_now else due_ms))
+    if changes and not runs_now:
+        for at, word in zip(changes, store.lookup.reschedule(queue, list(changes.values())), strict=True):
             words[at] = word
+        changes = {at: one for at, one in changes.items() if words[at] == "due"}
+    if changes:
+        pushed = list(changes.values())
+        with naming_ids("sent to their queues", [one.message.id for one in pushed]):
+            for at, word in zip(changes, store.lookup.run_now(queue, pushed), strict=True):
+                words[at] = word
     return words
-
-
-def push(store: "WaitingStore", queue: str, changes: list[Change]) -> list[str]:
-    """Pushes messages to their queue. Returns ``transferred``, ``not_delayed`` or ``changed`` for each.
-
-    Raises:
-        AnswerLost: Redis did not answer.
-    """
-    with naming_ids("sent to their queues", [waiting.message.id for waiting in changes]):
-        return store.lookup.run_now(queue, changes)
 
 
 def browse(
@@ -252,61 +258,38 @@ def naming_ids(done: str, ids: Sequence[str]) -> Iterator[None]:
 
 
 def _change(
-    store: "WaitingStore",
-    ids: Iterable[str],
-    due_ms: float,
-    eta_ms: float | None,
-    change: Callable[[str, list[Change]], list[str]],
-    only: Only,
+    store: "WaitingStore", ids: Iterable[str], due_ms: float, only: Only, *, runs_now: bool
 ) -> Iterator[tuple[str, Outcome]]:
     queues = store.queues.names()
     for part in _parts(ids):
         outcomes: dict[str, Outcome] = {}
         left: Sequence[str] = part
-        missed: set[tuple[str, str]] = set()
-        while left:  # once more for messages that another client has just changed or moved to the other layout
-            found = {
-                task_id: [message for message in messages if only(message)]
-                for task_id, messages in store.lookup.get(queues, left).items()
-            }
-            left = _change_once(found, due_ms, eta_ms, change, outcomes, missed)
+        missed: set[tuple[str, str]] = set()  # ids whose message was not in a layout any more where it was found
+        while left:
+            again: dict[str, None] = {}  # each id once: looking it up finds all its messages
+            for queue, own in _by_queue(store.lookup.get(queues, left), only).items():
+                words = change(store, queue, [one for _, one in own], repeat(due_ms), runs_now=runs_now)
+                for (identity, message), word in zip(own, words, strict=True):
+                    # Another client has just changed the message, or it has moved, such as from a journal to Redis.
+                    if word == "changed" or (word == "not_delayed" and (identity, message.layout) not in missed):
+                        again[identity] = None
+                    if word == "not_delayed":
+                        missed.add((identity, message.layout))
+                    elif word == "unreadable":
+                        outcomes.setdefault(identity, "unreadable")
+                    elif word != "changed":
+                        outcomes[identity] = word  # type: ignore[assignment]  # the words of the Lua scripts
+            left = list(again)
         yield from ((task_id, outcomes.get(task_id, "not_delayed")) for task_id in part)
 
 
-def _change_once(
-    found: dict[str, list[Waiting]],
-    due_ms: float,
-    eta_ms: float | None,
-    change: Callable[[str, list[Change]], list[str]],
-    outcomes: dict[str, Outcome],
-    missed: set[tuple[str, str]],
-) -> list[str]:
-    """Changes the messages found, and notes in ``outcomes`` what became of their tasks.
-
-    Notes in ``missed`` the ids whose message is no longer where it was found, and its layout there. Returns the
-    ids to look up once more: another client has changed their message meanwhile, or it is missed in this layout for the
-    first time.
-    """
-    by_queue: defaultdict[str, list[tuple[str, Change]]] = defaultdict(list)
+def _by_queue(found: dict[str, list[Waiting]], only: Only) -> dict[str, list[tuple[str, Waiting]]]:
+    """Returns the messages that are meant, each with the id under which it was found."""
+    by_queue: defaultdict[str, list[tuple[str, Waiting]]] = defaultdict(list)
     for identity, messages in found.items():
-        for message in messages:
-            try:
-                by_queue[message.queue].append(
-                    (identity, Change(message, due_ms, with_eta(message.body or b"", eta_ms)))
-                )
-            except UnreadableMessage:
-                outcomes.setdefault(identity, "unreadable")
-    changed = []
-    for queue, changes in by_queue.items():
-        words = change(queue, [wanted for _, wanted in changes])
-        for (identity, (message, _, _)), word in zip(changes, words, strict=True):
-            if word == "changed" or (word == "not_delayed" and (identity, message.layout) not in missed):
-                changed.append(identity)
-            elif word != "not_delayed":
-                outcomes[identity] = word  # type: ignore[assignment]  # the words of the Lua scripts
-            if word == "not_delayed":
-                missed.add((identity, message.layout))
-    return list(dict.fromkeys(changed))  # each id once: looking it up finds all its messages
+        for message in filter(only, messages):
+            by_queue[message.queue].append((identity, message))
+    return by_queue
 
 
 def _parts(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:

@@ -4,9 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from heapq import merge
-from itertools import islice
-from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from celery import Celery
@@ -21,7 +18,6 @@ from kombu_delayq.message.due import iso_of, ms_of
 
 if TYPE_CHECKING:
     from kombu_delayq.store import WaitingStore
-    from kombu_delayq.store.types import Page, Waiting
 
 T = TypeVar("T")
 
@@ -149,69 +145,6 @@ def get(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> DelayedTask |
         return _in_shape_of(task_id, tasks)
 
 
-def browse(
-    app: "Celery[Any]",
-    queue: str | None = None,
-    *,
-    due_after: datetime | None = None,
-    due_before: datetime | None = None,
-    limit: int | None = None,
-) -> Iterator[DelayedTask]:
-    """Yields waiting tasks in the order of their due times. Reads them a page at a time.
-
-    It is no snapshot: it may or may not yield a task that comes or goes meanwhile. It yields a task that waits all the
-    time exactly once.
-
-    Args:
-        app: Any app on the broker.
-        queue: Name of the queue; None for all queues.
-        due_after: Only tasks due at this time or later; without a zone it is in UTC.
-        due_before: Only tasks due earlier than this time; without a zone it is in UTC.
-        limit: Most tasks to yield; None for all.
-
-    Raises:
-        kombu.exceptions.OperationalError: Redis does not answer.
-    """
-    bounds = bounds_ms(due_after, due_before)
-    with store_of_app(app) as store:
-        queues = _queues(store, queue)
-    messages = merge(*(_browse(app, name, bounds, limit) for name in queues), key=lambda message: message.due_ms)
-    yield from map(DelayedTask, islice(messages, limit))
-
-
-def _browse(app: "Celery[Any]", queue: str, bounds: tuple[float, float], limit: int | None) -> Iterator["Waiting"]:
-    left = inf if limit is None else limit
-    page: Page | None = None
-    while left > 0 and (page is None or page.more):
-        with store_of_app(app) as store:  # open for one page only: the caller may need the pool's connections
-            page = store.scan.browse(queue, page, *bounds, count=int(min(left, by_id.PAGE)))
-        yield from page.messages
-        left -= len(page.messages)
-
-
-def count(
-    app: "Celery[Any]",
-    queue: str | None = None,
-    *,
-    due_after: datetime | None = None,
-    due_before: datetime | None = None,
-) -> int:
-    """Counts waiting tasks.
-
-    Args:
-        app: Any app on the broker.
-        queue: Name of the queue; None for all queues.
-        due_after: Only tasks due at this time or later; without a zone it is in UTC.
-        due_before: Only tasks due earlier than this time; without a zone it is in UTC.
-
-    Raises:
-        kombu.exceptions.OperationalError: Redis does not answer.
-    """
-    bounds = bounds_ms(due_after, due_before)
-    with store_of_app(app) as store:
-        return sum(store.scan.count(name, *bounds) for name in _queues(store, queue))
-
-
 @contextmanager
 def _noted(action: str, ids: Iterable[str], found: Mapping[str, Outcome], **more: Any) -> Iterator[None]:
     """Logs in the audit what became of the tasks of an app, by their ids."""
@@ -220,10 +153,6 @@ def _noted(action: str, ids: Iterable[str], found: Mapping[str, Outcome], **more
             yield
         finally:
             counts.update(found.values())
-
-
-def _queues(store: "WaitingStore", queue: str | None) -> list[str]:
-    return store.queues.names() if queue is None else [queue]
 
 
 @contextmanager
@@ -289,8 +218,3 @@ def due_ms_of(store: "WaitingStore", eta: datetime | None, countdown: float | No
     except (ValueError, OverflowError, OSError, TypeError):
         raise ValueError(f"countdown={countdown!r} is not a number of seconds up to the year 9999") from None
     return due_ms
-
-
-def bounds_ms(due_after: datetime | None, due_before: datetime | None) -> tuple[float, float]:
-    """Returns the ends of a range of due times, ms since the epoch; without a zone a time is in UTC."""
-    return -inf if due_after is None else ms_of(due_after), inf if due_before is None else ms_of(due_before)

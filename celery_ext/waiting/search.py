@@ -6,9 +6,9 @@ all the time once. A cursor is the place where a search goes on.
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
-from heapq import heapify, heappop, heappush
+from heapq import merge
 from math import inf, isnan, nextafter
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +18,7 @@ from redis.exceptions import ResponseError
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.store.types import JOURNAL, Page, Waiting
+from kombu_delayq.store.types import JOURNAL, DelayedQueue, Page, Waiting
 from kombu_delayq.text import as_text
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def cursor_of(position: Position, selection: Selection) -> str:
 
 
 def read_cursor(text: str, selection: Selection) -> Position:
-    """Returns the position in a text that ``write`` made for a filter of the same queues, task, arguments and priority.
+    """Returns the position in a text of ``cursor_of`` for a filter of the same queues, task, arguments and priority.
 
     Raises:
         ValueError: The text is no such text.
@@ -242,16 +242,18 @@ def _search(
     stop: Callable[[], bool],
 ) -> Iterator[DelayedTask | Progress | Skipped | Done]:
     began = told = monotonic()
-    queues = store.queues.names() if selection.queues is None else list(selection.queues)
-    left, skipped = _sizes(store, queues, selection, position)
+    from_ms = selection.from_ms if position is None else max(selection.from_ms, position.due_ms)
+    sizes, skipped = sizes_of(store, selection, from_ms)
     yield from skipped
-    of, looked, found, unreadable = sum(left.values()), 0, 0, 0
+    queues = sorted({delayed.queue for delayed in sizes})
+    of, looked, found, unreadable = sum(sizes.values()), 0, 0, 0
     most, kept = (MOST_A_CALL, KEPT) if limit is None or selection.reads_bodies else (limit + 1, 2 * (limit + 1))
-    count = max(min(kept // max(len(left), 1), most, MOST_A_CALL), LEAST_A_CALL)
-    readers = [_Reader(store, queue, selection, position, count) for queue, size in left.items() if size]
+    count = max(min(kept // max(len(queues), 1), most, MOST_A_CALL), LEAST_A_CALL)
+    # By queue where due times are the same.
+    rows = merge(*(_rows(store, queue, selection, position, count) for queue in queues), key=_due_ms)
     here = position or BEGINNING
     end: Position | None = None
-    for row in _merged(readers):
+    for row in rows:
         if isinstance(row, Skipped):
             yield row
             continue
@@ -274,28 +276,30 @@ def _search(
     yield Done(None if end is None else cursor_of(end, selection))
 
 
-def _sizes(
-    store: "WaitingStore", queues: Sequence[str], selection: Selection, position: Position | None
-) -> tuple[dict[str, int], list[Skipped]]:
-    """Counts the messages of queues from a position on, about; and names the queues that cannot be read."""
-    from_ms = selection.from_ms if position is None else max(selection.from_ms, position.due_ms)
+def sizes_of(
+    store: "WaitingStore", selection: Selection, from_ms: float = -inf
+) -> tuple[dict[DelayedQueue, int], list[Skipped]]:
+    """Counts the messages in the queues and the range of a filter, by queue and layout; and names unreadable queues.
+
+    Args:
+        store: The broker's store.
+        selection: The filter.
+        from_ms: Least due time, ms since the epoch, where that is later than the filter's.
+    """
+    queues = store.queues.names() if selection.queues is None else selection.queues
+    bounds = max(selection.from_ms, from_ms), selection.to_ms
+    found, skipped = dict[DelayedQueue, int](), list[Skipped]()
     try:
-        return _sum(store, queues, from_ms, selection.to_ms), []
-    except ResponseError:
-        sizes, skipped = dict[str, int](), list[Skipped]()
+        found = store.scan.sizes(queues, *bounds)
+    except ResponseError:  # such as for a key of another type
         for queue in queues:
             try:
-                sizes |= _sum(store, [queue], from_ms, selection.to_ms)
+                found |= store.scan.sizes([queue], *bounds)
             except ResponseError as error:
                 skipped.append(Skipped(queue, str(error)))
-        return sizes, skipped
-
-
-def _sum(store: "WaitingStore", queues: Sequence[str], from_ms: float, to_ms: float) -> dict[str, int]:
-    sizes = dict.fromkeys(queues, 0)
-    for delayed, size in store.scan.sizes(queues, from_ms, to_ms).items():
-        sizes[delayed.queue] += size
-    return sizes
+    # The journal first: a message that is promoted meanwhile is found in Redis then.
+    delayed_queues = sorted(found, key=lambda delayed: delayed.layout != JOURNAL)
+    return {delayed: found[delayed] for delayed in delayed_queues if found[delayed]}, skipped
 
 
 class _Row(NamedTuple):
@@ -303,65 +307,20 @@ class _Row(NamedTuple):
     position: Position
 
 
-class _Reader:
-    """Reads the messages of one queue, a page at a time.
-
-    Attributes:
-        queue: Its name.
-        least_ms: No message that is still to come is due before this.
-    """
-
-    def __init__(
-        self, store: "WaitingStore", queue: str, selection: Selection, position: Position | None, count: int
-    ) -> None:
-        self.queue = queue
-        self._store, self._count = store, count
-        self._page, self._from_ms = (
-            (None, selection.from_ms) if position is None else position.start(queue, store.layout)
-        )
-        self._from_ms, self._to_ms = max(self._from_ms, selection.from_ms), selection.to_ms
-        self._more = True
-        self._rows: list[_Row] = []  # the next due last
-        self.least_ms = self._from_ms
-
-    def peek(self) -> _Row | None:
-        """Returns the next message; None if there is none."""
-        while not self._rows and self._more:
-            read = self._store.scan.browse(self.queue, self._page, self._from_ms, self._to_ms, self._count)
-            self._page, self._more = read, read.more
-            self._rows = self._rows_of(read)[::-1]
-        if not self._rows:
-            return None
-        self.least_ms = self._rows[-1].message.due_ms
-        return self._rows[-1]
-
-    def take(self) -> None:
-        """Goes on behind the message of ``peek``."""
-        self._rows.pop()
-        if self._rows:
-            self.least_ms = self._rows[-1].message.due_ms
-
-    def _rows_of(self, read: Page) -> list[_Row]:
-        return [
-            _Row(message, Position(due, self.queue, layout, member))
-            for message, (layout, (member, due)) in zip(read.messages, read.places, strict=True)
-        ]
+def _rows(
+    store: "WaitingStore", queue: str, selection: Selection, position: Position | None, count: int
+) -> Iterator[_Row | Skipped]:
+    """Yields the messages of one queue, the next due first; or, where it cannot be read, why."""
+    page, from_ms = (None, selection.from_ms) if position is None else position.start(queue, store.layout)
+    from_ms = max(from_ms, selection.from_ms)
+    try:
+        while page is None or page.more:
+            page = store.scan.browse(queue, page, from_ms, selection.to_ms, count)
+            for message, (layout, (member, due)) in zip(page.messages, page.places, strict=True):
+                yield _Row(message, Position(due, queue, layout, member))
+    except ResponseError as error:
+        yield Skipped(queue, str(error))
 
 
-def _merged(readers: Sequence[_Reader]) -> Iterator[_Row | Skipped]:
-    """Yields the messages of all queues, ordered by due time and queue, and the queues that cannot be read."""
-    waiting = [(reader.least_ms, reader.queue, reader) for reader in readers]
-    heapify(waiting)
-    while waiting:
-        least_ms, queue, reader = heappop(waiting)
-        try:
-            row = reader.peek()
-        except ResponseError as error:
-            yield Skipped(queue, str(error))
-            continue
-        if row is None:
-            continue
-        if row.message.due_ms <= least_ms:
-            yield row
-            reader.take()
-        heappush(waiting, (reader.least_ms, queue, reader))
+def _due_ms(row: _Row | Skipped) -> float:
+    return -inf if isinstance(row, Skipped) else row.message.due_ms

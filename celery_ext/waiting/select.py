@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from kombu.log import get_logger
@@ -12,11 +13,12 @@ from kombu.log import get_logger
 from celery_ext.connection import as_operational_errors, open_store
 from celery_ext.waiting import revoke
 from celery_ext.waiting.bulk import Bulk, BulkAction, BulkOutcome, audited_bulk, take_snapshot
-from celery_ext.waiting.control import bounds_ms, due_ms_of, store_of_app
+from celery_ext.waiting.control import due_ms_of, store_of_app
 from celery_ext.waiting.delayed_task import DelayedTask
-from celery_ext.waiting.search import Done, Progress, Skipped, search_page, search_tasks
+from celery_ext.waiting.search import Skipped, search_page, search_tasks, sizes_of
 from celery_ext.waiting.selection import Argument, Selection
 from kombu_delayq.errors import quoted
+from kombu_delayq.message.due import ms_of
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -61,7 +63,8 @@ def select(
     for name, moment in (("due_from", due_from), ("due_to", due_to)):
         if not isinstance(moment, datetime | None):
             raise ValueError(f"{name}={moment!r} is no datetime")
-    from_ms, to_ms = bounds_ms(due_from, due_to)
+    from_ms = -inf if due_from is None else ms_of(due_from)
+    to_ms = inf if due_to is None else ms_of(due_to)
     if not isinstance(args, Mapping | None):
         raise ValueError(f"args={quoted(args)} is no dict of paths and values, such as {{'kwargs.user_id': 7}}")
     arguments = tuple(Argument.of_value(path, value) for path, value in (args or {}).items())
@@ -105,11 +108,15 @@ class Selected:
     def count(self) -> int:
         """Counts the tasks. With a task, arguments or a priority it reads all messages of the queues and the range."""
         with store_of_app(self._app) as store:
-            if self._selection.reads_bodies:
-                return sum(isinstance(event, DelayedTask) for event in _searched(store, self._selection))
-            selection = self._selection
-            queues = store.queues.names() if selection.queues is None else selection.queues
-            return sum(store.scan.count(queue, selection.from_ms, selection.to_ms) for queue in queues)
+            if not self._selection.reads_bodies:
+                sizes, skipped = sizes_of(store, self._selection)
+                _log_skipped(skipped)
+                return sum(sizes.values())
+            found = 0
+            for event in search_tasks(store, self._selection):
+                found += isinstance(event, DelayedTask)
+                _log_skipped([event] if isinstance(event, Skipped) else ())
+            return found
 
     def __iter__(self) -> Iterator[DelayedTask]:
         cursor: str | None = None
@@ -214,13 +221,6 @@ def _own_store(app: "Celery") -> Iterator["WaitingStore"]:
     """Opens a store over a connection of its own: the work may take long, and announcing needs the app's pool."""
     with as_operational_errors(), app.connection_for_write() as connection:
         yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})
-
-
-def _searched(store: "WaitingStore", selection: Selection) -> Iterator[DelayedTask | Progress | Skipped | Done]:
-    for event in search_tasks(store, selection):
-        if isinstance(event, Skipped):
-            _log_skipped([event])
-        yield event
 
 
 def _log_skipped(skipped: Iterable[Skipped]) -> None:

@@ -231,14 +231,11 @@ class Selection:
         given = self.task, self.q, self.priority
         return self.retried or bool(self.arguments) or any(one is not None for one in given)
 
-    def covers(self, task: DelayedTask) -> bool:
-        """Whether a message is in one of the queues, and due within the range."""
-        message = task.message
-        return self.from_ms <= message.due_ms < self.to_ms and (self.queues is None or message.queue in self.queues)
-
     def matches(self, task: DelayedTask) -> bool:
         """Whether a message meets all conditions."""
-        return self.covers(task) and self.accepts(task)
+        message = task.message
+        is_in_range = self.from_ms <= message.due_ms < self.to_ms
+        return is_in_range and (self.queues is None or message.queue in self.queues) and self.accepts(task)
 
     def accepts(self, task: DelayedTask) -> bool:
         """Whether task, arguments and priority of a message are as wanted; queue and due time do not count."""

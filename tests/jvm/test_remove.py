@@ -4,7 +4,7 @@ import time
 
 import redis
 
-from celery_ext import cancel, count, get, reschedule, run_now
+from celery_ext import cancel, get, reschedule, run_now, select
 from tests.support.conditions import stays
 from tests.support.jvm.redisson import Jvm
 from tests.support.jvm.shared import known, nothing_left, shared, transferring
@@ -43,7 +43,7 @@ def test_celery_cancels_what_java_has_delayed_among_thousands(jvm: Jvm, make_pro
     wanted = ["java 0", "java 1517", "java 2999", "late", ours[30].id]
     assert cancel(proj.app, wanted) == dict.fromkeys(wanted, "cancelled")
     assert cancel(proj.app, wanted) == dict.fromkeys(wanted, "not_delayed")
-    assert count(proj.app) == 3056
+    assert select(proj.app).count() == 3056
     # What is left of them in the list, Redisson does not deliver.
     waiting = proj.server.client().zcard("redisson_delay_queue_timeout:{celery}")
     assert waiting == 3056 <= jvm.ask("size", queue="celery") <= 3061
@@ -83,4 +83,4 @@ def test_what_redisson_makes_of_garbage_in_the_list(jvm: Jvm, make_proj: MakePro
     assert not jvm.ask("contains", queue="celery", message=message)
     polled = jvm.ask("poll_delayed", queue="celery")
     assert jvm.ask("read", message=polled)["id"] in ids[:200]
-    assert count(proj.app) == 101
+    assert select(proj.app).count() == 101

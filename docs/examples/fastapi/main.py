@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -49,7 +50,7 @@ class Reminder(BaseModel):
 @asynccontextmanager
 async def lifespan(api: FastAPI) -> AsyncIterator[None]:
     """Fails at the start if the broker cannot be used, and ends when no call is under way any more."""
-    await asyncio.to_thread(celery_ext.count, tasks.app)
+    await asyncio.to_thread(celery_ext.select(tasks.app).count)
     yield
     await aclose(tasks.app)
 
@@ -89,14 +90,14 @@ async def remind_many(app: App, wanted: list[Wanted]) -> dict[str, int]:
 @api.get("/reminders")
 async def waiting(app: App, limit: Annotated[int, Query(le=1000)] = 100) -> list[Reminder]:
     """Lists the next reminders."""
-    found = await asyncio.to_thread(lambda: list(celery_ext.browse(app, QUEUE, limit=limit)))
+    found = await asyncio.to_thread(lambda: list(islice(celery_ext.select(app, queues=QUEUE), limit)))
     return [Reminder(id=task.id or "", due=task.due) for task in found]
 
 
 @api.get("/reminders/count")
 async def how_many(app: App) -> dict[str, int]:
     """Counts the reminders that wait."""
-    return {"count": await asyncio.to_thread(celery_ext.count, app, QUEUE)}
+    return {"count": await asyncio.to_thread(celery_ext.select(app, queues=QUEUE).count)}
 
 
 @api.get("/reminders/{task_id}")

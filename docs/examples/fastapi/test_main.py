@@ -33,7 +33,7 @@ def client(app: Celery) -> Iterator[TestClient]:
 def test_a_reminder_waits_until_it_is_cancelled(client: TestClient, app: Celery) -> None:
     sent = client.post("/reminders", json={"customer": "Ann", "in_s": 600, "id": "ann"})
     assert (sent.status_code, sent.json()) == (201, {"id": "ann"})
-    [task] = celery_ext.browse(app)
+    [task] = celery_ext.select(app)
     assert (task.name, task.args) == ("tasks.remind", ["Ann"])
     assert client.get("/reminders/ann").json()["id"] == "ann"
     assert client.put("/reminders/ann/due", params={"eta": "2040-01-01T00:00:00Z"}).json() == {"outcome": "rescheduled"}

@@ -133,7 +133,7 @@ class Demo:
         return (monotonic() - self._opened) * self._speed_up / 60
 
     def _waiting(self) -> int:
-        return celery_ext.count(self._app, session.TASK["queue"])
+        return celery_ext.select(self._app, queues=session.TASK["queue"]).count()
 
     def _closed(self) -> int:
         return sum(file.read_bytes().count(b"\n") for file in (self._directory / "closed").glob("*.json"))

@@ -58,7 +58,7 @@ def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
         first.id + "0": "not_delayed",
     }
     assert celery_ext.reschedule(proj.app, far[1].id, countdown=7200) == "rescheduled"
-    assert [task.id for task in celery_ext.browse(proj.app, "celery")][-1:] == ["far-1"]
+    assert [task.id for task in celery_ext.select(proj.app, queues="celery")][-1:] == ["far-1"]
     assert celery_ext.run_now(proj.app, far[2].id) == "transferred"
     far[3].revoke()
     until(lambda: celery_ext.get(proj.app, "far-3") is None)

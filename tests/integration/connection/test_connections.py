@@ -90,7 +90,7 @@ def test_one_connection_a_pool_is_enough(make_proj: MakeProj) -> None:
     assert celery_ext.send_many(proj.app, "proj.record", calls, countdown=3600) == 1000
     far = proj.send("record", "far", countdown=3600)
     assert celery_ext.cancel(proj.app, [far.id]) == {far.id: "cancelled"}
-    assert sum(1 for _ in celery_ext.browse(proj.app, "celery")) == 1000
+    assert sum(1 for _ in celery_ext.select(proj.app, queues="celery")) == 1000
     until(lambda: proj.server.client().hlen("unacked") == 0)
     assert "Redis cannot be used" not in worker.log
     assert worker.stop() == 0

@@ -53,7 +53,7 @@ class Site:
 
     def waiting(self) -> dict[str, float]:
         """Returns the ids of the tasks that wait, and when they are due."""
-        return {task.id: task.due.timestamp() for task in celery_ext.browse(self.app)}
+        return {task.id: task.due.timestamp() for task in celery_ext.select(self.app)}
 
     def reminded(self) -> list[bool]:
         """Returns of each order whether its customer was reminded."""

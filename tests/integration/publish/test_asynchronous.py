@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from threading import Event
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from kombu.exceptions import OperationalError
 
 import celery_ext
-from celery_ext import Call, aclose, asend, asend_many, count
+from celery_ext import Call, aclose, asend, asend_many
 from celery_ext.publish import asynchronous as threads
 from kombu_delayq import DelayTooLong
 from tests.support.conditions import DEADLINE_S, until, until_equal
@@ -79,7 +78,7 @@ def test_calls_come_from_an_async_iterable(proj: Proj) -> None:
     assert sum(sent) == 450
     assert len(sent) >= 3
     assert len(loops) == 1
-    assert celery_ext.count(proj.app) == 450
+    assert celery_ext.select(proj.app).count() == 450
 
 
 def test_errors_of_callers_reach_them(make_proj: MakeProj) -> None:
@@ -115,7 +114,7 @@ def test_the_loop_goes_on_while_calls_wait(proj: Proj) -> None:
         await asyncio.gather(*calls)
 
     asyncio.run(work())
-    assert celery_ext.count(proj.app) == 40
+    assert celery_ext.select(proj.app).count() == 40
 
 
 def test_a_cancelled_call_that_has_begun_goes_on(proj: Proj) -> None:
@@ -132,7 +131,7 @@ def test_a_cancelled_call_that_has_begun_goes_on(proj: Proj) -> None:
         await aclose(proj.app)  # waits for what is under way
 
     asyncio.run(work())
-    assert celery_ext.count(proj.app) == 1
+    assert celery_ext.select(proj.app).count() == 1
 
 
 def test_a_cancelled_call_that_has_not_begun_is_never_made(make_proj: MakeProj) -> None:
@@ -150,7 +149,7 @@ def test_a_cancelled_call_that_has_not_begun_is_never_made(make_proj: MakeProj) 
         await aclose(proj.app)
 
     asyncio.run(work())
-    assert [task.args for task in celery_ext.browse(proj.app)] == [[1]]
+    assert [task.args for task in celery_ext.select(proj.app)] == [[1]]
 
 
 def test_a_cancelled_asend_many_ends_soon(proj: Proj) -> None:
@@ -173,7 +172,7 @@ def test_a_cancelled_asend_many_ends_soon(proj: Proj) -> None:
             await sending
         told = len(sent)
         await aclose(proj.app)
-        assert told <= celery_ext.count(proj.app) <= told + 400
+        assert told <= celery_ext.select(proj.app).count() <= told + 400
         assert len(sent) == told
 
     for calls in (endless(), endless_in_thread()):
@@ -248,7 +247,7 @@ def test_threads_begin_anew(proj: Proj) -> None:
     """Another event loop, and a call after ``aclose``, have threads."""
 
     async def work() -> int:
-        return await threads.in_thread(proj.app, partial(count, proj.app))
+        return await threads.in_thread(proj.app, celery_ext.select(proj.app).count)
 
     assert asyncio.run(work()) == asyncio.run(work()) == 0
     asyncio.run(aclose(proj.app))
@@ -284,9 +283,9 @@ def test_an_app_may_be_a_proxy(proj: Proj) -> None:
     proxy: Any = Proxy(lambda: proj.app)
 
     async def work() -> None:
-        await threads.in_thread(proj.app, partial(count, proj.app))
+        await threads.in_thread(proj.app, celery_ext.select(proj.app).count)
         known = len(threads._executors)
-        assert await threads.in_thread(proxy, partial(count, proxy)) == 0
+        assert await threads.in_thread(proxy, celery_ext.select(proxy).count) == 0
         assert len(threads._executors) == known
         await aclose(proxy)
         assert len(threads._executors) == known - 1

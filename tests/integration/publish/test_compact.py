@@ -8,7 +8,7 @@ import pytest
 from celery import Celery, chain, chord, group
 from kombu import Connection
 
-from celery_ext import browse, cancel, get, install, reschedule
+from celery_ext import cancel, get, install, reschedule, select
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.bodies import DEFAULTS
 from tests.integration.publish.test_send_many_golden import ETA, NOW
@@ -63,7 +63,7 @@ def test_readers_read_both(redis_server: PrivateRedis) -> None:
     app = compact_app(redis_server)
     del app.now
     ids = [app.send_task("some.task", (1, "ü"), LONG, countdown=600, protocol=2).id for _ in range(3)]
-    found = list(browse(app, "celery"))
+    found = list(select(app, queues="celery"))
     assert sorted(task.id for task in found) == sorted(ids)
     for task in found:
         assert (task.args, task.kwargs) == ([1, "ü"], LONG)
@@ -90,7 +90,7 @@ def test_plain_messages_and_protocol_1_are_light_too(redis_server: PrivateRedis)
     assert found is not None
     assert found.args == [1]
     assert reschedule(app, "one", eta=ETA.replace(year=2100)) == "rescheduled"
-    assert [task.due.year for task in browse(app, "celery")] == [2100]
+    assert [task.due.year for task in select(app, queues="celery")] == [2100]
 
 
 @pytest.mark.parametrize("transport", [TRANSPORT, ""])

@@ -19,7 +19,7 @@ from kombu import Exchange, Queue
 from kombu.exceptions import EncodeError, OperationalError
 from kombu.messaging import Producer
 
-from celery_ext import Call, ShardRouter, browse, install, send_many
+from celery_ext import Call, ShardRouter, install, select, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.publish import fast as publisher
 from celery_ext.publish.fast import FastPublisher
@@ -150,7 +150,7 @@ def test_a_delay_of_the_broker_is_left_to_celery(
     assert [fast.is_fast(**({} if routed else options)) for _ in range(4)] == [False] * 4
     if routed:
         send_many(fast.app, fast.task, [Call()])
-    assert len(list(browse(fast.app))) == 4 + routed
+    assert len(list(select(fast.app))) == 4 + routed
     assert redis_server.client().llen("celery") == 0
     fast.app.close()
 
@@ -174,9 +174,9 @@ def test_a_call_that_is_made_again_elsewhere_is_stored_once(
     monkeypatch.setattr(amqp, "anon_nodename", lambda: "gen1@elsewhere")
     monkeypatch.setattr(os, "getpid", lambda: 1)
     call()
-    assert len(list(browse(fast.app))) == 1
+    assert len(list(select(fast.app))) == 1
     fast.task.apply_async((2,), task_id="one", eta=eta)
-    assert len(list(browse(fast.app))) == 2
+    assert len(list(select(fast.app))) == 2
 
 
 def primed(fast: Fast, **options: Any) -> Fast:
@@ -568,7 +568,7 @@ def test_far_messages_go_to_the_journal(
     for _ in range(4):
         assert fast.is_fast(countdown=7200)
     assert redis_server.client().zcard("delayq:{celery}:due") == 3
-    assert len(list(browse(fast.app, "celery"))) == 7
+    assert len(list(select(fast.app, queues="celery"))) == 7
     fast.app.close()
 
 

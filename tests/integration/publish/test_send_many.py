@@ -12,7 +12,7 @@ import pytest
 from kombu import Queue
 from kombu.exceptions import EncodeError, OperationalError
 
-from celery_ext import Call, browse, cancel, send_many
+from celery_ext import Call, cancel, select, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import DelayTooLong
 from tests.support.conditions import until
@@ -27,7 +27,7 @@ ROUNDING_S = 0.001
 
 def messages(proj: Proj) -> Counter[str]:
     """Counts the messages of each id that are in the queue or wait."""
-    waiting = Counter(each.id for each in browse(proj.app, "celery"))
+    waiting = Counter(each.id for each in select(proj.app, queues="celery"))
     return waiting + Counter({"now": int(proj.server.client().llen("celery"))})
 
 
@@ -96,7 +96,7 @@ def test_a_countdown_begins_when_its_call_is_read(proj: Proj) -> None:
             made.append(time.time())
 
     assert send_many(proj.app, RECORD, calls()) == 2
-    first, second = (task.due.timestamp() - 600 + ROUNDING_S for task in browse(proj.app, "celery"))
+    first, second = (task.due.timestamp() - 600 + ROUNDING_S for task in select(proj.app, queues="celery"))
     assert read[0] <= first <= read[1] <= second
 
 
@@ -193,7 +193,7 @@ def test_an_id_that_is_given_twice(proj: Proj) -> None:
     proj.app.send_task(RECORD, (1,), eta=eta, task_id="x")
     assert messages(proj) == {"x": 2}
     send_many(proj.app, RECORD, [Call((), eta=eta)] * 3)
-    assert len(list(browse(proj.app, "celery"))) == 5
+    assert len(list(select(proj.app, queues="celery"))) == 5
 
 
 def test_the_queue_is_declared(proj: Proj) -> None:

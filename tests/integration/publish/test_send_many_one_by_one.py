@@ -9,7 +9,7 @@ import pytest
 from celery import signals
 from kombu import Exchange, Queue
 
-from celery_ext import Call, browse, send_many
+from celery_ext import Call, select, send_many
 from tests.support.workers.harness import MakeProj, Proj
 
 RECORD = "proj.record"
@@ -33,7 +33,7 @@ def add_task(proj: Proj, **options: Any) -> Any:
 
 
 def waiting(proj: Proj, queue: str = "celery") -> list[Any]:
-    return sorted(task.args[0] for task in browse(proj.app, queue))
+    return sorted(task.args[0] for task in select(proj.app, queues=queue))
 
 
 @pytest.mark.parametrize("sender", [None, RECORD])
@@ -56,7 +56,7 @@ def test_receivers_of_signals_hear_of_each(proj: Proj, sender: str | None) -> No
         signals.before_task_publish.disconnect(stamp, sender=sender)
         signals.after_task_publish.disconnect(tell, sender=sender)
     assert told == ids
-    assert sorted((each.args[0], each.headers["stamp"]) for each in browse(proj.app, "celery")) == [
+    assert sorted((each.args[0], each.headers["stamp"]) for each in select(proj.app, queues="celery")) == [
         (n, n) for n in range(3)
     ]
 
@@ -85,7 +85,11 @@ def test_a_task_has_an_apply_async_of_its_own(proj: Proj) -> None:
 
     send_many(proj.app, add_task(proj, base=Doubling), CALLS)
     assert waiting(proj) == [0, 2, 4]
-    assert sorted(each.headers["shadow"] for each in browse(proj.app, "celery")) == ["record 0", "record 2", "record 4"]
+    assert sorted(each.headers["shadow"] for each in select(proj.app, queues="celery")) == [
+        "record 0",
+        "record 2",
+        "record 4",
+    ]
 
 
 def test_an_app_has_a_send_task_of_its_own(proj: Proj) -> None:
@@ -148,5 +152,5 @@ def test_what_is_before_a_bad_call_is_told(make_proj: MakeProj) -> None:
     ids: list[str] = []
     with pytest.raises(Exception, match="not JSON serializable"):
         send_many(proj.app, RECORD, [*CALLS, Call((object(),))], on_sent=ids.extend)
-    assert {each.id for each in browse(proj.app, "celery")} == set(ids)
+    assert {each.id for each in select(proj.app, queues="celery")} == set(ids)
     assert len(ids) == 3

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from celery_ext import browse
+from celery_ext import select
 from kombu_delayq import DelayTooLong, UnsupportedRedis
 from tests.support.conditions import until
 from tests.support.servers.proxies import LosesReply, old_redis
@@ -51,7 +51,7 @@ def test_every_eta_gives_a_run_a_wait_or_an_error(proj: Proj) -> None:
     assert sorted(run["value"] for run in proj.runs()) == sorted(
         [*(f"past-{number}" for number in range(len(PAST))), "same-0", "same-1"]
     )
-    far = list(browse(proj.app, "celery"))
+    far = list(select(proj.app, queues="celery"))
     assert sorted(task.id for task in far) == [f"far-{number}" for number in range(len(FAR))]
     assert proj.lengths() == (len(FAR), len(FAR))
     assert all(due > 32e12 for due in _dues_ms(proj))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from celery_ext import Call, browse, cancel, get, reschedule, run_now, send_many
+from celery_ext import Call, cancel, get, reschedule, run_now, select, send_many
 from tests.support.workers.harness import MakeProj, Proj
 
 IDS = ["\ud800", "a\udfffb", "\udc80", "\udced\udca0\udc80", "ü\ud800", '"\ud800\\']
@@ -32,7 +32,7 @@ def _wait_and_be_found(proj: Proj, task_id: str) -> None:
     task = get(proj.app, task_id)
     assert task is not None
     assert task.id == task_id
-    assert [each.id for each in browse(proj.app, "celery")] == [task_id]
+    assert [each.id for each in select(proj.app, queues="celery")] == [task_id]
     assert reschedule(proj.app, task_id, countdown=600) == "rescheduled"
     assert cancel(proj.app, task_id) == "cancelled"
     assert proj.delayed() == 0

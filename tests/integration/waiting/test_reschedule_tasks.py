@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from celery_ext import browse, cancel, get, reschedule, run_now, select
+from celery_ext import cancel, get, reschedule, run_now, select
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import read
 from tests.support.conditions import stays, until
@@ -109,13 +109,13 @@ def test_messages_of_plain_kombu_by_the_id_under_which_they_are_stored(proj: Pro
         producer = connection.Producer(routing_key="plain")
         for number in range(3):
             producer.publish({"n": number}, DelaySeconds=300 + number, correlation_id="rpc", headers={"id": "7"})
-    first, second, third = browse(app, "plain")
+    first, second, third = select(app, queues="plain")
     assert [task.name for task in (first, second, third)] == [None] * 3
     assert get(app, "7") is None
     assert reschedule(app, first.id, countdown=600) == "rescheduled"
     assert run_now(app, second.id) == "transferred"
     assert cancel(app, third.id) == "cancelled"
-    [put_off] = browse(app, "plain")
+    [put_off] = select(app, queues="plain")
     assert (put_off.id, put_off.message.body) == (first.id, first.message.body)
     [ready] = proj.server.client().lrange("plain", 0, -1)
     assert json.loads(ready) == second.body

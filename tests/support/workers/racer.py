@@ -32,6 +32,6 @@ def race(app: Celery, act: str, ids: list[str], begin: float, spread_s: float, e
 if __name__ == "__main__":
     app = Celery("racer", set_as_current=False)
     app.conf.update(json.loads(os.environ["PROJ_CONF"]), broker_transport=TRANSPORT)
-    celery_ext.count(app)  # connects
+    celery_ext.select(app).count()  # connects
     print("ready", flush=True)
     print(json.dumps(race(app, **json.loads(sys.stdin.readline()))))

@@ -8,7 +8,7 @@ import pytest
 from celery import Celery
 
 import celery_ext
-from celery_ext import browse, cancel, count, get, reschedule, run_now
+from celery_ext import cancel, get, reschedule, run_now, select
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
@@ -32,8 +32,8 @@ def test_an_app_sees_one_backlog(own_server: PrivateRedis, tmp_path: Path, monke
     days = [40, 0.01, 3]
     ids = [app.send_task("t", args=[n], countdown=n * DAY_S, ignore_result=True).id for n in days]
     in_order = [ids[1], ids[2], ids[0]]
-    assert [task.id for task in browse(app, "celery")] == [task.id for task in browse(app)] == in_order
-    assert count(app) == 3
+    assert [task.id for task in select(app, queues="celery")] == [task.id for task in select(app)] == in_order
+    assert select(app).count() == 3
     with store_of_app(app) as store:
 
         def opened(consumer: object) -> WaitingStore:
@@ -54,7 +54,7 @@ def test_an_app_sees_one_backlog(own_server: PrivateRedis, tmp_path: Path, monke
     ]  # what is in Redis stays there
     assert run_now(app, ids[2]) == "rescheduled"  # no promoter was here yet
     assert cancel(app, ids) == dict.fromkeys(ids, "cancelled")
-    assert count(app) == 0
+    assert select(app).count() == 0
     with store_of_app(app) as store:
         assert own_server.client().zcard(store.keys.cancelled) == 0  # no chain was among them
 

@@ -8,7 +8,7 @@ import redis
 from celery.signals import before_task_publish
 from starlette.testclient import TestClient
 
-from celery_ext import install
+from celery_ext import install, select
 from celery_ext.delays.install import is_installed
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action, Caller
@@ -69,7 +69,7 @@ def test_a_task_that_waits_is_kept_or_replaced(api: TestClient, redis_server: Pr
         return answer.json()["outcome"], answer.json()["due"] is None
 
     outcomes = [enqueue(1, "keep"), enqueue(2, "keep")]
-    wait = [task.args for task in control.browse(shop(redis_server.url), "celery")]
+    wait = [task.args for task in select(shop(redis_server.url), queues="celery")]
     assert (outcomes, wait) == ([("delayed", False), ("kept", True)], [[1]])
     assert enqueue(3, "replace") == ("replaced", False)
     assert waiting(redis_server, "one").args == [3]
