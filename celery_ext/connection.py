@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.channel import DelayedChannel, connect_store
-from kombu_delayq.errors import JournalUnavailable, OtherTransport
+from kombu_delayq.errors import OtherTransport
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.urls import CLUSTER_SCHEMES, STOCK_SCHEMES, split
@@ -108,7 +108,7 @@ def database_errors() -> tuple[type[Exception], ...]:
         from celery_ext.journal import DATABASE_ERRORS
     except ImportError:  # without the extra `journal`
         return ()
-    return (*DATABASE_ERRORS, JournalUnavailable)
+    return DATABASE_ERRORS
 
 
 def database_in_words(error: BaseException) -> str:

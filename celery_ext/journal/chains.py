@@ -6,12 +6,11 @@ from time import time
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.placement import Placement
-from celery_ext.journal.rows import Row
 from celery_ext.journal.schema import WAITING
 from kombu_delayq.message.fields import headers_of, read
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.promotion import Promotion
+from kombu_delayq.store.promotion import Promotion, Row
 from kombu_delayq.store.types import Offer, Placed
 from kombu_delayq.text import as_bytes, as_text
 
@@ -21,13 +20,6 @@ class JournaledChains(PartOfBoth[DelayChains]):
 
     The row of a far step is written first. Then Redis says whether the chain was cancelled, and whether a step waits
     there. A cancel notes the id first and looks at the rows then, so one of the two sees the other.
-
-    Args:
-        redis: The part of the Redis store.
-        journal: The tables.
-        client: Redis.
-        placement: Decides where a message waits.
-        promotion: Redis's side of the journal.
     """
 
     def __init__(

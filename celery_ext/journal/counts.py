@@ -50,8 +50,10 @@ class HourKey(NamedTuple):
         return cls(queue, state != WAITING, int(max(-_LAST_HOUR, min(_LAST_HOUR, due_ms // HOUR_MS))))
 
 
-def note(connection: Connection, changes: Counter[HourKey]) -> None:
+def note(connection: Connection, came: Iterable[HourKey] = (), left: Iterable[HourKey] = ()) -> None:
     """Counts rows that came or left, in the transaction in which they do."""
+    changes = Counter(came)
+    changes.subtract(left)
     rows = [{**key._asdict(), "rows": number} for key, number in sorted(changes.items()) if number]
     if not rows:
         return
@@ -125,8 +127,7 @@ class Counting:
 
     def count(self, queue: str, from_ms: float = -inf, to_ms: float = inf) -> int:
         """Counts waiting rows of a queue that are due from ``from_ms`` on and before ``to_ms``."""
-        with self._database.reading() as connection:
-            return _count(connection, queue, from_ms, to_ms)
+        return self._database.read(lambda connection: _count(connection, queue, from_ms, to_ms))
 
     def counts(
         self, from_ms: float = -inf, to_ms: float = inf, queues: Collection[str] | None = None
@@ -153,8 +154,7 @@ class Counting:
 
     def queues(self) -> list[str]:
         """Returns the names of the queues that have waiting rows, sorted."""
-        with self._database.reading() as connection:
-            return queues_where(connection)
+        return self._database.read(queues_where)
 
     def sizes(self) -> dict[str, Sizes]:
         """Counts the rows of all queues that have any."""
@@ -190,8 +190,7 @@ class Counting:
         """Returns when the first waiting row is due, of a queue or of all, ms since the epoch; None without any."""
         where = [schema.is_waiting] if queue is None else [schema.is_waiting, _messages.c.queue == queue]
         found = select(_messages.c.due_ms).where(*where).order_by(_messages.c.due_ms).limit(1)
-        with self._database.reading() as connection:
-            return connection.scalar(found)
+        return self._database.read(lambda connection: connection.scalar(found))
 
 
 def queues_where(connection: Connection, where: ColumnElement[bool] = schema.is_waiting) -> list[str]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, cached_property
 from pathlib import Path
-from threading import Lock
 from time import monotonic, sleep
 from typing import Any, TypeVar
 from urllib.parse import quote_plus
@@ -15,14 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inse
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from celery_ext.journal import schema
-from celery_ext.journal.deadlines import (
-    CALL_S,
-    LONG_CALL_S,
-    DatabaseUnavailable,
-    as_unavailable,
-    deadline,
-    left_s,
-)
+from celery_ext.journal.deadlines import CALL_S, as_unavailable, deadline, left_s
 from kombu_delayq.errors import InvalidOptions, UnsupportedJournal
 
 #: How long a statement waits for another process that writes to the same SQLite file, in s.
@@ -226,7 +218,6 @@ class Database:
         self._given = url
         self.limit_s = CALL_S
         self._prepared: int | None = None  # the process that has looked at the tables
-        self._lock = Lock()
 
     @cached_property
     def _url(self) -> URL:
@@ -249,23 +240,13 @@ class Database:
         """
         engine = engine_of(self._url)
         if self._prepared != os.getpid():
-            with self._limited(), self._alone(), as_unavailable():
-                if self._prepared != os.getpid():
-                    prepare(engine)
-                    self._prepared = os.getpid()
+            with self._limited(), as_unavailable():
+                prepare(engine)
+            self._prepared = os.getpid()
         return engine
 
     def _limited(self) -> AbstractContextManager[None]:
         return deadline(SQLITE_WAIT_S if self._url.get_backend_name() == "sqlite" else self.limit_s)
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        if not self._lock.acquire(timeout=left_s(LONG_CALL_S)):
-            raise DatabaseUnavailable(None, None, TimeoutError("another thread waits for it"))
-        try:
-            yield
-        finally:
-            self._lock.release()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -276,8 +257,13 @@ class Database:
         with self._limited(), as_unavailable(), connect(engine) as connection:
             yield connection
 
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Returns what some work reads. Each of its statements sees what is committed when it begins."""
+        with self.reading() as connection:
+            return work(connection)
+
     def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Does some work in a transaction. Repeats it where the database has surely done nothing of it.
+        """Does some work in a transaction. Repeats it where PostgreSQL undoes it because of others.
 
         Args:
             work: Is given the connection; may run more than once.
@@ -289,20 +275,10 @@ class Database:
         engine = self.engine.execution_options(**{WRITES: True, DURABLE: durable})
         with self._limited():
             for attempt in range(1, ATTEMPTS + 1):
-                is_committing = False
                 try:
-                    with as_unavailable(), connect(engine) as connection, connection.begin() as transaction:
-                        result = work(connection)
-                        is_committing = True
-                        transaction.commit()
-                        return result
+                    with as_unavailable(), connect(engine) as connection, connection.begin():
+                        return work(connection)
                 except DBAPIError as error:
-                    was_cut = error.connection_invalidated and not isinstance(error.orig, TimeoutError)
-                    again = _was_undone(error) or (was_cut and not is_committing and attempt == 1)
-                    if attempt == ATTEMPTS or not again:
+                    if attempt == ATTEMPTS or getattr(error.orig, "sqlstate", None) not in _UNDONE:
                         raise
         raise AssertionError("the last attempt returns or raises")
-
-
-def _was_undone(error: DBAPIError) -> bool:
-    return getattr(error.orig, "sqlstate", None) in _UNDONE

@@ -8,8 +8,10 @@ from time import monotonic
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
+from kombu_delayq.errors import JournalUnavailable
+
 #: What an operation of the journal raises when its database is away, or refuses something.
-DATABASE_ERRORS: tuple[type[Exception], ...] = (SQLAlchemyError,)
+DATABASE_ERRORS: tuple[type[Exception], ...] = (SQLAlchemyError, JournalUnavailable)
 
 
 def error_in_words(error: BaseException) -> str:

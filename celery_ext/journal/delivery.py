@@ -6,9 +6,9 @@ from time import monotonic
 
 from kombu.log import get_logger
 from redis.exceptions import ResponseError
-from sqlalchemy.exc import SQLAlchemyError
 
 from celery_ext.journal.both import PartOfBoth
+from celery_ext.journal.deadlines import DATABASE_ERRORS
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.lookup import JournaledLookup
 from celery_ext.journal.placement import Placement
@@ -31,13 +31,6 @@ class JournaledDelivery(PartOfBoth[Delivery]):
 
     Rows come first. If the process dies in between, the message waits in the journal, or it has a row more than Redis
     has messages, which nobody looks at before Redis has lost its data.
-
-    Args:
-        redis: The part of the Redis store.
-        journal: The tables.
-        client: Redis.
-        placement: Decides where a message waits.
-        lookup: Finds messages in both.
     """
 
     def __init__(
@@ -121,7 +114,7 @@ class JournaledDelivery(PartOfBoth[Delivery]):
         left = {one.id: at for at, one in enumerate(offers) if words[at] != "kept"}
         stale.difference_update(contents[at] for at in left.values())
         if stale:
-            self._lookup.delete_rows_of(queue, {as_text(one.id) for one in offers}, stale)
+            self._lookup.delete_rows_of({as_text(one.id) for one in offers}, {(queue, *one) for one in stale})
         return words, gone
 
     def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
@@ -155,7 +148,7 @@ class JournaledDelivery(PartOfBoth[Delivery]):
             return Placed([offer])
         try:
             return self._placement.place(queue, [offer], expire_ms, key_of=_content_of)
-        except (JournalUnavailable, SQLAlchemyError) as error:
+        except DATABASE_ERRORS as error:
             others = ""
             if isinstance(error, JournalUnavailable):
                 self._asks_again_at = monotonic() + PAUSE_S

@@ -19,7 +19,6 @@ from celery_ext.journal.facts import (
     watermarks_in,
 )
 from celery_ext.journal.rows import (
-    Row,
     between,
     delete_where,
     epochs_to,
@@ -30,6 +29,7 @@ from celery_ext.journal.rows import (
     some_of,
 )
 from celery_ext.journal.schema import MISSING, among
+from kombu_delayq.store.promotion import Row
 
 _messages = schema.messages
 _epochs = schema.epochs
@@ -82,8 +82,7 @@ class Epochs:
 
     def epochs(self) -> list[Epoch]:
         """Returns all epochs that have ended, the oldest first."""
-        with self._database.reading() as connection:
-            return _ended(connection)
+        return list(self._database.read(_ended).values())
 
     def unrestored(self) -> list[Epoch]:
         """Returns the epochs that have ended and are not restored, the oldest first."""
@@ -97,7 +96,7 @@ class Epochs:
     def queues_in_redis(self) -> list[str]:
         """Returns the names of the queues with rows that Redis was given and has not lost, sorted."""
         with self._database.reading() as connection:
-            ended, current = {one.epoch: one for one in _ended(connection)}, epoch_in(connection)
+            ended, current = _ended(connection), epoch_in(connection)
             found = {
                 queue
                 for epoch in epochs_to(current)
@@ -111,8 +110,7 @@ class Epochs:
 
         These are also earlier ones that ended with losses of other queues.
         """
-        with self._database.reading() as connection:
-            return list(_lost_in(connection, epoch))
+        return self._database.read(lambda connection: list(_lost_in(connection, epoch)))
 
     def lost(
         self,
@@ -134,22 +132,22 @@ class Epochs:
             given: The epoch in which Redis was given them, as of ``lost_in``; by default the same.
         """
         with self._database.reading() as connection:
-            marks = {one.epoch: one.watermarks for one in _ended(connection)}.get(epoch)
-            if marks is None:
+            loss = _ended(connection).get(epoch)
+            if loss is None:
                 return []
-            where = between(max(from_ms, marks.of(queue)), inf, after)
+            where = between(max(from_ms, loss.watermarks.of(queue)), inf, after)
             return rows_where(connection, [of_epoch(given or epoch), _messages.c.queue == queue, *where], count)
 
     def count_lost(self, epoch: int) -> int:
         """Counts what ``lost`` returns for all queues. Takes longer the more there is."""
         with self._database.reading() as connection:
-            marks = {one.epoch: one.watermarks for one in _ended(connection)}.get(epoch)
-            if marks is None:
+            loss = _ended(connection).get(epoch)
+            if loss is None:
                 return 0
             return sum(
                 connection.scalar(
                     select(func.count()).where(
-                        of_epoch(given), _messages.c.queue == queue, _messages.c.due_ms >= marks.of(queue)
+                        of_epoch(given), _messages.c.queue == queue, _messages.c.due_ms >= loss.watermarks.of(queue)
                     )
                 )
                 or 0
@@ -176,8 +174,7 @@ class Epochs:
 
     def queues_missing(self) -> list[str]:
         """Returns the names of the queues with rows of ``note_missing``, sorted."""
-        with self._database.reading() as connection:
-            return sorted(queues_where(connection, schema.is_missing))
+        return self._database.read(lambda connection: sorted(queues_where(connection, schema.is_missing)))
 
     def count_missing(self) -> int:
         """Counts the rows of ``note_missing``."""
@@ -243,7 +240,7 @@ class Epochs:
         """
         with self._database.reading() as connection:
             where = [_messages.c.queue == queue, *between(from_ms, inf, after)]
-            ended, current = {one.epoch: one for one in _ended(connection)}, epoch_in(connection)
+            ended, current = _ended(connection), epoch_in(connection)
             kept = [epoch for epoch in epochs_to(current) if loss_of(ended, epoch, queue) is None]
             found = [row for epoch in kept for row in rows_where(connection, [of_epoch(epoch), *where], count)]
         return sorted(found, key=lambda row: (row.due_ms, row.seq))[:count]
@@ -276,7 +273,7 @@ class Epochs:
 def _left(connection: Connection, retention_ms: float) -> Iterator[ColumnElement[bool]]:
     """Yields for each epoch and queue which rows have left Redis, and by a time more."""
     now, current = watermarks_in(connection), epoch_in(connection)
-    ended = {one.epoch: one for one in _ended(connection)}
+    ended = _ended(connection)
     for epoch in epochs_to(current):
         for queue in queues_where(connection, of_epoch(epoch)):
             loss = loss_of(ended, epoch, queue)
@@ -295,7 +292,7 @@ def loss_of(ended: Mapping[int, Epoch], epoch: int, queue: str) -> Epoch | None:
 
 
 def _lost_in(connection: Connection, epoch: int) -> Iterator[tuple[str, int]]:
-    ended = {one.epoch: one for one in _ended(connection)}
+    ended = _ended(connection)
     for given in range(epoch, 0, -1):
         if given < epoch and ended[given].watermarks.moved_to_ms < inf:
             return  # all queues lost their data then, so their rows are of later epochs by now
@@ -305,12 +302,13 @@ def _lost_in(connection: Connection, epoch: int) -> Iterator[tuple[str, int]]:
                 yield queue, given
 
 
-def _ended(connection: Connection) -> list[Epoch]:
+def _ended(connection: Connection) -> dict[int, Epoch]:
+    """Returns the epochs that have ended by their numbers, the oldest first."""
     found = select(_epochs.c.epoch, _epochs.c.ended_ms, _epochs.c.watermarks, _epochs.c.restored_ms)
-    return [
-        Epoch(epoch, ended_ms, Watermarks.load(marks), restored_ms)
+    return {
+        epoch: Epoch(epoch, ended_ms, Watermarks.load(marks), restored_ms)
         for epoch, ended_ms, marks, restored_ms in connection.execute(found.order_by(_epochs.c.epoch))
-    ]
+    }
 
 
 def _before(epoch: int) -> ColumnElement[bool]:

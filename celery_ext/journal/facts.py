@@ -56,18 +56,15 @@ class Facts:
     @property
     def id(self) -> str:
         """Id of this journal, which no other has."""
-        with self._database.reading() as connection:
-            return facts_in(connection)["id"]
+        return self._database.read(lambda connection: facts_in(connection)["id"])
 
     def epoch(self) -> int:
         """Returns the number of the current epoch, from 1 on. A loss of Redis ends an epoch."""
-        with self._database.reading() as connection:
-            return epoch_in(connection)
+        return self._database.read(epoch_in)
 
     def heartbeat(self) -> int:
         """Returns the number of the latest heartbeat, 0 before the first."""
-        with self._database.reading() as connection:
-            return int(facts_in(connection)["heartbeat"])
+        return self._database.read(lambda connection: int(facts_in(connection)["heartbeat"]))
 
     def next_heartbeat(self, heartbeat: int | None = None) -> int | None:
         """Raises the heartbeat by one.
@@ -103,8 +100,7 @@ class Facts:
     @property
     def guard(self) -> str:
         """Id of the numbers that rows have. It changes when the database may give numbers out a second time."""
-        with self._database.reading() as connection:
-            return facts_in(connection)["guard"]
+        return self._database.read(lambda connection: facts_in(connection)["guard"])
 
     def catch_up(self, heartbeat: int) -> None:
         """Goes on at a later heartbeat, as an older copy of the database was put in its place.
@@ -122,21 +118,18 @@ class Facts:
 
     def last_number(self) -> int:
         """Returns the greatest number that a row was given, 0 before the first."""
-        with self._database.reading() as connection:
-            return last_number(connection)
+        return self._database.read(last_number)
 
     def written_before(self) -> int:
         """Returns up to which number Redis had the messages of rows for sure, at the latest heartbeat.
 
         It is that of the heartbeat before, so that whoever had written a row then has given Redis its message since.
         """
-        with self._database.reading() as connection:
-            return int(facts_in(connection)["written"].split()[0])
+        return self._database.read(lambda connection: int(facts_in(connection)["written"].split()[0]))
 
     def marked(self) -> set[str]:
         """Returns the queues that have markers of their own, where Redis has hash slots."""
-        with self._database.reading() as connection:
-            return set(json.loads(facts_in(connection).get(MARKED, "[]")))
+        return self._database.read(lambda connection: set(json.loads(facts_in(connection).get(MARKED, "[]"))))
 
     def note_marked(self, queues: Collection[str]) -> None:
         """Notes queues that have markers of their own by now."""
@@ -153,8 +146,7 @@ class Facts:
 
     def watermarks(self) -> Watermarks:
         """Returns up to where messages have left Redis."""
-        with self._database.reading() as connection:
-            return watermarks_in(connection)
+        return self._database.read(watermarks_in)
 
     def set_watermarks(self, moved_to_ms: float, lagging: Mapping[str, float], *, sound: bool = True) -> None:
         """Replaces all watermarks, and notes which numbers rows have by now.

@@ -20,12 +20,6 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
 
     Rows come first, under a key made from job and id, so that they come once however often a task runs. Then the script
     that sends the other messages claims their ids in the guard.
-
-    Args:
-        redis: The part of the Redis store.
-        journal: The tables.
-        client: Redis.
-        placement: Decides where a message waits.
     """
 
     def __init__(self, redis: BulkJobs, journal: Journal, client: StoreClient, placement: Placement) -> None:

@@ -1,9 +1,8 @@
 """The journal of one broker: what its tables can do. Errors of SQLAlchemy pass through as they are."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, func, select
 
@@ -15,8 +14,6 @@ from celery_ext.journal.epochs import Epochs
 from celery_ext.journal.facts import Facts, facts_in
 from celery_ext.journal.messages import Messages
 from celery_ext.journal.schema import is_postgres
-
-T = TypeVar("T")
 
 
 class Totals(NamedTuple):
@@ -57,17 +54,9 @@ class Journal(Messages, Counting, Facts, Epochs):
         """The URL without its password."""
         return self._database.url
 
-    def reading(self) -> AbstractContextManager[Connection]:
-        """A connection for statements that only read."""
-        return self._database.reading()
-
     def allow_long_calls(self) -> None:
         """Lets calls wait for PostgreSQL as long as it works: for a promoter, and for what an operator waits for."""
         self._database.limit_s = LONG_CALL_S
-
-    def write(self, work: Callable[[Connection], T]) -> T:
-        """Does some work in a transaction; see ``Database.write``."""
-        return self._database.write(work)
 
     def has_lost(self) -> bool:
         """Whether Redis has lost messages that are not restored."""

@@ -3,15 +3,14 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from math import inf
-from typing import NamedTuple
 from uuid import uuid4
 
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.epochs import loss_of
 from celery_ext.journal.journal import Journal
-from celery_ext.journal.rows import Addition, Row
+from celery_ext.journal.rows import Addition
 from celery_ext.journal.schema import MISSING, WAITING
-from celery_ext.journal.views import add_to_count
+from celery_ext.journal.views import add_to_count, as_read, names_of
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.redis.replies import time_ms
@@ -19,42 +18,21 @@ from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.hash_layout import shared_id
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change, Lookup, is_step
-from kombu_delayq.store.promotion import ALL, Promotion
-from kombu_delayq.store.redisson_layout import whole_ms
+from kombu_delayq.store.promotion import ALL, Promotion, Row
 from kombu_delayq.store.types import JOURNAL, Waiting
 from kombu_delayq.text import as_bytes
 
 
-class Places(NamedTuple):
-    """Which of some messages wait where, as positions among them.
-
-    Attributes:
-        journal: Those that were read in the journal.
-        redis: Those that were read in Redis.
-    """
-
-    journal: list[int]
-    redis: list[int]
-
-
-def split(messages: Sequence[Waiting]) -> Places:
-    """Returns where messages were read. Nothing else asks for it message by message."""
-    places = Places([], [])
+def split(messages: Sequence[Waiting]) -> tuple[list[int], list[int]]:
+    """Returns the positions of the messages that were read in the journal, and of those that were read in Redis."""
+    places: tuple[list[int], list[int]] = [], []
     for at, message in enumerate(messages):
-        (places.journal if message.layout == JOURNAL else places.redis).append(at)
+        places[message.layout != JOURNAL].append(at)
     return places
 
 
 #: How often rows are promoted early that stay in the journal, such as because another caller changes them just now.
 PROMOTE_TRIES = 3
-
-#: Due time and body of a message, by which a row is known.
-Read = tuple[float, bytes]
-
-
-def as_read(due_ms: float, body: bytes) -> Read:
-    """Returns what is compared; Redisson's layout keeps whole ms."""
-    return whole_ms(due_ms), body
 
 
 def rows_as_read(rows: Sequence[Row], messages: Sequence[Waiting]) -> list[Row | None]:
@@ -64,18 +42,18 @@ def rows_as_read(rows: Sequence[Row], messages: Sequence[Waiting]) -> list[Row |
         rows: Rows of the ids and of the queue of the messages.
         messages: The messages.
     """
-    by_content: dict[Read, list[Row]] = {}
+    by_content: defaultdict[object, list[Row]] = defaultdict(list)
     for row in rows:
-        by_content.setdefault(as_read(row.due_ms, row.body), []).append(row)
+        by_content[as_read(row)].append(row)
     found: list[Row | None] = [None] * len(messages)
     in_journal, in_redis = split(messages)
     for places, waits in ((in_journal, True), (in_redis, False)):
         for at in places:
-            same = by_content.get(as_read(messages[at].due_ms, messages[at].body or b""), [])
-            fitting = [row for row in same if row.state == WAITING or not waits]
-            if fitting:
-                found[at] = fitting[0]
-                same.remove(fitting[0])
+            same = by_content[as_read(messages[at])]
+            fitting = next((row for row in same if row.state == WAITING or not waits), None)
+            if fitting is not None:
+                found[at] = fitting
+                same.remove(fitting)
     return found
 
 
@@ -90,7 +68,7 @@ def rows_at_any_time(rows: Sequence[Row], messages: Sequence[Waiting]) -> list[R
     """
     found = rows_as_read(rows, messages)
     left = [row for row in rows if row.state != WAITING and row not in found]
-    for at in split(messages).redis:
+    for at in split(messages)[1]:
         if found[at] is None:
             found[at] = next((row for row in left if _is_same(row.body, messages[at].body or b"")), None)
             left = [row for row in left if row is not found[at]]
@@ -105,34 +83,23 @@ def _is_same(body: bytes, other: bytes) -> bool:
         return False
 
 
-class EarlyPromotion:
+def promote_early(journal: Journal, promotion: Promotion, rows: Sequence[Row]) -> set[int]:
     """Promotes single rows early. The guard lets each row come once, also when the promoter has read it.
 
-    Args:
-        journal: The tables.
-        promotion: Redis's side of the journal.
+    The rows stay in the guard: a promoter may have read them before they were marked. A row that was marked or changed
+    since the caller read it is left out.
+
+    Returns:
+        The numbers of the rows that Redis was given now or before. None, if Redis belongs to no journal yet.
     """
-
-    def __init__(self, journal: Journal, promotion: Promotion) -> None:
-        self._journal = journal
-        self._promotion = promotion
-
-    def promote(self, rows: Sequence[Row]) -> set[int]:
-        """Returns the numbers of the rows that Redis was given now or before. None, if Redis belongs to no journal yet.
-
-        The rows stay in the guard: a promoter may have read them before they were marked. A row that was marked or
-        changed since the caller read it is left out.
-        """
-        by_share: defaultdict[str, list[Row]] = defaultdict(list)
-        for row in rows:
-            by_share[self._promotion.share_of(row.queue)].append(row)
-        return set[int]().union(*(self._promote(of_share, share) for share, of_share in by_share.items()))
-
-    def _promote(self, rows: Sequence[Row], share: str) -> set[int]:
-        there: set[int] = set()
-        while rows:
-            marker, epoch = self._promotion.marker(share), self._journal.epoch()
-            if marker is None or marker.id != self._journal.id:
+    there = set[int]()
+    by_share: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_share[promotion.share_of(row.queue)].append(row)
+    for share, left in by_share.items():
+        while left:
+            marker, epoch = promotion.marker(share), journal.epoch()
+            if marker is None or marker.id != journal.id:
                 break
             if marker.epoch > epoch or (share == ALL and marker.epoch < epoch):  # a queue's may be of an earlier one
                 break
@@ -140,16 +107,16 @@ class EarlyPromotion:
             # its message may have left Redis. And a claim that came before the marker of the queue was not kept. So
             # each row is held first, and then read again.
             hold = uuid4().hex
-            self._promotion.hold_rows(rows, hold)
-            rows = self._journal.rows([row.seq for row in rows])
-            word, words = self._promotion.promote(marker.id, marker.token, [row.for_redis for row in rows], hold)
+            promotion.hold_rows(left, hold)
+            left = journal.rows([row.seq for row in left])
+            word, words = promotion.promote(marker.id, marker.token, left, hold)
             promoted = {seq for seq, word in words.items() if word in ("promoted", "pushed")}
-            self._journal.mark(promoted, epoch)
+            journal.mark(promoted, epoch)
             there |= promoted
             # Somebody else was faster: another caller, or a promoter, or one that was just elected.
             again = "free" if word == "superseded" else ""
-            rows = [row for row in rows if words.get(row.seq, again) == "free"]
-        return there
+            left = [row for row in left if words.get(row.seq, again) == "free"]
+    return there
 
 
 class JournaledLookup(PartOfBoth[Lookup]):
@@ -157,12 +124,6 @@ class JournaledLookup(PartOfBoth[Lookup]):
 
     Nothing changes before the database has answered. Rows of messages that Redis was given follow what becomes of
     these, so that a restore brings back no message that was cancelled.
-
-    Args:
-        redis: The part of the Redis store.
-        journal: The tables.
-        client: Redis.
-        promotion: Redis's side of the journal.
     """
 
     def __init__(self, redis: Lookup, journal: Journal, client: StoreClient, promotion: Promotion) -> None:
@@ -170,7 +131,6 @@ class JournaledLookup(PartOfBoth[Lookup]):
         self.index, self.end_chains = redis.index, redis.end_chains
         self._client = client
         self._promotion = promotion
-        self._early = EarlyPromotion(journal, promotion)
 
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         """Reads the waiting messages of some ids; see ``Lookup.get``."""
@@ -203,7 +163,9 @@ class JournaledLookup(PartOfBoth[Lookup]):
             known = {one.body for messages in in_redis.values() for one in messages}
             lost = self._lost([row for row in rows if row.state != WAITING and row.body not in known])
             found |= _merged({**in_redis}, [row.waiting for row in (*taken, *lost)])
-        self._delete_rows_of([one for messages in in_redis.values() for one in messages])
+        # Also those of messages stored beside others, and those just made.
+        removed = [one for messages in in_redis.values() for one in messages]
+        self.delete_rows_of(names_of(removed), {(one.queue, one.priority, one.body) for one in removed})
         self._redis.end_chains({identity: found[identity] for identity in found if identity not in in_redis})
         for queue in {row.queue for row in taken}:
             add_to_count(self._client, queue, "cancel", sum(row.queue == queue for row in taken))
@@ -220,25 +182,25 @@ class JournaledLookup(PartOfBoth[Lookup]):
             rows = [row for row in self._journal.get(ids) if row.queue == queue]
             if not rows:
                 break
-            self._early.promote(rows)
+            promote_early(self._journal, self._promotion, rows)
         return rows
 
-    def delete_rows_of(self, queue: str, ids: Collection[str], gone: Collection[tuple[int, bytes]]) -> None:
+    def delete_rows_of(self, ids: Collection[str], gone: Collection[tuple[str, int, bytes | None]]) -> None:
         """Deletes the rows of messages that have left Redis.
 
         Args:
-            queue: Their queue.
             ids: Their ids, those of other messages among them.
-            gone: Priority and body of each.
+            gone: Queue, priority and body of each.
         """
-        rows = [row for row in self._journal.get(ids, None) if row.queue == queue and (row.priority, row.body) in gone]
-        self._claimed(self._journal.delete_rows([row.seq for row in rows], None) if rows else [])
+        rows = self._journal.get(ids, None) if gone else []
+        seqs = [row.seq for row in rows if (row.queue, row.priority, row.body) in gone]
+        self._claimed(self._journal.delete_rows(seqs, None) if seqs else [])
 
     def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
         """Removes messages of one queue that are still as they were read; see ``Lookup.discard``."""
         read = [message for message, _ in messages]
         words = ["not_delayed"] * len(messages)
-        rows, places = self.rows_of(queue, read), split(read)
+        rows, (from_journal, from_redis) = self.rows_of(queue, read), split(read)
         waiting = [row.seq for row in rows if row and row.state == WAITING]
         taken = {row.seq for row in self._claimed(self._journal.delete_rows(waiting) if waiting else [])}
         done = {at for at, row in enumerate(rows) if row is not None and row.seq in taken}
@@ -248,7 +210,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
                 self._note_end(chain)
         add_to_count(self._client, queue, "cancel", len(taken))
         # A row may be taken that was just pushed: its message was read in Redis, and is there.
-        in_redis = sorted({*places.redis, *places.journal} - done.intersection(places.journal))
+        in_redis = sorted({*from_redis, *from_journal} - done.intersection(from_journal))
         asked = [(self._as_in_redis(read[at]), messages[at][1]) for at in in_redis]
         for at, word in zip(in_redis, self._redis.discard(queue, asked) if asked else [], strict=True):
             words[at] = "cancelled" if words[at] == "cancelled" else word
@@ -304,13 +266,15 @@ class JournaledLookup(PartOfBoth[Lookup]):
             The row of each message, which has to follow what becomes of it in Redis.
         """
         read = [change.message for change in changes]
-        rows, places = self.rows_of(queue, read, at_any_time=True), split(read)
-        here = {at: rows[at] for at in places.journal if not words[at]}
+        rows, (from_journal, from_redis) = self.rows_of(queue, read, at_any_time=True), split(read)
+        here = {at: rows[at] for at in from_journal if not words[at]}
         near = [row for at, row in here.items() if row is not None and changes[at].due_ms <= far_ms]
-        promoted = self._early.promote(near)
+        promoted = promote_early(self._journal, self._promotion, near)
         # Of messages that were found in Redis, a promoter may not have marked the rows yet.
-        found = [rows[at] for at in places.redis]
-        self._early.promote([row for row in found if row is not None and row.state == WAITING])
+        found = [rows[at] for at in from_redis]
+        promote_early(
+            self._journal, self._promotion, [row for row in found if row is not None and row.state == WAITING]
+        )
         for at, row in here.items():
             if row is None or row.seq not in promoted:
                 words[at] = self._replace(queue, row, changes[at])
@@ -378,8 +342,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
             messages: The messages.
             at_any_time: Whether a row with another due time will do; see ``rows_at_any_time``.
         """
-        ids = {name for one in messages for name in (one.id, shared_id(one.id)) if name is not None}
-        rows = [row for row in self._journal.get(ids, None) if row.queue == queue] if ids else []
+        rows = [row for row in self._journal.get(names_of(messages), None) if row.queue == queue] if messages else []
         return (rows_at_any_time if at_any_time else rows_as_read)(rows, messages)
 
     def _lost(self, rows: Sequence[Row]) -> list[Row]:
@@ -422,14 +385,6 @@ class JournaledLookup(PartOfBoth[Lookup]):
         words = self._promotion.claim_rows(waited) if waited else {}
         return [row for row in waited if words[row.seq] == "claimed"]
 
-    def _delete_rows_of(self, removed: Sequence[Waiting]) -> None:
-        """Deletes rows of messages that were removed from Redis: of those stored beside others, and those just made."""
-        if removed:
-            ids = {name for one in removed for name in (one.id, shared_id(one.id)) if name is not None}
-            bodies = {(one.queue, one.body) for one in removed}
-            rows = [row.seq for row in self._journal.get(ids, None) if (row.queue, row.body) in bodies]
-            self._claimed(self._journal.delete_rows(rows, None) if rows else [])
-
     def _delete_rows_behind(self, queue: str, removed: Sequence[Waiting]) -> None:
         """Deletes rows of messages that were removed from Redis, also those marked, or moved, since they were read.
 
@@ -470,7 +425,7 @@ def _merged(found: dict[str, list[Waiting]], rows: Sequence[Waiting]) -> dict[st
     """Adds messages of the journal to what Redis has found, but for those that Redis has."""
     for one in rows:
         known = found.get(one.id, [])
-        if all(as_read(each.due_ms, each.body or b"") != as_read(one.due_ms, one.body or b"") for each in known):
+        if as_read(one) not in map(as_read, known):
             found[one.id] = [*known, one]
     for messages in found.values():
         messages.sort(key=lambda message: message.due_ms)

@@ -19,14 +19,12 @@ from celery_ext.journal.deadlines import as_unavailable
 from celery_ext.journal.facts import epoch_in, lock_epoch, raise_fact
 from celery_ext.journal.rows import (
     Addition,
-    Row,
     between,
     delete_where,
     epochs_to,
     fitting,
     in_state,
     insert_new,
-    lock_where,
     of_epoch,
     renumber,
     rewrite,
@@ -36,6 +34,7 @@ from celery_ext.journal.rows import (
     values_of,
 )
 from celery_ext.journal.schema import WAITING, among, storable
+from kombu_delayq.store.promotion import Row
 
 _messages = schema.messages
 _facts = schema.facts
@@ -193,8 +192,7 @@ class Messages:
             count: Most rows.
         """
         where = [_messages.c.queue == queue, schema.is_waiting, *between(from_ms, to_ms, after)]
-        with self._database.reading() as connection:
-            return rows_where(connection, where, count)
+        return self._database.read(lambda connection: rows_where(connection, where, count))
 
     # Messages are changed.
 
@@ -239,7 +237,8 @@ class Messages:
         wanted = dict(changes)
 
         def work(connection: Connection) -> None:
-            for row in lock_where(connection, among(connection, _messages.c.seq, wanted), ~schema.is_waiting):
+            where = among(connection, _messages.c.seq, wanted), ~schema.is_waiting
+            for row in rows_where(connection, where, lock=True):
                 rewrite(connection, row, wanted[row.seq])
 
         self._database.write(work)

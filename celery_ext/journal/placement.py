@@ -1,11 +1,10 @@
 """Where a message waits that is published: in Redis, in the journal, or in both."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Lock
 from time import monotonic, time
 
+from kombu.utils.functional import LRUCache
 from redis.exceptions import RedisError, ResponseError
 from sqlalchemy.exc import InterfaceError, OperationalError
 
@@ -35,26 +34,16 @@ class Attempts:
     """
 
     def __init__(self) -> None:
-        self._cutoffs: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
-        self._lock = Lock()
+        self._cutoffs: LRUCache = LRUCache(limit=REMEMBERED)
 
     def cutoff_ms(self, keys: Iterable[Hashable]) -> float | None:
         """Returns the due time of the first attempt, ms since the epoch; None if there was no attempt lately."""
-        if not self._cutoffs:
-            return None
-        with self._lock:
-            found = [self._cutoffs[key] for key in keys if key in self._cutoffs]
+        found = filter(None, map(self._cutoffs.get, keys)) if self._cutoffs else ()
         return next((cutoff_ms for cutoff_ms, until_s in found if until_s > monotonic()), None)
 
     def remember(self, keys: Iterable[Hashable], cutoff_ms: float) -> None:
         """Remembers an attempt for ``REMEMBERED_S``."""
-        until_s = monotonic() + REMEMBERED_S
-        with self._lock:
-            for key in keys:
-                self._cutoffs.pop(key, None)
-                self._cutoffs[key] = cutoff_ms, until_s
-            while len(self._cutoffs) > REMEMBERED:
-                self._cutoffs.popitem(last=False)
+        self._cutoffs.update(dict.fromkeys(keys, (cutoff_ms, monotonic() + REMEMBERED_S)))
 
 
 #: Those of this process. A publisher that connects again makes another store.
@@ -110,15 +99,15 @@ class Placement:
             _attempts.remember([page], cutoff_ms)
         near, far = self.split(offers, cutoff_ms)
         try:
-            stored = self._note(self.additions(queue, far, expire_ms, key_of))
-            rows = stored
-            if self.takes_all:
-                kept = [one for one in near if one.due and one.body]
-                epoch = self._next_epoch(queue) if kept else 0  # before the rows, which come before the messages
-                rows += self._note(self.additions(queue, kept, expire_ms, key_of), offered=True, epoch=epoch)
-        except Exception as error:
+            with _as_unavailable():
+                stored = self._note(self.additions(queue, far, expire_ms, key_of))
+                rows = stored
+                if self.takes_all:
+                    kept = [one for one in near if one.due and one.body]
+                    epoch = self._next_epoch(queue) if kept else 0  # before the rows, which come before the messages
+                    rows += self._note(self.additions(queue, kept, expire_ms, key_of), offered=True, epoch=epoch)
+        except Exception:
             _attempts.remember([page] if page else _keys_of(offers), cutoff_ms)
-            _raise_as_unavailable(error)
             raise
         return Placed(near, rows, len(stored), cutoff_ms)
 
@@ -132,13 +121,13 @@ class Placement:
         """
         placed = self.place(queue, offers, expire_ms, page)
         try:
-            yield placed
+            with _as_unavailable():
+                yield placed
         except ResponseError:
             self.take_back(placed)
             raise
-        except Exception as error:
+        except Exception:
             _attempts.remember(_keys_of(offers), placed.cutoff_ms)
-            _raise_as_unavailable(error)
             raise
 
     def note(self, queue: str, offers: Sequence[Offer], expire_ms: int = 0) -> dict[int, int | None]:
@@ -156,13 +145,10 @@ class Placement:
         }
         if not noted:
             return {}
-        try:
+        with _as_unavailable():
             epoch = self._next_epoch(queue)  # before the rows, which come before the messages
             additions = self.additions(queue, [*noted.values()], expire_ms)
             return dict(zip(noted, self._journal.add(additions, offered=True, epoch=epoch), strict=True))
-        except Exception as error:
-            _raise_as_unavailable(error)
-            raise
 
     def take_back(self, placed: Placed) -> None:
         """Deletes the rows that ``place`` has made."""
@@ -187,7 +173,8 @@ class Placement:
     ) -> list[Addition]:
         """Returns messages in the layout that the journal takes; see ``place``."""
         layout = LAYOUT_OF[self._client.layout]
-        now_ms = self._now_ms() if any(one.due.startswith("+") for one in offers) else 0.0
+        # Due times that are relative count by Redis's clock.
+        now_ms = time_ms(self._client.ask("TIME")) if any(one.due.startswith("+") for one in offers) else 0.0
         found = []
         for one in offers:
             due_ms = now_ms + float(one.due[1:]) if one.due.startswith("+") else float(one.due)
@@ -233,24 +220,15 @@ class Placement:
         except (RedisError, OSError):  # Redis refuses the question, or is away: what follows tells
             return 0
 
-    def _now_ms(self) -> float:
-        """Returns Redis's clock, by which due times count that are relative."""
-        return time_ms(self._client.ask("TIME"))
 
-
-def _raise_as_unavailable(error: Exception) -> None:
-    """Raises the error of a database that is away as one of callers; returns for any other."""
-    if _is_outage(error):
-        raise JournalUnavailable(_reason_of(error)) from error
-
-
-def _is_outage(error: Exception) -> bool:
-    """Whether the database is away, or cannot write now."""
-    return isinstance(error, OperationalError | InterfaceError)
-
-
-def _reason_of(error: Exception) -> str:
-    return f"the journal's database does not take a message: {type(getattr(error, 'orig', error)).__name__}"
+@contextmanager
+def _as_unavailable() -> Iterator[None]:
+    """Raises the error of a database that is away, or cannot write now, as one of callers."""
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        what = type(getattr(error, "orig", error)).__name__
+        raise JournalUnavailable(f"the journal's database does not take a message: {what}") from error
 
 
 def _keys_of(offers: Sequence[Offer]) -> Iterator[Hashable]:

@@ -1,18 +1,20 @@
 """Compares Redis with the journal, fills a Redis again that has lost its data, and trims."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from math import inf
 from time import sleep
 from typing import NamedTuple
 
-from celery_ext.journal.rows import Addition, Row
+from celery_ext.journal.rows import Addition
 from celery_ext.journal.schema import WAITING
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.errors import InvalidOptions
 from kombu_delayq.message.dead_letters import DEAD_LETTER, too_late
 from kombu_delayq.message.fields import to_json
-from kombu_delayq.store.types import Waiting
+from kombu_delayq.message.pages import pages
+from kombu_delayq.store.promotion import Row
 
 #: Most ids that are looked up in one call.
 IDS = 200
@@ -21,8 +23,7 @@ IDS = 200
 def rows_in_redis(store: JournaledStore, queue: str, rows: Sequence[Row]) -> set[int]:
     """Returns the numbers of those rows of a queue whose message waits in Redis, byte for byte."""
     found: set[int] = set()
-    for at in range(0, len(rows), IDS):
-        part = rows[at : at + IDS]
+    for part in pages(rows, IDS):
         waiting = store.redis_alone.lookup.get([queue], list(dict.fromkeys(row.id for row in part)))
         for row in part:
             if any(one.body == row.body and one.priority == row.priority for one in waiting.get(row.id, ())):
@@ -30,7 +31,7 @@ def rows_in_redis(store: JournaledStore, queue: str, rows: Sequence[Row]) -> set
     return found
 
 
-#: Rows, or messages, that are compared at once, and how many ids a page gives as examples.
+#: Rows that are compared at once, and how many ids a page gives as examples.
 PAGE, EXAMPLES = 500, 5
 #: How long a publisher may take to give Redis the message of a row that it has written, in s.
 PUBLISHED_S = 0.5
@@ -41,53 +42,33 @@ class Checked(NamedTuple):
 
     Attributes:
         queue: Name of the queue.
-        looked: How many rows, or messages in Redis, it has compared.
-        missing: How many messages Redis should have, and has not.
-        unknown: How many messages Redis has, and the journal not; only with ``journal="all"``.
+        looked: How many rows it has compared.
+        missing: How many messages Redis should have, and has not; in the last page of ``find_missing``, of all queues.
         missing_ids: Some ids of them.
-        unknown_ids: Some ids of them.
     """
 
     queue: str
     looked: int
     missing: int = 0
-    unknown: int = 0
     missing_ids: tuple[str, ...] = ()
-    unknown_ids: tuple[str, ...] = ()
-
-
-class Compared(NamedTuple):
-    """What a page of ``find_missing`` has found.
-
-    Attributes:
-        looked: How many rows it has compared.
-        missing: How many rows are noted as missing.
-    """
-
-    looked: int
-    missing: int
 
 
 def check(store: JournaledStore, *, queues: Collection[str] = ()) -> Iterator[Checked]:
-    """Compares both sides, page by page, while messages come and go. Changes nothing.
+    """Looks whether Redis has what it was given, page by page, while messages come and go. Changes nothing.
 
     Args:
         store: The store.
         queues: Only these queues; all by default.
 
     Yields:
-        What each page has found: first all pages of rows, then, with ``journal="all"``, those of messages in Redis.
+        What each page of rows has found.
     """
     for queue, rows in _given(store, queues):
         ids = [row.id for row in _missing(store, queue, rows)]
-        yield Checked(queue, len(rows), missing=len(ids), missing_ids=tuple(ids[:EXAMPLES]))
-    if store.notes_all:
-        for queue in store.redis_alone.queues.names():
-            if not queues or queue in queues:
-                yield from _unknown(store, queue)
+        yield Checked(queue, len(rows), len(ids), tuple(ids[:EXAMPLES]))
 
 
-def find_missing(store: JournaledStore, queues: Collection[str] = (), until: int | None = None) -> Iterator[Compared]:
+def find_missing(store: JournaledStore, queues: Collection[str] = (), until: int | None = None) -> Iterator[Checked]:
     """Notes rows as missing whose messages Redis should have, and has not; a restore lets them wait again.
 
     A failover, or a restart of a Redis that writes to its disk each second, loses what was written last. If a message
@@ -106,7 +87,7 @@ def find_missing(store: JournaledStore, queues: Collection[str] = (), until: int
     until = journal.last_number() if until is None else until
     for queue, rows in _given(store, queues):
         absent += _missing(store, queue, rows)
-        yield Compared(len(rows), 0)
+        yield Checked(queue, len(rows))
     if not absent:
         return
     sleep(min(PUBLISHED_S, store.options.lease_ttl / 4))
@@ -119,19 +100,27 @@ def find_missing(store: JournaledStore, queues: Collection[str] = (), until: int
         for queue in sorted({row.queue for row in overdue}):
             noted.update(row.seq for row in _absent(store, queue, [row for row in overdue if row.queue == queue]))
         journal.note_missing(noted, now_ms)
-    yield Compared(0, len(noted))
+    yield Checked("", 0, len(noted))
 
 
 def _given(store: JournaledStore, queues: Collection[str]) -> Iterator[tuple[str, list[Row]]]:
     """Yields pages of rows that are not due yet, and whose messages Redis should have."""
-    for queue in store.journal.queues_in_redis():
-        if queues and queue not in queues:
-            continue
+    for queue in _among(queues, store.journal.queues_in_redis()):
         from_ms = store.now_ms()  # what is due by now leaves
-        after: tuple[float, int] | None = None
-        while rows := store.journal.offered(queue, after, from_ms, count=PAGE):
+        for rows in _pages(partial(store.journal.offered, queue, from_ms=from_ms, count=PAGE)):
             yield queue, rows
-            after = rows[-1].due_ms, rows[-1].seq
+
+
+def _among(wanted: Collection[str], queues: Iterable[str]) -> list[str]:
+    return [queue for queue in queues if not wanted or queue in wanted]
+
+
+def _pages(read: Callable[..., list[Row]]) -> Iterator[list[Row]]:
+    """Yields pages of rows until there are no more; ``read`` is given due time and number of the row before."""
+    after: tuple[float, int] | None = None
+    while rows := read(after=after):
+        yield rows
+        after = rows[-1].due_ms, rows[-1].seq
 
 
 def _missing(store: JournaledStore, queue: str, rows: Sequence[Row]) -> list[Row]:
@@ -147,35 +136,6 @@ def _missing(store: JournaledStore, queue: str, rows: Sequence[Row]) -> list[Row
 def _absent(store: JournaledStore, queue: str, rows: Sequence[Row]) -> list[Row]:
     present = rows_in_redis(store, queue, rows)
     return [row for row in rows if row.seq not in present]
-
-
-def _unknown(store: JournaledStore, queue: str) -> Iterator[Checked]:
-    after = None
-    while True:
-        page = store.redis_alone.scan.browse(queue, after, count=PAGE)
-        absent = _not_noted(store, page.messages)
-        if absent:  # a message that left meanwhile has lost its row
-            still = {seq_key(one) for one in absent}
-            found = store.redis_alone.lookup.get([queue], list(dict.fromkeys(one.id for one in absent)))
-            absent = [one for own in found.values() for one in own if seq_key(one) in still]
-            absent = _not_noted(store, absent)
-        if page.messages:
-            ids = tuple(one.id for one in absent[:EXAMPLES])
-            yield Checked(queue, len(page.messages), unknown=len(absent), unknown_ids=ids)
-        if not page.more:
-            return
-        after = page
-
-
-def seq_key(message: Waiting) -> tuple[str, float, bytes | None]:
-    """Returns what tells a message from others of its id."""
-    return message.id, message.due_ms, message.body
-
-
-def _not_noted(store: JournaledStore, messages: Sequence[Waiting]) -> list[Waiting]:
-    ids = list(dict.fromkeys(one.id.partition("~")[0] for one in messages) | dict.fromkeys(one.id for one in messages))
-    known = {row.body for row in store.journal.get(ids, None)}
-    return [one for one in messages if one.body not in known]
 
 
 #: What to do with messages whose due time is past: run them now, leave them away, or put them among the dead letters.
@@ -238,19 +198,13 @@ def restore(
         for queue, given in journal.lost_in(lost.epoch):
             if queues and queue not in queues:
                 continue
-            after: tuple[float, int] | None = None
-            while rows := journal.lost(lost.epoch, queue, from_ms, after, PAGE, given):
+            for rows in _pages(partial(journal.lost, lost.epoch, queue, from_ms, count=PAGE, given=given)):
                 yield _restore_page(store, queue, rows, overdue, letters, dry_run)
-                after = rows[-1].due_ms, rows[-1].seq
         if not queues and from_ms == -inf and not dry_run:
             journal.finish_restore(lost.epoch, store.now_ms())
-    for queue in journal.queues_missing():
-        if queues and queue not in queues:
-            continue
-        after = None
-        while rows := journal.missing(queue, from_ms, after, PAGE):
+    for queue in _among(queues, journal.queues_missing()):
+        for rows in _pages(partial(journal.missing, queue, from_ms, count=PAGE)):
             yield _restore_page(store, queue, rows, overdue, letters, dry_run)
-            after = rows[-1].due_ms, rows[-1].seq
 
 
 def _restore_page(
@@ -284,9 +238,8 @@ def _letter(row: Row, now_ms: float, queue: str) -> Addition:
 def trim(store: JournaledStore) -> Iterator[int]:
     """Deletes rows of messages that left Redis more than ``journal_retention`` ago. Rows that may be lost stay.
 
-    Yields:
-        The number of rows deleted, page by page.
+    Returns:
+        The number of rows deleted, page by page, as that happens.
     """
     retention_ms = store.options.journal_retention * 1000
-    while deleted := store.journal.trim(retention_ms):
-        yield deleted
+    return iter(lambda: store.journal.trim(retention_ms), 0)

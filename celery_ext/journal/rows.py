@@ -1,6 +1,5 @@
 """The rows of the journal, a message each: read and changed within a transaction, and counted as that happens."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from math import inf
@@ -26,8 +25,8 @@ from celery_ext.journal.counts import HourKey, note
 from celery_ext.journal.schema import WAITING, next_numbers, upsert
 from kombu_delayq.message.canonical import unsigned
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store import promotion as promotion_types
-from kombu_delayq.store.types import Waiting, hidden
+from kombu_delayq.store.promotion import Row
+from kombu_delayq.store.types import hidden
 from kombu_delayq.text import as_bytes
 
 
@@ -67,46 +66,6 @@ class Addition(NamedTuple):
         return found.digest()
 
 
-class Row(NamedTuple):
-    """A message in the journal.
-
-    Attributes:
-        seq: Number of the row, which no other row ever has. A message that is changed gets a new one.
-        queue: As in ``Addition``.
-        id: As in ``Addition``.
-        due_ms: As in ``Addition``.
-        priority: As in ``Addition``.
-        expire_ms: As in ``Addition``.
-        state: ``WAITING``, ``MISSING``, or the epoch in which Redis was given it.
-        body: As in ``Addition``.
-    """
-
-    seq: int
-    queue: str
-    id: str
-    due_ms: float
-    priority: int
-    expire_ms: int
-    state: int
-    body: bytes
-
-    def __repr__(self) -> str:
-        return (
-            f"Row(seq={self.seq}, queue={self.queue!r}, id={self.id!r}, due_ms={self.due_ms!r}, state={self.state}, "
-            f"body={hidden(self.body)})"
-        )
-
-    @property
-    def waiting(self) -> Waiting:
-        """The message as the store shows it."""
-        return Waiting(self.queue, self.id, self.due_ms, self.priority, self.body, "journal")
-
-    @property
-    def for_redis(self) -> promotion_types.Row:
-        """The row as the store takes it in."""
-        return promotion_types.Row(self.seq, self.queue, self.id, self.due_ms, self.priority, self.body, self.expire_ms)
-
-
 _messages = schema.messages
 #: About the most bytes of bodies that are read at once. A promoter has three such pages in hand.
 MOST_BYTES = 8_000_000
@@ -133,14 +92,16 @@ def insert_new(connection: Connection, rows: Iterable[dict[str, Any]]) -> dict[t
     returned = statement.returning(_messages.c.seq, _messages.c.id, _messages.c.digest)
     made = {(id_, bytes(digest)): seq for seq, id_, digest in connection.execute(returned, list(wanted.values()))}
     new = [wanted[key] for key in made]
-    note(connection, Counter(HourKey.of(row["queue"], row["state"], row["due_ms"]) for row in new))
+    note(connection, (HourKey.of(row["queue"], row["state"], row["due_ms"]) for row in new))
     return made
 
 
-def rows_where(connection: Connection, where: Sequence[ColumnElement[bool]], count: int | None = None) -> list[Row]:
-    """Returns rows in the order of their due times."""
-    found = select(*_row).where(*where).order_by(_messages.c.due_ms, _messages.c.seq)
-    return list(map(_row_of, connection.execute(found if count is None else found.limit(count)).all()))
+def rows_where(
+    connection: Connection, where: Sequence[ColumnElement[bool]], count: int | None = None, *, lock: bool = False
+) -> list[Row]:
+    """Returns rows in the order of their due times; with ``lock``, nobody changes them until the transaction ends."""
+    found = select(*_row).where(*where).order_by(_messages.c.due_ms, _messages.c.seq).limit(count)
+    return list(map(_row_of, connection.execute(found.with_for_update() if lock else found).all()))
 
 
 def fitting(connection: Connection, order: Sequence[Any], where: Sequence[ColumnElement[bool]], count: int) -> int:
@@ -154,11 +115,9 @@ def fitting(connection: Connection, order: Sequence[Any], where: Sequence[Column
 
 def delete_where(connection: Connection, *where: ColumnElement[bool], bodies: bool = True) -> list[Row]:
     """Deletes rows. Returns them in the order of their due times; without their bodies, if nobody wants them."""
-    row = _row if bodies else [*_row[:-1], literal(b"", LargeBinary)]
+    row = _row if bodies else [literal(b"", LargeBinary) if one.name == "body" else one for one in _row]
     gone = [_row_of(found) for found in connection.execute(delete(_messages).where(*where).returning(*row))]
-    changes = Counter[HourKey]()
-    changes.subtract(HourKey.of(row.queue, row.state, row.due_ms) for row in gone)
-    note(connection, changes)
+    note(connection, left=map(_hour_of, gone))
     return sorted(gone, key=lambda row: (row.due_ms, row.seq))
 
 
@@ -167,10 +126,8 @@ def set_epoch(connection: Connection, epoch: int, *where: ColumnElement[bool], w
     changed = update(_messages).where(*where).values(state=epoch)
     found = connection.execute(changed.returning(_messages.c.seq, _messages.c.queue, _messages.c.due_ms)).all()
     if were_waiting:
-        offered = Counter(HourKey.of(queue, epoch, due_ms) for _, queue, due_ms in found)
-        changes = Counter(offered)
-        changes.subtract({key._replace(offered=False): number for key, number in offered.items()})
-        note(connection, changes)
+        keys = [HourKey.of(queue, epoch, due_ms) for _, queue, due_ms in found]
+        note(connection, keys, (key._replace(offered=False) for key in keys))
     return {seq for seq, _, _ in found}
 
 
@@ -182,7 +139,7 @@ def renumber(connection: Connection, *where: ColumnElement[bool]) -> dict[int, R
     Returns:
         By old number, the rows as they are now.
     """
-    rows = lock_where(connection, *where)
+    rows = rows_where(connection, where, lock=True)
     numbers = next_numbers(connection, len(rows))
     renumbered = {row.seq: row._replace(seq=number, state=WAITING) for row, number in zip(rows, numbers, strict=True)}
     if renumbered:
@@ -190,10 +147,7 @@ def renumber(connection: Connection, *where: ColumnElement[bool]) -> dict[int, R
             update(_messages).where(_messages.c.seq == bindparam("old")).values(seq=bindparam("new"), state=raw("0"))
         )
         connection.execute(changed, [{"old": old, "new": row.seq} for old, row in renumbered.items()])
-    changes = Counter[HourKey]()
-    changes.subtract(HourKey.of(row.queue, row.state, row.due_ms) for row in rows)
-    changes.update(HourKey.of(row.queue, WAITING, row.due_ms) for row in rows)
-    note(connection, changes)
+    note(connection, map(_hour_of, renumbered.values()), map(_hour_of, rows))
     return renumbered
 
 
@@ -205,15 +159,7 @@ def rewrite(connection: Connection, row: Row, addition: Addition) -> None:
     if connection.scalar(same.where(_messages.c.seq != row.seq)) is not None:
         values["digest"] = blake2b(digest, digest_size=16, key=b"%d" % row.seq).digest()
     connection.execute(update(_messages).where(_messages.c.seq == row.seq).values(values))
-    changes = Counter({HourKey.of(addition.queue, row.state, addition.due_ms): 1})
-    changes.subtract([HourKey.of(row.queue, row.state, row.due_ms)])
-    note(connection, changes)
-
-
-def lock_where(connection: Connection, *where: ColumnElement[bool]) -> list[Row]:
-    """Returns rows in the order of their due times, which nobody else changes until the transaction ends."""
-    found = select(*_row).where(*where).order_by(_messages.c.due_ms, _messages.c.seq)
-    return [_row_of(row) for row in connection.execute(found.with_for_update())]
+    note(connection, [HourKey.of(addition.queue, row.state, addition.due_ms)], [_hour_of(row)])
 
 
 def between(from_ms: float, to_ms: float, after: tuple[float, int] | None = None) -> list[ColumnElement[bool]]:
@@ -226,6 +172,10 @@ def between(from_ms: float, to_ms: float, after: tuple[float, int] | None = None
     if after is not None:
         bounds.append(tuple_(_messages.c.due_ms, _messages.c.seq) > tuple_(*after))
     return bounds
+
+
+def _hour_of(row: Row) -> HourKey:
+    return HourKey.of(row.queue, row.state, row.due_ms)
 
 
 def _row_of(found: Any) -> Row:

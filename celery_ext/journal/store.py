@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from celery_ext.journal.chains import JournaledChains
+from celery_ext.journal.deadlines import DATABASE_ERRORS
 from celery_ext.journal.delivery import JournaledDelivery
 from celery_ext.journal.jobs import JournaledJobs
 from celery_ext.journal.journal import Journal
@@ -12,7 +11,6 @@ from celery_ext.journal.lookup import JournaledLookup
 from celery_ext.journal.placement import Placement
 from celery_ext.journal.state import state_of
 from celery_ext.journal.views import JournaledFigures, JournaledQueues, JournaledScan
-from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.store import DelayStore, Store
 from kombu_delayq.store.client import StoreClient
 
@@ -28,7 +26,7 @@ class JournaledStore(Store):
         redis_alone: The Redis store, for while the database is away.
     """
 
-    database_errors: tuple[type[Exception], ...] = (SQLAlchemyError, JournalUnavailable)
+    database_errors = DATABASE_ERRORS
 
     def __init__(self, *args: Any) -> None:
         redis, client = DelayStore(*args), StoreClient(*args)

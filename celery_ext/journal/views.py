@@ -1,6 +1,6 @@
 """Whole queues in Redis and in the journal: their names, their figures, their messages, and their end."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from heapq import merge
@@ -11,13 +11,12 @@ from redis.exceptions import ResponseError
 
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
-from celery_ext.journal.rows import Row
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.figures import Figures
 from kombu_delayq.store.hash_layout import id_of, shared_id
 from kombu_delayq.store.lookup import Lookup
-from kombu_delayq.store.promotion import Promotion, RowNumber
+from kombu_delayq.store.promotion import Promotion, Row, RowNumber
 from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.redisson_layout import whole_ms
 from kombu_delayq.store.scan import Scan
@@ -32,15 +31,18 @@ def add_to_count(client: StoreClient, queue: str, operation: str, number: int) -
             client.ask("HINCRBY", client.keys.counts(queue), operation, number)
 
 
-class JournaledQueues(PartOfBoth[Queues]):
-    """Lists, counts and empties queues wherever their messages wait.
+def names_of(messages: Iterable[Waiting]) -> set[str]:
+    """Returns the ids of messages, and those that messages stored beside others have."""
+    return {name for one in messages for name in (one.id, shared_id(one.id)) if name is not None}
 
-    Args:
-        redis: The part of the Redis store.
-        journal: The tables.
-        client: Redis.
-        promotion: Redis's side of the journal.
-    """
+
+def as_read(message: Row | Waiting) -> tuple[float, bytes]:
+    """Returns by what a message is known in both stores; Redisson's layout keeps whole ms."""
+    return whole_ms(message.due_ms), message.body or b""
+
+
+class JournaledQueues(PartOfBoth[Queues]):
+    """Lists, counts and empties queues wherever their messages wait."""
 
     def __init__(self, redis: Queues, journal: Journal, client: StoreClient, promotion: Promotion) -> None:
         super().__init__(redis, journal)
@@ -89,12 +91,7 @@ class JournaledQueues(PartOfBoth[Queues]):
 
 
 class JournaledFigures(PartOfBoth[Figures]):
-    """Counts the messages of many queues wherever they wait.
-
-    Args:
-        redis: The part of the Redis store.
-        journal: The tables.
-    """
+    """Counts the messages of many queues wherever they wait."""
 
     def __init__(self, redis: Figures, journal: Journal) -> None:
         super().__init__(redis, journal)
@@ -121,19 +118,17 @@ def with_rows(journal: Journal, found: Sequence[QueueStats], in_journal: dict[st
         found: What Redis says.
         in_journal: How many rows of each queue wait in the journal, read before that.
     """
-    return [
-        _with_rows(journal, one, in_journal[one.queue]) if in_journal.get(one.queue) and not one.error else one
-        for one in found
-    ]
-
-
-def _with_rows(journal: Journal, stats: QueueStats, waiting: int) -> QueueStats:
-    heads = [due_ms for due_ms in (stats.next_due_ms, journal.next_due(stats.queue)) if due_ms is not None]
-    next_due_ms = min(heads, default=None)
-    is_late = next_due_ms is not None and next_due_ms <= stats.now_ms
-    overdue = journal.counts(to_ms=stats.now_ms, queues=[stats.queue]).get(stats.queue, 0) if is_late else 0
-    delayed, overdue = stats.delayed + waiting, stats.overdue + overdue
-    return replace(stats, delayed=delayed, overdue=overdue, next_due_ms=next_due_ms, in_journal=waiting)
+    both = list(found)
+    for at, stats in enumerate(found):
+        waiting = in_journal.get(stats.queue, 0)
+        if waiting and not stats.error:
+            heads = [due_ms for due_ms in (stats.next_due_ms, journal.next_due(stats.queue)) if due_ms is not None]
+            next_due_ms = min(heads, default=None)
+            is_late = next_due_ms is not None and next_due_ms <= stats.now_ms
+            overdue = stats.overdue + (journal.count(stats.queue, to_ms=stats.now_ms) if is_late else 0)
+            delayed = stats.delayed + waiting
+            both[at] = replace(stats, delayed=delayed, overdue=overdue, next_due_ms=next_due_ms, in_journal=waiting)
+    return both
 
 
 _MARK = b"\x7f"
@@ -187,13 +182,7 @@ class RowScan:
 
 
 class JournaledScan(PartOfBoth[Scan]):
-    """Reads queues wherever their messages wait. Of messages with one due time, those in Redis come first.
-
-    Args:
-        redis: The part of the Redis store.
-        journal: The tables.
-        lookup: Finds messages in Redis by their ids.
-    """
+    """Reads queues wherever their messages wait. Of messages with one due time, those in Redis come first."""
 
     def __init__(self, redis: Scan, journal: Journal, lookup: Lookup) -> None:
         super().__init__(redis, journal)
@@ -277,12 +266,12 @@ class JournaledScan(PartOfBoth[Scan]):
         is_between: bool,
     ) -> set[tuple[str, bytes]]:
         """Returns layout and place of messages that were, or will be, on a page from the other store, too."""
-        in_redis = {(whole_ms(one.due_ms), one.body or b"") for one in page.messages}
+        in_redis = set(map(as_read, page.messages))
         if is_between:
             ids = [row.id for row in rows if row.due_ms == from_ms]
             found = self._lookup.get([queue], ids) if ids else {}
-            in_redis |= {(whole_ms(one.due_ms), one.body or b"") for messages in found.values() for one in messages}
-        repeated = {(JOURNAL, _member(row.seq, row.id)) for row in rows if (whole_ms(row.due_ms), row.body) in in_redis}
+            in_redis.update(as_read(one) for messages in found.values() for one in messages)
+        repeated = {(JOURNAL, _member(row.seq, row.id)) for row in rows if as_read(row) in in_redis}
         if last is not None and last[0] == from_ms:
             repeated |= self._promoted_since(queue, last, page)
         return repeated
@@ -294,8 +283,7 @@ class JournaledScan(PartOfBoth[Scan]):
             for one, (layout, (member, _)) in zip(page.messages, page.places, strict=True)
             if whole_ms(one.due_ms) == whole_ms(last[0])
         ]
-        ids = {name for one, _, _ in here for name in (one.id, shared_id(one.id)) if name is not None}
-        rows = self._journal.get(ids, None) if ids else []
+        rows = self._journal.get(names_of(one for one, _, _ in here), None) if here else []
         shown = {row.body for row in rows if row.queue == queue and row.due_ms == last[0] and row.seq <= last[1]}
         return {(layout, member) for one, layout, member in here if (one.body or b"") in shown}
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from time import monotonic
-from typing import NamedTuple
 
 from kombu.log import get_logger
 from redis.exceptions import LockError, NoPermissionError, RedisError, ResponseError
@@ -13,11 +12,12 @@ from redis.lock import Lock
 from sqlalchemy.exc import SQLAlchemyError
 
 from celery_ext.journal.leadership import Leadership, NotLeading
-from celery_ext.journal.recovery import Compared, find_missing, restore, trim
-from celery_ext.journal.rows import MOST_BYTES, Row
+from celery_ext.journal.recovery import find_missing, restore, trim
+from celery_ext.journal.rows import MOST_BYTES
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.errors import InvalidQueueName
+from kombu_delayq.store.promotion import Row
 
 logger = get_logger(__name__)
 
@@ -44,22 +44,7 @@ STANDS_BY = ("other", "stopped")
 #: Errors that one queue alone has.
 _OF_QUEUE = (NoPermissionError, InvalidQueueName)
 
-#: Number of words by ``promoted``, ``pushed`` and ``claimed``.
 Words = Counter[str]
-
-
-class PromotedRows(NamedTuple):
-    """What a call of ``promote_due`` has done.
-
-    Attributes:
-        promoted: Number of rows that it put into Redis.
-        pushed: Number of rows that were in Redis already: a promoter before had died before it marked them.
-        claimed: Number of rows that were cancelled or changed meanwhile.
-    """
-
-    promoted: int
-    pushed: int
-    claimed: int
 
 
 class RowPromoter:
@@ -94,8 +79,11 @@ class RowPromoter:
             raise NotLeading("superseded")
         promotion.settle_rows(row for row in journal.rows(pushed, None) if row.state)
 
-    def promote_due(self) -> PromotedRows:
+    def promote_due(self) -> Words:
         """Promotes all rows that are due within ``journal_lead``.
+
+        Returns:
+            How many rows had which word of Redis; see ``Promoted.words``.
 
         Raises:
             NotLeading: This process leads no more.
@@ -113,7 +101,7 @@ class RowPromoter:
             # A row whose claim is older than this call was not read by it, and no later call reads it.
             store.promotion.prune(begun_ms - CLAIMED_MS, begun_ms - VANISHED_MS, self._leadership.shares)
             self._next_prune = monotonic() + PRUNE_S
-        return PromotedRows(words["promoted"], words["pushed"], words["claimed"])
+        return words
 
     def _promote_all(self, rows: list[Row], before_ms: float) -> Words:
         """Promotes page by page. While Redis takes one, the page before is marked, and the next one is read."""
@@ -156,7 +144,7 @@ class RowPromoter:
             if self._leadership.enter(queue):
                 rows = self._store.journal.rows([row.seq for row in rows])
             journal_id, token = self._store.journal.id, self._leadership.token
-            found = self._store.promotion.promote(journal_id, token, [row.for_redis for row in rows])
+            found = self._store.promotion.promote(journal_id, token, rows)
         except (ResponseError, InvalidQueueName) as error:
             if not isinstance(error, _OF_QUEUE) and "WRONGTYPE" not in str(error):
                 raise
@@ -249,19 +237,20 @@ class JournalWorker(BackgroundWorker):
     def _work(self, store: JournaledStore, lease: Lock, leadership: Leadership) -> None:
         promoter = RowPromoter(store, leadership, lambda: self._may_go_on(lease))
         promoter.recover()
-        next_trim, comparison = 0.0, Comparison(store, leadership)
+        next_trim, is_comparing = 0.0, False
+        comparing: Iterator[None] = iter(())
         while self._may_go_on(lease):
             leadership.keep()
             promoter.promote_due()
             self._outage.succeeded()
-            if comparison.go_on(SLICE_S):
+            if not is_comparing and leadership.unverified:
+                comparing = compare(store, leadership)
+            if is_comparing := _has_more(comparing):
                 continue
             if store.options.journal_restore == "auto" and store.journal.has_lost():
                 self._restore(store, lease, leadership)
             elif monotonic() >= next_trim:
-                until = monotonic() + SLICE_S
-                has_more = any(monotonic() >= until for _ in trim(store))
-                next_trim = 0.0 if has_more else monotonic() + TRIM_S
+                next_trim = 0.0 if _has_more(trim(store)) else monotonic() + TRIM_S
             self._stopping.wait(min(leadership.wait_s, store.options.poll_interval))
 
     def _restore(self, store: JournaledStore, lease: Lock, leadership: Leadership) -> None:
@@ -297,40 +286,25 @@ class JournalWorker(BackgroundWorker):
         self._leading = False
 
 
-class Comparison:
-    """Compares Redis with the journal, a slice at a time, once its server has restarted or failed over.
+def compare(store: JournaledStore, leadership: Leadership) -> Iterator[None]:
+    """Compares Redis with the journal, page by page, as its server has restarted or failed over."""
+    servers = dict(leadership.unverified)
+    # All queues: one that is new has no marker yet which would say that its server is another.
+    for page in find_missing(store, (), leadership.written_until):
+        if page.missing:
+            logger.error(
+                "Redis has lost data: %d messages are missing since it started, or failed over. `delayq journal "
+                "restore` puts them back",
+                page.missing,
+            )
+        yield
+    leadership.compared(servers)
 
-    Args:
-        store: The store.
-        leadership: The leadership, which is taken, and says when.
-    """
 
-    def __init__(self, store: JournaledStore, leadership: Leadership) -> None:
-        self._store, self._leadership = store, leadership
-        self._servers: dict[str, str] = {}
-        self._pages: Iterator[Compared] | None = None
-
-    def go_on(self, for_s: float) -> bool:
-        """Compares for a while. Returns whether there is more to compare."""
-        if self._pages is None:
-            if not self._leadership.unverified:
-                return False
-            self._servers = dict(self._leadership.unverified)
-            # All queues: one that is new has no marker yet which would say that its server is another.
-            self._pages = find_missing(self._store, (), self._leadership.written_until)
-        until = monotonic() + for_s
-        for page in self._pages:
-            if page.missing:
-                logger.error(
-                    "Redis has lost data: %d messages are missing since it started, or failed over. `delayq journal "
-                    "restore` puts them back",
-                    page.missing,
-                )
-            if monotonic() >= until:
-                return True
-        self._pages = None
-        self._leadership.compared(self._servers)
-        return False
+def _has_more(pages: Iterator[object]) -> bool:
+    """Works on pages for ``SLICE_S``. Returns whether it has to go on."""
+    until = monotonic() + SLICE_S
+    return any(monotonic() >= until for _ in pages)
 
 
 def _give_back(lease: Lock) -> None:

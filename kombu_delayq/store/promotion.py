@@ -9,33 +9,43 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.queues import QueueRegistry
-from kombu_delayq.store.types import hidden
+from kombu_delayq.store.types import JOURNAL, Waiting, hidden
 from kombu_delayq.text import as_text
 
 
 class Row(NamedTuple):
-    """A row of a journal that is to come into the store.
+    """A row of a journal: a message that is to come into the store, or has come.
 
     Attributes:
-        seq: Its number, which no other row of the journal ever has.
+        seq: Its number, which no other row of the journal ever has. A message that is changed gets a new one.
         queue: The queue to which the message goes when it is due.
         id: The id under which the store keeps the message.
         due_ms: Due time, ms since the epoch.
         priority: 0 to 9.
         body: The message as it will be pushed to its queue.
         expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+        state: What the journal says of it; the store does not look at it.
     """
 
     seq: int
     queue: str
-    id: str | bytes
+    id: str
     due_ms: float
     priority: int
-    body: str | bytes
+    body: bytes
     expire_ms: int = 0
+    state: int = 0
 
     def __repr__(self) -> str:
-        return f"Row(seq={self.seq}, queue={self.queue!r}, id={self.id!r}, body={hidden(self.body)})"
+        return (
+            f"Row(seq={self.seq}, queue={self.queue!r}, id={self.id!r}, due_ms={self.due_ms!r}, state={self.state}, "
+            f"body={hidden(self.body)})"
+        )
+
+    @property
+    def waiting(self) -> Waiting:
+        """The message as the store shows it."""
+        return Waiting(self.queue, self.id, self.due_ms, self.priority, self.body, JOURNAL)
 
 
 class RowNumber(NamedTuple):

@@ -44,10 +44,9 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
     """Compare the journal with Redis, and change nothing.
 
     Without QUEUE, it looks at all queues. It counts messages that Redis was given, that are not due yet, and that Redis
-    has no more; with journal="all", also messages in Redis that the journal does not have. It may run while both are in
-    use.
+    has no more. It may run while both are in use.
 
-    Exit code 1 means that messages are missing, in Redis or in the journal, or that a loss is to be restored.
+    Exit code 1 means that messages are missing, or that a loss is to be restored.
     """
     with _opened(broker) as (connection, store):
         from celery_ext.journal import check as pages_of
@@ -63,7 +62,7 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
         told = list(losses(state)) if state else []
         for text in told:
             print_stderr(text)
-    if told or any(values["missing"] or values["unknown"] for values in found.values()):
+    if told or any(values["missing"] for values in found.values()):
         raise SystemExit(1)
 
 
@@ -72,23 +71,17 @@ def _by_queue(pages: "Iterable[Checked | None]") -> dict[str, dict[str, Any]]:
     for page in pages:
         if page is None:
             continue
-        none = {"looked": 0, "missing": 0, "unknown": 0, "missing_ids": [], "unknown_ids": []}
-        values = found.setdefault(page.queue, none)
-        for name, value in page._asdict().items():
-            if name != "queue":
-                values[name] += list(value) if isinstance(value, tuple) else value
-        for name in ("missing_ids", "unknown_ids"):
-            del values[name][5:]  # examples
+        values = found.setdefault(page.queue, {"looked": 0, "missing": 0, "missing_ids": []})
+        values["looked"] += page.looked
+        values["missing"] += page.missing
+        values["missing_ids"] = [*values["missing_ids"], *page.missing_ids][:5]  # examples
     return found
 
 
 def _checked_text(queue: str, values: dict[str, Any]) -> str:
-    said = [f"queue {escaped(queue)}: {number_of(values['looked'], 'message')} compared"]
-    for kind, where in (("missing", "missing in Redis"), ("unknown", "not in the journal")):
-        if count := values[kind]:
-            ids = ", ".join(map(escaped, values[f"{kind}_ids"]))
-            said.append(f"{count:,} {where}, such as {ids}")
-    return ", ".join(said) if len(said) > 1 else f"{said[0]}, all there"
+    ids = ", ".join(map(escaped, values["missing_ids"]))
+    found = f"{values['missing']:,} missing in Redis, such as {ids}" if ids else "all there"
+    return f"queue {escaped(queue)}: {number_of(values['looked'], 'message')} compared, {found}"
 
 
 @journal.command()

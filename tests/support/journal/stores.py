@@ -12,7 +12,7 @@ from celery_ext.journal import JournaledStore, placement
 from celery_ext.journal.leadership import Leadership
 from celery_ext.journal.recovery import Restored, restore
 from celery_ext.journal.rows import Addition
-from celery_ext.journal.worker import PromotedRows, RowPromoter
+from celery_ext.journal.worker import RowPromoter, Words
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.store.tuned import tuned
@@ -68,7 +68,7 @@ class Promoter:
         self.leadership.keep()
         return self
 
-    def promote(self) -> PromotedRows:
+    def promote(self) -> Words:
         """Promotes what is due soon."""
         return self._rows.promote_due()
 

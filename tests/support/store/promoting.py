@@ -27,9 +27,9 @@ def numbers(*seqs: int) -> list[RowNumber]:
     return [RowNumber("q", seq) for seq in seqs]
 
 
-def row(seq: int, queue: str = "q", due_ms: float = FUTURE_MS, body: str = "", priority: int = 0) -> Row:
+def row(seq: int, queue: str = "q", due_ms: float = FUTURE_MS, body: bytes = b"", priority: int = 0) -> Row:
     """Makes a row; its message has the id ``i<seq>``."""
-    return Row(seq, queue, f"i{seq}", due_ms, priority, body or f"body of i{seq}")
+    return Row(seq, queue, f"i{seq}", due_ms, priority, body or b"body of i%d" % seq)
 
 
 def several_rows(count: int) -> list[Row]:

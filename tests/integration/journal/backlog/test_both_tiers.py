@@ -136,7 +136,7 @@ def test_a_row_that_a_dead_promoter_has_pushed_follows_its_message(
     """Between push and mark the row waits still: a change of the message in Redis marks it, and it comes once."""
     store, due_ms = far(make_journaled, journal)
     promoter = promoter_of_all(make_journaled, journal)
-    rows = [row.for_redis for row in store.journal.promotable(due_ms + 1, 10)]
+    rows = store.journal.promotable(due_ms + 1, 10)
     store.promotion.promote(store.journal.id, promoter.leadership.token, rows)  # and dies
     if action == "reschedule":
         assert [*by_id.reschedule(store, ["i"], due_ms + DAY_MS)] == [("i", "rescheduled")]

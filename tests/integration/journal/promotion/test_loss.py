@@ -12,7 +12,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.leadership import NotLeading
 from celery_ext.journal.state import state_of
 from celery_ext.journal.store import JournaledStore
-from celery_ext.journal.worker import Comparison, JournalWorker, RowPromoter
+from celery_ext.journal.worker import JournalWorker, RowPromoter, compare
 from celery_ext.waiting import by_id
 from kombu_delayq.store.promotion import ALL
 from tests.support.conditions import until
@@ -166,7 +166,7 @@ def test_rows_that_come_late_hold_the_watermark(journaled_store: JournaledStore)
     rows = RowPromoter(store, promoter.leadership, lambda: True)
     promoter.leadership.heartbeat_s = HOUR_MS  # no heartbeat
     promoter.leadership.keep()
-    assert rows.promote_due().promoted == 1
+    assert rows.promote_due()["promoted"] == 1
     assert store.journal.watermarks().of("q") == due_ms
     store.client.flushall()
     promoter = Promoter(store)
@@ -191,7 +191,7 @@ def test_rows_whose_promotion_a_loss_has_cut_are_not_lost(journaled_store: Journ
         promoter.heartbeat()
     store.journal.mark = mark  # type: ignore[method-assign]
     assert [row.id for row in store.journal.get(["a", "b"])] == ["a", "b"]
-    assert Promoter(store).heartbeat().promote().promoted == 2
+    assert Promoter(store).heartbeat().promote()["promoted"] == 2
     assert in_redis(store) == ["a", "b"]
 
 
@@ -267,10 +267,8 @@ def test_a_lease_that_is_gone_is_not_anothers(make_journaled: MakeJournaled) -> 
 
 def compared(promoter: Promoter) -> Promoter:
     """Compares until the promoter is sure what Redis has, as a worker does."""
-    comparison = Comparison(promoter.store, promoter.leadership)
     while promoter.heartbeat().leadership.unverified:
-        while comparison.go_on(1.0):
-            pass
+        list(compare(promoter.store, promoter.leadership))
     return promoter
 
 

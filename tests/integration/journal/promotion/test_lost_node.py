@@ -85,7 +85,7 @@ def test_a_failover_is_no_loss(own_cluster: PrivateCluster, store: JournaledStor
     """A replica that becomes the primary has the markers: the promoter goes on in its leadership and epoch."""
     fill(store, "a")
     promoter = Promoter(store).heartbeat()
-    assert promoter.promote().promoted == 50
+    assert promoter.promote()["promoted"] == 50
     promoter.heartbeat()
     own_cluster.await_in_sync()
     for node in {own_cluster.node_of(key) for key in ("a", store.keys.journal())}:

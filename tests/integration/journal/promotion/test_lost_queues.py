@@ -52,7 +52,7 @@ def test_a_lost_queue_is_restored_alone(store: JournaledStore) -> None:
     promoter = Promoter(store)
     given(store, "a", "a1", "a2")
     given(store, "b", "b1")
-    assert promoter.heartbeat().promote().promoted == 3
+    assert promoter.heartbeat().promote()["promoted"] == 3
     promoter.heartbeat()
     lose(store, "a")
     assert state_of(store).fault == "lost"
@@ -63,13 +63,13 @@ def test_a_lost_queue_is_restored_alone(store: JournaledStore) -> None:
     assert store.journal.lost_in(1) == [("a", 1)]
     assert [loss.messages for loss in state_of(store).losses] == [2]
     assert restored(store)[:2] == (2, 2)
-    assert successor.promote().promoted == 2
+    assert successor.promote()["promoted"] == 2
     assert (in_redis(store, "a"), in_redis(store, "b")) == (["a1", "a2"], ["b1"])
     lose(store, "b")  # whose rows were given in the epoch before the last
     Promoter(store).heartbeat()
     assert store.journal.lost_in(2) == [("b", 1)]
     assert restored(store)[:2] == (1, 1)
-    assert Promoter(store).promote().promoted == 1
+    assert Promoter(store).promote()["promoted"] == 1
     assert (in_redis(store, "a"), in_redis(store, "b")) == (["a1", "a2"], ["b1"])
     assert sum(page.missing for page in check(store)) == 0
 
@@ -194,7 +194,7 @@ def test_the_slot_of_the_fleet_may_be_lost(store: JournaledStore) -> None:
     given(store, "a", "a2")
     with pytest.raises(NotLeading, match="superseded"):
         promoter.promote()
-    assert successor.promote().promoted == 1
+    assert successor.promote()["promoted"] == 1
 
 
 def test_a_row_that_is_cancelled_before_its_queue_is_taken(store: JournaledStore) -> None:
@@ -208,7 +208,7 @@ def test_a_row_that_is_cancelled_before_its_queue_is_taken(store: JournaledStore
         return found
 
     store.journal.promotable = cancelled_meanwhile  # type: ignore[method-assign,assignment]
-    assert promoter.promote().promoted == 1
+    assert promoter.promote()["promoted"] == 1
     assert in_redis(store, "a") == ["a2"]
     assert not store.client.exists(store.keys.journal_guard("a"))
 
@@ -225,7 +225,7 @@ def test_a_queue_without_a_slot_of_its_own_stops_no_other(
     given(store, "c", "comes")
     promoter = Promoter(store)
     for promoted in (1, 0):
-        assert promoter.heartbeat().promote().promoted == promoted
+        assert promoter.heartbeat().promote()["promoted"] == promoted
     assert in_redis(store, "c") == ["comes"]
     assert [row.id for row in store.journal.get(["stays"])] == ["stays"]
     assert caplog.text.count("rows of queue 'a}b' stay in the journal: the queue 'a}b' cannot be used in Redis") == 1

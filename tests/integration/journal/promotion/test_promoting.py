@@ -6,9 +6,9 @@ from time import time
 import pytest
 
 from celery_ext.journal import placement, worker
-from celery_ext.journal.lookup import EarlyPromotion
+from celery_ext.journal.lookup import promote_early
 from celery_ext.journal.recovery import trim
-from celery_ext.journal.rows import Row
+from kombu_delayq.store.promotion import Row
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, addition, delivered, in_redis, offer
 from tests.support.store.keyspace import clock_ms
 
@@ -22,12 +22,12 @@ def test_what_is_due_within_the_lead_comes_to_redis(make_journaled: MakeJournale
     far = [("later", 2 * HOUR_MS), ("soon", 60_000.0), ("late", -DAY_MS), ("near", 0.4 * HOUR_MS)]
     store.journal.add([addition(name, now_ms + ms) for name, ms in far])
     promoter = Promoter(store).heartbeat()
-    assert promoter.promote()[:3] == (3, 0, 0)
+    assert promoter.promote() == {"promoted": 3}
     assert in_redis(store) == ["late", "soon", "near"]
     assert delivered(store) == ["late"]
     assert [row.id for row in store.journal.get(["later", "soon", "late", "near"])] == ["later"]
     assert store.promotion.pushed(["q"]) == []
-    assert promoter.promote()[:3] == (0, 0, 0)
+    assert promoter.promote() == {}
 
 
 def test_pages_follow_each_other(make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,7 @@ def test_pages_follow_each_other(make_journaled: MakeJournaled, monkeypatch: pyt
     store = make_journaled()
     due_ms = clock_ms(store.client) + 60_000
     store.journal.add([addition(f"i{n:02}", due_ms + n // 20, f"q{n % 3}") for n in range(60)])
-    assert Promoter(store).heartbeat().promote().promoted == 60
+    assert Promoter(store).heartbeat().promote()["promoted"] == 60
     for queue in range(3):
         assert in_redis(store, f"q{queue}") == [f"i{n:02}" for n in range(60) if n % 3 == queue]
 
@@ -55,7 +55,7 @@ def test_a_page_of_large_rows_has_few_of_them(make_journaled: MakeJournaled) -> 
         return found
 
     store.journal.promotable = noted  # type: ignore[method-assign,assignment]
-    assert Promoter(store).heartbeat().promote().promoted == len(sizes)
+    assert Promoter(store).heartbeat().promote()["promoted"] == len(sizes)
     assert read == [["i0", "i1", "i2"], ["i3", "i4"], ["i5", "i6"], []]
     assert store.redis_alone.queues.size("q") == len(sizes)
 
@@ -75,7 +75,7 @@ def test_a_row_that_was_claimed_during_a_promotion_stays_away(make_journaled: Ma
         return found
 
     store.journal.promotable = cancelled_meanwhile  # type: ignore[method-assign,assignment]
-    assert promoter.promote()[:3] == (2, 0, 1)
+    assert promoter.promote() == {"promoted": 2, "claimed": 1}
     assert set(claims.values()) == {"claimed"}
     assert in_redis(store) == ["a", "c"]
 
@@ -92,7 +92,7 @@ def test_a_row_that_was_deleted_after_its_push_stays_in_the_guard(make_journaled
         return mark(*args)  # type: ignore[arg-type]
 
     store.journal.mark = deleted_before  # type: ignore[method-assign,assignment]
-    assert promoter.promote().promoted == 1
+    assert promoter.promote()["promoted"] == 1
     assert store.promotion.claim_rows([row]) == {row.seq: "pushed"}
     assert in_redis(store) == ["a"]
 
@@ -104,10 +104,10 @@ def test_a_queue_that_redis_refuses_holds_up_no_other(make_journaled: MakeJourna
     store.client.set("delayq:{q}:due", "somebody else's")
     store.journal.add([addition("a", due_ms), addition("b", due_ms, "p")])
     promoter = Promoter(store)
-    assert promoter.promote().promoted == 1
+    assert promoter.promote()["promoted"] == 1
     assert in_redis(store, "p") == ["b"]
     store.client.delete("delayq:{q}:due")
-    assert promoter.promote().promoted == 1
+    assert promoter.promote()["promoted"] == 1
     assert in_redis(store) == ["a"]
 
 
@@ -158,7 +158,7 @@ def test_a_claim_outlives_promotions_for_who_promotes_a_single_row(make_journale
     [read] = store.journal.get(["far"])
     assert store.lookup.cancel([read.queue], ["far"])["far"]
     promoter.promote()
-    assert EarlyPromotion(store.journal, store.promotion).promote([read]) == set()
+    assert promote_early(store.journal, store.promotion, [read]) == set()
     assert in_redis(store) == []
 
 
@@ -183,5 +183,5 @@ def test_a_row_that_was_promoted_is_promoted_no_more(
     if when == "before":
         rows([])
     monkeypatch.setattr(store.journal, "rows", rows)
-    assert EarlyPromotion(store.journal, store.promotion).promote([read]) == set()
+    assert promote_early(store.journal, store.promotion, [read]) == set()
     assert steps == in_redis(store) == []
