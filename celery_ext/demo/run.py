@@ -14,10 +14,10 @@ from typing import Any, Self
 import click
 
 from celery_ext import DelayChain, cancel
+from celery_ext.connection import open_store
 from celery_ext.delays.durations import in_words
 from celery_ext.demo.journal import Arrival, Journal, Verdict
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.store import DelayStore
 
 #: How long a worker may take to end, in s.
 STOP_S = 5.0
@@ -115,7 +115,7 @@ class Demo:
         self._app: Any = importlib.import_module("celery_ext.demo.app")
         self._chain = DelayChain.parse(self._app.CHAIN)
         self._server = server
-        self._store = DelayStore(server.client())
+        self._store = open_store(self._app.app.connection_for_read())
         self._journal = Journal(server.client(Journal.DB))
         self._arrivals: list[Arrival] = []
 
