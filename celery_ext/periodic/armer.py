@@ -16,12 +16,7 @@ logger = get_logger(__name__)
 
 
 class Armer(BackgroundWorker):
-    """Arms the entries of an app. Any number of processes may run one; a single one of them arms.
-
-    Args:
-        app: The app.
-        source: Where its entries come from.
-    """
+    """Arms the entries of an app. Any number of processes may run one; a single one of them arms."""
 
     _logger = logger
     _thread_name = "delayq-periodic"

@@ -131,12 +131,12 @@ class Arming:
         found = self._source.read()
         if found is None:
             return False
-        for name, why in found.wrong.items():
-            if why != self._found.wrong.get(name):
-                logger.warning("periodic entry %r does not run: %s", name, why)
-        for name, why in found.doubtful.items():
-            if why != self._found.doubtful.get(name):
-                logger.warning("periodic entry %r: %s", name, why)
+        for text, now, before in (
+            ("periodic entry %r does not run: %s", found.wrong, self._found.wrong),
+            ("periodic entry %r: %s", found.doubtful, self._found.doubtful),
+        ):
+            for name, why in now.items() - before.items():
+                logger.warning(text, name, why)
         self._found, self._failures = found, {}
         return True
 

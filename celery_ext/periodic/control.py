@@ -3,25 +3,15 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from kombu_delayq.audit import audited
-from kombu_delayq.store.lookup import Lookup
-from kombu_delayq.store.periodic import Note, Periodic
+from kombu_delayq.store import OperatorStore
+from kombu_delayq.store.periodic import Note
 
 State: TypeAlias = Literal["on", "paused", "off", "wrong"]
 Outcome: TypeAlias = Literal["paused", "resumed", "requested", "unchanged", "unknown"]
-
-
-class PeriodicStore(Protocol):
-    """The parts of a store that periodic entries need."""
-
-    periodic: Periodic
-    lookup: Lookup
-
-    def now_ms(self) -> float:
-        """Returns Redis's clock, ms since the epoch."""
 
 
 class Listed(NamedTuple):
@@ -50,7 +40,7 @@ class Listed(NamedTuple):
     error: str
 
 
-def list_entries(store: PeriodicStore) -> list[Listed]:
+def list_entries(store: OperatorStore) -> list[Listed]:
     """Returns the entries that were armed, by their names; four round trips, and one more while runs are overdue."""
     records: dict[str, Any] = {name: json.loads(record) for name, record in store.periodic.records().items()}
     notes = store.periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
@@ -77,7 +67,7 @@ def _listed(
     return Listed(name, state, task, schedule, queues, next_ms, last_ms or None, missed, error)
 
 
-def pause(store: PeriodicStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
+def pause(store: OperatorStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
     """Lets entries rest until they are resumed, and cancels what waits of them.
 
     Args:
@@ -100,8 +90,8 @@ def pause(store: PeriodicStore, names: Iterable[str], *, who: str | None = None)
     return found
 
 
-def resume(store: PeriodicStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
-    """Lets paused entries run again, from the next run on. The arguments are those of ``pause``.
+def resume(store: OperatorStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
+    """Lets paused entries run again, from the next run on.
 
     Returns:
         By name ``resumed``, ``unchanged`` if it was not paused, or ``unknown``.
@@ -116,10 +106,10 @@ def resume(store: PeriodicStore, names: Iterable[str], *, who: str | None = None
     return found
 
 
-def run_now(store: PeriodicStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
+def run_now(store: OperatorStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
     """Lets entries run once more, within a second or two, also paused ones. The schedule goes on as it was.
 
-    The process that arms sends the runs. The arguments are those of ``pause``.
+    The process that arms sends the runs.
 
     Returns:
         By name ``requested`` or ``unknown``.

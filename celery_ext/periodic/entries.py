@@ -147,9 +147,7 @@ def _check(entry: Entry) -> None:
     if not isinstance(entry.task, str) or not entry.task:
         raise ValueError(f"its task is {quoted(entry.task)}, not the name of a task")
     if not hasattr(entry.schedule, "remaining_estimate"):
-        raise ValueError(
-            f"its schedule is {quoted(entry.schedule)}, not one of celery.schedules or a number of seconds"
-        )
+        raise ValueError(_NO_SCHEDULE.format(quoted(entry.schedule)))
     if entry.missed not in MISSED:
         raise ValueError(f"missed is {quoted(entry.missed)}, not one of {', '.join(MISSED)}")
     if isinstance(entry.options.get("expires"), str) and entry.options["expires"] != "next":

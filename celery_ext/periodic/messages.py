@@ -77,13 +77,7 @@ def _send(app: Any, entry: Entry, args: Any, kwargs: Any, options: dict[str, Any
 
 
 class _Like(NamedTuple):
-    """Makes messages like one that Celery has made, for runs of any entry with the same task and options.
-
-    Attributes:
-        first: The message that Celery has made.
-        recipe: How they are made.
-        messages: Makes them.
-    """
+    """Makes messages like the first, which Celery has made, for runs of entries with the same task and options."""
 
     first: Caught
     recipe: Recipe

@@ -9,11 +9,7 @@ from celery_ext.periodic.entries import Entries, Source, checked
 
 
 class Settings:
-    """The entries of ``beat_schedule`` and ``add_periodic_task``, with the default ones of Celery.
-
-    Args:
-        app: The app.
-    """
+    """The entries of ``beat_schedule`` and ``add_periodic_task``, with the default ones of Celery."""
 
     changes = False
 
