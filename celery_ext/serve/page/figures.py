@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from celery_ext.delays.durations import in_words
-from celery_ext.doctor import Finding, Level
 from celery_ext.serve.counting import QueueState
 from kombu_delayq.message.due import moment_of
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, WAIT_BOUNDS_S, Lateness, Waits
@@ -17,12 +16,6 @@ from kombu_delayq.store.nodes import Cluster
 if TYPE_CHECKING:
     from celery_ext.journal import JournalState
 
-#: What the page calls what is bad about a server, by the check that has found it.
-_OF_SERVERS = {
-    "eviction": "Redis may drop messages",
-    "memory": "Redis is nearly full",
-    "persistence": "Redis does not keep all on disk",
-}
 #: A due time is shown as ``now`` from one bound to the other, s from now: the figures are up to 2 s old.
 NOW_S = (-3.0, 0.5)
 _BYTES = ("bytes", "kB", "MB", "GB", "TB")
@@ -112,13 +105,21 @@ class Health(NamedTuple):
     reasons: list[str]
 
 
+class Fault(NamedTuple):
+    """What is not well: whether it is bad, or only deserves a look; a title; and a sentence."""
+
+    is_bad: bool
+    title: str
+    text: str
+
+
 def health(
     rows: Sequence[QueueState],
     leader: str | None,
     journal: "JournalState | None" = None,
     cluster: Cluster | None = None,
     letters: Mapping[str, int] = MappingProxyType({}),
-    servers: Sequence[Finding] = (),
+    servers: Sequence[Fault] = (),
     *,
     is_recent: bool = True,
 ) -> Health:
@@ -136,7 +137,7 @@ def health(
     delayed = sum(row.stats.delayed for row in rows)
     found = [
         *_nodes(cluster),
-        *(_Fault(True, *problem) for problem in (journal.problems if journal else [])),
+        *(Fault(True, *problem) for problem in (journal.problems if journal else [])),
         *_leader(leader, delayed),
         *_overdue(rows),
         *_idle(rows, letters),
@@ -144,7 +145,7 @@ def health(
         *_paused(rows),
         *_promotion(journal),
         *(_dead(letters) if is_recent else ()),
-        *_servers(servers),
+        *servers,
         *_unreadable(rows),
     ]
     found.sort(key=lambda fault: not fault.is_bad)  # stable: those of a kind stay in this order
@@ -155,88 +156,74 @@ def health(
     return Health(state, title, reasons)
 
 
-class _Fault(NamedTuple):
-    """What is not well: whether it is bad, or only deserves a look; a title; and a sentence."""
-
-    is_bad: bool
-    title: str
-    text: str
-
-
-def _nodes(cluster: Cluster | None) -> Iterator[_Fault]:
+def _nodes(cluster: Cluster | None) -> Iterator[Fault]:
     if cluster is None:
         return
     if cluster.uncovered:
         text = f"No node serves {number(cluster.uncovered)} of the hash slots: queues in them stand still."
-        yield _Fault(True, "A part of the cluster is away", text)
+        yield Fault(True, "A part of the cluster is away", text)
     for node in cluster.down:
-        yield _Fault(False, "A node is not well", f"The {node.role} {node.name} is {node.state}.")
+        yield Fault(False, "A node is not well", f"The {node.role} {node.name} is {node.state}.")
 
 
-def _leader(leader: str | None, delayed: int) -> Iterator[_Fault]:
+def _leader(leader: str | None, delayed: int) -> Iterator[Fault]:
     if leader is None:
         waits = f"{number(delayed)} delayed tasks stay" if delayed else "delayed tasks would stay"
         text = f"No transfer worker leads, so {waits} where they are: start a worker."
-        yield _Fault(True, "Nobody transfers", text)
+        yield Fault(True, "Nobody transfers", text)
 
 
-def _overdue(rows: Sequence[QueueState]) -> Iterator[_Fault]:
+def _overdue(rows: Sequence[QueueState]) -> Iterator[Fault]:
     if late_rows := [row for row in rows if row.is_late]:
         worst_s = max(row.stats.overdue_ms for row in late_rows) / 1000
         overdue = sum(row.stats.overdue for row in late_rows)
         by = lasting(worst_s)
         text = f"{number(overdue)} {_tasks(overdue)} overdue in {_named(late_rows)}, the oldest by {by}."
-        yield _Fault(worst_s >= 60, "Tasks are overdue", text)
+        yield Fault(worst_s >= 60, "Tasks are overdue", text)
 
 
-def _idle(rows: Sequence[QueueState], letters: Mapping[str, int]) -> Iterator[_Fault]:
+def _idle(rows: Sequence[QueueState], letters: Mapping[str, int]) -> Iterator[Fault]:
     if idle := [row for row in rows if row.stats.ready and row.consumers == 0 and row.stats.queue not in letters]:
         ready = sum(row.stats.ready for row in idle)
         text = f"{number(ready)} ready {_tasks(ready)} without a consumer in {_named(idle)}."
-        yield _Fault(False, "Nobody consumes", text)
+        yield Fault(False, "Nobody consumes", text)
 
 
-def _waiting(rows: Sequence[QueueState], letters: Mapping[str, int]) -> Iterator[_Fault]:
+def _waiting(rows: Sequence[QueueState], letters: Mapping[str, int]) -> Iterator[Fault]:
     if slow := [row for row in rows if row.waits_long and row.consumers != 0 and row.stats.queue not in letters]:
         oldest = lasting(max(row.stats.oldest_ready_s or 0.0 for row in slow))
         text = f"The oldest ready task of {_named(slow)} has been waiting for a worker for {oldest}."
-        yield _Fault(False, "Tasks wait for workers", text)
+        yield Fault(False, "Tasks wait for workers", text)
 
 
-def _paused(rows: Sequence[QueueState]) -> Iterator[_Fault]:
+def _paused(rows: Sequence[QueueState]) -> Iterator[Fault]:
     if paused := [row for row in rows if row.paused_ms is not None]:
         ready = sum(row.stats.ready for row in paused)
         since = _away(min((row.paused_ms or 0.0) - row.stats.now_ms for row in paused) / 1000)
         text = f"Somebody paused {_named(paused)} {since}: {number(ready)} ready {_tasks(ready)} held there."
         title = "A queue is paused" if len(paused) == 1 else "Queues are paused"
-        yield _Fault(False, title, text)
+        yield Fault(False, title, text)
 
 
-def _promotion(journal: "JournalState | None") -> Iterator[_Fault]:
+def _promotion(journal: "JournalState | None") -> Iterator[Fault]:
     if journal is not None and journal.is_behind:
         text = f"What should be in Redis by now waits in the journal, for {lasting(journal.lag_s)} so far."
-        yield _Fault(False, "Promotion is behind", text)
+        yield Fault(False, "Promotion is behind", text)
 
 
-def _dead(letters: Mapping[str, int]) -> Iterator[_Fault]:
+def _dead(letters: Mapping[str, int]) -> Iterator[Fault]:
     held = {queue: count for queue, count in letters.items() if count}
     if count := sum(held.values()):
         letter = "dead letter waits" if count == 1 else "dead letters wait"
         where = f"“{next(iter(held))}”" if len(held) == 1 else f"{len(held)} queues"
         text = f"{number(count)} {letter} in {where}: tasks that failed for good, to be replayed or dropped."
-        yield _Fault(False, "Tasks have failed for good", text)
+        yield Fault(False, "Tasks have failed for good", text)
 
 
-def _servers(found: Sequence[Finding]) -> Iterator[_Fault]:
-    for finding in found:
-        is_bad = finding.check == "memory" and finding.level is Level.ERROR  # tasks are refused, or soon will be
-        yield _Fault(is_bad, _OF_SERVERS.get(finding.check, "Redis is not well"), f"{finding.found}.")
-
-
-def _unreadable(rows: Sequence[QueueState]) -> Iterator[_Fault]:
+def _unreadable(rows: Sequence[QueueState]) -> Iterator[Fault]:
     if broken := [row for row in rows if row.stats.error]:
         text = f"Redis refuses to count {_named(broken)}: {broken[0].stats.error}"
-        yield _Fault(False, "A queue cannot be read", text)
+        yield Fault(False, "A queue cannot be read", text)
 
 
 def _calm(rows: Sequence[QueueState], delayed: int) -> str:

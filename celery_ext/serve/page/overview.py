@@ -15,7 +15,7 @@ from celery_ext.doctor import Finding, Level, examine_servers
 from celery_ext.serve.access.identity import Caller, caller_of
 from celery_ext.serve.counting import QueueState, allowed, count_queues, visible_queues
 from celery_ext.serve.page.chart import bounds, chart, span_of
-from celery_ext.serve.page.figures import health, number
+from celery_ext.serve.page.figures import Fault, health, number
 from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
 from celery_ext.serve.service import ServeBroker, serve_of
@@ -27,6 +27,12 @@ from kombu_delayq.store.types import ConsumerLease
 ROWS = 50
 #: All is not well while the latest dead letter is younger than this, in ms. Who leaves older ones has seen them.
 RECENT_MS = 86_400_000
+#: What the page calls what is bad about a server, by the check that has found it.
+_OF_SERVERS = {
+    "eviction": "Redis may drop messages",
+    "memory": "Redis is nearly full",
+    "persistence": "Redis does not keep all on disk",
+}
 #: How often the servers are asked for their memory and their disk, in s.
 LOOK_S = 30.0
 
@@ -41,16 +47,23 @@ class Servers:
     def __init__(self, broker: ServeBroker) -> None:
         self._broker = broker
         self._asked_s = -inf
-        self._found: list[Finding] = []
+        self._found: list[Fault] = []
 
-    def look(self) -> list[Finding]:
+    def look(self) -> list[Fault]:
         """Returns it; of the disk only errors, because snapshots alone are what Redis has by default."""
         if monotonic() - self._asked_s > LOOK_S:
             self._asked_s = monotonic()
             with suppress(*self._broker.store.nodes.errors):
                 found = examine_servers(self._broker.store)
-                self._found = [one for one in found if one.check != "persistence" or one.level is Level.ERROR]
+                bad = [one for one in found if one.check != "persistence" or one.level is Level.ERROR]
+                self._found = list(map(fault_of, bad))
         return self._found
+
+
+def fault_of(finding: Finding) -> Fault:
+    """Returns what the page says of what the doctor finds about a server."""
+    is_bad = finding.check == "memory" and finding.level is Level.ERROR  # tasks are refused, or soon will be
+    return Fault(is_bad, _OF_SERVERS.get(finding.check, "Redis is not well"), f"{finding.found}.")
 
 
 def letters_of(store: OperatorStore, queues: Iterable[str]) -> tuple[dict[str, int], float]:

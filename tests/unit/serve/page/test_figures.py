@@ -10,6 +10,7 @@ from celery_ext.doctor import Finding, Level
 from celery_ext.journal import JournalState, Loss
 from celery_ext.serve.counting import QueueState
 from celery_ext.serve.page.figures import health, moment, number, quantile, seconds, size
+from celery_ext.serve.page.overview import fault_of
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack, Lateness, QueueStats, Waits, counts_of
 
 NOW = 1_795_374_000_000.0  # 22 November 2026, 19:00 UTC
@@ -117,7 +118,7 @@ def test_dead_letters_are_not_well() -> None:
 )
 def test_what_the_doctor_finds_about_servers_is_said(check: str, level: Level, state: str, title: str) -> None:
     """It deserves a look, and a Redis that is full is bad."""
-    found = health([row()], "one", servers=[Finding(level, "a:1 is not well", check=check)])
+    found = health([row()], "one", servers=[fault_of(Finding(level, "a:1 is not well", check=check))])
     assert (found.state, found.title, found.reasons) == (state, title, ["a:1 is not well."])
 
 
