@@ -1,19 +1,21 @@
 """Tokens: a file has the hash of each, and what its holder may do."""
 
 import hashlib
-import hmac
 import json
 import logging
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from celery_ext.serve.access.identity import Action, Caller
 from kombu_delayq.errors import DelayqError
@@ -26,28 +28,19 @@ _PERIODS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RATE = re.compile(r"([1-9][0-9]{0,8})/([smhd])")
 
 
-@dataclass(frozen=True)
-class Rate:
-    """How many requests are let in.
+@cache
+def parse_rate(text: str) -> tuple[int, int]:
+    """Reads a rate such as ``100/s``, ``5/m``, ``1000/h`` or ``20000/d``.
 
-    Attributes:
-        count: Requests in a period; so many may come at once.
-        period_s: Length of the period in s.
+    Returns:
+        How many requests are let in within a period, also all at once; and the length of the period in s.
+
+    Raises:
+        ValueError: The text is no rate.
     """
-
-    count: int
-    period_s: float
-
-    @classmethod
-    def parse(cls, text: str) -> "Rate":
-        """Reads a rate such as ``100/s``, ``5/m``, ``1000/h`` or ``20000/d``.
-
-        Raises:
-            ValueError: The text is no rate.
-        """
-        if not (found := _RATE.fullmatch(text)):
-            raise ValueError(f"{text!r} is no rate: write 100/s, 5/m, 1000/h or 20000/d")
-        return cls(int(found[1]), _PERIODS_S[found[2]])
+    if not (found := _RATE.fullmatch(text)):
+        raise ValueError(f"{text!r} is no rate: write 100/s, 5/m, 1000/h or 20000/d")
+    return int(found[1]), _PERIODS_S[found[2]]
 
 
 class RateLimiter:
@@ -61,9 +54,9 @@ class RateLimiter:
         self._now = now
         self._lock = Lock()
         #: When all requests so far would be over, had they come one by one at the rate.
-        self._over_at: dict[tuple[str, Rate], float] = {}
+        self._over_at: dict[tuple[str, str], float] = {}
 
-    def wait_s(self, name: str, rate: Rate) -> float:
+    def wait_s(self, name: str, rate: str) -> float:
         """Counts a request, if there is room for it.
 
         The method is the generic cell rate algorithm: a bucket of tokens that is kept as one time.
@@ -71,17 +64,17 @@ class RateLimiter:
 
         Args:
             name: Whose request it is.
-            rate: How many that name may send.
+            rate: How many that name may send, as ``parse_rate`` reads it.
 
         Returns:
             0 if the request may pass; otherwise after how many s the next one may, and nothing is counted.
         """
-        interval_s = rate.period_s / rate.count
+        count, period_s = parse_rate(rate)
         with self._lock:
             now = self._now()
-            over_at = max(self._over_at.get((name, rate), now), now) + interval_s
+            over_at = max(self._over_at.get((name, rate), now), now) + period_s / count
             # The period in whole, with room for what floating point makes of sums.
-            wait_s = over_at - now - rate.period_s
+            wait_s = over_at - now - period_s
             if wait_s > 1e-6:
                 return wait_s
             self._over_at[name, rate] = over_at
@@ -92,11 +85,6 @@ class RateLimiter:
 PREFIX = "dq_"
 #: Random bytes of a token: nobody guesses 256 bits, so the hash needs no salt and may be fast.
 _RANDOM_BYTES = 32
-#: Name of a token: it stands in logs, in the audit and in a cookie.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-_HASH = re.compile(r"[0-9a-f]{64}")
-_REQUIRED = {"name", "sha256", "actions", "queues", "tasks"}
-_OPTIONAL = {"rate", "expires"}
 #: Rights of others than the owner: with the hashes anybody could sign a cookie of the page.
 _OTHERS = 0o077
 
@@ -105,27 +93,30 @@ class InvalidTokens(DelayqError, ValueError):
     """The file of tokens cannot be read, or is not written as one."""
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the file says of a token.
 
     Attributes:
-        name: Its name, which is no secret.
+        name: Its name, which is no secret: it stands in logs, in the audit and in a cookie.
         sha256: Hash of the token, 64 hexadecimal digits.
         actions: What its holder may do.
         queues: Patterns of names of queues, such as ``orders.*``.
         tasks: Patterns of names of tasks.
-        rate: How many requests its holder may send; None for any number.
+        rate: How many requests its holder may send, as ``parse_rate`` reads it; None for any number.
         expires: From when on it is refused; None for never.
     """
 
-    name: str
-    sha256: str
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z")]
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     actions: frozenset[Action]
     queues: tuple[str, ...]
     tasks: tuple[str, ...]
-    rate: Rate | None = None
-    expires: datetime | None = None
+    rate: str | None = None
+    expires: Annotated[datetime, Meta(tz=True)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.rate is not None:
+            parse_rate(self.rate)
 
     @property
     def caller(self) -> Caller:
@@ -138,15 +129,8 @@ class Token:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the entry of the file."""
-        entry: dict[str, Any] = {"name": self.name, "sha256": self.sha256}
-        entry |= {"actions": [str(action) for action in Action if action in self.actions]}
-        entry |= {"queues": list(self.queues), "tasks": list(self.tasks)}
-        if self.rate:
-            unit = {1: "s", 60: "m", 3600: "h", 86_400: "d"}[int(self.rate.period_s)]
-            entry["rate"] = f"{self.rate.count}/{unit}"
-        if self.expires:
-            entry["expires"] = self.expires.isoformat()
-        return entry
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found | {"actions": [str(action) for action in Action if action in self.actions]}
 
     @classmethod
     def parse(cls, entry: Any) -> "Token":
@@ -155,37 +139,11 @@ class Token:
         Raises:
             ValueError: It is not written as one; the text says what is wrong, without the hash.
         """
-        if not isinstance(entry, Mapping):
-            raise ValueError("an entry is no object")
-        name = entry.get("name")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(f"name {name!r} is not 1 to 64 letters, digits, or . _ @ -")
-        if wrong := sorted((_REQUIRED - entry.keys()) | (entry.keys() - _REQUIRED - _OPTIONAL)):
-            what = "is missing" if wrong[0] in _REQUIRED else "is not known"
-            raise ValueError(f"token {name}: {wrong[0]} {what}")
-        if not isinstance(entry["sha256"], str) or not _HASH.fullmatch(entry["sha256"]):
-            raise ValueError(f"token {name}: sha256 is not 64 hexadecimal digits")
-        texts = {field: _texts(name, field, entry[field]) for field in ("actions", "queues", "tasks")}
-        try:
-            actions = frozenset(map(Action, texts["actions"]))
-            rate = Rate.parse(entry["rate"]) if entry.get("rate") is not None else None
-            expires = _moment(entry["expires"]) if entry.get("expires") is not None else None
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"token {name}: {error}") from None
-        return cls(name, entry["sha256"], actions, texts["queues"], texts["tasks"], rate, expires)
+        return msgspec.convert(entry, cls)
 
 
-def _texts(name: str, field: str, given: Any) -> tuple[str, ...]:
-    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
-        raise ValueError(f"token {name}: {field} is no list of texts")
-    return tuple(given)
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"expires {text!r} has no zone: write it with Z at the end")
-    return moment
+class _Content(msgspec.Struct):
+    tokens: list[Token]
 
 
 class Tokens:
@@ -215,9 +173,7 @@ class Tokens:
         The search goes by the hash of what came. The time it takes says nothing of the hashes in the file: nobody can
         choose a token by the hash that it has.
         """
-        sha256 = hash_of(secret)
-        found = self._by_hash.get(sha256)
-        return found if found and hmac.compare_digest(found.sha256, sha256) else None
+        return self._by_hash.get(hash_of(secret))
 
 
 class TokenFile:
@@ -266,10 +222,7 @@ def read_tokens(path: Path) -> Tokens:
     try:
         if path.stat().st_mode & _OTHERS:
             logger.warning("others may read or write the file of tokens %s: change its mode to 0600", path)
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict) or not isinstance(content.get("tokens"), list):
-            raise ValueError('it is not {"tokens": [...]}')
-        return Tokens(map(Token.parse, content["tokens"]))
+        return Tokens(msgspec.json.decode(path.read_bytes(), type=_Content).tokens)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidTokens(f"file of tokens {path}: {reason}") from None

@@ -19,7 +19,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import ServeSettings, asgi
 from celery_ext.serve.access.gate import COOKIE
 from celery_ext.serve.access.identity import OPERATING, READING, Action, Caller
-from celery_ext.serve.access.tokens import Rate, Token, hash_of, write_tokens
+from celery_ext.serve.access.tokens import Token, hash_of, write_tokens
 from celery_ext.serve.application import make_app
 from celery_ext.serve.service import ServeBroker
 
@@ -162,7 +162,7 @@ def test_the_login_leads_to_no_other_site(app: Celery, file: Path, to: str) -> N
 def test_a_rate_holds_for_a_token_and_its_sessions(app: Celery, file: Path) -> None:
     """Who sends more than the rate is told when to come again; another token is not held up."""
     other = Token("other", hash_of("dq_other"), READING, ("*",), ("*",))
-    written(file, operator(rate=Rate(2, 60)), other)
+    written(file, operator(rate="2/m"), other)
     browser = logged_in(app, file)
     bearer = {"Authorization": f"Bearer {SECRET}"}
     assert [browser.get("/v1/queues", headers=bearer).status_code for _ in "12"] == [200, 200]

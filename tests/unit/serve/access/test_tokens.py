@@ -11,7 +11,6 @@ from celery_ext.cli.commands.tokens import ACTIONS
 from celery_ext.serve.access.identity import Action
 from celery_ext.serve.access.tokens import (
     InvalidTokens,
-    Rate,
     Token,
     TokenFile,
     hash_of,
@@ -50,7 +49,7 @@ def test_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:
         frozenset({Action.ENQUEUE, Action.READ}),
         ("q*", "r"),
         ("t.*",),
-        Rate(5, 60),
+        "5/m",
         datetime(2100, 1, 1, tzinfo=UTC),
     )
     path = tmp_path / "tokens.json"
@@ -67,19 +66,19 @@ def test_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:
         ({"name": "a b"}, "name"),
         ({"name": "x" * 65}, "name"),
         ({"name": 5}, "name"),
-        ({"sha256": SECRET}, "64 hexadecimal"),
-        ({"sha256": HASH.upper()}, "64 hexadecimal"),
-        ({"sha256": None}, "64 hexadecimal"),
+        ({"sha256": SECRET}, "sha256"),
+        ({"sha256": HASH.upper()}, "sha256"),
+        ({"sha256": None}, "sha256"),
         ({"actions": ["fly"]}, "fly"),
         ({"actions": "read"}, "actions"),
         ({"queues": "orders"}, "queues"),
         ({"tasks": [5]}, "tasks"),
         ({"rate": "fast"}, "fast"),
-        ({"rate": 5}, "billing"),
-        ({"expires": "soon"}, "soon"),
-        ({"expires": 5}, "billing"),
+        ({"rate": 5}, "rate"),
+        ({"expires": "soon"}, "expires"),
+        ({"expires": 5}, "expires"),
         ({"expires": "2100-01-01T00:00:00"}, "zone"),
-        ({"expire": "2100-01-01T00:00:00Z"}, "expire is not known"),
+        ({"expire": "2100-01-01T00:00:00Z"}, "unknown field `expire`"),
     ],
     ids=str,
 )
@@ -94,7 +93,7 @@ def test_a_wrong_entry_is_refused_with_its_reason(tmp_path: Path, change: dict[s
 @pytest.mark.parametrize("field", sorted(ENTRY))
 def test_no_field_that_limits_a_token_may_be_missing(tmp_path: Path, field: str) -> None:
     """A token that names no queues, tasks or actions is no token for all of them."""
-    with pytest.raises(InvalidTokens, match=r"missing|name None"):
+    with pytest.raises(InvalidTokens, match=f"missing required field `{field}`"):
         read_tokens(written(tmp_path / "tokens.json", {name: value for name, value in ENTRY.items() if name != field}))
 
 
