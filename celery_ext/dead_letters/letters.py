@@ -144,25 +144,29 @@ def count(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
             yield letter
 
 
-def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
+def browse(store: OperatorStore, queue: str, skip: int = 0, most: int = PAGE) -> Iterator[DeadLetter]:
     """Yields the dead letters of a queue, priority by priority, the oldest first. Reads them a page at a time.
 
     It is no snapshot: if others take letters meanwhile, it may leave some out.
+
+    Args:
+        store: The broker's store.
+        queue: Name of the queue.
+        skip: How many to pass over.
+        most: Most letters to read at once.
     """
     for key, length in store.letters.lists(queue).items():
-        skip, count = 0, PAGE
-        while skip < length:
-            page = store.letters.page(key, skip, min(count, length - skip))
-            if not page:
-                break
+        at, count = min(skip, length), min(PAGE, most)
+        skip -= at
+        while at < length and (page := store.letters.page(key, at, min(count, length - at))):
             yield from (DeadLetter(queue, message) for message in page)
-            skip, count = skip + len(page), next_count(page)
+            at, count = at + len(page), min(most, next_count(page))
 
 
 def chosen_page(
     store: OperatorStore, queue: str, skip: int, limit: int, chosen: Callable[[DeadLetter], bool]
 ) -> tuple[list[DeadLetter], int | None]:
-    """Returns dead letters of a queue, priority by priority, the oldest first.
+    """Returns dead letters of a queue in the order of ``browse``.
 
     Args:
         store: The broker's store.
@@ -176,18 +180,11 @@ def chosen_page(
         looked at, so there may be fewer than ``limit``.
     """
     found: list[DeadLetter] = []
-    before, looked, count = 0, 0, min(PAGE, limit)
-    for key, length in store.letters.lists(queue).items():
-        at = max(skip - before, 0)
-        while at < length and (page := store.letters.page(key, at, min(count, length - at))):
-            for letter in (DeadLetter(queue, message) for message in page):
-                if len(found) >= limit or looked >= MOST_LOOKED:
-                    return found, before + at
-                at, looked = at + 1, looked + 1
-                if chosen(letter):
-                    found.append(letter)
-            count = min(limit, next_count(page))
-        before += length
+    for at, letter in enumerate(browse(store, queue, skip, limit), skip):
+        if len(found) >= limit or at - skip >= MOST_LOOKED:
+            return found, at
+        if chosen(letter):
+            found.append(letter)
     return found, None
 
 
