@@ -20,7 +20,6 @@ from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import ServeBroker, serve_of
 from celery_ext.waiting import Bulk, BulkAction, Progress, Selection, Snapshot, audited_bulk, revoke, take_snapshot
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.store import OperatorStore
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ WRITE_S, SILENT_S = 3.0, 20.0
 REPLY_S, LOOK_S = 5.0, 0.05
 
 
-class RunView(msgspec.Struct, frozen=True, kw_only=True):
+class RunView(msgspec.Struct, kw_only=True):
     """How a bulk action is.
 
     Attributes:
@@ -68,15 +67,15 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None
     q: str | None
     retried: bool
-    state: str
-    count: int | None
-    as_of_ms: float | None
-    looked: int
-    to_look: int
-    has_begun: bool
-    done: int
-    outcomes: dict[str, int]
-    error: str
+    state: str = "counting"
+    count: int | None = None
+    as_of_ms: float | None = None
+    looked: int = 0
+    to_look: int = 0
+    has_begun: bool = False
+    done: int = 0
+    outcomes: dict[str, int] = {}
+    error: str = ""
 
 
 class Command(NamedTuple):
@@ -94,55 +93,6 @@ class _Reply(msgspec.Struct):
     kind: str = ""
 
 
-def read_view(store: OperatorStore, run_id: str) -> RunView | None:
-    """Returns an action of any process of the server; None if there is none."""
-    found = store.shared_runs.read(run_id)
-    if found is None:
-        return None
-    view = msgspec.msgpack.decode(found.state, type=RunView)
-    if view.state in UNFINISHED and found.age_s > SILENT_S:
-        error = "the process of the server that had it is gone; what is done stays done"
-        return msgspec.structs.replace(view, state="failed", error=error)
-    return view
-
-
-def write_view(store: OperatorStore, view: RunView) -> None:
-    """Lets the other processes of the server see an action."""
-    store.shared_runs.write(view.id, msgspec.msgpack.encode(view))
-
-
-def tell(store: OperatorStore, view: RunView, command: Command) -> RunView:
-    """Sends a command to an action of another process, and waits for the reply. Returns how the action is then.
-
-    Raises:
-        Problem: That of the reply; 503 if there is none.
-    """
-    command_id = token_urlsafe(9)
-    store.shared_runs.send(view.id, command_id, msgspec.msgpack.encode(command))
-    until = monotonic() + REPLY_S
-    while (reply := store.shared_runs.reply_to(view.id, command_id)) is None:
-        if monotonic() > until:
-            detail = "the process of the server that has this bulk action does not answer; look at it again"
-            raise Problem(503, detail, "answer-lost", headers={"Retry-After": "5"}, outcome="unknown")
-        sleep(LOOK_S)
-    found = msgspec.msgpack.decode(reply, type=_Reply)
-    if found.status != 200:
-        raise Problem(found.status, found.detail, found.kind)
-    return read_view(store, view.id) or view
-
-
-def commands_to(store: OperatorStore, run_id: str) -> dict[str, Command]:
-    """Returns the commands of other processes to an action of this one, by the ids to reply to."""
-    told = store.shared_runs.commands(run_id)
-    return {command_id: msgspec.msgpack.decode(command, type=Command) for command_id, command in told.items()}
-
-
-def reply_to(store: OperatorStore, run_id: str, command_id: str, problem: Problem | None) -> None:
-    """Replies to a command of another process."""
-    said = _Reply() if problem is None else _Reply(problem.status, problem.detail, problem.kind)
-    store.shared_runs.reply(run_id, command_id, msgspec.msgpack.encode(said))
-
-
 #: Most runs that are counted or run at once, and most that are kept: a snapshot has 8 bytes a message.
 MOST_BUSY, MOST_KEPT = 4, 50
 #: A run that nobody has touched for so long is forgotten, in s.
@@ -152,64 +102,37 @@ WAIT_S = 1.0
 #: How often a process looks for commands of others to its runs, in s.
 LISTEN_S = 0.25
 
-_NOTHING = Progress(0, 0)
-
 
 @dataclass
 class BulkRun:
-    """An action on all tasks that a filter matched, in the process that does it.
+    """A bulk action in the process that does it.
 
     Attributes:
-        selection: The filter.
-        action: What is done to each task.
-        who: Name of the caller who began it; nobody else sees it.
-        id: Its name.
-        state: Where it is, as in ``RunView``.
-        looked: How far the counting is.
+        shown: How it is, but for the outcomes of its work.
         matched: The tasks; None until they are counted.
         work: The work; None until it begins.
-        error: Why it failed.
+        stop: Set when it is to end.
+        touched: When somebody last asked for it, in s of ``monotonic``.
+        written: What other processes see of it; None before, and while that cannot be written.
+        tried: When this was last tried to be written, in s of ``monotonic``.
     """
 
-    selection: Selection
-    action: BulkAction
-    who: str
-    id: str = field(default_factory=partial(token_urlsafe, 12))
-    state: str = "counting"
-    looked: Progress = _NOTHING
+    shown: RunView
     matched: Snapshot | None = None
     work: Bulk | None = None
-    error: str = ""
-    _stop: Event = field(default_factory=Event)
-    _touched: float = field(default_factory=monotonic)
-    #: What other processes see of it, and when this was last tried to be written; the first is None if that failed.
-    _written: RunView | None = None
-    _tried: float = -inf
+    stop: Event = field(default_factory=Event)
+    touched: float = field(default_factory=monotonic)
+    written: RunView | None = None
+    tried: float = -inf
 
     @property
     def view(self) -> RunView:
         """How it is."""
-        state, chosen, work, matched = self.state, self.selection, self.work, self.matched
-        return RunView(
-            id=self.id,
-            who=self.who,
-            action=self.action,
-            queues=chosen.queues,
-            from_ms=chosen.from_ms,
-            to_ms=chosen.to_ms,
-            task=chosen.task,
-            q=chosen.q,
-            retried=chosen.retried,
-            state=state,
-            count=None if matched is None else len(matched),
-            as_of_ms=None if matched is None else matched.as_of_ms,
-            looked=self.looked.looked,
-            to_look=self.looked.of,
-            has_begun=work is not None,
-            done=work.done if work else 0,
-            outcomes={str(word): count for word, count in dict(work.outcomes).items()} if work else {},
-            error=self.error,
-        )
+        work = self.work
+        if work is None:
+            return msgspec.structs.replace(self.shown)
+        outcomes = {str(word): count for word, count in dict(work.outcomes).items()}
+        return msgspec.structs.replace(self.shown, has_begun=True, done=work.done, outcomes=outcomes)
 
 
 class BulkRuns:
@@ -230,7 +153,7 @@ class BulkRuns:
         """Stops all runs."""
         self._closed.set()
         for run in list(self._runs.values()):
-            run._stop.set()
+            run.stop.set()
         if listener := self._listener:
             listener.join()
 
@@ -240,12 +163,14 @@ class BulkRuns:
         Raises:
             Problem: 429, too many runs are under way.
         """
-        run = BulkRun(selection, action, who)
+        fields = ("queues", "from_ms", "to_ms", "task", "q", "retried")
+        chosen = {name: getattr(selection, name) for name in fields}
+        run = BulkRun(RunView(id=token_urlsafe(12), who=who, action=action, **chosen))
         with self._lock:
             self._tidy(MOST_KEPT - 1)
             self._check_room()
-            self._runs[run.id] = run
-        self._spawn(run, partial(_count, self._broker, run)).join(WAIT_S)
+            self._runs[run.shown.id] = run
+        self._spawn(run, partial(_count, self._broker, run, selection)).join(WAIT_S)
         _write(self._broker, run)
         self._listen()
         return run.view
@@ -257,8 +182,8 @@ class BulkRuns:
             Problem: 404, there is none.
         """
         if run := self._runs.get(run_id):
-            run._touched = monotonic()
-        found = run.view if run else read_view(self._broker.store, run_id)
+            run.touched = monotonic()
+        found = run.view if run else self._read(run_id)
         if found is None or found.who != who:
             raise Problem(404, "there is no such bulk action here: an hour after its end it is forgotten")
         return found
@@ -277,48 +202,75 @@ class BulkRuns:
         """Ends a run after the call of Redis that is under way. What is done stays done."""
         return self._tell(found, Command("stop")) if found.state in UNFINISHED else found
 
+    def _read(self, run_id: str) -> RunView | None:
+        """Returns a run of any process of the server; None if there is none."""
+        found = self._broker.store.shared_runs.read(run_id)
+        if found is None:
+            return None
+        view = msgspec.msgpack.decode(found.state, type=RunView)
+        if view.state in UNFINISHED and found.age_s > SILENT_S:
+            view.state, view.error = "failed", "the process of the server that had it is gone; what is done stays done"
+        return view
+
     def _tell(self, found: RunView, command: Command) -> RunView:
-        run = self._runs.get(found.id)
-        if run is None:
-            return tell(self._broker.store, found, command)
-        self._follow(run, command)
-        return run.view
+        """Lets a run follow a command. One of another process gets it through Redis, and replies.
+
+        Raises:
+            Problem: The run does not follow it; 503 if its process does not reply.
+        """
+        if run := self._runs.get(found.id):
+            self._follow(run, command)
+            return run.view
+        shared, command_id = self._broker.store.shared_runs, token_urlsafe(9)
+        shared.send(found.id, command_id, msgspec.msgpack.encode(command))
+        until = monotonic() + REPLY_S
+        while (reply := shared.reply_to(found.id, command_id)) is None:
+            if monotonic() > until:
+                detail = "the process of the server that has this bulk action does not answer; look at it again"
+                raise Problem(503, detail, "answer-lost", headers={"Retry-After": "5"}, outcome="unknown")
+            sleep(LOOK_S)
+        said = msgspec.msgpack.decode(reply, type=_Reply)
+        if said.status != 200:
+            raise Problem(said.status, said.detail, said.kind)
+        return self._read(found.id) or found
 
     def _follow(self, run: BulkRun, command: Command) -> None:
-        run._touched = monotonic()
+        run.touched = monotonic()
         if command.what == "start":
             self._start(run, command.confirmed)
         else:
-            run._stop.set()
+            run.stop.set()
         _write(self._broker, run)
 
     def _start(self, run: BulkRun, confirmed: int) -> None:
         with self._lock:
-            if run.state != "counted" or run.matched is None:
-                raise _not_counted(run.state)
+            if run.shown.state != "counted" or run.matched is None:
+                raise _not_counted(run.shown.state)
             if confirmed != len(run.matched):
                 raise Problem(409, f"it has {len(run.matched):,} tasks, not {confirmed:,}", "not-confirmed")
             self._check_room()
-            run.work = Bulk(run.matched, run.action)
-            run.state = "running"
-        self._spawn(run, partial(_run, self._broker, run))
+            run.work = Bulk(run.matched, run.shown.action)
+            run.shown.state = "running"
+        self._spawn(run, partial(_run, self._broker, run, run.work))
 
     def _check_room(self) -> None:
-        if sum(other.state in BUSY for other in self._runs.values()) >= MOST_BUSY:
+        if sum(other.shown.state in BUSY for other in self._runs.values()) >= MOST_BUSY:
             raise Problem(429, f"{MOST_BUSY} bulk actions are under way; wait until one is done, or stop one")
 
     def _spawn(self, run: BulkRun, work: Callable[[], None]) -> Thread:
+        shown = run.shown
+
         def guarded() -> None:
             try:
                 work()
             except Exception as error:
-                logger.exception("bulk action %s of %r failed", run.action.name, run.who)
+                logger.exception("bulk action %s of %r failed", shown.action.name, shown.who)
                 away = "The journal" if isinstance(error, database_errors()) else "Redis"
                 known = isinstance(error, DelayqError)
-                run.error = str(error) if known else f"{away} did not answer, or refused; see the server's log"
-                run.state = "failed"
+                shown.error = str(error) if known else f"{away} did not answer, or refused; see the server's log"
+                shown.state = "failed"
 
-        thread = Thread(target=guarded, name=f"bulk-{run.id}", daemon=True)
+        thread = Thread(target=guarded, name=f"bulk-{shown.id}", daemon=True)
         thread.start()
         return thread
 
@@ -342,23 +294,25 @@ class BulkRuns:
             self._closed.wait(LISTEN_S)
 
     def _listen_for(self, run: BulkRun) -> None:
+        run_id = run.shown.id
         try:
-            for command_id, command in commands_to(self._broker.store, run.id).items():
-                problem: Problem | None = None
+            shared = self._broker.store.shared_runs
+            for command_id, command in shared.commands(run_id).items():
+                said = _Reply()
                 try:
-                    self._follow(run, command)
-                except Problem as refused:
-                    problem = refused
-                reply_to(self._broker.store, run.id, command_id, problem)
+                    self._follow(run, msgspec.msgpack.decode(command, type=Command))
+                except Problem as problem:
+                    said = _Reply(problem.status, problem.detail, problem.kind)
+                shared.reply(run_id, command_id, msgspec.msgpack.encode(said))
         except Exception as error:  # this thread goes on: Redis may answer the next time
-            logger.debug("commands to bulk action %s are not read: %s", run.id, error)
+            logger.debug("commands to bulk action %s are not read: %s", run_id, error)
         _write(self._broker, run)
 
     def _tidy(self, most: int) -> None:
-        idle = sorted((run for run in self._runs.values() if run.state not in BUSY), key=lambda run: run._touched)
+        idle = sorted((run for run in self._runs.values() if run.shown.state not in BUSY), key=lambda run: run.touched)
         for run in idle:
-            if monotonic() - run._touched > KEEP_S or len(self._runs) > most:
-                del self._runs[run.id]
+            if monotonic() - run.touched > KEEP_S or len(self._runs) > most:
+                del self._runs[run.shown.id]
 
 
 def runs_of(request: Request) -> BulkRuns:
@@ -372,36 +326,41 @@ def _not_counted(state: str) -> Problem:
 
 def _is_written(run: BulkRun) -> bool:
     """Whether a run has come to its end, and the other processes can see that."""
-    return run._written is not None and run._written.state not in UNFINISHED
+    return run.written is not None and run.written.state not in UNFINISHED
 
 
 def _write(broker: ServeBroker, run: BulkRun) -> None:
     """Lets other processes see a run, if it has changed or was last written long ago."""
-    view, is_first = run.view, run._tried == -inf
-    if run._written in (view, None) and monotonic() - run._tried < WRITE_S:
+    view, is_first = run.view, run.tried == -inf
+    if run.written in (view, None) and monotonic() - run.tried < WRITE_S:
         return
-    could_be_seen, run._tried = is_first or run._written is not None, monotonic()
+    could_be_seen, run.tried = is_first or run.written is not None, monotonic()
     try:
-        write_view(broker.store, view)
+        broker.store.shared_runs.write(view.id, msgspec.msgpack.encode(view))
     except (RedisError, OSError, OperationalError) as error:
-        run._written = None
+        run.written = None
         if could_be_seen:
-            logger.warning("other processes of the server do not see bulk action %s: %s", run.id, error)
+            logger.warning("other processes of the server do not see bulk action %s: %s", view.id, error)
     else:
-        run._written = view
+        run.written = view
 
 
-def _count(broker: ServeBroker, run: BulkRun) -> None:
+def _count(broker: ServeBroker, run: BulkRun, selection: Selection) -> None:
+    shown = run.shown
+
     def progress(found: Progress) -> None:
-        run.looked = found
+        shown.looked, shown.to_look = found.looked, found.of
 
-    run.matched = take_snapshot(broker.store, run.selection, progress=progress, stop=run._stop.is_set)
-    run.state = "stopped" if run.matched is None else "counted"
+    matched = take_snapshot(broker.store, selection, progress=progress, stop=run.stop.is_set)
+    if matched is None:
+        shown.state = "stopped"
+        return
+    run.matched, shown.count, shown.as_of_ms = matched, len(matched), matched.as_of_ms
+    shown.state = "counted"
 
 
-def _run(broker: ServeBroker, run: BulkRun) -> None:
-    assert run.work is not None  # noqa: S101  # `start` has made it
-    store = broker.store
-    with audited_bulk(run.work, run.who):
-        ended = run.work.run(store, stop=run._stop.is_set, announce=partial(revoke.announce_cancelled, broker.app))
-    run.state = "done" if ended else "stopped"
+def _run(broker: ServeBroker, run: BulkRun, work: Bulk) -> None:
+    store, who = broker.store, run.shown.who
+    with audited_bulk(work, who):
+        ended = work.run(store, stop=run.stop.is_set, announce=partial(revoke.announce_cancelled, broker.app))
+    run.shown.state = "done" if ended else "stopped"
