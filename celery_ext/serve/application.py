@@ -10,13 +10,15 @@ from redis.exceptions import NoPermissionError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 
 from celery_ext.connection import database_errors, database_in_words
 from celery_ext.serve import api, metrics, page
-from celery_ext.serve.access.stack import middleware
+from celery_ext.serve.access.front_door import FrontDoor
+from celery_ext.serve.access.gate import Gate
 from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.routes import ActionRoute
 from celery_ext.serve.service import Serve, ServeBroker, serve_of
@@ -49,10 +51,16 @@ def asgi(app: "Celery[Any]", **settings: Any) -> Starlette:
 
 
 def make_app(broker: ServeBroker, settings: ServeSettings) -> Starlette:
-    """Makes the ASGI application of a server."""
+    """Makes the ASGI application of a server.
+
+    Raises:
+        InvalidTokens: The file of tokens cannot be read.
+        ValueError: A trusted proxy is no address.
+    """
     kinds = (Problem, HTTPException, RedisError, OSError, OperationalError, DelayqError, *database_errors())
     handlers = dict.fromkeys(kinds, _in_words)
-    app = Starlette(routes=routes(), middleware=middleware(settings, _in_words), exception_handlers=handlers)
+    front = Middleware(FrontDoor, Gate(settings), settings.root_path, _in_words)
+    app = Starlette(routes=routes(), middleware=[front], exception_handlers=handlers)
     app.state.serve = Serve(broker, settings)
     return app
 
@@ -85,14 +93,15 @@ def problem_of(error: Exception) -> Problem:
             return error
         case Exception() if isinstance(error, database_errors()):  # some are also errors of a connection
             logger.warning("a request failed because the journal did: %s", database_in_words(error))
-            detail = "the database of the journal does not answer; see the server's log"
-            return Problem(503, detail, "journal-unavailable", headers={"Retry-After": "2"})
+            return unavailable(
+                "the database of the journal does not answer; see the server's log", "journal-unavailable"
+            )
         case HTTPException():
             return Problem(error.status_code, error.detail, headers=error.headers)
         case ClientDisconnect():  # nobody reads this
             return Problem(400, "the body ended too soon")
         case AnswerLost():
-            return Problem(503, str(error), "answer-lost", headers={"Retry-After": "2"}, outcome="unknown")
+            return unavailable(str(error), "answer-lost", outcome="unknown")
         case NoPermissionError():
             return Problem(502, "the server's Redis user may not do this", "broker-refuses")
         case OperationalError() | RedisError() | OSError():

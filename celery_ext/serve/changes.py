@@ -1,11 +1,11 @@
 """Changes waiting tasks and dead letters for a caller of a server: within its rights, and with a line in the audit."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from math import inf
 from time import monotonic
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from celery_ext import waiting
 from celery_ext.dead_letters import Choice, DeadLetter, routes
@@ -15,13 +15,13 @@ from celery_ext.periodic import control
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve
-from celery_ext.waiting import BulkAction, Cancelled, DelayedTask, Outcome, by_id, revoke
+from celery_ext.waiting import BulkAction, DelayedTask, Outcome, by_id, revoke
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.types import Waiting
 
 #: What a caller must be allowed to do, by what is done to each of many tasks.
-_BULK_ACTIONS = {"run_now": Action.RUN, "reschedule": Action.RESCHEDULE, "cancel": Action.CANCEL}
+BULK_ACTIONS = {"run_now": Action.RUN, "reschedule": Action.RESCHEDULE, "cancel": Action.CANCEL}
 #: Pauses or resumes periodic entries, or runs them now.
 ChangeEntry: TypeAlias = Callable[..., dict[str, control.Outcome]]
 #: What a caller must be allowed to do with the queues and the task of an entry, by what it does with the entry.
@@ -138,7 +138,7 @@ def pause_queue(serve: Serve, caller: Caller, queue: str) -> Literal["paused", "
         Problem: The caller may not (403), or nobody knows the queue (404).
     """
     _check_pause(caller, queue)
-    if queue not in serve.broker.app.amqp.queues and not serve.store.queues.exists(queue):
+    if not serve.has_queue(queue):
         raise Problem(404, f"nobody has used a queue {queue!r}", "unknown-queue")
     return waiting.pause_queue(serve.store, queue, caller.name)
 
@@ -193,10 +193,7 @@ def allowed(caller: Caller, action: Action) -> Callable[[Waiting], bool]:
 
 def run(serve: Serve, caller: Caller, task_id: str) -> Outcome:
     """Sends a task to its queue now."""
-    with audited("run", {"id": task_id}, who=caller.name) as counts:
-        [(_, word)] = by_id.run_now(serve.store, [task_id], allowed(caller, Action.RUN))
-        counts[word] += 1
-    return word
+    return _change_one(serve, caller, BulkAction("run_now"), task_id)
 
 
 def reschedule(serve: Serve, caller: Caller, task_id: str, due_ms: float) -> Outcome:
@@ -205,13 +202,21 @@ def reschedule(serve: Serve, caller: Caller, task_id: str, due_ms: float) -> Out
     Raises:
         DelayTooLong: The time is farther away than the transport option ``max_delay`` allows.
     """
-    with audited("reschedule", {"id": task_id}, who=caller.name) as counts:
-        [(_, word)] = by_id.reschedule(serve.store, [task_id], due_ms, allowed(caller, Action.RESCHEDULE))
-        counts[word] += 1
+    return _change_one(serve, caller, BulkAction("reschedule", due_ms=due_ms), task_id)
+
+
+def cancel(serve: Serve, caller: Caller, task_id: str) -> Outcome:
+    """Cancels a task, and ends its delay chain. It may turn out to be a dead letter that the caller sees."""
+    return _change_one(serve, caller, BulkAction("cancel"), task_id)
+
+
+def _change_one(serve: Serve, caller: Caller, doing: BulkAction, task_id: str) -> Outcome:
+    word: Outcome
+    [word] = change_ticked(serve, caller, doing, [task_id])
     return word
 
 
-def change_ticked(serve: Serve, caller: Caller, doing: BulkAction, ids: Sequence[str]) -> Counter[str]:
+def change_ticked(serve: Serve, caller: Caller, doing: BulkAction, ids: Sequence[str]) -> Counter[Any]:
     """Changes the tasks of some ids, as far as they are the caller's. Returns how many tasks had each outcome.
 
     Args:
@@ -223,28 +228,15 @@ def change_ticked(serve: Serve, caller: Caller, doing: BulkAction, ids: Sequence
     Raises:
         DelayTooLong: The new time is farther away than the transport option ``max_delay`` allows.
     """
-    store, action = serve.store, _BULK_ACTIONS[doing.name]
+    store, action = serve.store, BULK_ACTIONS[doing.name]
     with audited(str(action), ids_named(ids), who=caller.name) as counts:
         if doing.due_ms is not None:
-            done = by_id.reschedule(store, ids, doing.due_ms, allowed(caller, action))
-            counts.update(word for _, word in done)
+            counts.update(word for _, word in by_id.reschedule(store, ids, doing.due_ms, allowed(caller, action)))
         elif action is Action.RUN:
             counts.update(word for _, word in by_id.run_now(store, ids, allowed(caller, action)))
         else:
-            for cancelled in _cancelled(serve, caller, ids):
+            only, letters = None if caller.unlimited else allowed(caller, action), serve.settings.dead_letters
+            done = revoke.cancel(lambda: nullcontext(store), ids, serve.broker.app, only=only, letters=letters)
+            for cancelled in done:
                 counts[cancelled.outcome] += max(len(cancelled.messages), 1)
     return counts
-
-
-def cancel(serve: Serve, caller: Caller, task_id: str) -> Outcome:
-    """Cancels a task, and ends its delay chain. It may turn out to be a dead letter that the caller sees."""
-    with audited("cancel", {"id": task_id}, who=caller.name) as counts:
-        [cancelled] = _cancelled(serve, caller, [task_id])
-        counts[cancelled.outcome] += max(len(cancelled.messages), 1)
-    return cancelled.outcome
-
-
-def _cancelled(serve: Serve, caller: Caller, ids: Sequence[str]) -> Iterator[Cancelled]:
-    only = None if caller.unlimited else allowed(caller, Action.CANCEL)
-    letters = serve.settings.dead_letters
-    return revoke.cancel(lambda: nullcontext(serve.store), ids, serve.broker.app, only=only, letters=letters)

@@ -3,8 +3,9 @@
 The setting ``DELAYQ_SERVE`` has fields of ``ServeSettings``, and ``app``, the Celery app or its import path.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from celery.app.utils import find_app
@@ -74,7 +75,7 @@ def _answer(request: HttpRequest, path: str, caller: Caller | None) -> HttpRespo
 
     body = iter(_application()(environ, start_response))
     first = next(body, b"")
-    response = StreamingHttpResponse(_all_of(first, body), status=int(started[0].partition(" ")[0]))
+    response = StreamingHttpResponse(chain((first,), body), status=int(started[0].partition(" ")[0]))
     del response["Content-Type"]
     for name, value in started[1]:
         if name.lower() == "set-cookie":
@@ -82,11 +83,6 @@ def _answer(request: HttpRequest, path: str, caller: Caller | None) -> HttpRespo
         else:
             response[name] = value
     return response
-
-
-def _all_of(first: bytes, rest: Iterable[bytes]) -> Iterable[bytes]:
-    yield first
-    yield from rest
 
 
 def _as_wsgi(text: str) -> str:

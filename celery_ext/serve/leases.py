@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from math import inf
 from secrets import token_hex
 from time import monotonic
+from typing import NamedTuple
 
 from celery import Celery
 from redis.exceptions import RedisError, ResponseError
 
-from celery_ext.serve.service import ServeBroker
 from kombu_delayq.message.canonical import canonical
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
@@ -38,58 +38,20 @@ class LeaseGone(Exception):
     """The lease has ended, or holds nothing any more, or never was the caller's."""
 
 
-def new_id(most: int, queue: str) -> str:
-    """Returns an id that nobody can guess.
+class _Lease(NamedTuple):
+    """A lease: name of its consumer, the queue whose messages it has, and the most that it may have."""
 
-    Args:
-        most: The most messages of the lease, 1 to ``MOST``.
-        queue: The queue whose messages it has.
-    """
-    return f"{most}-{token_hex(16)}-{urlsafe_b64encode(as_bytes(queue)).decode().rstrip('=')}"
+    name: str
+    queue: str
+    most: int
 
-
-def name_of(caller: str, lease: str, tags: Sequence[str]) -> str:
-    """Returns the name of a lease's consumer.
-
-    Raises:
-        LeaseGone: There never was such a lease.
-        ValueError: There is no such tag in any lease.
-    """
-    match = _ID.fullmatch(lease)
-    if match is None:
-        raise LeaseGone
-    for tag in tags:
-        if not (tag.isascii() and tag.isdecimal() and 1 <= int(tag) <= int(match[1])):
-            raise ValueError(f"{tag!r} is no tag of this lease")
-    return http_consumer(caller, lease)
-
-
-def tags_of(name: str, lease: str) -> list[str]:
-    """Returns all tags that a lease may have."""
-    most, _, _ = lease.partition("-")
-    return [f"{name}.{number}" for number in range(1, int(most) + 1)]
-
-
-def queue_in(lease: str) -> str:
-    """Returns the queue that the id of a lease has.
-
-    Raises:
-        LeaseGone: There never was such a lease.
-    """
-    match = _ID.fullmatch(lease)
-    if match is None:
-        raise LeaseGone
-    try:
-        return as_text(urlsafe_b64decode(f"{match[2]}==="))
-    except ValueError:
-        raise LeaseGone from None
+    def tag(self, number: str | int) -> str:
+        """Returns the delivery tag of a message."""
+        return f"{self.name}.{number}"
 
 
 #: Queues to which kombu and Celery send commands, replies to them, and events: of every node its own.
 _OWN = re.compile(r"celeryev\..*|.*\.pidbox|.*\.reply\.celery\.pidbox", re.DOTALL)
-
-#: For how long a queue that exists is not asked for again, in s.
-KNOWN_S = 60.0
 
 
 def is_broadcast(app: Celery, queue: str) -> bool:
@@ -97,27 +59,6 @@ def is_broadcast(app: Celery, queue: str) -> bool:
     declared = app.amqp.queues.get(queue) if queue in app.amqp.queues else None
     exchange = getattr(declared, "exchange", None)
     return bool(_OWN.fullmatch(queue)) or getattr(exchange, "type", None) == "fanout"
-
-
-class KnownQueues:
-    """Knows for a while which queues exist, so that a take need not ask Redis for it. Threads may share it.
-
-    Args:
-        broker: The broker of the server.
-    """
-
-    def __init__(self, broker: ServeBroker) -> None:
-        self._broker = broker
-        self._until: dict[str, float] = {}
-
-    def has(self, queue: str) -> bool:
-        """Whether the app declares a queue, or anybody has used it."""
-        if self._until.get(queue, -inf) > monotonic():
-            return True
-        if queue not in self._broker.app.amqp.queues and not self._broker.store.queues.exists(queue):
-            return False
-        self._until[queue] = monotonic() + KNOWN_S
-        return True
 
 
 #: For about how long, in s, one call goes on where messages that are due later stand before others.
@@ -184,53 +125,51 @@ class Leases:
                 break
         return None
 
-    def ack(self, caller: str, lease: str, tags: Sequence[str]) -> Settled:
+    def ack(self, caller: str, lease_id: str, tags: Sequence[str]) -> Settled:
         """Removes messages for good.
 
         A lease that has just ended may still acknowledge what nobody has given back yet.
 
         Raises:
             LeaseGone: None of the messages is held, nor is the lease known.
+            ValueError: There is no such tag in any lease.
         """
-        name = name_of(caller, lease, tags)
-        gone = self._store.fetching.ack([f"{name}.{tag}" for tag in tags], self._queue_of(lease))
-        return self._settled(name, lease, tags, gone)
+        lease = self._lease(caller, lease_id, tags)
+        return self._settled(lease, tags, self._store.fetching.ack(list(map(lease.tag, tags)), lease.queue))
 
-    def release(self, caller: str, lease: str, tags: Sequence[str], delay_s: float | None = None) -> Settled:
+    def release(self, caller: str, lease_id: str, tags: Sequence[str], delay_s: float | None = None) -> Settled:
         """Puts messages back into their queue, marked as redelivered.
 
         Args:
             caller: Name of the caller.
-            lease: Id of the lease.
+            lease_id: Id of the lease.
             tags: Tags of the messages.
             delay_s: After how long they are delivered again, in s; None to be the next of their queue at once.
 
         Raises:
             LeaseGone: None of the messages is held, nor is the lease known.
+            ValueError: There is no such tag in any lease.
             UnreadableMessage: The eta of a message cannot be changed; it stays in hand, and so do those after it.
         """
-        name = name_of(caller, lease, tags)
-        if delay_s is None:
-            again = stamp()
-            gone = self._put_back(
-                name, lease, tags, lambda note: to_json(redelivered(note.message, **again)), redelivers=True
-            )
-        else:
-            gone = self._put_off(name, lease, tags, delay_s)
-        return self._settled(name, lease, tags, gone)
+        lease = self._lease(caller, lease_id, tags)
+        if delay_s is not None:
+            return self._settled(lease, tags, self._put_off(lease, tags, delay_s))
+        again = stamp()
+        gone = self._put_back(lease, tags, lambda note: to_json(redelivered(note.message, **again)), redelivers=True)
+        return self._settled(lease, tags, gone)
 
     def undo(self, caller: str, received: Received) -> None:
         """Puts messages back as they were, because the caller has gone before it got them."""
-        name = http_consumer(caller, received.lease)
-        self._put_back(name, received.lease, [*received.messages], lambda note: note.raw, redelivers=False)
-        self._forget_if_empty(name, received.lease)
+        lease = self._lease(caller, received.lease)
+        self._put_back(lease, [*received.messages], lambda note: note.raw, redelivers=False)
+        self._forget_if_empty(lease)
 
-    def extend(self, caller: str, lease: str, lease_s: float) -> tuple[float, list[str]]:
+    def extend(self, caller: str, lease_id: str, lease_s: float) -> tuple[float, list[str]]:
         """Lets a lease end later, or sooner, than it would have.
 
         Args:
             caller: Name of the caller.
-            lease: Id of the lease.
+            lease_id: Id of the lease.
             lease_s: Its length from now, in s.
 
         Returns:
@@ -239,28 +178,36 @@ class Leases:
         Raises:
             LeaseGone: The messages have gone back, or all are acknowledged.
         """
-        name = name_of(caller, lease, ())
-        self._check_known(name, lease)
-        queue = self._queue_of(lease)
-        ends_ms = self._store.now_ms() + 1000 * lease_s
-        held = self._store.fetching.held(tags_of(name, lease), queue)
-        if not self._store.consumers.heartbeat(name, [queue], held, ttl_s=lease_s):
+        lease = self._lease(caller, lease_id)
+        self._check_known(lease)
+        ends_ms, held = self._store.now_ms() + 1000 * lease_s, self._held(lease)
+        if not self._store.consumers.heartbeat(lease.name, [lease.queue], held, ttl_s=lease_s):
             raise LeaseGone
         return ends_ms, [tag.rpartition(".")[2] for tag in held]
 
-    def _queue_of(self, lease: str) -> str:
-        """Returns the queue whose messages a lease has.
+    def _lease(self, caller: str, lease_id: str, tags: Sequence[str] = ()) -> _Lease:
+        """Reads the id of a lease.
 
         Raises:
             LeaseGone: There never was such a lease here.
+            ValueError: There is no such tag in any lease.
         """
-        queue = queue_in(lease)
+        match = _ID.fullmatch(lease_id)
+        if match is None:
+            raise LeaseGone
+        for tag in tags:
+            if not (tag.isascii() and tag.isdecimal() and 1 <= int(tag) <= int(match[1])):
+                raise ValueError(f"{tag!r} is no tag of this lease")
+        try:
+            queue = as_text(urlsafe_b64decode(f"{match[2]}==="))
+        except ValueError:
+            raise LeaseGone from None
         if not self._store.keys.has_slot(queue):
             raise LeaseGone
-        return queue
+        return _Lease(http_consumer(caller, lease_id), queue, int(match[1]))
 
     def _receive(self, caller: str, queue: str, most: int, lease_s: float) -> Received | None:
-        lease = new_id(most, queue)
+        lease = f"{most}-{token_hex(16)}-{urlsafe_b64encode(as_bytes(queue)).decode().rstrip('=')}"
         self._store.consumers.note_queues([queue])
         name = http_consumer(caller, lease)
         now_ms = self._store.now_ms()
@@ -275,19 +222,15 @@ class Leases:
             if (message := self._message_of(one)) is None:
                 continue
             due = eta_of(message)
-            if due is None or due.ms <= now_ms:
-                messages[one.tag.rpartition(".")[2]] = message
-                continue
             try:
-                is_due = self._adopt(one.tag, queue, message, due) == "due"
+                waits = due is not None and due.ms > now_ms and self._adopt(one.tag, queue, message, due) != "due"
             except ResponseError as error:
-                stuck = True
+                waits = stuck = True
                 logger.warning(
                     "a message of queue %r that is due later stays in hand until its lease ends: %s",
                     *map(readable, (queue, error)),
                 )
-                continue
-            if is_due:
+            if not waits:
                 messages[one.tag.rpartition(".")[2]] = message
         self._count_waits(queue, messages.values())
         return None if stuck and not messages else Received(lease, now_ms + 1000 * lease_s, messages)
@@ -323,27 +266,27 @@ class Leases:
         share = keys.share(queue)
         return self._store.delivery.adopt(queue, offer, tag, keys.unacked_index(share), keys.unacked(share))
 
-    def _notes(self, name: str, lease: str, tags: Sequence[str]) -> dict[str, Note]:
+    def _notes(self, lease: _Lease, tags: Sequence[str]) -> dict[str, Note]:
         """Returns what is still held, those first that came first."""
-        held = self._store.consumers.notes([f"{name}.{tag}" for tag in sorted(tags, key=int)], self._queue_of(lease))
+        held = self._store.consumers.notes(list(map(lease.tag, sorted(tags, key=int))), lease.queue)
         notes = {one.tag: read_note(as_bytes(one.note)) for one in held}
         return {tag: note for tag, note in notes.items() if note is not None}
 
     def _put_back(
-        self, name: str, lease: str, tags: Sequence[str], body_of: Callable[[Note], str | bytes], *, redelivers: bool
+        self, lease: _Lease, tags: Sequence[str], body_of: Callable[[Note], str | bytes], *, redelivers: bool
     ) -> list[str]:
         """Puts messages back to be consumed next, in their old order. Returns the tags that were not held."""
-        notes = self._notes(name, lease, tags)
+        notes = self._notes(lease, tags)
         rows = [Requeued(tag, note.routing_key, note.priority, body_of(note)) for tag, note in notes.items()]
         gone = self._store.fetching.requeue(reversed(rows), "next", redelivers=redelivers)
-        return [tag for tag in (f"{name}.{tag}" for tag in tags) if tag in gone or tag not in notes]
+        return [tag for tag in map(lease.tag, tags) if tag in gone or tag not in notes]
 
-    def _put_off(self, name: str, lease: str, tags: Sequence[str], delay_s: float) -> list[str]:
+    def _put_off(self, lease: _Lease, tags: Sequence[str], delay_s: float) -> list[str]:
         """Puts messages back to be delivered later. Returns the tags that were not held."""
         self._store.options.check_delay(delay_s)
         due_ms = self._store.now_ms() + 1000 * delay_s
-        notes = self._notes(name, lease, tags)
-        gone = [tag for tag in (f"{name}.{tag}" for tag in tags) if tag not in notes]
+        notes = self._notes(lease, tags)
+        gone = [tag for tag in map(lease.tag, tags) if tag not in notes]
         for tag, note in notes.items():
             message = redelivered(read(with_eta(note.raw, due_ms)))
             old = eta_of(message)
@@ -356,19 +299,22 @@ class Leases:
                 gone.append(tag)
         return gone
 
-    def _settled(self, name: str, lease: str, tags: Sequence[str], gone: Sequence[str]) -> Settled:
-        missing = [tag for tag in tags if f"{name}.{tag}" in gone]
+    def _settled(self, lease: _Lease, tags: Sequence[str], gone: Sequence[str]) -> Settled:
+        missing = [tag for tag in tags if lease.tag(tag) in gone]
         if len(missing) == len(tags):
-            self._check_known(name, lease)
+            self._check_known(lease)
         else:
-            self._forget_if_empty(name, lease)
+            self._forget_if_empty(lease)
         return Settled([tag for tag in tags if tag not in missing], missing)
 
-    def _check_known(self, name: str, lease: str) -> None:
-        consumer = self._store.consumers.find(name, self._queue_of(lease))
+    def _check_known(self, lease: _Lease) -> None:
+        consumer = self._store.consumers.find(lease.name, lease.queue)
         if consumer is None or consumer.left_ms == -inf:
             raise LeaseGone
 
-    def _forget_if_empty(self, name: str, lease: str) -> None:
-        if not self._store.fetching.held(tags_of(name, lease), queue := self._queue_of(lease)):
-            self._store.consumers.leave(name, queue)
+    def _held(self, lease: _Lease) -> list[str]:
+        return self._store.fetching.held(list(map(lease.tag, range(1, lease.most + 1))), lease.queue)
+
+    def _forget_if_empty(self, lease: _Lease) -> None:
+        if not self._held(lease):
+            self._store.consumers.leave(lease.name, lease.queue)

@@ -48,6 +48,10 @@ class Problem(Exception):
         kind = f"urn:delayq:problem:{self.kind}"
         return {"type": kind, "title": self.title, "status": self.status, "detail": self.detail, **self.extra}
 
+    def about(self, **extra: Any) -> "Problem":
+        """Returns the same problem with further members, such as the task that it is about."""
+        return Problem(self.status, self.detail, self.kind, headers=self.headers, **{**self.extra, **extra})
+
     def response(self) -> Response:
         """Returns the answer."""
         try:
@@ -57,11 +61,11 @@ class Problem(Exception):
         return Response(body, self.status, self.headers, MEDIA_TYPE)
 
 
-def bad_request(detail: str, kind: str = "bad-request", **extra: Any) -> Problem:
+def bad_request(detail: str, kind: str = "bad-request") -> Problem:
     """A request that cannot be understood: 400."""
-    return Problem(400, detail, kind, **extra)
+    return Problem(400, detail, kind)
 
 
-def unavailable(detail: str, *, retry_after_s: int = 2) -> Problem:
-    """Redis does not answer, or has no room: 503."""
-    return Problem(503, detail, "broker-unavailable", headers={"Retry-After": str(retry_after_s)})
+def unavailable(detail: str, kind: str = "broker-unavailable", status: int = 503, **extra: Any) -> Problem:
+    """Redis or another server does not answer, or refuses: 503. The caller may ask again after 2 s."""
+    return Problem(status, detail, kind, headers={"Retry-After": "2"}, **extra)

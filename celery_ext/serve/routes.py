@@ -2,8 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
-from inspect import iscoroutinefunction
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -11,6 +9,7 @@ from starlette.convertors import CONVERTOR_TYPES, Convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from celery_ext.serve.access.identity import Action, caller_of
 
@@ -76,28 +75,13 @@ class ActionRoute(Route):
         doc: Doc | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(path, _guarded(handler, action), methods=[method], name=name or handler.__name__)
+        super().__init__(path, handler, methods=[method], name=name or handler.__name__)
         self.action = action
         self.doc = doc
         self.method = method
 
-
-def _guarded(handler: Handler, action: Action | None) -> Handler:
-    if action is None:
-        return handler
-    if iscoroutinefunction(handler):
-
-        @wraps(handler)
-        async def guarded_async(request: Request) -> Response:
-            caller_of(request).check(action)
-            response: Response = await handler(request)
-            return response
-
-        return guarded_async
-
-    @wraps(handler)
-    def guarded(request: Request) -> Response:
-        caller_of(request).check(action)
-        return handler(request)  # type: ignore[return-value]
-
-    return guarded
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request of a caller that may do the action. Raises a problem for any other."""
+        if self.action is not None and scope["method"] in (self.methods or ()):
+            caller_of(Request(scope)).check(self.action)
+        await super().handle(scope, receive, send)

@@ -107,6 +107,10 @@ class Serve:
         """The store of the broker; connects if nobody has yet."""
         return self.broker.store
 
+    def has_queue(self, queue: str) -> bool:
+        """Whether the app declares a queue, or anybody has used it."""
+        return queue in self.broker.app.amqp.queues or self.store.queues.exists(queue)
+
 
 def serve_of(request: Request) -> Serve:
     """Returns the server that a request reached."""

@@ -6,15 +6,13 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from enum import Enum
 from fnmatch import fnmatchcase
 from ipaddress import IPv6Address, ip_address, ip_network
 from math import ceil
 from pathlib import Path
-from threading import Lock
 from time import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -154,38 +152,20 @@ class Sessions:
             return None
         end = time() + SESSION_S
         if token.expires:
-            end = min(end, _seconds(token.expires))
+            end = min(end, token.expires.timestamp())
         value = f"{urlsafe_b64encode(token.name.encode()).decode()}.{int(end)}.{_sign(token, int(end))}"
-        response.set_cookie(
-            COOKIE,
-            value,
-            max_age=int(end - time()),
-            path=_path_of(request),
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="strict",
-        )
+        response.set_cookie(COOKIE, value, max_age=int(end - time()), **_cookie_of(request))
         return token
 
 
 def log_out(request: Request, response: Response) -> None:
     """Takes the cookie from a browser."""
-    response.delete_cookie(
-        COOKIE,
-        path=_path_of(request),
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
+    response.delete_cookie(COOKIE, **_cookie_of(request))
 
 
-def _path_of(request: Request) -> str:
-    path: str = request.scope.get("root_path") or "/"
-    return path
-
-
-def _seconds(moment: datetime) -> float:
-    return moment.timestamp()
+def _cookie_of(request: Request) -> dict[str, Any]:
+    path, is_secure = request.scope.get("root_path") or "/", request.url.scheme == "https"
+    return {"path": path, "secure": is_secure, "httponly": True, "samesite": "strict"}
 
 
 def _sign(token: Token, end: int) -> str:
@@ -211,7 +191,6 @@ class TrustedProxies:
     def __init__(self, addresses: Iterable[str], user_header: str | None) -> None:
         self._networks = [ip_network(address, strict=False) for address in addresses]
         self._header = user_header
-        self._lock = Lock()
         self._warned = False
 
     def trusts(self, peer: str | None) -> bool:
@@ -235,7 +214,11 @@ class TrustedProxies:
         if not names:
             return None
         if not self.trusts(_peer_of(request)):
-            self._warn_once(_peer_of(request))
+            if not self._warned:
+                self._warned = True
+                logger.warning(
+                    "the header %s of %s is ignored: it is no --trusted-proxy", self._header, _peer_of(request)
+                )
             return None
         [name, *others] = names
         if others or not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
@@ -263,12 +246,6 @@ class TrustedProxies:
         if not self._networks or header not in request.headers or not self.trusts(_peer_of(request)):
             return None
         return request.headers.getlist(header)[-1].rpartition(",")[2].strip()
-
-    def _warn_once(self, peer: str | None) -> None:
-        with self._lock:
-            warned, self._warned = self._warned, True
-        if not warned:
-            logger.warning("the header %s of %s is ignored: it is no --trusted-proxy", self._header, peer)
 
 
 def _peer_of(request: Request) -> str | None:

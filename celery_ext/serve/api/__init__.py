@@ -8,4 +8,4 @@ _PARTS = (enqueue, tasks, queues, dead_letters, bulk, periodic, deliveries, open
 
 def routes() -> list[ActionRoute]:
     """Returns the routes of the API."""
-    return [route for part in _PARTS for route in part.routes()]
+    return [route for part in _PARTS for route in part.endpoint.routes]

@@ -6,7 +6,6 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
-from starlette.responses import Response
 
 from celery_ext.dead_letters import Choice
 from celery_ext.dead_letters import DeadLetter as Letter
@@ -20,20 +19,17 @@ from celery_ext.serve.api.exchange import (
     Count,
     Countdown,
     CursorText,
+    Endpoints,
     Iso,
     Limit,
     Sought,
     Strict,
     TaskId,
-    answer,
     invalid_field,
     iso_of,
-    query_of,
-    with_body,
 )
 from celery_ext.serve.api.visible import shown_of
 from celery_ext.serve.problems import Problem, bad_request
-from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import Serve, serve_of
 
 
@@ -193,57 +189,42 @@ class LettersDone(Answer):
     more: bool = False
 
 
-_TAG = "Dead letters"
+endpoint = Endpoints("Dead letters")
 _ONE = "/v1/dead-letters/{queue:name}"
 
 
-def routes() -> list[ActionRoute]:
-    """Returns the routes of dead letters."""
-    done = {200: LettersDone}
-    listing = Doc("List the queues of dead letters.", None, None, {200: LetterQueues}, _TAG)
-    page = Doc("List the dead letters of a queue.", PageQuery, None, {200: LetterList}, _TAG)
-    back = Doc("Send dead letters back to the queues from which they came.", None, ReplayRequest, done, _TAG)
-    away = Doc("Remove dead letters.", None, LettersRequest, done, _TAG)
-    return [
-        ActionRoute("/v1/dead-letters", list_letter_queues, Action.READ, doc=listing),
-        ActionRoute(_ONE + ":replay", replay_letters, Action.REPLAY, method="POST", doc=back),
-        ActionRoute(_ONE + ":drop", drop_letters, Action.DROP, method="POST", doc=away),
-        ActionRoute(_ONE, list_letters, Action.READ, doc=page),
-    ]
-
-
-def list_letter_queues(request: Request) -> Response:
-    """Answers with the queues of dead letters that the caller may see."""
+@endpoint("GET", "/v1/dead-letters", Action.READ)
+def list_letter_queues(request: Request) -> LetterQueues:
+    """List the queues of dead letters."""
     serve = serve_of(request)
     found = changes.letter_queues(serve.store, serve.settings.dead_letters)
     names = caller_of(request).queues_of(found)
-    return answer(LetterQueues(queues=[LetterQueue(queue=name, dead_letters=found[name]) for name in names]))
+    return LetterQueues(queues=[LetterQueue(queue=name, dead_letters=found[name]) for name in names])
 
 
-def list_letters(request: Request) -> Response:
-    """Answers with a page of the dead letters of a queue."""
+@endpoint("POST", _ONE + ":replay", Action.REPLAY)
+def replay_letters(request: Request, body: ReplayRequest) -> LettersDone:
+    """Send dead letters back to the queues from which they came."""
+    return _changed(request, body, Action.REPLAY, partial(changes.replay, rate=body.rate))
+
+
+@endpoint("POST", _ONE + ":drop", Action.DROP)
+def drop_letters(request: Request, body: LettersRequest) -> LettersDone:
+    """Remove dead letters."""
+    return _changed(request, body, Action.DROP, changes.drop)
+
+
+@endpoint("GET", _ONE, Action.READ)
+def list_letters(request: Request, query: PageQuery) -> LetterList:
+    """List the dead letters of a queue."""
     serve, caller, queue = serve_of(request), caller_of(request), request.path_params["queue"]
     caller.check(Action.READ, queue=queue)
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
-    wanted = query_of(request, PageQuery)
-    skip = _skip(wanted.cursor)
-    hidden = serve.settings.hide_arguments
-    choice = wanted.choice(hidden=hidden)
-    found, after = letters_of.chosen_page(serve.store, queue, skip, wanted.limit, choice)
+    skip, hidden = _skip(query.cursor), serve.settings.hide_arguments
+    choice = query.choice(hidden=hidden)
+    found, after = letters_of.chosen_page(serve.store, queue, skip, query.limit, choice)
     shown = [_shown(one, hidden=hidden) for one in found if caller.may(Action.READ, task=one.name or "")]
-    return answer(LetterList(dead_letters=shown, cursor=None if after is None else str(after)))
-
-
-@with_body(ReplayRequest)
-def replay_letters(request: Request, wanted: ReplayRequest) -> Response:
-    """Sends dead letters back to the queues from which they came."""
-    return _changed(request, wanted, Action.REPLAY, partial(changes.replay, rate=wanted.rate))
-
-
-@with_body(LettersRequest)
-def drop_letters(request: Request, wanted: LettersRequest) -> Response:
-    """Removes dead letters."""
-    return _changed(request, wanted, Action.DROP, changes.drop)
+    return LetterList(dead_letters=shown, cursor=None if after is None else str(after))
 
 
 def _changed(
@@ -251,22 +232,14 @@ def _changed(
     wanted: LettersRequest,
     action: Action,
     act: Callable[[Serve, Caller, str, Choice], changes.LettersChanged],
-) -> Response:
+) -> LettersDone:
     serve, caller, queue = serve_of(request), caller_of(request), request.path_params["queue"]
     caller.check(action, queue=queue)
     if (wanted.ids is None) is not wanted.all:
         raise invalid_field("$", 'give either ids, or "all": true')
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     done, met, more = act(serve, caller, queue, wanted.choice(wanted.ids, hidden=serve.settings.hide_arguments))
-    return answer(
-        LettersDone(
-            replayed=done["replayed"],
-            dropped=done["dropped"],
-            unroutable=done["unroutable"],
-            missing=[one for one in wanted.ids or () if one not in met],
-            more=more,
-        )
-    )
+    return LettersDone(**done, missing=[one for one in wanted.ids or () if one not in met], more=more)
 
 
 def _skip(cursor: str | None) -> int:
@@ -278,19 +251,14 @@ def _skip(cursor: str | None) -> int:
 
 
 def _shown(letter: Letter, *, hidden: bool) -> DeadLetter:
+    task = letter.task
+    same = ("id", "reason", "worker", "retries", "priority", "exchange", "routing_key")
     shown = DeadLetter(
-        id=letter.id,
+        **{name: getattr(letter, name) for name in same},
         task=letter.name,
-        reason=letter.reason,
         at=None if letter.at is None else iso_of(letter.at),
-        worker=letter.worker,
-        retries=letter.retries,
-        priority=letter.priority,
-        exchange=letter.exchange,
-        routing_key=letter.routing_key,
-        headers=shown_of(letter.task.headers, hidden=hidden),
+        headers=shown_of(task.headers, hidden=hidden),
     )
     if not hidden:
-        shown.error, shown.traceback = letter.error, letter.traceback
-        shown.args, shown.kwargs = letter.task.args, letter.task.kwargs
+        shown.error, shown.traceback, shown.args, shown.kwargs = letter.error, letter.traceback, task.args, task.kwargs
     return shown

@@ -5,8 +5,9 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache, wraps
+from inspect import getdoc, iscoroutinefunction
 from math import isfinite
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -15,7 +16,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from celery_ext.serve.access.identity import Action
 from celery_ext.serve.problems import Problem, bad_request
+from celery_ext.serve.routes import ActionRoute, Doc
 from kombu_delayq.message.due import moment_of
 
 #: Longest time in s that a request may name; about 190 years. ``max_delay`` of the transport may allow less.
@@ -74,15 +77,6 @@ class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A request. A field that nobody knows is an error: a slip must not pass in silence."""
 
 
-def either(*fields: str) -> dict[str, Any]:
-    """Returns the part of a schema that says: exactly one of these fields is given."""
-    choices = []
-    for name in fields:
-        others = {other: {"type": "null"} for other in fields if other != name}
-        choices.append({"required": [name], "properties": {name: {"not": {"type": "null"}}, **others}})
-    return {"oneOf": choices}
-
-
 class Answer(msgspec.Struct, kw_only=True):
     """An answer."""
 
@@ -118,6 +112,7 @@ class FieldError(Answer):
 
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: Where an error of msgspec says in which part of a request it is.
 _PATH = re.compile(r"^(?P<what>.*) - at (?P<where>.*)$", re.DOTALL)
@@ -134,14 +129,8 @@ def body_of(request: Request, raw: bytes, kind: type[T]) -> T:
     Raises:
         Problem: 415 for another content type, 400 for what is no JSON, 422 for JSON that is not of the type.
     """
-    declared = request.headers.get("content-type", "")
-    if not _JSON.fullmatch(declared):
+    if not _JSON.fullmatch(request.headers.get("content-type", "")):
         raise Problem(415, "send the body as JSON, with the header Content-Type: application/json", "not-json")
-    return read_json(raw, kind)
-
-
-def read_json(raw: bytes, kind: type[T]) -> T:
-    """Reads JSON, with the errors of ``body_of``."""
     try:
         found: T = _decoder(cast(Any, kind)).decode(raw)
     except msgspec.ValidationError as error:
@@ -151,12 +140,12 @@ def read_json(raw: bytes, kind: type[T]) -> T:
     return found
 
 
-def item_of(raw: Any, kind: type[T], at: str) -> T:
-    """Reads a part of a body that was read already. at: Where the part stands, such as ``$.tasks[3]``."""
+def item_of(raw: Any, kind: type[T]) -> T:
+    """Reads a part of a body that was read already. Raises a Problem, 422, whose paths begin at the part."""
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        raise invalid(error, at) from None
+        raise invalid(error) from None
 
 
 def query_of(request: Request, kind: type[T]) -> T:
@@ -177,13 +166,13 @@ def query_of(request: Request, kind: type[T]) -> T:
         raise invalid(error) from None
 
 
-def invalid(error: msgspec.ValidationError, at: str = "$") -> Problem:
+def invalid(error: msgspec.ValidationError) -> Problem:
     """Returns the problem of a request that is not of its type."""
     found = _PATH.match(str(error))
     what, where = (found["what"], found["where"].replace("`", "")) if found else (str(error), "$")
     if pattern := _OF_PATTERN.search(what):
         what = PATTERNS_IN_WORDS.get(pattern["pattern"].replace(r"\\", "\\"), "it has not the form that it has to have")
-    return invalid_field(where.replace("$", at, 1), what.replace("`", ""))
+    return invalid_field(where, what.replace("`", ""))
 
 
 def invalid_field(path: str, message: str, kind: str = "invalid-request") -> Problem:
@@ -191,22 +180,68 @@ def invalid_field(path: str, message: str, kind: str = "invalid-request") -> Pro
     return Problem(422, f"{path}: {message}", kind, errors=[{"path": path, "message": message}])
 
 
-def with_body(kind: type[T]) -> Callable[[Callable[[Request, T], Response]], Callable[[Request], Any]]:
-    """Makes a handler of a function that takes the request and its body, and runs in a thread."""
+class Endpoints:
+    """The routes of a part of the API, in the order in which they are written. Where paths match alike, the first wins.
 
-    def decorate(handler: Callable[[Request, T], Response]) -> Callable[[Request], Any]:
-        @wraps(handler)
-        async def handle(request: Request) -> Response:
-            body = body_of(request, await request.body(), kind)
-            return await run_in_threadpool(handler, request, body)
+    Args:
+        tag: Under which heading they stand in the OpenAPI document.
+    """
 
-        return handle
+    def __init__(self, tag: str) -> None:
+        self.routes: list[ActionRoute] = []
+        self._tag = tag
 
-    return decorate
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        action: Action | None,
+        *,
+        answers: Any = None,
+        status: int = 200,
+        idempotent: bool = False,
+    ) -> Callable[[F], F]:
+        """Makes a route of a function that takes the request, and what its parameters ``query`` and ``body`` declare.
+
+        The first line of its docstring is the summary in the document. A plain function runs in a thread.
+
+        Args:
+            method: HTTP method.
+            path: As of ``ActionRoute``.
+            action: As of ``ActionRoute``.
+            answers: Type of the answer; by default the function's return type, for one that makes no ``Response``.
+            status: HTTP status of the answer.
+            idempotent: Whether the route takes the header ``Idempotency-Key``.
+        """
+
+        def decorate(handler: F) -> F:
+            hints, is_async = get_type_hints(handler), iscoroutinefunction(handler)
+            query, body = hints.get("query"), hints.get("body")
+
+            @wraps(handler)
+            async def handle(request: Request) -> Response:
+                given: dict[str, Any] = {}
+                if query is not None:
+                    given["query"] = query_of(request, query)
+                if body is not None:
+                    given["body"] = body_of(request, await request.body(), body)
+                if is_async:
+                    return answer(await handler(request, **given), status)
+                return await run_in_threadpool(lambda: answer(handler(request, **given), status))
+
+            summary = (getdoc(handler) or "").partition("\n")[0]
+            shown = {status: hints["return"] if answers is None else answers}
+            doc = Doc(summary, query, body, shown, self._tag, idempotent)
+            self.routes.append(ActionRoute(path, handle, action, method=method, doc=doc))
+            return handler
+
+        return decorate
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Returns an answer with JSON."""
+    """Returns an answer with JSON; a value that is an answer already as it is."""
+    if isinstance(value, Response):
+        return value
     return Response(as_json(value), status, dict(headers or {}), "application/json")
 
 

@@ -15,7 +15,6 @@ from starlette.responses import Response
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
-from kombu_delayq.store.serve_state import Claim
 
 logger = logging.getLogger(__name__)
 
@@ -24,8 +23,6 @@ HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 #: Longest key, in characters.
 LONGEST = 255
-#: Answers with these statuses are no answers: nothing was done, or nobody knows.
-_NOT_DONE = range(400, 600)
 
 
 class Attempt(NamedTuple):
@@ -83,26 +80,18 @@ async def once(request: Request, work: Work) -> Response:
         detail = f"a request with this {HEADER} is being worked on"
         raise Problem(409, detail, "idempotency-key-in-use", headers={"Retry-After": "1"})
 
-    def end(how: str, answer: bytes = b"") -> None:
-        _end(lambda: answers.end_claim(key, claim, how, answer))  # type: ignore[arg-type]  # one of its words
-
+    how, kept = "yield", b""
     try:
         response = await work(Attempt(claim.at_ms, claim.word == "again", key))
-    except BaseException as error:
-        await run_in_threadpool(end, "forget" if _did_nothing(error, claim) else "yield")
-        raise
-    if response.status_code in _NOT_DONE:
-        await run_in_threadpool(end, "forget" if claim.word == "first" else "yield")
-    else:
         headers = {name: value for name, value in response.headers.items() if name != "content-length"}
-        kept = msgspec.msgpack.encode(_Kept(response.status_code, headers, compress(response.body, 1)))
-        await run_in_threadpool(end, "keep", kept)
-    return response
-
-
-def _did_nothing(error: BaseException, claim: Claim) -> bool:
-    """Whether it is certain that a failed request has changed nothing."""
-    return isinstance(error, Problem) and error.extra.get("outcome") != "unknown" and claim.word == "first"
+        how, kept = "keep", msgspec.msgpack.encode(_Kept(response.status_code, headers, compress(response.body, 1)))
+        return response
+    except Problem as problem:
+        if claim.word == "first" and problem.extra.get("outcome") != "unknown":  # it has changed nothing
+            how = "forget"
+        raise
+    finally:
+        await run_in_threadpool(_end, lambda: answers.end_claim(key, claim, how, kept))  # type: ignore[arg-type]
 
 
 def _end(act: Callable[[], bool]) -> None:

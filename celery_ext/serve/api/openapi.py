@@ -1,24 +1,22 @@
 """``/openapi.json``: the API in OpenAPI 3.1, made from the table of routes and from the types of requests."""
 
-import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action
-from celery_ext.serve.api.exchange import ProblemDetails, answer
+from celery_ext.serve.api.exchange import Endpoints, ProblemDetails, Strict
 from celery_ext.serve.api.idempotency import HEADER, LONGEST
 from celery_ext.serve.problems import MEDIA_TYPE
 from celery_ext.serve.routes import ActionRoute, Doc
 from kombu_delayq import __version__
 
 JSON = "application/json"
-PATH = "/openapi.json"
 _REF = "#/components/schemas/{name}"
 _NAME = re.compile(r"\{(\w+):\w+\}")
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n        .*)*)", re.MULTILINE)
@@ -30,17 +28,16 @@ Errors are problem details, RFC 9457. A caller may use the queues, tasks and act
 """
 
 
-def routes() -> list[ActionRoute]:
-    """Returns the route of the document."""
-    return [ActionRoute(PATH, openapi, None, doc=Doc("Describe this API.", answers={200: dict[str, Any]}, tag="About"))]
+endpoint = Endpoints("About")
 
 
-def openapi(request: Request) -> Response:
-    """Answers with the document, for the address under which the caller reached the server."""
+@endpoint("GET", "/openapi.json", None)
+def openapi(request: Request) -> dict[str, Any]:
+    """Describe this API."""
     state = request.app.state
     if not hasattr(state, "openapi"):  # it takes some ms to make, and anybody may ask for it
         state.openapi = document(request.app.routes)
-    return answer({**state.openapi, "servers": _servers(request.scope.get("root_path", ""))})
+    return {**state.openapi, "servers": _servers(request.scope.get("root_path", ""))}
 
 
 def document(routes: Iterable[Any], root_path: str = "") -> dict[str, Any]:
@@ -84,9 +81,10 @@ class _Schemas:
         kinds = list(dict.fromkeys(kinds))
         found, self.components = msgspec.json.schema_components(kinds, ref_template=_REF)
         self._of = dict(zip(kinds, found, strict=True))
-        for name, kind in _structs(kinds).items():
-            if name in self.components:
-                _describe(self.components[name], kind)
+        for schema in self.components.values():
+            _describe(schema)
+        for kind in _heirs_of(Strict):
+            self.components.get(kind.__name__, {}).update(getattr(kind, "schema_extra", {}))
 
     def of(self, kind: Any) -> dict[str, Any]:
         """Returns the schema of a type."""
@@ -145,31 +143,17 @@ def _answer(status: int, kind: Any, schemas: _Schemas) -> dict[str, Any]:
     return {"description": phrase, **({} if kind is None else {"content": {JSON: {"schema": schemas.of(kind)}}})}
 
 
-def _structs(kinds: Iterable[Any]) -> dict[str, type]:
-    """Returns the Structs that types consist of, by name."""
-    found: dict[str, type] = {}
-    waiting = [msgspec.inspect.type_info(kind) for kind in kinds]
-    while waiting:
-        info: Any = waiting.pop()
-        if isinstance(info, msgspec.inspect.StructType):
-            if info.cls.__name__ in found:
-                continue
-            found[info.cls.__name__] = info.cls
-            waiting += [field.type for field in info.fields]
-        for part in ("types", "type", "item_type", "item_types", "key_type", "value_type"):
-            inner = getattr(info, part, None)
-            waiting += list(inner) if isinstance(inner, (list, tuple)) else [inner] if inner is not None else []
-    return found
+def _heirs_of(kind: type[Strict]) -> Iterator[type[Strict]]:
+    for heir in kind.__subclasses__():
+        yield from (heir, *_heirs_of(heir))
 
 
-def _describe(schema: dict[str, Any], kind: type) -> None:
+def _describe(schema: dict[str, Any]) -> None:
     """Takes the docstring of a Struct apart, into the description of the whole and that of each field."""
-    text = inspect.getdoc(kind) or ""
-    schema |= getattr(kind, "schema_extra", {})
+    text = cleandoc(schema.get("description", ""))
     schema["description"] = text.partition("\n\nAttributes:")[0]
-    names: Mapping[str, str] = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))  # type: ignore[attr-defined]
     for name, about in _ATTRIBUTE.findall(text):
-        field = schema.get("properties", {}).get(names.get(name, name))
+        field = schema.get("properties", {}).get(name.removesuffix("_"))  # such as ``from_``
         if field is not None:
             field["description"] = re.sub(r"\s+", " ", about).replace("``", "`")
 

@@ -3,13 +3,11 @@
 from typing import Literal
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from celery_ext.periodic import control
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
-from celery_ext.serve.api.exchange import Answer, Iso, answer, iso
-from celery_ext.serve.routes import ActionRoute, Doc
+from celery_ext.serve.api.exchange import Answer, Endpoints, Iso, iso
 from celery_ext.serve.service import serve_of
 
 
@@ -61,62 +59,43 @@ class PeriodicDone(Answer):
     outcome: Literal["paused", "resumed", "requested", "unchanged", "unknown"]
 
 
-_TAG = "Periodic tasks"
+endpoint = Endpoints("Periodic tasks")
+_ONE = "/v1/periodic/{entry:name}"
 
 
-def routes() -> list[ActionRoute]:
-    """Returns the routes of periodic entries."""
-    listing = Doc("List the periodic entries.", None, None, {200: PeriodicEntries}, _TAG)
-    done = {200: PeriodicDone}
-    rest = Doc("Let a periodic entry rest, and cancel what waits of it.", None, None, done, _TAG)
-    back = Doc("Let a paused periodic entry run again.", None, None, done, _TAG)
-    once = Doc("Let a periodic entry run once more, now.", None, None, done, _TAG)
-    one = "/v1/periodic/{entry:name}"
-    return [
-        ActionRoute("/v1/periodic", list_entries, Action.READ, doc=listing),
-        ActionRoute(one + ":pause", pause_entry, Action.CANCEL, method="POST", doc=rest),
-        ActionRoute(one + ":resume", resume_entry, Action.RESCHEDULE, method="POST", doc=back),
-        ActionRoute(one + ":run-now", run_entry, Action.RUN, method="POST", doc=once),
-    ]
-
-
-def list_entries(request: Request) -> Response:
-    """Answers with the entries that the caller may see."""
+@endpoint("GET", "/v1/periodic", Action.READ)
+def list_entries(request: Request) -> PeriodicEntries:
+    """List the periodic entries."""
     serve = serve_of(request)
     shown = [_shown(entry) for entry in changes.entries_of(serve, caller_of(request))]
-    return answer(PeriodicEntries(entries=shown, armed_by=serve.store.periodic.leader()))
+    return PeriodicEntries(entries=shown, armed_by=serve.store.periodic.leader())
 
 
-def pause_entry(request: Request) -> Response:
-    """Lets an entry rest."""
+@endpoint("POST", _ONE + ":pause", Action.CANCEL)
+def pause_entry(request: Request) -> PeriodicDone:
+    """Let a periodic entry rest, and cancel what waits of it."""
     return _changed(request, control.pause)
 
 
-def resume_entry(request: Request) -> Response:
-    """Lets an entry run again."""
+@endpoint("POST", _ONE + ":resume", Action.RESCHEDULE)
+def resume_entry(request: Request) -> PeriodicDone:
+    """Let a paused periodic entry run again."""
     return _changed(request, control.resume)
 
 
-def run_entry(request: Request) -> Response:
-    """Lets an entry run once more."""
+@endpoint("POST", _ONE + ":run-now", Action.RUN)
+def run_entry(request: Request) -> PeriodicDone:
+    """Let a periodic entry run once more, now."""
     return _changed(request, control.run_now)
 
 
-def _changed(request: Request, act: changes.ChangeEntry) -> Response:
-    name = request.path_params["entry"]
-    outcome = changes.change_entry(serve_of(request), caller_of(request), name, act)
-    return answer(PeriodicDone(outcome=outcome))
+def _changed(request: Request, act: changes.ChangeEntry) -> PeriodicDone:
+    serve, caller, name = serve_of(request), caller_of(request), request.path_params["entry"]
+    return PeriodicDone(outcome=changes.change_entry(serve, caller, name, act))
 
 
 def _shown(entry: control.Listed) -> PeriodicEntry:
-    return PeriodicEntry(
-        name=entry.name,
-        state=entry.state,
-        task=entry.task,
-        schedule=entry.schedule,
-        queues=list(entry.queues),
-        next=None if entry.next_ms is None else iso(entry.next_ms),
-        last=None if entry.last_ms is None else iso(entry.last_ms),
-        missed=entry.missed,
-        error=entry.error or None,
-    )
+    found = entry._asdict()
+    next_ms, last_ms = found.pop("next_ms"), found.pop("last_ms")
+    times = {"next": next_ms and iso(next_ms), "last": last_ms and iso(last_ms)}
+    return PeriodicEntry(**{**found, **times, "queues": list(entry.queues), "error": entry.error or None})

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from queue import Empty, Full, Queue
 from socket import gaierror
-from threading import Lock, Thread
+from threading import Thread
 from time import sleep, time
 from typing import NamedTuple
 from uuid import uuid4
@@ -21,6 +21,7 @@ from celery_ext.publish.recipe import Call, waits_in_redis
 from celery_ext.serve.api.recipes import WRONG, Recipe, refused
 from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.service import ServeBroker
+from kombu_delayq.message import once
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.message.once import Once
 from kombu_delayq.message.pages import pages
@@ -74,15 +75,20 @@ class Item(NamedTuple):
     headers: dict[str, str]
 
     def offer(self) -> Offer:
-        """Makes the message.
+        """Makes the message, as ``ManyMessages.of`` does, of an item that can be in a page with others."""
+        if self.recipe.messages is None:
+            raise RuntimeError("Celery has to send these messages one by one")
+        return self.recipe.messages.of(self.call, expires=self.expires, headers=self.headers)
 
-        Raises:
-            Problem: 422: the arguments are wrong, or the delay is too long.
-        """
-        try:
-            return self.recipe.offer(self.call, self.expires, self.headers)
-        except WRONG as error:
-            raise refused(error) from error
+    @property
+    def id(self) -> str:
+        """Id of the task; empty if it gets a random one."""
+        return self.call.task_id or ""
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.recipe.target.name
 
 
 #: What becomes of an item.
@@ -97,7 +103,7 @@ class Order(NamedTuple):
 
 
 class Publisher:
-    """Publishes items in one thread, which begins with the first order.
+    """Publishes items in one thread.
 
     Args:
         broker: The broker of the server.
@@ -106,9 +112,9 @@ class Publisher:
     def __init__(self, broker: ServeBroker) -> None:
         self._broker = broker
         self._orders: Queue[Order | None] = Queue(MAX_WAITING)
-        self._thread: Thread | None = None
-        self._lock = Lock()
         self._page = PageId(uuid4().hex, 0)
+        self._thread = Thread(target=self._run, name="delayq-publisher", daemon=True)
+        self._thread.start()
 
     def publish(self, items: Sequence[Item]) -> "asyncio.Future[list[Result]]":
         """Publishes items, from an event loop. The result has an entry for each.
@@ -117,8 +123,6 @@ class Publisher:
             Problem: 503: too many wait already.
         """
         done: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
-        if self._thread is None:
-            self._start()
         try:
             self._orders.put_nowait(Order(items, done))
         except Full:
@@ -127,17 +131,8 @@ class Publisher:
 
     def close(self) -> None:
         """Ends the thread, after all orders."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            self._orders.put(None)
-            thread.join()
-
-    def _start(self) -> None:
-        with self._lock:
-            if self._thread is None:
-                self._thread = Thread(target=self._run, name="delayq-publisher", daemon=True)
-                self._thread.start()
+        self._orders.put(None)
+        self._thread.join()
 
     def _run(self) -> None:
         while (order := self._orders.get()) is not None:
@@ -184,8 +179,8 @@ class Publisher:
             for at, item in enumerate(order.items):
                 try:
                     offer = item.offer()
-                except Problem as problem:
-                    own.append(problem)
+                except WRONG as error:  # the arguments are wrong, or the delay is too long
+                    own.append(refused(error))
                     continue
                 own.append(Sent(str(offer.id), float(offer.due) if offer.due else None))
                 places[item.recipe.queue, item.recipe.expire_ms].append((offer, own, at))
@@ -195,7 +190,7 @@ class Publisher:
         for (queue, expire_ms), rows in places.items():
             for page in pages(rows, MAX_OFFERS, MAX_BYTES, lambda row: row[0].size):
                 if failure is not None and failure.kind in OUTAGES:
-                    failure = _unavailable()  # the pages to come would only wait as long, for the same error
+                    failure = _away()  # the pages to come would only wait as long, for the same error
                 else:
                     failure = self._put(queue, expire_ms, [offer for offer, _, _ in page], uses_chains=uses_chains)
                 if failure is not None:
@@ -216,7 +211,13 @@ class Publisher:
                 database_errors = store.database_errors
                 store.delivery.put(queue, self._page, offers, expire_ms)
             except database_errors as error:  # before Redis got anything
-                return _journal_fails(error, len(offers))
+                logger.warning(
+                    "%s tasks could not be enqueued: the journal's database fails: %s",
+                    len(offers),
+                    type(error).__name__,
+                )
+                detail = "the database of the journal does not answer, so the task may be enqueued or not"
+                return unavailable(detail, "journal-unavailable", outcome="unknown")
             except (RedisConnectionError, RedisTimeoutError, OSError, OperationalError) as error:
                 self._broker.lost()
                 is_sent = is_sent or not _never_left(error)
@@ -232,18 +233,23 @@ class Publisher:
 
 def send_alone(item: Item) -> Result:
     """Lets Celery send an item by itself."""
+    target, due = item.recipe.target, item.call.eta
+    own = {"expires": item.expires, "headers": dict(item.headers) or None, "router": item.recipe.route}
+    once.became.set(None)
     try:
-        due = item.call.eta
-        task_id, became = item.recipe.send(item.call, item.expires, item.headers)
+        result = target.call(item.call, **{name: value for name, value in own.items() if value is not None})
+        # A result backend that listens for the results of what this process sends would listen for ever.
+        forget = getattr(result.backend, "on_result_fulfilled", None)
+        if forget is not None and not result.ignored:
+            forget(result)
     except (OperationalError, RedisConnectionError, RedisTimeoutError, OSError) as error:
         return _failure(error, 1, is_sent=not _never_left(error))
     except RedisError as error:
         return _failure(error, 1, is_sent=False)
     except WRONG as error:
         return refused(error)
-    waits = waits_in_redis(item.recipe.target.app)
-    due_ms = ms_of(due) if isinstance(due, datetime) and waits else 0.0
-    return Sent(task_id, due_ms if due_ms > time() * 1000 else None, became)
+    due_ms = ms_of(due) if isinstance(due, datetime) and waits_in_redis(target.app) else 0.0
+    return Sent(str(result.id), due_ms if due_ms > time() * 1000 else None, once.became.get())
 
 
 def _failure(error: Exception, count: int, *, is_sent: bool) -> Problem:
@@ -255,26 +261,18 @@ def _failure(error: Exception, count: int, *, is_sent: bool) -> Problem:
         is_sent: Whether Redis may have got them.
     """
     logger.warning("%s tasks could not be enqueued: %s: %s", count, type(error).__name__, error)
-    wait = {"Retry-After": "2"}
     if is_full(error):
-        return Problem(507, "Redis is full; nothing was enqueued", "broker-full", headers=wait, outcome="refused")
+        return unavailable("Redis is full; nothing was enqueued", "broker-full", 507, outcome="refused")
     if is_sent:
         detail = "the connection to Redis was lost before it answered, so the task may be enqueued or not"
-        return Problem(503, detail, "answer-lost", headers=wait, outcome="unknown")
+        return unavailable(detail, "answer-lost", outcome="unknown")
     if isinstance(error, ResponseError):
-        return Problem(503, "Redis refuses; nothing was enqueued", "broker-refuses", headers=wait, outcome="refused")
-    return _unavailable()
+        return unavailable("Redis refuses; nothing was enqueued", "broker-refuses", outcome="refused")
+    return _away()
 
 
-def _journal_fails(error: Exception, count: int) -> Problem:
-    logger.warning("%s tasks could not be enqueued: the journal's database fails: %s", count, type(error).__name__)
-    detail = "the database of the journal does not answer, so the task may be enqueued or not"
-    return Problem(503, detail, "journal-unavailable", headers={"Retry-After": "2"}, outcome="unknown")
-
-
-def _unavailable() -> Problem:
-    detail, wait = "Redis does not answer; nothing was enqueued", {"Retry-After": "2"}
-    return Problem(503, detail, "broker-unavailable", headers=wait, outcome="refused")
+def _away() -> Problem:
+    return unavailable("Redis does not answer; nothing was enqueued", outcome="refused")
 
 
 def _never_left(error: BaseException | None) -> bool:

@@ -6,14 +6,12 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
-from starlette.responses import Response
 
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
-from celery_ext.serve.api.exchange import Answer, Count, Iso, Moment, Strict, answer, iso, query_of
+from celery_ext.serve.api.exchange import Answer, Count, Endpoints, Iso, Moment, Strict, iso
 from celery_ext.serve.counting import allowed, count_queues, visible_queues
 from celery_ext.serve.problems import Problem, bad_request
-from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import OperatorStore
@@ -203,98 +201,82 @@ class PauseDone(Answer):
     outcome: Literal["paused", "resumed", "unchanged"]
 
 
-_TAG = "Queues"
+endpoint = Endpoints("Queues")
+_ONE = "/v1/queues/{queue:name}"
 #: In place of the name of a queue: all queues.
 EVERY = "*"
 #: Length of a histogram if the query has no end, in ms.
 _HOUR_MS = 3_600_000
 
 
-def routes() -> list[ActionRoute]:
-    """Returns the routes of queues."""
-    every = Doc("Count what all queues hold.", None, None, {200: QueueList}, _TAG)
-    one = Doc("Count what a queue holds.", None, None, {200: QueueFigures}, _TAG)
-    about = "Count what comes due when, in one queue, or in each if the name is `*`."
-    due = Doc(about, HistogramQuery, None, {200: Histogram}, _TAG)
-    rest = Doc("Pause a queue: consumers take nothing more from it.", None, None, {200: PauseDone}, _TAG)
-    back = Doc("Resume a paused queue.", None, None, {200: PauseDone}, _TAG)
-    return [
-        ActionRoute("/v1/queues/{queue:name}:pause", pause_queue, Action.PAUSE, method="POST", doc=rest),
-        ActionRoute("/v1/queues/{queue:name}:resume", resume_queue, Action.PAUSE, method="POST", doc=back),
-        ActionRoute("/v1/queues", list_queues, Action.READ, doc=every),
-        ActionRoute("/v1/queues/{queue:name}/histogram", histogram, Action.READ, doc=due),
-        ActionRoute("/v1/queues/{queue:name}", show_queue, Action.READ, doc=one),
-    ]
+@endpoint("POST", _ONE + ":pause", Action.PAUSE)
+def pause_queue(request: Request) -> PauseDone:
+    """Pause a queue: consumers take nothing more from it."""
+    outcome = changes.pause_queue(serve_of(request), caller_of(request), request.path_params["queue"])
+    return PauseDone(outcome=outcome)
 
 
-def list_queues(request: Request) -> Response:
-    """Answers with the figures of each queue that the caller may see."""
+@endpoint("POST", _ONE + ":resume", Action.PAUSE)
+def resume_queue(request: Request) -> PauseDone:
+    """Resume a paused queue."""
+    outcome = changes.resume_queue(serve_of(request), caller_of(request), request.path_params["queue"])
+    return PauseDone(outcome=outcome)
+
+
+@endpoint("GET", "/v1/queues", Action.READ)
+def list_queues(request: Request) -> QueueList:
+    """Count what all queues hold."""
     store = serve_of(request).store
     cluster = store.nodes.overview()
     memory = store.memory()
-    return answer(
-        QueueList(
-            now=iso(store.now_ms()),
-            queues=list(_figures(store, visible_queues(request), cluster)),
-            leader=store.leases.leader(),
-            standby=allowed(store, store.leases.standbys) or [],
-            redis=RedisFigures(used_memory=memory.used, maxmemory=memory.limit, version=memory.version),
-            cluster=None if cluster is None else _cluster(cluster),
-        )
+    return QueueList(
+        now=iso(store.now_ms()),
+        queues=list(_figures(store, visible_queues(request), cluster)),
+        leader=store.leases.leader(),
+        standby=allowed(store, store.leases.standbys) or [],
+        redis=RedisFigures(used_memory=memory.used, maxmemory=memory.limit, version=memory.version),
+        cluster=None if cluster is None else _cluster(cluster),
     )
 
 
-def show_queue(request: Request) -> Response:
-    """Answers with the figures of a queue."""
+@endpoint("GET", _ONE + "/histogram", Action.READ)
+def histogram(request: Request, query: HistogramQuery) -> Histogram:
+    """Count what comes due when, in one queue, or in each if the name is `*`."""
+    store, caller, queue = serve_of(request).store, caller_of(request), request.path_params["queue"]
+    if queue == EVERY:
+        shown = visible_queues(request)
+    else:
+        caller.check(Action.READ, queue=queue)
+        shown = [queue]
+    from_ms = store.now_ms() if query.from_ is None else ms_of(query.from_)
+    to_ms = from_ms + _HOUR_MS if query.to is None else ms_of(query.to)
+    if not from_ms < to_ms:
+        raise bad_request("the span ends before it begins", "bad-span")
+    length_ms = to_ms - from_ms
+    bounds = [from_ms + length_ms * at / query.buckets for at in range(query.buckets)] + [to_ms]
+    counts = store.figures.due_counts(shown, [-inf, *bounds, inf])
+    if queue != EVERY and not any(map(sum, counts.values())) and queue not in visible_queues(request):
+        raise _unknown(queue)
+    return Histogram(
+        bounds=list(map(iso, bounds)),
+        counts={name: found[1:-1] for name, found in counts.items()},
+        before={name: found[0] for name, found in counts.items()},
+        after={name: found[-1] for name, found in counts.items()},
+        from_=iso(from_ms),
+        to=iso(to_ms),
+    )
+
+
+@endpoint("GET", _ONE, Action.READ)
+def show_queue(request: Request) -> QueueFigures:
+    """Count what a queue holds."""
     queue = request.path_params["queue"]
     caller_of(request).check(Action.READ, queue=queue)
     store = serve_of(request).store
     [found] = _figures(store, [queue], store.nodes.overview())
     if not (found.delayed or found.ready or found.unacked or found.error) and queue not in visible_queues(request):
         raise _unknown(queue)
-    return answer(found)
-
-
-def histogram(request: Request) -> Response:
-    """Answers with the number of messages that come due in each part of a span."""
-    store, caller, queue = serve_of(request).store, caller_of(request), request.path_params["queue"]
-    wanted = query_of(request, HistogramQuery)
-    if queue == EVERY:
-        shown = visible_queues(request)
-    else:
-        caller.check(Action.READ, queue=queue)
-        shown = [queue]
-    from_ms = store.now_ms() if wanted.from_ is None else ms_of(wanted.from_)
-    to_ms = from_ms + _HOUR_MS if wanted.to is None else ms_of(wanted.to)
-    if not from_ms < to_ms:
-        raise bad_request("the span ends before it begins", "bad-span")
-    length_ms = to_ms - from_ms
-    bounds = [from_ms + length_ms * at / wanted.buckets for at in range(wanted.buckets)] + [to_ms]
-    counts = store.figures.due_counts(shown, [-inf, *bounds, inf])
-    if queue != EVERY and not any(map(sum, counts.values())) and queue not in visible_queues(request):
-        raise _unknown(queue)
-    return answer(
-        Histogram(
-            bounds=list(map(iso, bounds)),
-            counts={name: found[1:-1] for name, found in counts.items()},
-            before={name: found[0] for name, found in counts.items()},
-            after={name: found[-1] for name, found in counts.items()},
-            from_=iso(from_ms),
-            to=iso(to_ms),
-        )
-    )
-
-
-def pause_queue(request: Request) -> Response:
-    """Pauses a queue."""
-    outcome = changes.pause_queue(serve_of(request), caller_of(request), request.path_params["queue"])
-    return answer(PauseDone(outcome=outcome))
-
-
-def resume_queue(request: Request) -> Response:
-    """Resumes a queue."""
-    outcome = changes.resume_queue(serve_of(request), caller_of(request), request.path_params["queue"])
-    return answer(PauseDone(outcome=outcome))
+    return found
 
 
 def _unknown(queue: str) -> Problem:

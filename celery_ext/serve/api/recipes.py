@@ -1,7 +1,7 @@
 """Where a task goes, and how its message is made: once for all requests alike, and kept for a while."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
@@ -14,7 +14,7 @@ from kombu.entity import Queue
 from kombu.exceptions import EncodeError
 from msgspec import field
 
-from celery_ext.publish.recipe import Call, Target, is_routed_by_code
+from celery_ext.publish.recipe import Target, is_routed_by_code
 from celery_ext.publish.template import NoTemplate
 from celery_ext.publish.write import ManyMessages
 from celery_ext.serve.access.identity import Action, Caller
@@ -33,104 +33,14 @@ from celery_ext.serve.api.exchange import (
 )
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import ServeBroker
-from kombu_delayq.message import once
 from kombu_delayq.message.fields import CHAIN
-from kombu_delayq.message.once import IF_WAITING, Once
-from kombu_delayq.store.types import Offer
+from kombu_delayq.message.once import IF_WAITING
 
 #: Options that a task may have, and that say where its messages go and how. Others are none of a router's business.
 _OF_ROUTES = ("queue", "exchange", "routing_key", "priority", "serializer", "delivery_mode", "compression")
 
 #: Errors of a task that cannot be sent as it is: wrong arguments, too long a delay, a value that cannot be written.
 WRONG = (TypeError, ValueError, OverflowError, EncodeError)
-
-
-class TaskRoute(NamedTuple):
-    """Where a task goes.
-
-    Attributes:
-        queue: Name of its queue; None if it goes to an exchange, which may have several queues.
-        options: What the app's router said.
-    """
-
-    queue: str | None
-    options: Mapping[str, Any]
-
-    def check(self, caller: Caller, task: str) -> None:
-        """Raises a Problem, 403, if the caller may not enqueue this task there."""
-        caller.check(Action.ENQUEUE, queue=self.queue, task=task)
-        if self.queue is None and "*" not in caller.queues:
-            raise Problem(
-                403, f"{caller.name} may only use queues, and task {task!r} goes to an exchange", "not-allowed"
-            )
-
-    def route(self, options: dict[str, Any], *args: Any) -> dict[str, Any]:
-        """Routes a task here: it can stand where Celery expects a router, so that a router is asked only once."""
-        return {**options, **self.options}
-
-
-def queue_named(app: Celery, name: str) -> Any:
-    """Returns a queue for Celery's option ``queue``. A name that the app does not know is not added to its queues.
-
-    Raises:
-        Problem: The app may not create queues.
-    """
-    queues = app.amqp.queues
-    if name in queues:
-        return queues[name]
-    if not queues.create_missing:
-        raise invalid_field("$.queue", f"the app has no queue {name!r}", "unknown-queue")
-    return queues.new_missing(name)
-
-
-def route_of(
-    app: Celery, task: str, queue: str | None, args: list[Any], kwargs: dict[str, Any], priority: int | None = None
-) -> TaskRoute:
-    """Asks the app's router.
-
-    Args:
-        app: The app that publishes.
-        task: Name of the task.
-        queue: Name of the queue that the caller wants; None for the router's.
-        args: Positional arguments; a router in code may look at them.
-        kwargs: Keyword arguments.
-        priority: Priority that the caller wants.
-
-    Raises:
-        Problem: There is no route.
-    """
-    if app.conf.task_always_eager:
-        raise Problem(501, "the app runs tasks where they are called (task_always_eager), so it enqueues none", "eager")
-    known: Any = app.tasks.get(task)
-    own = known._get_exec_options() if known is not None else {}
-    options = {name: own[name] for name in _OF_ROUTES if own.get(name) is not None}
-    if queue is not None:
-        options["queue"] = queue_named(app, queue)
-    if priority is not None:
-        options["priority"] = priority
-    try:
-        found = app.amqp.router.route(options, task, args, kwargs, known)
-    except QueueNotFound as error:
-        raise invalid_field("$.queue", str(error), "unknown-queue") from None
-    return TaskRoute(_direct_queue(app, found), found)
-
-
-def _direct_queue(app: Celery, options: Mapping[str, Any]) -> str | None:
-    """Returns the only queue to which Celery sends a task. Source: celery.app.amqp.AMQP._create_task_sender."""
-    queue, exchange = options.get("queue"), options.get("exchange")
-    if queue is None and exchange is None:
-        queue = app.amqp.default_queue
-    if queue is None or (exchange and options.get("routing_key")):
-        return None
-    kind = options.get("exchange_type") or getattr(getattr(queue, "exchange", None), "type", "direct")
-    return str(queue.name if isinstance(queue, Queue) else queue) if kind == "direct" else None
-
-
-def refused(error: Exception) -> Problem:
-    """Returns the problem of a task that cannot be published as it is."""
-    return Problem(
-        422, f"{error or type(error).__name__}", "not-possible", errors=[{"path": "$", "message": str(error)}]
-    )
 
 
 class TaskRequest(Strict):
@@ -170,25 +80,78 @@ class TaskRequest(Strict):
     headers: Headers = field(default_factory=dict)
 
 
+class TaskRoute(NamedTuple):
+    """Where a task goes.
+
+    Attributes:
+        queue: Name of its queue; None if it goes to an exchange, which may have several queues.
+        options: What the app's router said.
+    """
+
+    queue: str | None
+    options: Mapping[str, Any]
+
+    def check(self, caller: Caller, task: str) -> None:
+        """Raises a Problem, 403, if the caller may not enqueue this task there."""
+        caller.check(Action.ENQUEUE, queue=self.queue, task=task)
+        if self.queue is None and "*" not in caller.queues:
+            raise Problem(
+                403, f"{caller.name} may only use queues, and task {task!r} goes to an exchange", "not-allowed"
+            )
+
+    def route(self, options: dict[str, Any], *args: Any) -> dict[str, Any]:
+        """Routes a task here: it can stand where Celery expects a router, so that a router is asked only once."""
+        return {**options, **self.options}
+
+
+def _route_of(app: Celery, request: TaskRequest) -> TaskRoute:
+    """Asks the app's router. Raises a Problem where there is no route."""
+    if app.conf.task_always_eager:
+        raise Problem(501, "the app runs tasks where they are called (task_always_eager), so it enqueues none", "eager")
+    task, queue = request.task, request.queue
+    known: Any = app.tasks.get(task)
+    own = known._get_exec_options() if known is not None else {}
+    options = {name: own[name] for name in _OF_ROUTES if own.get(name) is not None}
+    queues = app.amqp.queues
+    if queue is not None:
+        if queue not in queues and not queues.create_missing:
+            raise invalid_field("$.queue", f"the app has no queue {queue!r}", "unknown-queue")
+        options["queue"] = queues[queue] if queue in queues else queues.new_missing(queue)  # which is not added to them
+    if request.priority is not None:
+        options["priority"] = request.priority
+    try:
+        found = app.amqp.router.route(options, task, request.args, request.kwargs, known)
+    except QueueNotFound as error:
+        raise invalid_field("$.queue", str(error), "unknown-queue") from None
+    return TaskRoute(_direct_queue(app, found), found)
+
+
+def _direct_queue(app: Celery, options: Mapping[str, Any]) -> str | None:
+    """Returns the only queue to which Celery sends a task. Source: celery.app.amqp.AMQP._create_task_sender."""
+    queue, exchange = options.get("queue"), options.get("exchange")
+    if queue is None and exchange is None:
+        queue = app.amqp.default_queue
+    if queue is None or (exchange and options.get("routing_key")):
+        return None
+    kind = options.get("exchange_type") or getattr(getattr(queue, "exchange", None), "type", "direct")
+    return str(queue.name if isinstance(queue, Queue) else queue) if kind == "direct" else None
+
+
+def refused(error: Exception) -> Problem:
+    """Returns the problem of a task that cannot be published as it is."""
+    return Problem(
+        422, f"{error or type(error).__name__}", "not-possible", errors=[{"path": "$", "message": str(error)}]
+    )
+
+
 #: How many recipes are kept, and for how long in s: a signal may get a receiver meanwhile, a task another queue.
 KEPT, KEPT_S = 500, 30.0
 
 
-class Kind(NamedTuple):
-    """What requests have in common that one recipe serves."""
-
-    task: str
-    queue: str | None
-    priority: int | None
-    chain: str | None
-    expires: bool
-    if_waiting: str | None
-
-    @classmethod
-    def of(cls, request: TaskRequest) -> "Kind":
-        """Returns the kind of a request."""
-        has_expires, mode = request.expires is not None, request.if_waiting
-        return cls(request.task, request.queue, request.priority, request.delay_chain, has_expires, mode)
+def _kind_of(request: TaskRequest) -> Hashable:
+    """Returns what requests have in common that one recipe serves."""
+    has_expires, mode = request.expires is not None, request.if_waiting
+    return request.task, request.queue, request.priority, request.delay_chain, has_expires, mode
 
 
 @dataclass(frozen=True)
@@ -216,23 +179,6 @@ class Recipe:
         """Whether the messages have a delay chain."""
         return CHAIN in self.target.options
 
-    def offer(self, call: Call, expires: Any, headers: Mapping[str, str]) -> Offer:
-        """Makes the message of a call, as ``ManyMessages.of`` does."""
-        if self.messages is None:
-            raise RuntimeError("Celery has to send these messages one by one")
-        return self.messages.of(call, expires=expires, headers=headers)
-
-    def send(self, call: Call, expires: Any, headers: Mapping[str, str]) -> tuple[str, Once | None]:
-        """Lets Celery send a call by itself. Returns the task id, and with ``if_waiting`` what became of it."""
-        own = {"expires": expires, "headers": dict(headers) or None, "router": self.route}
-        once.became.set(None)
-        result = self.target.call(call, **{name: value for name, value in own.items() if value is not None})
-        # A result backend that listens for the results of what this process sends would listen for ever.
-        forget = getattr(result.backend, "on_result_fulfilled", None)
-        if forget is not None and not result.ignored:
-            forget(result)
-        return str(result.id), once.became.get()
-
 
 class Recipes:
     """Keeps recipes. All threads share it.
@@ -244,12 +190,12 @@ class Recipes:
     def __init__(self, broker: ServeBroker) -> None:
         self._broker = broker
         self._app = broker.app
-        self._kept: OrderedDict[Kind, Recipe] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Recipe] = OrderedDict()
         self._lock = Lock()
 
     def known(self, request: TaskRequest) -> Recipe | None:
         """Returns a recipe that is there already; None if ``of`` has to make one, which takes some ms."""
-        recipe = self._kept.get(Kind.of(request))
+        recipe = self._kept.get(_kind_of(request))
         return recipe if recipe is not None and recipe.until > monotonic() else None
 
     def of(self, request: TaskRequest, caller: Caller) -> Recipe:
@@ -258,13 +204,10 @@ class Recipes:
         Raises:
             Problem: 403: the caller may not send it. A recipe that is ``known`` has to be checked by its ``route``.
         """
-        found = self.known(request)
-        if found is not None:
-            return found
         recipe = self._make(request, caller)
         if not is_routed_by_code(self._app, request.task, {"queue": request.queue}):
             with self._lock:
-                self._kept[Kind.of(request)] = recipe
+                self._kept[_kind_of(request)] = recipe
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
         return recipe
@@ -272,7 +215,7 @@ class Recipes:
     def _make(self, request: TaskRequest, caller: Caller) -> Recipe:
         app, task = self._app, request.task
         app.loader.import_default_modules()  # once; tasks have attributes that count here
-        route = route_of(app, task, request.queue, request.args, request.kwargs, request.priority)
+        route = _route_of(app, request)
         route.check(caller, task)
         options: dict[str, Any] = {"router": route}
         if request.delay_chain is not None:

@@ -5,31 +5,24 @@ from time import monotonic
 from typing import Any, ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from celery_ext.delays.chain import DelayChain
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import (
     Answer,
     Countdown,
+    Endpoints,
     Iso,
     Moment,
     Strict,
-    answer,
     as_json,
-    either,
     invalid_field,
     iso,
-    query_of,
-    with_body,
 )
-from celery_ext.serve.api.idempotency import Attempt, once
 from celery_ext.serve.api.visible import ARGUMENTS, TaskQuery, selection_of, shown_of
 from celery_ext.serve.problems import Problem, bad_request
-from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import DelayedTask, Done, Progress, Skipped, by_id, search_page, search_tasks
 from kombu_delayq.message.due import ms_of
@@ -43,7 +36,12 @@ class DueRequest(Strict):
         countdown: In s from now, by Redis's clock.
     """
 
-    schema_extra: ClassVar[dict[str, Any]] = either("eta", "countdown")
+    schema_extra: ClassVar[dict[str, Any]] = {
+        "oneOf": [
+            {"required": [one], "properties": {one: {"not": {"type": "null"}}, other: {"type": "null"}}}
+            for one, other in (("eta", "countdown"), ("countdown", "eta"))
+        ]
+    }
 
     eta: Moment | None = None
     countdown: Countdown | None = None
@@ -62,30 +60,6 @@ class Outcome(Answer):
     id: str
     outcome: Literal["cancelled", "chain_ended", "rescheduled", "transferred"]
     due: Iso | UnsetType = UNSET
-
-
-class Step(Answer):
-    """A step of a delay chain that is still ahead.
-
-    Attributes:
-        delay_s: How long it waits, in s, without jitter.
-        at: When it is due if the steps before fail at once.
-    """
-
-    delay_s: float
-    at: Iso | None
-
-
-class Steps(Answer):
-    """Where a task stands in its delay chain.
-
-    Attributes:
-        behind: Delays of the steps that it has waited for, the present one last, in s.
-        ahead: The steps to come.
-    """
-
-    behind: list[float]
-    ahead: list[Step]
 
 
 class Task(Answer):
@@ -107,8 +81,7 @@ class Task(Answer):
         last_error: Why the run before failed, of a task that waits for a retry; it may name arguments.
         headers: Headers of the message.
         properties: Properties of the message.
-        delay_chain: Its retry schedule.
-        steps: Where it stands in that.
+        delay_chain: Its retry schedule; ``retries`` says how many of its steps are behind.
         state: Always ``delayed``.
         tier: Who has it: ``redis``, or ``journal`` while only the journal's database has it.
     """
@@ -128,7 +101,6 @@ class Task(Answer):
     headers: dict[str, Any] | UnsetType = UNSET
     properties: dict[str, Any] | UnsetType = UNSET
     delay_chain: str | None = None
-    steps: Steps | None = None
     state: Literal["delayed"] = "delayed"
     tier: Literal["redis", "journal"] = "redis"
 
@@ -157,23 +129,7 @@ def task_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> Task:
     if hidden:
         fields |= dict.fromkeys(ARGUMENTS, UNSET)
     headers, properties = shown_of(task.headers, hidden=hidden), shown_of(task.properties, hidden=hidden)
-    return Task(**fields, headers=headers, properties=properties, steps=_steps(task))
-
-
-def _steps(task: DelayedTask) -> Steps | None:
-    chain = DelayChain.read(task.delay_chain or None)
-    if chain is None:
-        return None
-    delays = [delay.total_seconds() for delay in chain]
-    done = min(max(task.retries, 0), len(delays))
-    return Steps(behind=delays[:done], ahead=list(_ahead(delays[done:], task.message.due_ms)))
-
-
-def _ahead(delays: list[float], due_ms: float) -> Iterator[Step]:
-    at_ms = due_ms
-    for delay_s in delays:
-        at_ms += delay_s * 1000
-        yield Step(delay_s=delay_s, at=iso(at_ms))
+    return Task(**fields, headers=headers, properties=properties)
 
 
 NDJSON = "application/x-ndjson"
@@ -181,29 +137,31 @@ NDJSON = "application/x-ndjson"
 _TOGETHER_S, _TOGETHER = 0.1, 50
 
 
-def _listing() -> list[ActionRoute]:
-    """Returns the route."""
-    doc = Doc("List waiting tasks, the next due first.", query=TaskQuery, answers={200: TaskList}, tag="Tasks")
-    return [ActionRoute("/v1/tasks", list_tasks, Action.READ, doc=doc)]
+endpoint = Endpoints("Tasks")
+_ONE = "/v1/tasks/{id:name}"
 
 
-def list_tasks(request: Request) -> Response:
-    """Answers with a page of tasks; with a stream of lines if the caller accepts ``application/x-ndjson``."""
-    wanted, serve, caller = query_of(request, TaskQuery), serve_of(request), caller_of(request)
+@endpoint("GET", "/v1/tasks", Action.READ, answers=TaskList)
+def list_tasks(request: Request, query: TaskQuery) -> Response | TaskList:
+    """List waiting tasks, the next due first.
+
+    The answer is a stream of lines if the caller accepts ``application/x-ndjson``.
+    """
+    serve, caller = serve_of(request), caller_of(request)
     hidden, store = serve.settings.hide_arguments, serve.store
-    if wanted.from_ is not None and wanted.to is not None and wanted.from_ >= wanted.to:
-        return answer(TaskList(tasks=[], cursor=None))
-    selection = selection_of(store, caller, wanted, hidden=hidden)
+    if query.from_ is not None and query.to is not None and query.from_ >= query.to:
+        return TaskList(tasks=[], cursor=None)
+    selection = selection_of(store, caller, query, hidden=hidden)
     try:
         if NDJSON in request.headers.get("accept", ""):
-            events = search_tasks(store, selection, wanted.cursor, limit=wanted.limit)
+            events = search_tasks(store, selection, query.cursor, limit=query.limit)
             return StreamingResponse(_chunks(_lines(events, caller, store.now_ms(), hidden=hidden)), media_type=NDJSON)
-        found = search_page(store, selection, wanted.cursor, wanted.limit)
+        found = search_page(store, selection, query.cursor, query.limit)
     except ValueError as error:
         raise bad_request(str(error), "bad-cursor") from None
     now_ms = store.now_ms()
     tasks = [task_of(task, now_ms, hidden=hidden) for task in found.tasks if _may_see(caller, task)]
-    return answer(TaskList(tasks=tasks, cursor=found.cursor))
+    return TaskList(tasks=tasks, cursor=found.cursor)
 
 
 def _may_see(caller: Caller, task: DelayedTask) -> bool:
@@ -242,73 +200,42 @@ def _chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-_TAG = "Tasks"
-_ONE = "/v1/tasks/{id:name}"
-
-
-def routes() -> list[ActionRoute]:
-    """Returns the routes of tasks. The longer path comes first: an id may contain a colon."""
-    done = {200: Outcome}
-    run = Doc("Send a waiting task to its queue now.", answers=done, tag=_TAG, idempotent=True)
-    change = Doc("Change when a waiting task is due.", body=DueRequest, answers=done, tag=_TAG)
-    return [
-        *_listing(),
-        ActionRoute(_ONE + ":run", run_task, Action.RUN, method="POST", doc=run),
-        ActionRoute(_ONE, show_task, Action.READ, doc=Doc("Show a waiting task.", answers={200: Task}, tag=_TAG)),
-        ActionRoute(_ONE, reschedule_task, Action.RESCHEDULE, method="PATCH", doc=change),
-        ActionRoute(
-            _ONE, cancel_task, Action.CANCEL, method="DELETE", doc=Doc("Cancel a task.", answers=done, tag=_TAG)
-        ),
-    ]
-
-
-def show_task(request: Request) -> Response:
-    """Answers with a waiting task; of several with one id, with the one that is due first."""
-    serve = serve_of(request)
-    found = _found(request, Action.READ)
-    if not found:
-        raise _not_waiting(request)
-    return answer(task_of(found[0], serve.store.now_ms(), hidden=serve.settings.hide_arguments))
-
-
-def cancel_task(request: Request) -> Response:
-    """Cancels a task, and ends its delay chain."""
-    serve, caller, task_id = serve_of(request), caller_of(request), request.path_params["id"]
-    if not _found(request, Action.CANCEL) and not caller.unlimited:
-        raise _not_waiting(request)  # a chain whose step runs now belongs to nobody knows which queue
-    return _done(request, changes.cancel(serve, caller, task_id))
-
-
-@with_body(DueRequest)
-def reschedule_task(request: Request, wanted: DueRequest) -> Response:
-    """Changes when a task is due."""
-    serve, task_id = serve_of(request), request.path_params["id"]
-    if (wanted.eta is None) == (wanted.countdown is None):
-        raise invalid_field("$", "give either eta or countdown")
-    after_ms = (wanted.countdown or 0) * 1000
-    due_ms = ms_of(wanted.eta) if wanted.eta is not None else serve.store.now_ms() + after_ms
-    _found(request, Action.RESCHEDULE)
-    return _done(request, changes.reschedule(serve, caller_of(request), task_id, due_ms), due_ms)
-
-
-async def run_task(request: Request) -> Response:
-    """Sends a task to its queue before it is due."""
-
-    async def work(attempt: Attempt) -> Response:
-        return await run_in_threadpool(_run, request)
-
-    return await once(request, work)
-
-
-def _run(request: Request) -> Response:
+@endpoint("POST", _ONE + ":run", Action.RUN)  # before the shorter paths: an id may contain a colon
+def run_task(request: Request) -> Outcome:
+    """Send a waiting task to its queue now."""
     _found(request, Action.RUN)
     return _done(request, changes.run(serve_of(request), caller_of(request), request.path_params["id"]))
 
 
-def not_delayed(task_id: str) -> Problem:
-    """No such task waits: 404."""
-    detail = "no task with this id waits: it runs, has run, or was never sent"
-    return Problem(404, detail, "not-delayed", id=task_id, outcome="not_delayed")
+@endpoint("GET", _ONE, Action.READ)
+def show_task(request: Request) -> Task:
+    """Show a waiting task; of several with one id, the one that is due first."""
+    serve = serve_of(request)
+    found = _found(request, Action.READ)
+    if not found:
+        raise _not_waiting(request)
+    return task_of(found[0], serve.store.now_ms(), hidden=serve.settings.hide_arguments)
+
+
+@endpoint("PATCH", _ONE, Action.RESCHEDULE)
+def reschedule_task(request: Request, body: DueRequest) -> Outcome:
+    """Change when a waiting task is due."""
+    serve, task_id = serve_of(request), request.path_params["id"]
+    if (body.eta is None) == (body.countdown is None):
+        raise invalid_field("$", "give either eta or countdown")
+    after_ms = (body.countdown or 0) * 1000
+    due_ms = ms_of(body.eta) if body.eta is not None else serve.store.now_ms() + after_ms
+    _found(request, Action.RESCHEDULE)
+    return _done(request, changes.reschedule(serve, caller_of(request), task_id, due_ms), due_ms)
+
+
+@endpoint("DELETE", _ONE, Action.CANCEL)
+def cancel_task(request: Request) -> Outcome:
+    """Cancel a task, and end its delay chain."""
+    serve, caller, task_id = serve_of(request), caller_of(request), request.path_params["id"]
+    if not _found(request, Action.CANCEL) and not caller.unlimited:
+        raise _not_waiting(request)  # a chain whose step runs now belongs to nobody knows which queue
+    return _done(request, changes.cancel(serve, caller, task_id))
 
 
 def _not_waiting(request: Request) -> Problem:
@@ -316,7 +243,8 @@ def _not_waiting(request: Request) -> Problem:
     serve, task_id = serve_of(request), request.path_params["id"]
     letter = changes.find_letter(serve.store, caller_of(request).may_read, task_id, serve.settings.dead_letters)
     if letter is None:
-        return not_delayed(task_id)
+        detail = "no task with this id waits: it runs, has run, or was never sent"
+        return Problem(404, detail, "not-delayed", id=task_id, outcome="not_delayed")
     queue = letter.buried_in
     detail = f"this task has failed for good, and is a dead letter in queue {queue!r}: replay it, or drop it"
     return Problem(404, detail, "dead-letter", id=task_id, outcome="dead_letter", queue=queue)
@@ -340,8 +268,8 @@ def _found(request: Request, action: Action) -> list[DelayedTask]:
     return list(map(DelayedTask, found))
 
 
-def _done(request: Request, word: by_id.Outcome, due_ms: float | None = None) -> Response:
-    """Answers with what became of a task."""
+def _done(request: Request, word: by_id.Outcome, due_ms: float | None = None) -> Outcome:
+    """Returns what became of a task; raises a problem where it did not wait."""
     task_id = request.path_params["id"]
     if word == "not_delayed" or word == "dead_letter":
         raise _not_waiting(request)
@@ -351,4 +279,4 @@ def _done(request: Request, word: by_id.Outcome, due_ms: float | None = None) ->
     done = Outcome(id=task_id, outcome=word)
     if due_ms is not None and word == "rescheduled":
         done.due = iso(due_ms)
-    return answer(done)
+    return done

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import field
 
@@ -18,7 +18,27 @@ from kombu_delayq.store import OperatorStore
 ARGUMENTS = ("args", "kwargs", "argsrepr", "kwargsrepr", LAST_ERROR)
 
 
-class TaskQuery(Strict):
+class Filter(Strict):
+    """Chooses waiting tasks. All that is given has to match.
+
+    Attributes:
+        queue: Name of the queue.
+        from_: Due at this time or later.
+        to: Due before this time.
+        task: Name of the task; ``*`` stands for any text.
+        q: Text in the arguments; ``path=value`` compares one argument.
+        retried: Whether only tasks are meant that have run before, and wait for a retry.
+    """
+
+    queue: QueueName | None = None
+    from_: Moment | None = field(default=None, name="from")
+    to: Moment | None = None
+    task: Sought | None = None
+    q: Sought | None = None
+    retried: bool = False
+
+
+class TaskQuery(Filter):
     """Which waiting tasks to list.
 
     Attributes:
@@ -27,30 +47,24 @@ class TaskQuery(Strict):
         to: Only those due before this time.
         task: Only tasks of this name; ``*`` stands for any text.
         q: Only tasks whose arguments contain this text; ``path=value`` compares one argument.
-        retried: With ``1``, only tasks that have run before, and wait for a retry.
+        retried: Only tasks that have run before, and wait for a retry.
         cursor: Goes on behind the answer before.
         limit: Most tasks to return.
     """
 
-    queue: QueueName | None = None
-    from_: Moment | None = field(default=None, name="from")
-    to: Moment | None = None
-    task: Sought | None = None
-    q: Sought | None = None
-    retried: Literal[0, 1] = 0
     cursor: CursorText | None = None
     limit: Limit = 100
 
 
 def selection_of(
-    store: OperatorStore, caller: Caller, wanted: TaskQuery, *, hidden: bool, action: Action = Action.READ
+    store: OperatorStore, caller: Caller, wanted: Filter, *, hidden: bool, action: Action = Action.READ
 ) -> Selection:
     """Returns what a query or a filter means for a caller.
 
     Args:
         store: The broker's store.
         caller: Its queues are the only ones.
-        wanted: The query.
+        wanted: The query or filter.
         hidden: Whether arguments are hidden; then nobody may search them either.
         action: What the caller wants to do.
 
@@ -72,7 +86,7 @@ def selection_of(
             to_ms=inf if wanted.to is None else ms_of(wanted.to),
             task=wanted.task,
             q=wanted.q,
-            retried=wanted.retried == 1,
+            retried=wanted.retried,
         )
     except ValueError as error:
         raise bad_request(str(error), "bad-filter") from None

@@ -93,19 +93,19 @@ def test_what_is_no_message_is_dropped(
         ("max=0", "max"),
         ("max=101", "max"),
         ("max=x", "max"),
-        ("lease=0.5s", "lease=0.5s"),
-        ("lease=2h", "lease=2h"),
+        ("lease=0.5s", "$.lease: 0.5s"),
+        ("lease=2h", "$.lease: 2h"),
         ("lease=", "lease"),
-        ("wait=61", "wait=61"),
+        ("wait=61", "$.wait: 61"),
         ("wait=-1s", "wait"),
         ("wait=soon", "wait"),
         ("most=1", "most"),
     ],
 )
 def test_a_wrong_parameter_is_named(query: str, about: str, consumer: HttpConsumer) -> None:
-    """It is a bad request, and the problem says which parameter is wrong."""
+    """The problem says which parameter is wrong."""
     answer = consumer.client.post(f"{TAKE}?{query}")
-    assert (answer.status_code, answer.json()["type"]) == (400, "urn:delayq:problem:bad-parameter")
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:delayq:problem:invalid-request")
     assert about in answer.json()["detail"]
 
 
@@ -118,10 +118,11 @@ def test_a_wrong_parameter_is_named(query: str, about: str, consumer: HttpConsum
     ],
 )
 def test_a_wrong_body_is_refused(body: bytes, consumer: HttpConsumer) -> None:
-    """It is a bad request, whatever the lease is."""
+    """It is no good request, whatever the lease is."""
     for verb in ("ack", "release"):
-        answer = consumer.client.post(f"/v1/leases/10-{'0' * 32}-b3JkZXJz:{verb}", content=body)
-        assert answer.status_code == 400, answer.text
+        path, as_json = f"/v1/leases/10-{'0' * 32}-b3JkZXJz:{verb}", {"Content-Type": "application/json"}
+        answer = consumer.client.post(path, content=body, headers=as_json)
+        assert answer.status_code in (400, 422), answer.text
 
 
 #: Well-formed ids, of the queues ``orders`` and ``a}``.
