@@ -11,7 +11,7 @@ from celery_ext.dead_letters import letters as letters_of
 from celery_ext.dead_letters import routes
 from celery_ext.dead_letters.choice import Choice
 from celery_ext.dead_letters.letters import DeadLetter, LetterAction
-from kombu_delayq.audit import audited, ids_named
+from kombu_delayq.audit import ids_named
 from kombu_delayq.store.dead_letters import PAGE
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class DeadLetters:
         with self._connected() as connection:
             send = routes.sending(connection.default_channel, self._app, to_queue)
             done = self._change(open_store(connection), "replay", send, ids, queue, conditions, rate)
-        return {"replayed": done["queue"], "unroutable": done["back"]}
+        return {"replayed": done["replayed"], "unroutable": done["unroutable"]}
 
     def drop(self, ids: str | Iterable[str] = (), *, queue: str | None = None, **conditions: Any) -> int:
         """Removes dead letters: they will never run. Returns how many.
@@ -124,7 +124,7 @@ class DeadLetters:
             kombu.exceptions.OperationalError: Redis does not answer.
         """
         with self._opened() as store:
-            return self._change(store, "drop", letters_of.away, ids, queue, conditions)["away"]
+            return self._change(store, "drop", letters_of.away, ids, queue, conditions)["dropped"]
 
     def _change(
         self,
@@ -141,10 +141,8 @@ class DeadLetters:
         if not choice.narrow and queue is None:
             raise ValueError("which dead letters? Name ids, a condition, or a queue for all of its letters")
         for one in self._queues(store, queue):
-            with audited(name, {"queue": one, **(ids_named(named) if named else {})}) as done:
-                for _, what in letters_of.change(store, one, choice, action, rate=rate):
-                    done[what.to] += 1
-            counts.update(done)
+            what = ids_named(named) if named else {}
+            counts.update(letters_of.change(store, one, choice, action, name, what, rate=rate))
         return counts
 
     @contextmanager

@@ -1,6 +1,7 @@
 """Dead letters: as a user sees them, and how they are read, replayed and dropped. Knows the store, and no app."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from celery_ext.waiting import DelayedTask, buried_task
+from kombu_delayq.audit import audited
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import in_utc
 from kombu_delayq.message.fields import priority_of
@@ -260,10 +262,13 @@ def change(
     queue: str,
     chosen: Callable[[DeadLetter], bool],
     action: LetterAction,
+    name: str,
+    what: Mapping[str, Any],
     *,
+    who: str | None = None,
     rate: float | None = None,
     lasts_s: float = inf,
-) -> Iterator[tuple[DeadLetter, Letter]]:
+) -> Counter[str]:
     """Looks which dead letters of a queue are chosen, then goes once more through it, as ``replay``, and acts on these.
 
     Args:
@@ -271,11 +276,14 @@ def change(
         queue: Name of the queue.
         chosen: Whether a letter is chosen; asked more than once.
         action: What is done to a letter.
+        name: What the audit calls it.
+        what: Which letters, in the audit.
+        who: As of ``audited``.
         rate: Most letters a second; None for no limit.
         lasts_s: As of ``replay``.
 
-    Yields:
-        Each chosen letter, and where it went: ``back`` if the action could do nothing with it.
+    Returns:
+        How many were ``replayed`` or ``dropped``, and how many stay as ``unroutable``: the action could do nothing.
     """
     newest, some = None, False
     for letter in browse(store, queue):
@@ -290,9 +298,12 @@ def change(
             left.add(letter.message)
         return decided or back(letter)
 
-    for letter, what in replay(store, queue, decide, newest, rate, lasts_s) if some else ():
-        if what.to != "back" or letter.message in left:
-            yield letter, what
+    words = {"queue": "replayed", "away": "dropped", "back": "unroutable"}
+    with audited(name, {"queue": queue, **what}, who=who) as counts:
+        for letter, decided in replay(store, queue, decide, newest, rate, lasts_s) if some else ():
+            if decided.to != "back" or letter.message in left:
+                counts[words[decided.to]] += 1
+    return counts
 
 
 def _round(

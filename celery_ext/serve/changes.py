@@ -173,11 +173,10 @@ def _change_letters(
             met.add(letter.id)
         return chosen
 
-    words = {"queue": "replayed", "away": "dropped", "back": "unroutable"}
-    what = {"queue": queue, **(ids_named(sorted(choice.ids)) if choice.ids else {"all": not choice.narrow})}
-    with audited(str(action), what, who=caller.name) as counts:
-        for _, decided in letters_of.change(serve.store, queue, is_chosen, act, rate=rate, lasts_s=lasts_s):
-            counts[words[decided.to]] += 1
+    what = ids_named(sorted(choice.ids)) if choice.ids else {"all": not choice.narrow}
+    counts = letters_of.change(
+        serve.store, queue, is_chosen, act, str(action), what, who=caller.name, rate=rate, lasts_s=lasts_s
+    )
     return LettersChanged(counts, met, monotonic() - begun_at >= lasts_s)
 
 

@@ -32,11 +32,11 @@ def app() -> Iterator[Celery]:
         yield app
 
 
-def bury_some(app: Celery, name: str, *ids: str, error: str = "no address") -> None:
+def bury_some(app: Celery, name: str, *ids: str, error: str = "no address", exchange: str = "") -> None:
     """Buries tasks as a worker does."""
     task = app.tasks[f"shop.{name}"]
     for task_id in ids:
-        info = {"exchange": "", "routing_key": name}
+        info = {"exchange": exchange, "routing_key": name}
         request = Context(
             id=task_id, args=[1], kwargs={}, retries=3, hostname="w1", delivery_info=info, called_directly=False
         )
@@ -94,6 +94,14 @@ def test_letters_are_replayed_and_dropped(app: Celery) -> None:
     assert letters.drop("b2") == 1
     assert letters.drop(error="no address") == 1
     assert letters.drop(queue="dead-bill") == 0
+
+
+def test_a_letter_that_has_no_way_back_stays(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
+    """If its exchange leads to no queue now, nothing has changed, so the audit has no line of it."""
+    caplog.set_level("INFO", "kombu_delayq.audit")
+    bury_some(app, "mail", "m0", exchange="gone")
+    assert DeadLetters(app).replay("m0") == {"replayed": 0, "unroutable": 1}
+    assert [record.message for record in caplog.records if record.name == "kombu_delayq.audit"] == []
 
 
 def test_letters_that_stay_do_not_hold_up_a_pace(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
