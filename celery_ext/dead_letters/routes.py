@@ -1,7 +1,6 @@
 """Where dead letters lie, and whence they came: what the app and its bindings say."""
 
 import re
-from collections.abc import Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,8 @@ def named_by(app: "Celery[Any]") -> list[str]:
 def sending(channel: Any, app: "Celery[Any] | None", to: str | None = None) -> LetterAction:
     """Makes the action that sends a dead letter to a queue.
 
-    It can do nothing with a letter whose queue nobody knows, or whose queue is that in which it lies.
+    It can do nothing with a letter that lies in that queue, or whose queue nobody knows: the letter does not name its
+    exchange, or the exchange is now bound to no queue for the letter's routing key, or to several.
 
     Args:
         channel: A channel of one of our transports, to read the bindings.
@@ -34,32 +34,14 @@ def sending(channel: Any, app: "Celery[Any] | None", to: str | None = None) -> L
         to: Name of the queue; None for the queue from which the letter came.
     """
     exchanges = (queue.exchange for queue in (app.amqp.queues.values() if app is not None else ()))
-    route = route_of(channel, {exchange.name for exchange in exchanges if exchange and exchange.type == "fanout"})
-
-    def send(letter: DeadLetter) -> Letter | None:
-        queue = to or route(letter)
-        return None if queue in (None, letter.buried_in) else to_queue(letter, str(queue), as_before=to is None)
-
-    return send
-
-
-def route_of(channel: Any, fanouts: Collection[str] = ()) -> Callable[[DeadLetter], str | None]:
-    """Makes a function that returns the queue from which a dead letter came.
-
-    The function returns None if the queue is unknown: the letter does not name its exchange, or the exchange is now
-    bound to no queue for the letter's routing key, or to several.
-
-    Args:
-        channel: A channel of one of our transports, to read the bindings.
-        fanouts: Exchanges whose messages wait in no queue.
-    """
+    fanouts = {exchange.name for exchange in exchanges if exchange and exchange.type == "fanout"}
 
     @cache
-    def queue_of(exchange: str, routing_key: str) -> str | None:
+    def queue_of(exchange: str | None, routing_key: str | None) -> str | None:
+        if exchange is None or routing_key is None or exchange in fanouts:  # what a fanout sends waits in no queue
+            return None
         if not exchange:
             return routing_key or None
-        if exchange in fanouts:
-            return None
         # Source: kombu.transport.virtual.exchange: a topic exchange has a pattern in its bindings, a direct one none.
         queues = {
             queue
@@ -68,9 +50,8 @@ def route_of(channel: Any, fanouts: Collection[str] = ()) -> Callable[[DeadLette
         }
         return queues.pop() if len(queues) == 1 else None
 
-    def route(letter: DeadLetter) -> str | None:
-        if letter.exchange is None or letter.routing_key is None:
-            return None
-        return queue_of(letter.exchange, letter.routing_key)
+    def send(letter: DeadLetter) -> Letter | None:
+        queue = to or queue_of(letter.exchange, letter.routing_key)
+        return None if queue in (None, letter.buried_in) else to_queue(letter, str(queue), as_before=to is None)
 
-    return route
+    return send

@@ -92,11 +92,16 @@ class WaitingRequests:
                 return received
         if len(self) >= self._longest:
             raise TooManyWait
-        one = self._join(wanted)
+        one = _Waiting(wanted)
+        self._waiting.setdefault(wanted.queue, []).append(one)
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.get_running_loop().create_task(self._look())
         try:
             return await self._stand(one, until, away)
         finally:
-            self._leave(one)
+            self._waiting[wanted.queue].remove(one)
+            if not self._waiting[wanted.queue]:
+                del self._waiting[wanted.queue]
 
     def close(self) -> None:
         """Lets all who wait go, with nothing; later ones do not wait either."""
@@ -171,19 +176,6 @@ class WaitingRequests:
             one.share = min(one.wanted.most, each, left)
             left -= one.share
             one.turn.set()
-
-    def _join(self, wanted: TakeRequest) -> _Waiting:
-        one = _Waiting(wanted)
-        self._waiting.setdefault(wanted.queue, []).append(one)
-        if self._watch is None or self._watch.done():
-            self._watch = asyncio.get_running_loop().create_task(self._look())
-        return one
-
-    def _leave(self, one: _Waiting) -> None:
-        queue = one.wanted.queue
-        self._waiting[queue].remove(one)
-        if not self._waiting[queue]:
-            del self._waiting[queue]
 
     def _all(self) -> list[_Waiting]:
         return [one for waiting in self._waiting.values() for one in waiting]

@@ -40,17 +40,14 @@ class AsWSGI:
         with self._lock:
             if self._inner is None or self._pid != os.getpid():
                 self._pid = os.getpid()
-                self._inner = ASGIMiddleware(_RawPath(self._application))  # type: ignore[arg-type,assignment]
+                self._inner = ASGIMiddleware(_with_raw_path(self._application))  # type: ignore[arg-type,assignment]
             return self._inner  # type: ignore[return-value]
 
 
-class _RawPath:
+def _with_raw_path(app: ASGIApp) -> ASGIApp:
     """Gives ASGI the path as it was sent, where the WSGI server has it: in the other path %2F is a slash already."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
         environ = scope["wsgi_environ"]
         if "client" not in scope and environ.get("REMOTE_ADDR"):
             scope["client"] = (environ["REMOTE_ADDR"], 0)
@@ -59,7 +56,9 @@ class _RawPath:
             if raw and unquote_to_bytes(raw) == scope["path"].encode():
                 scope["raw_path"] = raw
                 break
-        await self._app(scope, receive, send)
+        await app(scope, receive, send)
+
+    return call
 
 
 def _is_readable(environ: dict[str, Any]) -> bool:
