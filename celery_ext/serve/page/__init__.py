@@ -1,11 +1,19 @@
 """The page: what comes due when, queue by queue and task by task."""
 
+from functools import partial
+
+from celery_ext.periodic import control
+from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action
 from celery_ext.serve.page import bulk, dead_letters, overview, periodic, queue, site, task
 from celery_ext.serve.page.site import explain, is_wanted
-from celery_ext.serve.routes import ActionRoute
+from celery_ext.serve.routes import ActionRoute, Handler
 
 __all__ = ["explain", "is_wanted", "routes"]
+
+
+def _change(path: str, handler: Handler, action: Action) -> ActionRoute:
+    return ActionRoute(path, handler, action, method="POST", name=path)
 
 
 def routes() -> list[ActionRoute]:
@@ -17,25 +25,23 @@ def routes() -> list[ActionRoute]:
         ActionRoute("/waiting", queue.waiting, Action.READ),
         ActionRoute("/tasks", task.task, Action.READ, name="task_by_id"),
         ActionRoute("/tasks/{id:name}", task.task, Action.READ),
-        ActionRoute("/do/run", task.run, Action.RUN, method="POST"),
-        ActionRoute("/do/cancel", task.cancel, Action.CANCEL, method="POST"),
-        ActionRoute("/do/pause", queue.pause, Action.PAUSE, method="POST"),
-        ActionRoute("/do/resume", queue.resume, Action.PAUSE, method="POST"),
-        ActionRoute("/do/reschedule", task.reschedule, Action.RESCHEDULE, method="POST"),
-        ActionRoute("/bulk/run", bulk.run, Action.RUN, method="POST", name="bulk_run"),
-        ActionRoute("/bulk/cancel", bulk.cancel, Action.CANCEL, method="POST", name="bulk_cancel"),
-        ActionRoute("/bulk/reschedule", bulk.reschedule, Action.RESCHEDULE, method="POST", name="bulk_reschedule"),
+        _change("/do/run", task.run, Action.RUN),
+        _change("/do/cancel", task.cancel, Action.CANCEL),
+        _change("/do/reschedule", task.reschedule, Action.RESCHEDULE),
+        _change("/do/pause", partial(queue.change, changes.pause_queue), Action.PAUSE),
+        _change("/do/resume", partial(queue.change, changes.resume_queue), Action.PAUSE),
+        *(_change(f"/bulk/{action}", partial(bulk.count, name), action) for name, action in bulk.ACTIONS.items()),
         ActionRoute("/bulk/{id:name}", bulk.bulk, Action.READ),
-        ActionRoute("/bulk/{id:name}/start", bulk.start, Action.READ, method="POST", name="bulk_start"),
-        ActionRoute("/bulk/{id:name}/stop", bulk.stop, Action.READ, method="POST", name="bulk_stop"),
+        _change("/bulk/{id:name}/start", bulk.start, Action.READ),
+        _change("/bulk/{id:name}/stop", bulk.stop, Action.READ),
         ActionRoute("/dead-letters", dead_letters.queues, Action.READ),
         ActionRoute("/dead-letters/{queue:name}", dead_letters.letters, Action.READ),
-        ActionRoute("/do/replay", dead_letters.replay, Action.REPLAY, method="POST"),
-        ActionRoute("/do/drop", dead_letters.drop, Action.DROP, method="POST"),
+        _change("/do/replay", partial(dead_letters.change, Action.REPLAY), Action.REPLAY),
+        _change("/do/drop", partial(dead_letters.change, Action.DROP), Action.DROP),
         ActionRoute("/periodic", periodic.entries, Action.READ),
-        ActionRoute("/do/periodic/pause", periodic.pause, Action.CANCEL, method="POST", name="periodic_pause"),
-        ActionRoute("/do/periodic/resume", periodic.resume, Action.RESCHEDULE, method="POST", name="periodic_resume"),
-        ActionRoute("/do/periodic/run", periodic.run_now, Action.RUN, method="POST", name="periodic_run"),
+        _change("/do/periodic/pause", partial(periodic.change, control.pause), Action.CANCEL),
+        _change("/do/periodic/resume", partial(periodic.change, control.resume), Action.RESCHEDULE),
+        _change("/do/periodic/run", partial(periodic.change, control.run_now), Action.RUN),
         ActionRoute("/login", site.login, None),
         ActionRoute("/login", site.log_in, None, method="POST"),
         ActionRoute("/logout", site.leave, None, method="POST"),

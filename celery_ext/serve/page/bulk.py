@@ -13,7 +13,8 @@ from celery_ext.serve.service import serve_of
 from celery_ext.waiting import BulkAction
 from kombu_delayq.message.due import iso_of
 
-_ACTIONS = {"run_now": Action.RUN, "cancel": Action.CANCEL, "reschedule": Action.RESCHEDULE}
+#: What a caller must be allowed to do, by the name of the action.
+ACTIONS = {"run_now": Action.RUN, "cancel": Action.CANCEL, "reschedule": Action.RESCHEDULE}
 _HEADINGS = {
     "counting": "Counting …",
     "counted": "Nothing has changed yet",
@@ -30,21 +31,6 @@ _OUTCOMES = {
     "too_long": "too far away",
     "gone": "changed or gone meanwhile",
 }
-
-
-def run(request: Request) -> Response:
-    """Counts the tasks that are to be run now."""
-    return _count(request, "run_now")
-
-
-def cancel(request: Request) -> Response:
-    """Counts the tasks that are to be cancelled."""
-    return _count(request, "cancel")
-
-
-def reschedule(request: Request) -> Response:
-    """Counts the tasks that are to be moved."""
-    return _count(request, "reschedule")
 
 
 def bulk(request: Request) -> Response:
@@ -74,7 +60,8 @@ def stop(request: Request) -> Response:
     return RedirectResponse(f"../{run.id}", 303)
 
 
-def _count(request: Request, action: str) -> Response:
+def count(action: str, request: Request) -> Response:
+    """Counts the tasks that are to be changed, a key of ``ACTIONS``; changes those that are ticked at once."""
     serve, caller, given = serve_of(request), caller_of(request), form_of(request)
     form, ids = dict(given), [*dict.fromkeys(value for name, value in given if name == "id")]
     queue = form.get("queue", "")
@@ -82,7 +69,7 @@ def _count(request: Request, action: str) -> Response:
         wanted = filter_of(form, queue)
         selection = wanted.selection(serve.store, caller)
         due_ms = new_due_ms(serve.store, form) if action == "reschedule" else None
-        doing = BulkAction(action, due_ms=due_ms)  # type: ignore[arg-type]  # the keys of _ACTIONS
+        doing = BulkAction(action, due_ms=due_ms)  # type: ignore[arg-type]  # the keys of ACTIONS
         if ids:
             done = {word: str(count) for word, count in changes.change_ticked(serve, caller, doing, ids).items()}
             page, query = View(request), {**wanted.query, **done}
@@ -91,7 +78,7 @@ def _count(request: Request, action: str) -> Response:
         raise Problem(422, f"nothing changed: {error}", "not-possible") from None
     if wanted.q and serve.settings.hide_arguments:
         raise Problem(422, "arguments are hidden on this server, so they cannot be searched", "not-possible")
-    caller.check_all(_ACTIONS[action], queue=wanted.queue or None, task=wanted.task)
+    caller.check_all(ACTIONS[action], queue=wanted.queue or None, task=wanted.task)
     run = runs_of(request).count(caller.name, selection, doing)
     return RedirectResponse(f"./{run.id}", 303)
 
@@ -100,13 +87,13 @@ def _run_of(request: Request) -> RunView:
     caller = caller_of(request)
     run = runs_of(request).get(request.path_params["id"], caller.name)
     for queue in run.queues or (None,):
-        caller.check(_ACTIONS[run.action.name], queue=queue)
+        caller.check(ACTIONS[run.action.name], queue=queue)
     return run
 
 
 def _page(request: Request, run: RunView, notes: list[Note], status: int = 200) -> Response:
     page = View(request, "overview", notes, serve_of(request).store.now_ms())
-    verb, queue = _ACTIONS[run.action.name].capitalize(), run.queues[0] if run.queues and len(run.queues) == 1 else ""
+    verb, queue = ACTIONS[run.action.name].capitalize(), run.queues[0] if run.queues and len(run.queues) == 1 else ""
     to = f" to {(iso_of(run.action.due_ms) or '')[:19].replace('T', ' ')} UTC" if run.action.due_ms else ""
     return render(
         "bulk.html",

@@ -87,16 +87,6 @@ def letters(request: Request) -> Response:
     return _page(request, request.path_params.get("queue") or request.query_params["name"], _notes(request))
 
 
-def replay(request: Request) -> Response:
-    """Sends dead letters back to their queues."""
-    return _change(request, Action.REPLAY)
-
-
-def drop(request: Request) -> Response:
-    """Removes dead letters."""
-    return _change(request, Action.DROP)
-
-
 def _page(request: Request, queue: str, notes: list[Note], status: int = 200) -> Response:
     serve, caller, page = serve_of(request), caller_of(request), View(request, "dead-letters", notes)
     caller.check(Action.READ, queue=queue)
@@ -133,7 +123,8 @@ def _page(request: Request, queue: str, notes: list[Note], status: int = 200) ->
     )
 
 
-def _change(request: Request, action: Action) -> Response:
+def change(action: Action, request: Request) -> Response:
+    """Sends dead letters back to their queues, or removes them."""
     serve, caller, given = serve_of(request), caller_of(request), form_of(request)
     form, ids = dict(given), {value for name, value in given if name == "id"}
     queue, wanted = form.get("queue", ""), Filter.of(form)

@@ -32,11 +32,6 @@ class Filter:
     q: str = ""
     retried: bool = False
 
-    @property
-    def text(self) -> bool:
-        """Whether anything is filtered."""
-        return self != Filter(self.queue)
-
     def selection(self, store: OperatorStore, caller: Caller) -> Selection:
         """Returns the same for a search in the queues of a caller.
 
@@ -66,18 +61,8 @@ class Filter:
         return _iso(self.to_ms)
 
     @property
-    def from_input(self) -> str:
-        """Least due time for an input, in UTC."""
-        return self.from_iso[:19]
-
-    @property
-    def to_input(self) -> str:
-        """Due time that all tasks are before, for an input, in UTC."""
-        return self.to_iso[:19]
-
-    @property
     def query(self) -> dict[str, str]:
-        """The filter as it stands in an address."""
+        """The filter as it stands in an address; empty if nothing is filtered."""
         given = {"from": self.from_iso, "to": self.to_iso, "task": self.task, "q": self.q}
         given["retried"] = "1" if self.retried else ""
         return {name: value for name, value in given.items() if value}
@@ -97,7 +82,7 @@ class Filter:
             parts.append(f"with {self.q} in their arguments")
         if self.retried:
             parts.append("that wait for a retry")
-        return f"{' '.join(parts)}." if self.text else f"All tasks that wait in {where}."
+        return f"{' '.join(parts)}." if self.query else f"All tasks that wait in {where}."
 
 
 def filter_of(given: Mapping[str, str], name: str) -> Filter:

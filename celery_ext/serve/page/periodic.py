@@ -3,7 +3,6 @@
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from celery_ext.periodic import control
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.page.rendering import Note, View, form_of, render
@@ -26,22 +25,8 @@ def entries(request: Request) -> Response:
     return render("periodic.html", page, entries=found, armed_by=serve.store.periodic.leader())
 
 
-def pause(request: Request) -> Response:
-    """Lets an entry rest."""
-    return _change(request, control.pause)
-
-
-def resume(request: Request) -> Response:
-    """Lets an entry run again."""
-    return _change(request, control.resume)
-
-
-def run_now(request: Request) -> Response:
-    """Lets an entry run once more."""
-    return _change(request, control.run_now)
-
-
-def _change(request: Request, act: changes.ChangeEntry) -> Response:
+def change(act: changes.ChangeEntry, request: Request) -> Response:
+    """Pauses or resumes an entry, or lets it run once more."""
     name = dict(form_of(request)).get("entry", "")
     outcome = changes.change_entry(serve_of(request), caller_of(request), name, act)
     return RedirectResponse(View(request).to("periodic", done=outcome, entry=name), 303)

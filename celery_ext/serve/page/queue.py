@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.counting import count_queues, visible_queues
 from celery_ext.serve.page.chart import bounds, chart, span_of
@@ -90,17 +89,8 @@ def queue(request: Request) -> Response:
     )
 
 
-def pause(request: Request) -> Response:
-    """Pauses a queue."""
-    return _change(request, changes.pause_queue)
-
-
-def resume(request: Request) -> Response:
-    """Resumes a queue."""
-    return _change(request, changes.resume_queue)
-
-
-def _change(request: Request, act: Callable[[Serve, Caller, str], str]) -> Response:
+def change(act: Callable[[Serve, Caller, str], str], request: Request) -> Response:
+    """Pauses or resumes a queue."""
     name = dict(form_of(request)).get("queue", "")
     outcome = act(serve_of(request), caller_of(request), name)
     return RedirectResponse(View(request).queue(name, done=outcome), 303)
