@@ -120,20 +120,9 @@ class FastPublisher:
         make_result: Callable[[str], Any],
         task: Any,
     ) -> Any:
-        """Sends a call.
+        """Sends a call, as ``send`` does, by the recipes of ``_noted``, and takes its own out of the options.
 
-        Args:
-            recipes: As of ``_noted``.
-            name: Name of the task.
-            args: Positional arguments.
-            kwargs: Keyword arguments.
-            options: The other options of ``Celery.send_task``; what differs from call to call is taken out of them. As
-                keyword arguments, Python would compare each of them with the names of all parameters.
-            make_result: Makes the result of a task id.
-            task: The task, or None.
-
-        Returns:
-            As of ``send``.
+        As keyword arguments, Python would compare each of the options with the names of all parameters.
         """
         if _take_of_celery(options) or _sends_callback() or has_receivers(name):
             return None

@@ -168,11 +168,9 @@ class Target:
 
     def why_one_by_one(self) -> str | None:
         """Returns why Celery has to make every message; None if one template serves all."""
-        conf = self.app.conf
+        if reason := why_of_celery(self.app):
+            return reason
         reasons = {
-            "task_always_eager is set": conf.task_always_eager,
-            "task_protocol is 1": conf.task_protocol == 1,
-            "task_send_sent_event is set": conf.task_send_sent_event,
             "the broker uses another transport": not self._waits_in_redis,
             "a signal of published tasks has receivers": has_receivers(self.name),
             "a router of task_routes may look at arguments": is_routed_by_code(self.app, self.name, self.options),
@@ -248,13 +246,8 @@ def _caught(
 ) -> Recipe:
     """Makes Celery send a message to a broker in memory, and returns how others like it are made.
 
-    Args:
-        app: The app.
-        task: Name of the task.
-        send: Sends it.
-        options: Options of ``send`` that all messages share.
-        own: Options that differ from message to message, with what stands for them.
-        ignores_result: Value of the header ``ignore_result`` if the options do not say.
+    All messages share the options. ``own`` has what stands for those that differ from message to message.
+    ``ignores_result`` is the header of that name if the options do not say.
     """
     ignore_result = options.get("ignore_result", ignores_result)
     broker = broker_options(app)
@@ -285,13 +278,7 @@ def _caught(
 
 
 def _serializer(serializer: str, compressed_by: str | None, embed: Any) -> Callable[[Any, Any], bytes]:
-    """Returns a function that writes the body of a message from positional and keyword arguments.
-
-    Args:
-        serializer: Name of the serializer.
-        compressed_by: Name of the compression, or None.
-        embed: Third element of the body.
-    """
+    """Returns a function that writes the body of a message; ``embed`` is its third element."""
 
     def serialize(args: Any, kwargs: Any) -> bytes:
         raw = serialization.dumps((args, kwargs, embed), serializer)[2]
@@ -308,6 +295,14 @@ def _serializer(serializer: str, compressed_by: str | None, embed: Any) -> Calla
     codec = serialization.registry._encoders.get(serializer)
     is_plain_json = codec is not None and codec.encoder is dumps and not compressed_by
     return serialize_json if is_plain_json else serialize
+
+
+def why_of_celery(app: "Celery") -> str | None:
+    """Returns by which of its settings an app's messages have to be made by Celery; None if by none."""
+    conf = app.conf
+    if conf.task_protocol == 1:
+        return "task_protocol is 1"
+    return next((f"{name} is set" for name in ("task_always_eager", "task_send_sent_event") if conf[name]), None)
 
 
 def applies_as_celery(task: Any) -> bool:

@@ -156,12 +156,7 @@ def _sent(target: Target, calls: Iterator[Call]) -> Iterator[Sent]:
 
 
 class _Sender:
-    """Sends the messages of one ``send_many``. A page is on its way while the next one is made.
-
-    Args:
-        app: The sender uses the connections of this app.
-        recipe: How the messages are made and published.
-    """
+    """Sends the messages of one ``send_many``. A page is on its way while the next one is made."""
 
     def __init__(self, app: "Celery", recipe: Recipe) -> None:
         self._app = app
@@ -243,11 +238,7 @@ class _Sender:
         self._ensured(lambda channel: channel.put_many(self._recipe.template.queue, self._page_id, page))
 
     def _ensured(self, send: Callable[[Any], T]) -> T:
-        """Sends over a channel, and again if the connection is lost. Source: kombu.messaging.Producer.publish.
-
-        Returns:
-            What ``send`` returns.
-        """
+        """Sends over a channel, and again if the connection is lost. Source: kombu.messaging.Producer.publish."""
         policy = self._recipe.retry_policy
         with self._app.producer_or_acquire() as producer:
 

@@ -16,7 +16,7 @@ from celery.app.utils import _OLD_SETTING_KEYS, SETTING_KEYS
 from celery.utils.collections import DictAttribute
 from kombu.messaging import Producer
 
-from celery_ext.publish.recipe import waits_in_redis
+from celery_ext.publish.recipe import waits_in_redis, why_of_celery
 from celery_ext.publish.shards import ShardRouter
 
 if TYPE_CHECKING:
@@ -109,12 +109,10 @@ class Watch:
     def why_not(self) -> str | None:
         """Returns why Celery has to make every message of the app; None if templates may serve."""
         app: Any = self._app
-        conf = app.conf
+        if reason := why_of_celery(app):
+            return reason
         reasons: dict[str, Callable[[], object]] = {
-            "task_always_eager is set": lambda: conf.task_always_eager,
-            "task_protocol is 1": lambda: conf.task_protocol == 1,
-            "task_send_sent_event is set": lambda: conf.task_send_sent_event,
-            "task_inherit_parent_priority is set": lambda: conf.task_inherit_parent_priority,
+            "task_inherit_parent_priority is set": lambda: app.conf.task_inherit_parent_priority,
             "a router of task_routes may look at arguments": lambda: (
                 not all(isinstance(router, MapRoute | ShardRouter) for router in app.amqp.router.routes)
             ),

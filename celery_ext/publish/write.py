@@ -270,13 +270,7 @@ class Writer:
         return moment
 
     def _shown(self, given: Any, arguments: Any, most: int) -> str:
-        """Returns the shown form of arguments as JSON text.
-
-        Args:
-            given: The text that the call gives for them, or None.
-            arguments: Positional or keyword arguments.
-            most: As for ``saferepr``.
-        """
+        """Returns as JSON text what the call gives as the shown form of arguments, else Celery's."""
         text = saferepr(arguments, most, self._levels) if given is None else given
         return text_to_json(text) if isinstance(text, str) else to_json(text)
 
@@ -347,13 +341,7 @@ _FIXED = {"expires": "null", "expiration": "null", "parent_id": "null", "group_i
 
 
 class _PlainCalls:
-    """Makes the messages of calls with arguments and a due time, and nothing else of their own, in half the time.
-
-    Args:
-        app: The app.
-        recipe: How they are made.
-        draw: Draws a random UUID.
-    """
+    """Makes the messages of calls with arguments and a due time, and nothing else of their own, in half the time."""
 
     def __init__(self, app: Any, recipe: Recipe, draw: Callable[[], str]) -> None:
         template, self._draw = recipe.template, draw

@@ -108,14 +108,7 @@ def parts_of(store: SparkStore, selection: WaitingSelection, partition: WaitingP
 def _cut(
     store: SparkStore, selection: WaitingSelection, sizes: Mapping[DelayedQueue, int], ends: set[int]
 ) -> list[list[Part]]:
-    """Returns the parts of each partition, in order.
-
-    Args:
-        store: Store of the broker.
-        selection: Which messages are selected.
-        sizes: Number of messages of each queue in each layout.
-        ends: Numbers of messages after which a partition ends.
-    """
+    """Returns the parts of each partition, in order. A partition ends after each number of messages in ``ends``."""
     partitions: list[list[Part]] = [[]]
     begin = 0
     for delayed, size in sizes.items():

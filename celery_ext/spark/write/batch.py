@@ -88,13 +88,7 @@ _DUE = attrgetter("due")
 
 
 class _Batch:
-    """Makes the messages of one batch.
-
-    Args:
-        job: What the messages of the job depend on.
-        batch: The rows.
-        digests: Result of ``TaskFields.digests``; empty if it is not known yet.
-    """
+    """Makes the messages of one batch. Its digests are empty if they are not known yet."""
 
     def __init__(self, job: MessageBuilder, batch: pa.RecordBatch, digests: Sequence[str] = ()) -> None:
         self._job = job
