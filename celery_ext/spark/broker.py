@@ -132,7 +132,7 @@ class Broker:
                 transport option is wrong; or the packages for the journal are missing.
             BrokerUnavailable: The broker does not answer.
         """
-        url = self._url()
+        url = self.url if self.url is not None else _variable(self.env or "", "broker URL")
         try:
             shown = ";".join(map(_shown, urls.split(url)))
         except _UNREADABLE:
@@ -141,13 +141,13 @@ class Broker:
                 f"{where} cannot be read; it is not shown, because it may have a password. In a URL, write each "
                 "character of a password that is neither a letter nor a digit as % and two hex digits"
             ) from None
+        options = dict(self.transport_options)
+        if self.journal_env is not None:
+            options["journal_url"] = _variable(self.journal_env, "URL of the journal")
         try:
-            options = self._options()
             with Connection(urls.ours(url), transport=TRANSPORT, transport_options=options, ssl=self.tls) as connection:
                 store = open_store(connection, pool=DelayedChannel.own_pool)
             store.client.ping()
-        except InvalidSparkOption:
-            raise
         except (RedisError, OSError, KombuError) as error:
             raise BrokerUnavailable(f"the broker {shown} cannot be used: {error}") from None
         except DelayqError as error:  # the URL, or transport options
@@ -165,15 +165,6 @@ class Broker:
             yield store, retry
         finally:
             store.close()
-
-    def _url(self) -> str:
-        return self.url if self.url is not None else _variable(self.env or "", "broker URL")
-
-    def _options(self) -> dict[str, Any]:
-        options = dict(self.transport_options)
-        if self.journal_env is not None:
-            options["journal_url"] = _variable(self.journal_env, "URL of the journal")
-        return options
 
 
 def _variable(name: str, what: str) -> str:

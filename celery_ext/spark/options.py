@@ -28,14 +28,11 @@ from kombu_delayq.errors import did_you_mean, quoted
 _OF_SPARK = frozenset(("checkpointlocation", "queryname", "triggerinterval", "numpartitions"))
 #: Options that Spark adds for a table that is created.
 _OF_TABLES = frozenset(("owner", "provider"))
-_NO_PATH = (
-    "is not an option: tasks are in queues, not in files. Leave the path out, and name a queue with the option queue"
+#: What is said of names that are no options, other than what may be meant.
+_HINTS = dict.fromkeys(
+    ("path", "paths"),
+    "is not an option: tasks are in queues, not in files. Leave the path out, and name a queue with the option queue",
 )
-#: Hints for some names that are not options.
-_HINTS = {
-    "path": _NO_PATH,
-    "paths": _NO_PATH,
-}
 #: Priorities of a message. Source: kombu.transport.virtual.Channel
 PRIORITIES = range(10)
 

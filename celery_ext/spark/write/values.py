@@ -105,19 +105,6 @@ _JSON_OF_REPR = {
 }
 
 
-def _json_around(value: Any, text: str) -> tuple[str, str]:
-    """Returns what JSON has before and after the text of values. text: That of this value."""
-    before, _, after = to_json(value).partition(text)
-    return before, after
-
-
-_NUMBER = ("", "")
-_DECIMAL = _json_around(Decimal("1.5"), "1.5")
-_DAY = _json_around(EPOCH.date(), "1970-01-01")
-_LOCAL = _json_around(EPOCH.replace(tzinfo=None), "1970-01-01T00:00:00")
-_INSTANT = _json_around(EPOCH, "1970-01-01T00:00:00+00:00")
-
-
 class Values:
     """The values of a column in one batch.
 
@@ -126,6 +113,9 @@ class Values:
         as_uuid: Whether its texts or bytes are UUIDs.
         on_error: Called with row number, value and reason for each value that Python does not have. Without it such a
             value raises.
+
+    Attributes:
+        array: The column.
     """
 
     def __init__(
@@ -251,14 +241,13 @@ def _is_within(numbers: pa.Array, bounds: tuple[int, int]) -> bool:
 
 
 def _around(kind: pa.DataType) -> tuple[str, str]:
-    """Returns what JSON has before and after the text of a value."""
+    """Returns what JSON has before and after the text of a value, by an example."""
     if pa.types.is_integer(kind):
-        return _NUMBER
-    if pa.types.is_decimal(kind):
-        return _DECIMAL
-    if pa.types.is_date(kind):
-        return _DAY
-    return _LOCAL if kind.tz is None else _INSTANT
+        return "", ""
+    moment = EPOCH if getattr(kind, "tz", None) is not None else EPOCH.replace(tzinfo=None)
+    example = Decimal(1) if pa.types.is_decimal(kind) else moment.date() if pa.types.is_date(kind) else moment
+    before, _, after = to_json(example).partition(str(example).replace(" ", "T"))
+    return before, after
 
 
 def _reprs(texts: pa.Array, kind: pa.DataType) -> pa.Array:
