@@ -104,7 +104,9 @@ class _Batch:
         Redis stores messages faster in that order.
         """
         due_us = self._due_us
-        order = range(self._count) if due_us is None else sorted(range(self._count), key=lambda row: due_us[row] or 0)
+        if due_us is None:
+            return self._batch, []
+        order = sorted(range(self._count), key=lambda row: due_us[row] or 0)
         digests = [self._digests[row] for row in order] if self._job.options.spread else []
         return self._batch.take(pa.array(order)), digests
 
