@@ -23,7 +23,7 @@ from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, to_json
 from kombu_delayq.message.ready import stamp_published
 from kombu_delayq.options import Options
-from kombu_delayq.publish_batch import DelayedPublishBatch, PutAhead
+from kombu_delayq.publish_batch import DelayedPublishBatch
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import OF_ONE_SERVER, as_lost, check_writes, is_full, note_refusal, noticing_demotion
 from kombu_delayq.redis.sentinel import FollowingPool
@@ -185,10 +185,6 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             self.key_names.check_queue(queue)
             self.store.delivery.push(queue, offer, self.expire_ms(queue))
         return None
-
-    def put_ahead(self, queue: str) -> PutAhead:
-        """Returns a publisher that sends pages of canonical messages to one queue, over its own connection."""
-        return PutAhead(self, queue)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
         due = due_of(message)

@@ -23,13 +23,12 @@ from kombu_delayq.message.due import DELAY_SECONDS
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.once import Once
 from kombu_delayq.message.pages import pages
-from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
+from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS, PutAhead
 from kombu_delayq.store.types import Offer, PageId
 
 if TYPE_CHECKING:
     from celery import Celery
 
-    from kombu_delayq.publish_batch import PutAhead
 
 logger = get_logger(__name__)
 
@@ -212,10 +211,10 @@ class _Sender:
                     self._ahead.confirm()
             yield Sent([str(offer.id) for offer in page])
 
-    def _open(self) -> "PutAhead":
+    def _open(self) -> PutAhead:
         if self._ahead is None:
             with self._app.producer_or_acquire() as producer:
-                self._ahead = producer.channel.put_ahead(self._recipe.template.queue)
+                self._ahead = PutAhead(producer.channel, self._recipe.template.queue)
         return self._ahead
 
     @contextmanager

@@ -12,6 +12,7 @@ import celery_ext
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.broker import Broker
 from kombu_delayq.channel import connect_store
+from kombu_delayq.publish_batch import PutAhead
 from kombu_delayq.redis import sentinel
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.conditions import until
@@ -68,7 +69,7 @@ def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pyt
                 until(lambda: sum(map(connections, ports)) > sum(before), what="connected")
                 store.close()
                 until(lambda: [connections(port) for port in ports] == before, what="closed")
-            ahead = channel.put_ahead("q")
+            ahead = PutAhead(channel, "q")
             ahead.put(PageId("s", 1), [Offer("j", "+60000", 0, "{}")])
             ahead.confirm()
             ahead.close()
