@@ -5,14 +5,7 @@
 -- Returns {tag, tag, ...} of those that were held no more
 -- Atomic: of several callers with the same tag, one at most removes the message.
 -- Cost: O(tags log N)
--- @include wrong_type
 
-local unacked_index, unacked = KEYS[1], KEYS[2]
-
-local wrong = wrong_type({ [unacked_index] = 'zset', [unacked] = 'hash' })
-if wrong then
-  return wrong
-end
 local missing = {}
 for _, tag in ipairs(ARGV) do
   if redis.call('HDEL', unacked, tag) == 0 then

@@ -1,8 +1,5 @@
 -- Moves a message that a consumer received before its time from the unacked messages into the store.
--- KEYS[1] due            ZSET         message -> due time, ms since the epoch
--- KEYS[2] bodies         HASH|LIST    bodies of the messages
--- KEYS[3] notes          STRING|HASH  count of messages marked, and more
--- KEYS[4] ids            ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- KEYS[5] unacked_index  ZSET         delivery tag -> time of delivery; kombu's
 -- KEYS[6] unacked        HASH         delivery tag -> message; kombu's
 -- ARGV[1] wake      channel on which a new head is announced
@@ -17,18 +14,12 @@
 -- is due already, 'gone' when the consumer holds it no more
 -- Atomic: the message moves from the unacked messages into the store.
 -- Cost: O(log N)
--- @include announce clock lifetime put wrong_type
+-- @include announce clock lifetime put
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
-local unacked_index, unacked = KEYS[5], KEYS[6]
 local wake, queue, expire, tag = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local id, due_ms, priority, body = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local now = now_ms()
 
-local wrong = wrong_stored(keys) or wrong_type({ [unacked_index] = 'zset', [unacked] = 'hash' })
-if wrong then
-  return wrong
-end
 if tonumber(due_ms) <= now then
   return 'due'
 end

@@ -2,10 +2,7 @@
 -- A note has, separated by blanks, the digest of the entry, or 'changed' or 'paused' for one that was disarmed,
 -- the time of its last run, and for each armed run its time and its id.
 -- KEYS[1] periodic  HASH         entry -> its note; '' -> token of the process that armed last
--- KEYS[2] due       ZSET         message -> due time, ms since the epoch
--- KEYS[3] bodies    HASH|LIST    bodies of the messages
--- KEYS[4] notes     STRING|HASH  count of messages marked, and more
--- KEYS[5] ids       ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[2-5] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] wake    channel on which a new head is announced
 -- ARGV[2] queue   name, as announced
 -- ARGV[3] expire  ms after which an unused queue expires, 0 for never
@@ -17,17 +14,11 @@
 -- {'superseded', the token}
 -- Atomic: a run is noted if and only if its message is stored; stores first, notes after.
 -- Cost: O(log N) a run, and O(runs armed) an entry
--- @include announce armed clock lifetime put wrong_type
+-- @include announce armed clock lifetime put
 
-local periodic = KEYS[1]
-local keys = { due = KEYS[2], bodies = KEYS[3], notes = KEYS[4], ids = KEYS[5] }
 local wake, queue, expire, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 
-local wrong = wrong_stored(keys) or wrong_type({ [periodic] = 'hash' })
-if wrong then
-  return wrong
-end
 local latest = redis.call('HGET', periodic, '')
 if latest and tonumber(latest) > tonumber(token) then
   return { 'superseded', latest }

@@ -12,16 +12,11 @@
 -- may write only after 'open'; 'mixed': an earlier run has sent messages and this run would stage them, or the reverse
 -- Atomic: the job begins once, with the first of its tasks that calls.
 -- Cost: O(1)
--- @include clock job wrong_type
+-- @include clock job
 
-local job, guard, staged, stream = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local run, ttl, name, is_staged, base = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local now = now_ms()
 
-local wrong = wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list', [stream] = 'string' })
-if wrong then
-  return wrong
-end
 if base ~= '' and is_of_earlier(job, base, run) then -- Redis forgets the parts of a job later than the job
   redis.call('UNLINK', job, guard, staged)
 end

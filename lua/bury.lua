@@ -1,8 +1,5 @@
 -- Removes waiting messages that are too late; the caller has pushed them to a queue of dead letters.
--- KEYS[1] due     ZSET         message -> due time, ms since the epoch
--- KEYS[2] bodies  HASH|LIST    bodies of the messages
--- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] counts  key of the counters of the messages' queue
 -- ARGV[2...] four a message, as `transfer_limited` returned it: key; due time; SHA-1 of the body; the message as a dead
 -- letter, '' if it has no body and only leaves
@@ -10,15 +7,10 @@
 -- have changed, from 0}}
 -- Atomic: removes no message that has changed.
 -- Cost: O(log N) a message
--- @include clock counters pick wrong_type
+-- @include clock counters pick
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local counts, now = ARGV[1], now_ms()
 
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 local buried, lost, untouched = 0, 0, {}
 for i = 2, #ARGV, 4 do
   local key, due_ms, sha, letter = unpack(ARGV, i, i + 3)

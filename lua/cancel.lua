@@ -1,8 +1,5 @@
 -- Removes the waiting messages of some ids.
--- KEYS[1] due        ZSET         message -> due time, ms since the epoch
--- KEYS[2] bodies     HASH|LIST    bodies of the messages
--- KEYS[3] notes      STRING|HASH  count of messages marked, and more
--- KEYS[4] ids        ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] count  how many duplicates of an id to remove at most
 -- ARGV[2] bytes  about how many bytes to remove at most; further ids are not searched
 -- ARGV[3] counts  key of the queue's counters
@@ -11,16 +8,11 @@
 -- stored, due time, priority, body
 -- Atomic: a message that is returned will not be delivered; one that is not returned did not wait.
 -- Cost: O(log N) an id
--- @include all_from counters find search wrong_type
+-- @include all_from counters find search
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local count, bytes, counts = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local ids = all_from(ARGV, 4)
 
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 local left = redis.pcall('PTTL', keys.due) -- the last message may leave
 local reply, removed = search(keys, ids, count, bytes, remove), 0
 for _, found in ipairs(reply) do

@@ -9,17 +9,12 @@
 -- due later
 -- Atomic: `check_chain` stops a step offered after this.
 -- Cost: O(log N) an id
--- @include all_from clock wrong_type
+-- @include all_from clock
 
-local cancelled, chains = KEYS[1], KEYS[2]
 local ttl, most, in_use = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local ids = all_from(ARGV, 4)
 local now = now_ms()
 
-local wrong = wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
-if wrong then
-  return wrong
-end
 local known = {}
 for i, id in ipairs(ids) do
   redis.call('ZADD', cancelled, 'GT', now + ttl, id)

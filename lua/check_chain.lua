@@ -8,19 +8,22 @@
 -- Returns 'ready', or 'cancelled' with no step noted
 -- Atomic: a chain that is cancelled later is known by then. Whoever stores a step asks before and again after.
 -- Cost: O(log N)
--- @include chain clock wrong_type
+-- @include clock
 
-local cancelled, chains = KEYS[1], KEYS[2]
 local ttl, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 local id, due = ARGV[3], ARGV[4]
 local now = now_ms()
 
-local wrong = wrong_type({ [cancelled] = 'zset', [chains] = 'zset' })
-if wrong then
-  return wrong
-end
-if is_cancelled(cancelled, chains, id, now) then
+if tonumber(redis.call('ZSCORE', cancelled, id) or 0) > now then
+  redis.call('ZREM', chains, id) -- the chain has ended
   return 'cancelled'
 end
-note_step(chains, id, at(due, now), now, ttl, most)
+-- 'GT' keeps the 'inf' of '' where a chain has an empty id. Up to two ids leave for one that comes, so that the number
+-- of ids falls.
+redis.call('ZADD', chains, 'GT', 'inf', '', at(due, now), id)
+local ended = redis.call('ZCOUNT', chains, '-inf', now - ttl)
+local spare = math.min(math.max(ended, redis.call('ZCOUNT', chains, '-inf', now) - most), 2)
+if spare > 0 then
+  redis.call('ZREMRANGEBYRANK', chains, 0, spare - 1)
+end
 return 'ready'

@@ -9,16 +9,11 @@
 -- changed, 'running' (another works on it) or 'other' (the key came with another request)
 -- Atomic: at any moment one caller works on a key.
 -- Cost: O(1)
--- @include clock wrong_type
+-- @include clock
 
-local answer = KEYS[1]
 local name, digest, hold, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 
-local wrong = wrong_type({ [answer] = 'hash' })
-if wrong then
-  return wrong
-end
 local of, since, by, till, kept = unpack(redis.call('HMGET', answer, 'digest', 'since', 'by', 'till', 'answer'))
 if of and of ~= digest then
   return { 'other', since, '' }

@@ -7,14 +7,10 @@
 -- with nothing changed
 -- Atomic: an id is claimed before the job sends it, or not at all.
 -- Cost: O(1) an id
--- @include job wrong_type
+-- @include job
 
-local job, guard, ttl = KEYS[1], KEYS[2], tonumber(ARGV[1])
+local ttl = tonumber(ARGV[1])
 
-local wrong = wrong_type({ [job] = 'hash', [guard] = 'set' })
-if wrong then
-  return wrong
-end
 local state = redis.call('HGET', job, 'state')
 if state == 'committed' or state == 'publishing' then
   return { 'committed' }

@@ -7,15 +7,9 @@
 -- has begun
 -- Atomic: all or nothing.
 -- Cost: O(1)
--- @include wrong_type
 
-local job = KEYS[1]
 local run, state, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-local wrong = wrong_type({ [job] = 'hash' })
-if wrong then
-  return wrong
-end
 local latest = redis.call('HGET', job, 'run')
 if latest ~= run then
   return latest and 'superseded' or 'unknown'

@@ -1,12 +1,6 @@
 -- Moves delayed messages of a queue from the other layout into this one, the next due first.
--- KEYS[1] due     ZSET         message -> due time, ms since the epoch
--- KEYS[2] bodies  HASH|LIST    bodies of the messages
--- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
--- KEYS[5] due     ZSET         from here on the keys of the other layout
--- KEYS[6] bodies  LIST|HASH
--- KEYS[7] notes   HASH|STRING
--- KEYS[8] ids     HASH|ZSET
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
+-- KEYS[5-8] from  of its messages in the other layout
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] queue  name, as announced
 -- ARGV[3] count  how many messages to move at most
@@ -15,17 +9,10 @@
 -- 'first' | 'head' | 'behind'}; messages without a body are removed
 -- Atomic: puts first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
--- @include announce clock lifetime put wrong_type
--- @other wrong_type page leave
+-- @include announce clock lifetime put
+-- @other page leave
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
-local from = { due = KEYS[5], bodies = KEYS[6], notes = KEYS[7], ids = KEYS[8] }
 local wake, queue, count, bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-
-local wrong = wrong_stored(keys) or other.wrong_stored(from)
-if wrong then
-  return wrong
-end
 
 local now = now_ms()
 local life = longer(life_of(keys, now, 0), life_of(from, now, 0))

@@ -1,12 +1,12 @@
--- Counts what has become of messages of a queue, in the present minute and in all.
+-- Counts what has become of messages of a queue: in all, and of some kinds in the present minute.
 -- KEYS[1] counters  HASH  counters of the queue, beside which its minutes are kept
--- ARGV[...] two each: 'retried', 'failed' or 'dead'; a number
+-- ARGV[...] two each: a field, of which 'retried', 'failed' and 'dead' have minutes; the number by which it grows
 -- Returns nothing
--- Atomic: all numbers are in one minute.
--- Cost: O(kinds)
+-- Atomic: all numbers are in one minute; repeated after a lost reply, it counts twice.
+-- Cost: O(fields)
 -- @include clock counters minutes
 
-local counters, now = KEYS[1], now_ms()
+local now = now_ms()
 
 local by = {}
 for i = 1, #ARGV, 2 do

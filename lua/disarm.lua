@@ -1,9 +1,6 @@
 -- Removes the waiting runs of periodic entries that are changed, removed or paused.
 -- KEYS[1] periodic  HASH         entry -> its note, see arm.lua; '' -> token of the process that armed last
--- KEYS[2] due       ZSET         message -> due time, ms since the epoch
--- KEYS[3] bodies    HASH|LIST    bodies of the messages
--- KEYS[4] notes     STRING|HASH  count of messages marked, and more
--- KEYS[5] ids       ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[2-5] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] counts  key of the queue's counters
 -- ARGV[2] token   fencing token of the process that arms; '' for anybody else, who supersedes it
 -- ARGV[3] state   'changed' or 'paused', for the note
@@ -11,16 +8,10 @@
 -- Returns {'disarmed', number of messages removed}; or {'superseded', the token}, with nothing changed
 -- Atomic: a run that is removed is forgotten, as if it had never been armed.
 -- Cost: O(log N) a run
--- @include all_from armed clock counters find search wrong_type
+-- @include all_from armed clock counters find search
 
-local periodic = KEYS[1]
-local keys = { due = KEYS[2], bodies = KEYS[3], notes = KEYS[4], ids = KEYS[5] }
 local counts, token, state = ARGV[1], ARGV[2], ARGV[3]
 
-local wrong = wrong_stored(keys) or wrong_type({ [periodic] = 'hash' })
-if wrong then
-  return wrong
-end
 local latest = redis.call('HGET', periodic, '')
 if token == '' then
   token = string.format('%.0f', math.max(tonumber(latest or 0) + 1, math.floor(now_ms())))

@@ -1,23 +1,14 @@
 -- Removes waiting messages that are still as they were read.
--- KEYS[1] due        ZSET         message -> due time, ms since the epoch
--- KEYS[2] bodies     HASH|LIST    bodies of the messages
--- KEYS[3] notes      STRING|HASH  count of messages marked, and more
--- KEYS[4] ids        ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] counts  key of the queue's counters
 -- ARGV[2...] three a message: id under which it is stored, SHA-1 of its body, due time
 -- Returns for each message: 'cancelled', or, with nothing changed, 'not_delayed' or 'changed' (another body or another
 -- due time waits under the id)
 -- Atomic: a message with the word 'cancelled' will not be delivered.
 -- Cost: O(log N) a message
--- @include as_read counters find wrong_type
+-- @include as_read counters find
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local counts = ARGV[1]
-
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 
 local function discard(id, sha, due_ms)
   local message, word = as_read(keys, id, sha, due_ms)

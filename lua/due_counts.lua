@@ -4,15 +4,9 @@
 -- Returns for each bound but the last: number of messages due from then on and before the next bound
 -- Atomic: all numbers are of one moment.
 -- Cost: O(log N) a bound; less where nothing comes due between many bounds
--- @include all_from wrong_type
+-- @include all_from
 
-local due = KEYS[1]
 local bounds = all_from(ARGV, 1)
-
-local wrong = wrong_stored({ due = due })
-if wrong then
-  return wrong
-end
 
 local counts = {}
 for i = 1, #bounds - 1 do

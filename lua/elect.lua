@@ -14,16 +14,11 @@
 -- and died before it told the journal)
 -- Atomic: at any moment one promoter leads behind a marker.
 -- Cost: O(1)
--- @include fencing wrong_type
+-- @include fencing
 
-local journal, journal_guard = KEYS[1], KEYS[2]
 local id, token, epoch, least, heartbeat = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local guard, is_anew = ARGV[6], ARGV[7] == '1'
 
-local wrong = wrong_type({ [journal] = 'hash', [journal_guard] = 'hash' })
-if wrong then
-  return wrong
-end
 local marker = redis.call('HMGET', journal, 'id', 'token', 'epoch', 'heartbeat')
 local of, its_token, its_epoch, its_heartbeat = unpack(marker)
 local is_behind = of and (tonumber(its_epoch) < least or tonumber(its_heartbeat) < heartbeat - 1)

@@ -6,15 +6,9 @@
 -- Returns 'ended'; or 'lost', with nothing changed, when another has claimed the key meanwhile, or it has expired
 -- Atomic: only the caller that works on the key ends its claim.
 -- Cost: O(1)
--- @include wrong_type
 
-local answer = KEYS[1]
 local name, how, kept = ARGV[1], ARGV[2], ARGV[3]
 
-local wrong = wrong_type({ [answer] = 'hash' })
-if wrong then
-  return wrong
-end
 if redis.call('HGET', answer, 'by') ~= name then
   return 'lost'
 end

@@ -2,10 +2,7 @@
 -- KEYS[1]    job     HASH         state of the job
 -- KEYS[2]    guard   SET          ids that the job has sent or claimed
 -- KEYS[3]    staged  LIST         messages to be sent when the job is committed
--- KEYS[4]    due     ZSET         message -> due time, ms since the epoch
--- KEYS[5]    bodies  HASH|LIST    bodies of the messages
--- KEYS[6]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[7]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[4-7] keys  of the queue's delayed messages, see include/*/types.lua
 -- KEYS[8...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] wake       channel on which a new head is announced
 -- ARGV[2] queue      name
@@ -23,10 +20,8 @@
 -- when the queue would become too deep
 -- Atomic: an id is in the guard, and counted, if and only if its message has been sent, staged or kept out.
 -- Cost: O(log N) a message
--- @include clock deliver_once depth job wrong_type
+-- @include clock deliver_once depth job
 
-local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
-local keys = { due = KEYS[4], bodies = KEYS[5], notes = KEYS[6], ids = KEYS[7] }
 local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], first_list = 8 }
 function to.list_of(priority)
   return KEYS[8 + ARGV[9 + priority]]
@@ -35,10 +30,6 @@ local run, ttl, depth = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local is_staged, mode, count, now = ARGV[6] == '1', ARGV[7], ARGV[8], now_ms()
 local once = mode ~= '' and { mode = mode, count = count }
 
-local wrong = wrong_stored(keys, 8) or wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
-if wrong then
-  return wrong
-end
 local word = fenced(job, run)
 if word then
   return { word }

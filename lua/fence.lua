@@ -4,15 +4,10 @@
 -- Returns {name, name, ...} of those that are fenced off, now or before
 -- Atomic: a consumer renews its lease, or is fenced off.
 -- Cost: O(consumers log N)
--- @include clock wrong_type
+-- @include clock
 
-local consumers = KEYS[1]
 local now = now_ms()
 
-local wrong = wrong_type({ [consumers] = 'zset' })
-if wrong then
-  return wrong
-end
 local fenced = {}
 for _, consumer in ipairs(ARGV) do
   local ends = redis.call('ZSCORE', consumers, consumer)

@@ -18,12 +18,12 @@
 -- each with no message; or 'ended', with nothing taken, when the consumer's lease has ended
 -- Atomic: a message is in its queue or unacked, never in neither. What is left in landing lists is next in its queue.
 -- Cost: O(most + lists)
+-- @unchecked
 -- @include all_from clock landing routings turns wrong_type
 
-local consumers, unacked_index, unacked = KEYS[1], KEYS[2], KEYS[3]
 local consumer, first, most, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local landed, queues, turns = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
-local paused, lists = KEYS[4], all_from(KEYS, 5)
+local lists = all_from(KEYS, 5)
 local now = now_ms()
 
 local wrong = wrong_type({ [consumers] = 'zset', [unacked_index] = 'zset', [unacked] = 'hash', [paused] = 'hash' })

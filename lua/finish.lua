@@ -11,16 +11,11 @@
 -- that has already ended keeps its state; or 'superseded', with nothing changed, when a later run has begun
 -- Atomic: a message of the job is sent before this or never.
 -- Cost: O(1); Redis frees the memory in the background
--- @include clock job wrong_type
+-- @include clock job
 
-local job, guard, staged = KEYS[1], KEYS[2], KEYS[3]
 local run, word, ttl, base = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 
-local wrong = wrong_type({ [job] = 'hash', [guard] = 'set', [staged] = 'list' })
-if wrong then
-  return wrong
-end
 if run == '0' then
   run = redis.call('HGET', job, 'run') or '0'
 end

@@ -8,9 +8,9 @@
 -- Returns 'used' when the queue has messages or 'empty'
 -- Atomic: nothing is cleared away of a queue with a message.
 -- Cost: O(1)
+-- @unchecked
 -- @include counters wrong_type
 
-local timeout, due, bodies, notes, ids = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local counts = ARGV[1]
 
 if redis.call('EXISTS', timeout, due, bodies) > 0 then

@@ -5,7 +5,6 @@
 -- Atomic: the message is the next to be consumed when this returns.
 -- Cost: O(1)
 
-local ready = KEYS[1]
 local body = ARGV[1]
 
 -- A full Redis refuses a script whose first write needs memory, and lets later writes pass. A message that was just

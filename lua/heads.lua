@@ -4,6 +4,7 @@
 -- the transfer that follows names the error
 -- Atomic: reads only.
 -- Cost: O(1)
+-- @unchecked
 -- @include clock
 
 local reply = { string.format('%.17g', now_ms()) }

@@ -10,9 +10,9 @@
 -- Returns 'renewed'; or 'ended', with nothing changed, when the consumer is fenced off or unknown
 -- Atomic: a consumer renews its lease, also late, or is fenced off.
 -- Cost: O(tags log N)
+-- @unchecked
 -- @include clock wrong_type
 
-local consumers, consumed, unacked_index = KEYS[1], KEYS[2], KEYS[3]
 local consumer, ttl, about, is_new = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 local now = now_ms()
 

@@ -7,18 +7,12 @@
 -- Returns {number looked at, 0 at the end; then for each queue: its name as a JSON text, or '', number of messages}
 -- Atomic: reads only.
 -- Cost: O(log N + messages looked at)
--- @include wrong_type
 
 -- Longer names are not looked for.
 local NAME = 300
 
-local unacked_index, unacked = KEYS[1], KEYS[2]
 local start, count, bytes = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 
-local wrong = wrong_type({ [unacked_index] = 'zset', [unacked] = 'hash' })
-if wrong then
-  return wrong
-end
 local tags = redis.call('ZRANGE', unacked_index, start, start + count - 1)
 local found, looked, size, slice = {}, 0, 0, 1
 while looked < #tags and size < bytes do

@@ -1,8 +1,5 @@
 -- Makes messages of Redisson's layout that other clients have offered findable by their ids, a page at a time.
--- KEYS[1] due     ZSET  entry -> due time, ms since the epoch
--- KEYS[2] bodies  LIST  the same entries, and garbage
--- KEYS[3] notes   HASH  count of messages marked, and more
--- KEYS[4] ids     HASH  id -> where its messages are
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/redisson/types.lua
 -- ARGV[1] last      cursor where the page before ended, as returned; '' for the first page
 -- ARGV[2] last_due  due time at that cursor, as returned; '' for the first page
 -- ARGV[3] tail      mark that the list's tail had at the first page, as returned; '' for the first page
@@ -12,16 +9,11 @@
 -- mark of the list's tail}; or {'end', that number} after the last page
 -- Atomic: a message that waits from the first page to the last is found from then on.
 -- Cost: O(log N * log N + count)
--- @include entry foreign forget page wrong_type zset
+-- @include entry foreign forget page zset
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local last, last_due, tail = ARGV[1], ARGV[2], ARGV[3]
 local count, bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 if last_due == '' then
   local found = index_tail(keys, redis.call('HGET', keys.notes, 'tail'), count, bytes)
   if found then

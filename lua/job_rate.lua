@@ -5,16 +5,12 @@
 -- Returns '0'; or, with nothing changed, how long to wait, ms
 -- Atomic: no two callers are let through in place of one.
 -- Cost: O(1)
--- @include clock wrong_type
+-- @include clock
 
-local job, rate, count = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
+local rate, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
 local CATCH_UP_MS = 100 -- after a pause a job may catch up with so many ms of its rate
 
-local wrong = wrong_type({ [job] = 'hash' })
-if wrong then
-  return wrong
-end
 if not redis.call('HGET', job, 'state') then
   return '0'
 end

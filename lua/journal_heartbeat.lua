@@ -8,15 +8,10 @@
 -- or, with nothing changed, 'lost', 'other', 'superseded', or 'behind' (Redis was set back to an older state)
 -- Atomic: only the promoter that leads sets the heartbeat.
 -- Cost: O(1)
--- @include clock fencing wrong_type
+-- @include clock fencing
 
-local journal = KEYS[1]
 local id, token, heartbeat, compared = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local wrong = wrong_type({ [journal] = 'hash' })
-if wrong then
-  return wrong
-end
 local word = fenced_off(journal, id, token)
 local latest, its_heartbeat, known = unpack(redis.call('HMGET', journal, 'token', 'heartbeat', 'server'))
 local server = server_id()

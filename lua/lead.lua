@@ -6,9 +6,9 @@
 -- Returns {holder of the first lease, number of the lease that the caller holds now or 0, {queue, queue, ...}}
 -- Atomic: at any moment a lease has at most one holder, and nobody holds two leases.
 -- Cost: O(queues)
+-- @unchecked
 -- @include wrong_type
 
-local queues = KEYS[1]
 local name, ttl = ARGV[1], ARGV[2]
 
 -- Returns the value of a key, and, if Redis refuses the read, an error that names the key. The type is asked for only

@@ -1,8 +1,5 @@
 -- Puts messages of one queue into the store, under their ids, until they are due.
--- KEYS[1] due     ZSET         message -> due time, ms since the epoch
--- KEYS[2] bodies  HASH|LIST    bodies of the messages
--- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] wake    channel on which a new head is announced
 -- ARGV[2] queue   name, as announced
 -- ARGV[3] expire  ms after which an unused queue expires, 0 for never
@@ -10,18 +7,13 @@
 -- Returns {'first' | 'head' | 'behind', number offered, number repeated, number renamed}
 -- Atomic: every message is in the store when this returns, and a new head has been announced.
 -- Cost: O(log N) a message
--- @first offer_one
--- @include announce clock lifetime put wrong_type
+-- @first hash offer_one
+-- @include announce clock lifetime put
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, expire = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local now = now_ms()
 local count = { offered = 0, repeated = 0, renamed = 0 }
 
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 local life = life_of(keys, now, expire)
 local place = announce(keys, wake, queue, function()
   for i = 4, #ARGV, 4 do

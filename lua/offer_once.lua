@@ -1,8 +1,5 @@
 -- Puts messages of one queue into the store unless messages of their ids wait there, or in place of those.
--- KEYS[1] due     ZSET         message -> due time, ms since the epoch
--- KEYS[2] bodies  HASH|LIST    bodies of the messages
--- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] wake       channel on which a new head is announced
 -- ARGV[2] queue      name, as announced
 -- ARGV[3] expire     ms after which an unused queue expires, 0 for never
@@ -14,16 +11,11 @@
 -- message waits}, {of each message that was replaced, if that is asked: its priority, a digit, and its body}}
 -- Atomic: of an id that waits, one message waits when this returns, and a new head has been announced.
 -- Cost: O(log N) a message
--- @include clock once wrong_type
+-- @include clock once
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, expire = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local mode, count, returning, now = ARGV[4], ARGV[5], ARGV[6], now_ms()
 
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 local rows = {}
 for i = 7, #ARGV, 4 do
   rows[#rows + 1] = { id = ARGV[i], due = at(ARGV[i + 1], now), priority = ARGV[i + 2], body = ARGV[i + 3] }

@@ -2,10 +2,7 @@
 -- KEYS[1] journal        HASH         marker: id, token, epoch and heartbeat of the journal that this Redis belongs to
 -- KEYS[2] journal_guard  HASH         number of a row -> 'p' (pushed), 'c' (claimed) or 'h' (held), since
 -- when, ms, and ':' with the name of the hold
--- KEYS[3] due            ZSET         message -> due time, ms since the epoch
--- KEYS[4] bodies         HASH|LIST    bodies of the messages
--- KEYS[5] notes          STRING|HASH  count of messages marked, and more
--- KEYS[6] ids            ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[3-6] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] wake     channel on which a new head is announced
 -- ARGV[2] queue    name, as announced
 -- ARGV[3] expire   ms after which an unused queue expires, 0 for never
@@ -18,17 +15,11 @@
 -- {'lost' | 'other' | 'superseded' | 'behind'}, when the promoter does not lead
 -- Atomic: a row is in the guard as pushed if and only if its message has been put into the store.
 -- Cost: O(log N) a row
--- @include announce clock fencing lifetime put wrong_type
+-- @include announce clock fencing lifetime put
 
-local journal, journal_guard = KEYS[1], KEYS[2]
-local keys = { due = KEYS[3], bodies = KEYS[4], notes = KEYS[5], ids = KEYS[6] }
 local wake, queue, expire, of, token, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local now = now_ms()
 
-local wrong = wrong_stored(keys) or wrong_type({ [journal] = 'hash', [journal_guard] = 'hash' })
-if wrong then
-  return wrong
-end
 local word = fenced_off(journal, of, token)
 if word then
   return { word }

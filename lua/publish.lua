@@ -1,10 +1,7 @@
 -- Sends the first staged messages of a committed bulk job, up to the first that goes to another queue.
 -- KEYS[1]    job     HASH         state of the job
 -- KEYS[2]    staged  LIST         messages to be sent, five entries a message: queue, id, due, priority, body
--- KEYS[3]    due     ZSET         message -> due time, ms since the epoch
--- KEYS[4]    bodies  HASH|LIST    bodies of the messages
--- KEYS[5]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[6]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[3-6] keys  of the queue's delayed messages, see include/*/types.lua
 -- KEYS[7...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] queue  name
@@ -20,10 +17,8 @@
 -- queue} when the queue is too deep
 -- Atomic: sends first, removes after; with the last message the job is committed.
 -- Cost: O(log N) a message
--- @include clock deliver depth job wrong_type
+-- @include clock deliver depth job
 
-local job, staged = KEYS[1], KEYS[2]
-local keys = { due = KEYS[3], bodies = KEYS[4], notes = KEYS[5], ids = KEYS[6] }
 local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], first_list = 7 }
 function to.list_of(priority)
   return KEYS[7 + ARGV[9 + priority]]
@@ -31,10 +26,6 @@ end
 local count, bytes, depth = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local ttl, length, cutoff, now = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), now_ms()
 
-local wrong = wrong_stored(keys, 7) or wrong_type({ [job] = 'hash', [staged] = 'list' })
-if wrong then
-  return wrong
-end
 local state = redis.call('HGET', job, 'state') or 'unknown'
 if state ~= 'publishing' then
   return { state }

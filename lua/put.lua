@@ -1,9 +1,6 @@
 -- Publishes a page of messages of one queue, once: into the store until they are due, or at once to the queue's lists.
 -- KEYS[1]    sender  STRING       number of the latest page that the sender has published
--- KEYS[2]    due     ZSET         message -> due time, ms since the epoch
--- KEYS[3]    bodies  HASH|LIST    bodies of the messages
--- KEYS[4]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[5]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[2-5] keys  of the queue's delayed messages, see include/*/types.lua
 -- KEYS[6...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] wake    channel on which a new head is announced
 -- ARGV[2] queue   name, as announced
@@ -15,20 +12,14 @@
 -- Returns 'first' | 'head' | 'behind' for the messages stored; 'repeated', with nothing changed, for a repeated page
 -- Atomic: sends first, notes the page after; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
--- @include clock deliver wrong_type
+-- @include clock deliver
 
-local sender = KEYS[1]
-local keys = { due = KEYS[2], bodies = KEYS[3], notes = KEYS[4], ids = KEYS[5] }
 local expire, number, ttl = tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], expire = expire, first_list = 6 }
 function to.list_of(priority)
   return KEYS[6 + ARGV[6 + priority]]
 end
 
-local wrong = wrong_stored(keys, 6) or wrong_type({ [sender] = 'string' })
-if wrong then
-  return wrong
-end
 if tonumber(redis.call('GET', sender) or 0) >= tonumber(number) then
   return 'repeated'
 end

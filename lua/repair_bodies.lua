@@ -1,8 +1,5 @@
 -- Finds bodies that have no index entry, and gives them one.
--- KEYS[1] due     ZSET    message -> due time, ms since the epoch
--- KEYS[2] bodies  HASH    id -> body
--- KEYS[3] notes   STRING  count of messages marked, and more
--- KEYS[4] ids     ZSET    ids of the duplicates
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/hash/types.lua
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] queue  name, as announced
 -- ARGV[3] mend   1, or 0 to change nothing
@@ -11,15 +8,9 @@
 -- entry), 'unnamed' (a duplicate that a search for the shared id does not find), 'sound'
 -- Atomic: a body that is indexed already keeps its due time. A body that lacks an index entry and a name gets both.
 -- Cost: O(log N) a body
--- @include announce duplicates lifetime marks wrong_type
+-- @include announce duplicates lifetime marks
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, mend = ARGV[1], ARGV[2], ARGV[3] == '1'
-
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 
 local function is_duplicate(id, value)
   return may_be_duplicate(id) and duplicate_of(string.sub(id, 1, -DUPLICATE_SUFFIX - 1), opened(value)) == id

@@ -1,23 +1,15 @@
 -- Finds index entries that are not sound, and mends them.
--- KEYS[1] due     ZSET         message -> due time, ms since the epoch
--- KEYS[2] bodies  HASH|LIST    bodies of the messages
--- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] mend  1, or 0 to change nothing
 -- ARGV[2...] one an entry: index member
 -- Returns for each entry: 'sound', 'gone' (there is no such entry), 'lost' (the entry has no message) or 'unnamed' (the
 -- message cannot be found by its id), see include/*/check_entry.lua
 -- Atomic: an entry is removed only while no message belongs to it.
 -- Cost: O(log N) an entry
--- @include check_entry lifetime wrong_type
+-- @include check_entry lifetime
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local mend = ARGV[1] == '1'
 
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 local left = redis.call('PTTL', keys.due)
 local reply = {}
 for i = 2, #ARGV do

@@ -1,8 +1,5 @@
 -- Finds entries in the list of Redisson's layout that have lost their place in the index, and puts them back there.
--- KEYS[1] due     ZSET  entry -> due time, ms since the epoch
--- KEYS[2] bodies  LIST  the same entries, and garbage
--- KEYS[3] notes   HASH  count of messages marked, and more
--- KEYS[4] ids     HASH  id -> where its messages are
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/redisson/types.lua
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] mend   1, or 0 to change nothing
 -- ARGV[3] skip   how many entries at the list's tail to leave out
@@ -11,15 +8,9 @@
 -- Atomic: an entry is put back only while there is a record of it and it is not in the index. One that was transferred
 -- or removed has either no record or is no longer in the list.
 -- Cost: O(entries between the page and the nearer end of the list + count * log N)
--- @include entry lifetime names records wake wrong_type zset
+-- @include entry lifetime names records wake zset
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, mend, skip, count = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
-
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 
 -- Returns the due time in the record of an entry that is not in the index, or nil.
 local function due_of(id, entry)

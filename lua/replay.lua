@@ -6,15 +6,10 @@
 -- Returns number of dead letters taken; fewer than given when other letters are at the end of the list
 -- Atomic: takes no other letter.
 -- Cost: O(1) a dead letter
--- @include counters wrong_type
+-- @include counters
 
-local dead = KEYS[1]
 local counts = ARGV[1]
 
-local wrong = wrong_stored({}, 1)
-if wrong then
-  return wrong
-end
 local taken, by = 0, { replay = 0, drop = 0 }
 for i = 2, #ARGV, 2 do
   local message, where = ARGV[i], ARGV[i + 1]

@@ -7,16 +7,11 @@
 -- Returns {tag, tag, ...} of those that were held no more, and that stay where they are
 -- Atomic: a message is unacked or in its queue, never in both.
 -- Cost: O(rows log N)
--- @include counters wrong_type
+-- @include counters
 
-local unacked_index, unacked = KEYS[1], KEYS[2]
 local place = ARGV[1]
 local push = place == 'next' and 'RPUSH' or 'LPUSH'
 
-local wrong = wrong_type({ [unacked_index] = 'zset', [unacked] = 'hash' }) or wrong_stored({}, 3)
-if wrong then
-  return wrong
-end
 local missing, redelivered = {}, {}
 for i = 2, #ARGV, 4 do
   local tag, ready, message, counts = ARGV[i], KEYS[3 + tonumber(ARGV[i + 1])], ARGV[i + 2], ARGV[i + 3]

@@ -1,8 +1,5 @@
 -- Gives waiting messages new due times, and bodies with these due times.
--- KEYS[1] due     ZSET         message -> due time, ms since the epoch
--- KEYS[2] bodies  HASH|LIST    bodies of the messages
--- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] wake   channel on which a new head is announced
 -- ARGV[2] queue  name, as announced
 -- ARGV[3] counts  key of the queue's counters
@@ -11,16 +8,10 @@
 -- another due time waits under the id) or 'due' (the new due time is past)
 -- Atomic: a message that was not transferred before waits until its new due time.
 -- Cost: O(log N) a message
--- @include announce as_read clock counters find lifetime wrong_type
+-- @include announce as_read clock counters find lifetime
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, counts = ARGV[1], ARGV[2], ARGV[3]
 local now = now_ms()
-
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 
 local function reschedule(id, sha, was_ms, due_ms, body)
   local message, word = as_read(keys, id, sha, was_ms)

@@ -1,8 +1,5 @@
 -- Moves waiting messages to the end of the queue's lists before they are due.
--- KEYS[1]    due     ZSET         message -> due time, ms since the epoch
--- KEYS[2]    bodies  HASH|LIST    bodies of the messages
--- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[4]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- KEYS[5...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] counts  key of the queue's counters
 -- ARGV[2...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 12th on four a message:
@@ -11,15 +8,10 @@
 -- another due time waits under the id)
 -- Atomic: pushes first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
--- @include as_read clock counters find lifetime push wrong_type
+-- @include as_read clock counters find lifetime push
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local counts = ARGV[1]
 
-local wrong = wrong_stored(keys, 5)
-if wrong then
-  return wrong
-end
 local life = life_of(keys, now_ms(), 0)
 
 local function run_now(id, sha, was_ms, body)
@@ -27,7 +19,7 @@ local function run_now(id, sha, was_ms, body)
   if not message then
     return word
   end
-  local ready = KEYS[5 + tonumber(ARGV[2 + tonumber(message.priority)])]
+  local ready = KEYS[5 + ARGV[2 + message.priority]]
   push({ [ready] = { body } }, 5, life.margin)
   remove(keys, message)
   return 'transferred'

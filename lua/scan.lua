@@ -1,8 +1,5 @@
 -- Reads the waiting messages of a queue, or of a part of it, in the order of their due times, a page at a time.
--- KEYS[1] due     ZSET         message -> due time, ms since the epoch
--- KEYS[2] bodies  HASH|LIST    bodies of the messages
--- KEYS[3] notes   STRING|HASH  count of messages marked, and more
--- KEYS[4] ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] from         least due time, ms since the epoch, or -inf
 -- ARGV[2] to           due time before which messages are wanted, ms since the epoch, or +inf
 -- ARGV[3] last         end of the page or part before: an index member, or its cursor; '' at the queue's beginning
@@ -17,16 +14,11 @@
 -- two items a message: index member, due time; lengths has the length of its stored value, 0 when the body is missing
 -- Atomic: reads only. A message that waits from the first page to the last is returned once.
 -- Cost: O(log N * log N + count)
--- @include page wrong_type zset
+-- @include page zset
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local from, to, last, last_due, final, final_due = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local count, bytes, with_bodies = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == '1'
 
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 local start, stop = between(keys.due, from, to)
 if last_due ~= '' then -- not last: a member may be empty
   start = math.max(start, rank_after(keys.due, last, last_due))

@@ -7,15 +7,10 @@
 -- Returns for each rank: cursor of the member with that rank, its due time; nothing for a rank beyond the last message
 -- Atomic: reads only. The parts are disjoint and together have all messages within the bounds.
 -- Cost: O(log N) a rank
--- @include page wrong_type zset
+-- @include page zset
 
-local due = KEYS[1]
 local from, to = ARGV[1], ARGV[2]
 
-local wrong = wrong_stored({ due = due })
-if wrong then
-  return wrong
-end
 local first, behind = between(due, from, to)
 local reply = {}
 for i = 3, #ARGV do

@@ -1,8 +1,5 @@
 -- Puts the next step of a delay chain into the store, unless this or a later step waits.
--- KEYS[1] due        ZSET         message -> due time, ms since the epoch
--- KEYS[2] bodies     HASH|LIST    bodies of the messages
--- KEYS[3] notes      STRING|HASH  count of messages marked, and more
--- KEYS[4] ids        ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1]  wake      channel on which a new head is announced
 -- ARGV[2]  queue     name, as announced
 -- ARGV[3]  expire    ms after which an unused queue expires, 0 for never
@@ -15,17 +12,11 @@
 -- Returns 'first' | 'head' | 'behind' when the store has the step now, or need not; 'waits' with nothing stored
 -- Atomic: at any moment at most one step of a chain waits.
 -- Cost: O(log N)
--- @include announce clock find lifetime put wrong_type
+-- @include announce clock find lifetime put
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local wake, queue, expire, chain = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local id, due, priority, body, stores = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9] == '1'
 local now = now_ms()
-
-local wrong = wrong_stored(keys)
-if wrong then
-  return wrong
-end
 
 -- Returns the number of a message's step in its chain; 0 for a message that is no JSON.
 local function position(message)

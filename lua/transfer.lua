@@ -1,8 +1,5 @@
 -- Moves messages that are due to the end of the queue's lists where kombu would have put them.
--- KEYS[1]    due     ZSET         message -> due time, ms since the epoch
--- KEYS[2]    bodies  HASH|LIST    bodies of the messages
--- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[4]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- KEYS[5...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] count  how many messages to move at most
 -- ARGV[2] bytes  about how many bytes to move at most
@@ -11,20 +8,14 @@
 -- Returns {number moved, number without a body, due time of the first or '', now, next due or ''}
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
--- @include all_from clock large lifetime move due wrong_type
+-- @include clock large lifetime move due
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
 local count, bytes, counts = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local now = now_ms()
 
-local wrong = wrong_stored(keys, 5)
-if wrong then
-  return wrong
-end
 local is_large, expire = has_large(keys), life_of(keys, now, 0).margin
-local ready = all_from(KEYS, 5)
 local function list_of(priority)
-  return ready[1 + tonumber(ARGV[4 + tonumber(priority)])]
+  return KEYS[5 + ARGV[4 + priority]]
 end
 local to = { keys = keys, first_list = 5, list_of = list_of, counts = counts, expire = expire, is_large = is_large }
 local moved, lost, first = move_due(to, now, count, bytes)

@@ -1,8 +1,5 @@
 -- Moves messages that are due as `transfer` does, of a queue that has a rate, or whose late messages do not run.
--- KEYS[1]    due     ZSET         message -> due time, ms since the epoch
--- KEYS[2]    bodies  HASH|LIST    bodies of the messages
--- KEYS[3]    notes   STRING|HASH  count of messages marked, and more
--- KEYS[4]    ids     ZSET|HASH    ids of duplicates, or index of messages by id
+-- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- KEYS[5]    bucket  HASH         the queue's tokens, see bucket.lua
 -- KEYS[6...] ready   LIST         the queue's lists, one a priority step
 -- ARGV[1] count  how many messages to move at most
@@ -18,23 +15,16 @@
 -- priority, body; the last two are '' where the body is missing}}. While messages are too late, no other moves.
 -- Atomic: pushes each message before it removes it; cut short, it may repeat messages and never lose one.
 -- Cost: O(log N) a message
--- @include all_from bucket clock counters due large lifetime move too_late wrong_type
+-- @include bucket clock counters due large lifetime move too_late
 
-local keys = { due = KEYS[1], bodies = KEYS[2], notes = KEYS[3], ids = KEYS[4] }
-local bucket = KEYS[5]
 local count, bytes, counts = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local overdue, lateness, rate, burst = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local now = now_ms()
 
-local wrong = wrong_stored(keys, 6) or wrong_type({ [bucket] = 'hash' })
-if wrong then
-  return wrong
-end
-local ready = all_from(KEYS, 6)
 local to = { keys = keys, first_list = 6, counts = counts }
 to.is_large, to.expire = has_large(keys), life_of(keys, now, 0).margin
 function to.list_of(priority)
-  return ready[1 + tonumber(ARGV[8 + tonumber(priority)])]
+  return KEYS[6 + ARGV[8 + priority]]
 end
 local done, again, late = { moved = 0, lost = 0, dropped = 0 }, nil, {}
 local limit_ms = overdue ~= 'run' and now - tonumber(lateness)

@@ -107,7 +107,7 @@ def promote_early(journal: Journal, promotion: Promotion, rows: Sequence[Row]) -
             # its message may have left Redis. And a claim that came before the marker of the queue was not kept. So
             # each row is held first, and then read again.
             hold = uuid4().hex
-            promotion.hold_rows(left, hold)
+            promotion.claim_rows(left, hold)
             left = journal.rows([row.seq for row in left])
             word, words = promotion.promote(marker.id, marker.token, left, hold)
             promoted = {seq for seq, word in words.items() if word in ("promoted", "pushed")}

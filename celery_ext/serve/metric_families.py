@@ -15,7 +15,7 @@ from prometheus_client.utils import floatToGoString
 from celery_ext.periodic.control import Listed, list_entries
 from kombu_delayq import __version__
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.counts import LATENESS_BOUNDS_S, WAIT_BOUNDS_S, Lateness, QueueCounts, QueueStats, Waits
+from kombu_delayq.store.counts import Histogram, QueueCounts, QueueStats
 from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.text import readable
 
@@ -252,22 +252,22 @@ def _by(label: str, name: str, text: str, counts: Mapping[str, Mapping[str, int]
 def _durations(snapshot: Snapshot) -> Iterator[Metric]:
     text = "How long after their due time messages went to their queue, by Redis's clock."
     late = {queue: counts.lateness for queue, counts in snapshot.counts.items()}
-    yield _histogram("delayq_delivery_lateness_seconds", text, LATENESS_BOUNDS_S, late)
+    yield _histogram("delayq_delivery_lateness_seconds", text, late)
     text = "How long the oldest ready message has been waiting for a consumer; 0 if none is ready, absent if unknown."
     oldest = {stats.queue: stats.oldest_ready_s for stats in snapshot.queues if stats.oldest_ready_s is not None}
     yield _gauge("delayq_oldest_ready_seconds", text, _QUEUE, oldest, "seconds")
     text = "How long messages waited in their queue before a worker took them, by the worker's clock, in whole seconds."
     waits = {queue: counts.waits for queue, counts in snapshot.counts.items()}
-    yield _histogram("delayq_queue_wait_seconds", text, WAIT_BOUNDS_S, waits)
+    yield _histogram("delayq_queue_wait_seconds", text, waits)
     text = "Messages that a worker took of which nothing says for how long they had waited."
-    unknown = {queue: each.unknown for queue, each in waits.items()}
+    unknown = {queue: counts.waits_unknown for queue, counts in snapshot.counts.items()}
     yield _counter("delayq_queue_wait_unknown_messages", text, _QUEUE, unknown)
 
 
-def _histogram(name: str, text: str, bounds: Sequence[float], values: Mapping[str, Lateness | Waits]) -> Metric:
+def _histogram(name: str, text: str, values: Mapping[str, Histogram]) -> Metric:
     family = HistogramMetricFamily(name, text, labels=_QUEUE, unit="seconds")
     for queue, found in values.items():
-        buckets = zip(map(floatToGoString, (*bounds, inf)), (*found.buckets, found.count), strict=True)
+        buckets = zip(map(floatToGoString, (*found.bounds_s, inf)), (*found.buckets, found.count), strict=True)
         family.add_metric((readable(queue),), list(buckets), found.sum_s)
     return family
 

@@ -165,10 +165,11 @@ class Consumer:
         for (queue, outcome), number in counted.items():
             found[queue][outcome] = number
         try:
-            away = store.minutes.count_minute(found)
+            errors = store.minutes.count_minute(found)
         except BaseException:
             self._outcomes.extend(counted.elements())
             raise
+        away = {queue: error for queue, error in errors.items() if not isinstance(error, ResponseError)}
         self._outcomes.extend(one for one in counted.elements() if one[0] in away)
         checked(away.values())
 

@@ -1,4 +1,17 @@
-"""Finds the Lua files, expands their includes, and keeps the result.
+"""Finds the Lua files, expands their headers and includes, and keeps the result.
+
+The header of an operation names its keys. The operation has each under its name:
+
+``-- KEYS[2] guard  SET  ids that the job has sent``
+    One key, and its type.
+``-- KEYS[3-6] keys  of the queue's delayed messages``
+    The four keys of a queue's delayed messages in the layout that the script is for, which are ``keys.due``,
+    ``keys.bodies``, ``keys.notes`` and ``keys.ids``. ``lua/include/<layout>/types.lua`` describes them. Four of another
+    name are those of the other layout.
+``-- KEYS[7...] ready  LIST  the queue's lists``
+    All others, of one type.
+
+An operation begins with a check of the types of all its keys, see ``wrong_type.lua``, unless it has ``-- @unchecked``.
 
 A Lua file names in its header the includes whose functions or constants it uses itself:
 
@@ -11,14 +24,11 @@ A Lua file names in its header the includes whose functions or constants it uses
     ``other.page`` and so on. They stand in a scope of their own, apart from the script's own functions of the same
     names. Only an operation may name such includes.
 
-``-- @first offer_one``
-    The include of this name has a function of the same name, which runs first. If it returns a reply, that is the reply
-    of the script, whose other functions are not even defined then. A layout that has no such include goes without.
+``-- @first hash offer_one``
+    In this layout, the include of this name has a function of the same name, which runs first. If it returns a reply,
+    that is the reply of the script, whose other functions are not even defined then.
 
 Redis gets only those parts of the includes that a script uses, and no lines of comment.
-
-In a header ``HASH|LIST`` is the type of a key in the layouts hash and redisson. ``lua/include/<layout>/types.lua``
-describes the keys of a queue in that layout.
 """
 
 import re
@@ -34,7 +44,13 @@ _PACKAGED = Path(__file__).parents[1] / "lua"
 _CHECKOUT = Path(__file__).parents[2] / "lua"
 _INCLUDE = re.compile(r"^-- @include ([\w ]+)\n", re.MULTILINE)
 _OTHER = re.compile(r"^-- @other ([\w ]+)\n", re.MULTILINE)
-_FIRST = re.compile(r"^-- @first (\w+)\n", re.MULTILINE)
+_FIRST = re.compile(r"^-- @first (\w+) (\w+)\n", re.MULTILINE)
+_UNCHECKED = "\n-- @unchecked\n"
+_KEY = re.compile(r"^-- KEYS\[(\d*)(\.\.\.|-\d+)?\] +(\w+)(?: +([A-Z]+))?", re.MULTILINE)
+#: How scripts call the four keys of a queue's delayed messages, in the order of ``Keys.stored``.
+ROLES = ("due", "bodies", "notes", "ids")
+#: Includes that the code uses which the loader writes.
+_OF_CHECK = ("types", "wrong_type")
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 _DEFINITION = re.compile(r"^(?=local )", re.MULTILINE)
 _DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)")
@@ -74,9 +90,10 @@ def load(operation: str, layout: str = "hash") -> Script:
         FileNotFoundError: There is no such operation or include.
     """
     source = _source(f"{operation}.lua")
-    body = _code(source)
+    body = _of_keys(source) + _code(source)
     first = _first(source, layout)
-    rest = [definition for definition in _definitions(included(source), layout, set()) if definition not in first]
+    definitions = _definitions([*included(source), *_OF_CHECK], layout, set())
+    rest = [definition for definition in definitions if definition not in first]
     text = _of_other(source, body, layout) + "".join(first) + _with_needed(rest, body)
     made = Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
     _texts[made.sha] = text
@@ -98,9 +115,9 @@ def included_of_other(source: str) -> list[str]:
     return " ".join(_OTHER.findall(source)).split()
 
 
-def included_first(source: str, layout: str) -> list[str]:
-    """Returns the name of the include that a Lua file runs first in a layout, or nothing."""
-    return [name for name in _FIRST.findall(source) if (directory() / path_of(name, layout)).is_file()]
+def included_first(source: str, layout: str) -> str | None:
+    """Returns the name of the include that a Lua file runs first in a layout, or None."""
+    return dict(_FIRST.findall(source)).get(layout)
 
 
 def path_of(include: str, layout: str) -> str:
@@ -109,8 +126,28 @@ def path_of(include: str, layout: str) -> str:
     return own if (directory() / own).is_file() else f"include/shared/{include}.lua"
 
 
+def _of_keys(source: str) -> str:
+    """Returns the code that binds the keys of an operation to their names, and checks their types."""
+    bound, expected, others = "", "", ""
+    for first, more, name, kind in _KEY.findall(source):
+        if more == "...":
+            others = f"  for i = {first or 1}, #KEYS do\n    expected[KEYS[i]] = '{kind.lower()}'\n  end\n"
+        elif more:
+            fields = ", ".join(f"{role} = KEYS[{at}]" for at, role in enumerate(ROLES, int(first)))
+            bound += f"local {name} = {{ {fields} }}\n"
+            types = "TYPES" if name == "keys" else "other.TYPES"
+            expected += "".join(f"    [{name}.{role}] = {types}.{role},\n" for role in ROLES)
+        else:
+            bound += f"local {name} = KEYS[{first}]\n"
+            expected += f"    [{name}] = '{kind.lower()}',\n"
+    if _UNCHECKED in source:
+        return bound
+    check = "  local wrong = wrong_type(expected)\n  if wrong then\n    return wrong\n  end\n"
+    return f"{bound}do\n  local expected = {{\n{expected}  }}\n{others}{check}end\n"
+
+
 def _definitions(includes: Iterable[str], layout: str, seen: set[str]) -> list[str]:
-    """Returns the functions and locals that a file includes. A function comes after the ones that it may use."""
+    """Returns the functions and locals of includes. A function comes after the ones that it may use."""
     found: list[str] = []
     for path in (path_of(include, layout) for include in includes):
         if path not in seen:
@@ -123,11 +160,11 @@ def _definitions(includes: Iterable[str], layout: str, seen: set[str]) -> list[s
 
 def _first(source: str, layout: str) -> list[str]:
     """Returns the definitions of what an operation runs first, and the code that runs it."""
-    found: list[str] = []
-    for name in included_first(source, layout):
-        run = f"local done = {name}()\nif done then\n  return done\nend\n"
-        found += [*_needed(_definitions([name], layout, set()), run), run]
-    return found
+    name = included_first(source, layout)
+    if name is None:
+        return []
+    run = f"local done = {name}()\nif done then\n  return done\nend\n"
+    return [*_needed(_definitions([name], layout, set()), run), run]
 
 
 def _with_needed(definitions: list[str], body: str) -> str:
@@ -154,8 +191,9 @@ def _of_other(source: str, body: str, layout: str) -> str:
     [other] = {*LAYOUTS} - {layout}
     used = dict.fromkeys(re.findall(r"\bother\.(\w+)", body))
     table = "return {\n" + "".join(f"  {name} = {name},\n" for name in used) + "}\n"
+    definitions = _definitions([*includes, *_OF_CHECK], other, set())
     # This code stands before the script's own definitions, so it does not see them.
-    return f"local other = (function()\n{_with_needed(_definitions(includes, other, set()), table)}end)()\n"
+    return f"local other = (function()\n{_with_needed(definitions, table)}end)()\n"
 
 
 def _code(source: str) -> str:

@@ -16,7 +16,7 @@ from kombu_delayq.text import as_text
 
 #: What somebody can do to messages: the names of the operations that ``QueueCounts.operations`` counts.
 OPERATIONS = ("cancel", "reschedule", "run_now", "purge", "replay", "drop")
-#: Upper bounds of the buckets of ``Lateness``, in s; the last bucket, which has none, is not among them.
+#: Upper bounds of the buckets of how late messages are, in s; the last bucket, which has none, is not among them.
 LATENESS_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 #: Upper bounds of the buckets of how long messages wait in their queue, in s, as precise as ``timestamp``.
 WAIT_BOUNDS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 21600.0)
@@ -27,8 +27,8 @@ WAIT_FIELDS = tuple(f"waited:{at}" for at in range(len(WAIT_BOUNDS_S) + 1))
 #: The counters of waits of a queue, in the order of the numbers that ``QueueWaits`` keeps of it.
 _WAITS = (*WAIT_FIELDS, WAITED_S, WAITED_UNKNOWN)
 _SUM_AT, _UNKNOWN_AT = len(WAIT_FIELDS), len(WAIT_FIELDS) + 1
-#: Adds to counters in Redis; see ``Fetching.count_waits``.
-CountWaits = Callable[[Mapping[str, Mapping[str, int]]], dict[str, Exception | None]]
+#: Adds to counters in Redis; see ``MinuteCounts.count_minute``.
+Count = Callable[[Mapping[str, Mapping[str, int]]], dict[str, Exception]]
 #: A time from here on, in s since the epoch, is none: any program may write numbers that fit no clock and no counter.
 _LATEST_S = 2.0**40
 #: What becomes of messages that are too late, by the names under which the scripts count it.
@@ -132,7 +132,7 @@ class QueueWaits:
             numbers[bisect_left(WAIT_BOUNDS_S, waited_s)] += 1
             numbers[_SUM_AT] += waited_s
 
-    def flush(self, count_waits: CountWaits) -> None:
+    def flush(self, count: Count) -> None:
         """Adds to the counters in Redis what has come since the last time; one round trip where anything has.
 
         Raises:
@@ -141,9 +141,9 @@ class QueueWaits:
         now = {queue: list(numbers) for queue, numbers in list(self._noted.items())}
         grown = {queue: self._grown(queue, numbers) for queue, numbers in now.items()}
         if changed := {queue: counters for queue, counters in grown.items() if counters}:
-            replies = count_waits(changed)
-            self._flushed.update({queue: now[queue] for queue, error in replies.items() if error is None})
-            checked(replies.values())
+            errors = count(changed)
+            self._flushed.update({queue: now[queue] for queue in changed.keys() - errors})
+            checked(errors.values())
 
     def _grown(self, queue: str, numbers: list[int]) -> dict[str, int]:
         before = self._flushed.get(queue) or [0] * len(_WAITS)
@@ -155,60 +155,38 @@ def _since_s(timestamp: Any, eta: Any) -> float | None:
 
 
 @dataclass(frozen=True)
-class Lateness:
-    """How late messages were transferred, by Redis's clock.
+class Histogram:
+    """How long something took, of many messages.
 
     Attributes:
-        buckets: For each of ``LATENESS_BOUNDS_S``, how many were late by no more than this.
-        sum_s: By how much all of them were late together, in s; an estimate, see ``Figures.counts``.
+        bounds_s: Upper bounds of the buckets, in s.
+        buckets: For each bound, of how many messages it took no longer than this.
+        sum_s: How long it took of all of them together, in s.
         count: How many there were.
     """
 
+    bounds_s: tuple[float, ...]
     buckets: tuple[int, ...]
     sum_s: float
     count: int
 
     def quantile(self, share: float) -> float | None:
-        """Returns the lateness in s that a share of all messages, from 0 to 1, had at most.
+        """Returns how long it took at most, in s, of a share of all messages, from 0 to 1.
 
         Returns:
             An estimate, in proportion between two bounds; None without messages, ``inf`` beyond the last bound.
 
         Source: the same estimate as that of Prometheus's ``histogram_quantile``.
         """
-        return _quantile(LATENESS_BOUNDS_S, self.buckets, share * self.count)
-
-
-def _quantile(bounds: Sequence[float], buckets: Sequence[int], rank: float) -> float | None:
-    if not rank:
-        return None
-    before, low = 0, 0.0
-    for bound, below in zip(bounds, buckets, strict=True):
-        if below >= rank and below > before:
-            return low + (bound - low) * (rank - before) / (below - before)
-        before, low = below, bound
-    return inf
-
-
-@dataclass(frozen=True)
-class Waits:
-    """How long messages waited in their queue before a worker took them, by the worker's clock.
-
-    Attributes:
-        buckets: For each of ``WAIT_BOUNDS_S``, how many waited no longer than this.
-        sum_s: How long all of them waited together, in s.
-        count: How many there were.
-        unknown: How many more there were of which no property says since when they could have been taken.
-    """
-
-    buckets: tuple[int, ...] = (0,) * len(WAIT_BOUNDS_S)
-    sum_s: float = 0.0
-    count: int = 0
-    unknown: int = 0
-
-    def quantile(self, share: float) -> float | None:
-        """Returns for how many s a share of all messages waited at most, as ``Lateness.quantile``."""
-        return _quantile(WAIT_BOUNDS_S, self.buckets, share * self.count)
+        rank = share * self.count
+        if not rank:
+            return None
+        before, low = 0, 0.0
+        for bound, below in zip(self.bounds_s, self.buckets, strict=True):
+            if below >= rank and below > before:
+                return low + (bound - low) * (rank - before) / (below - before)
+            before, low = below, bound
+        return inf
 
 
 @dataclass(frozen=True)
@@ -243,10 +221,11 @@ class QueueCounts:
         lost: How many index entries without a body a transfer has removed.
         redelivered: How many came back from the hands of a consumer, to be delivered again.
         operations: For each of ``OPERATIONS``, to how many messages it was done.
-        lateness: How late the transferred messages were.
+        lateness: How late messages were transferred, by Redis's clock; the sum is an estimate, see ``Figures.counts``.
         too_late: For each of the values of ``TOO_LATE``, of how many messages that were too late it became that.
         held_back: The rate that held messages back lately; None if none did. See ``holding``.
-        waits: How long messages waited in the queue before a worker took them.
+        waits: How long messages waited in the queue before a worker took them, by the worker's clock.
+        waits_unknown: How many more a worker took of which no property says since when it could have taken them.
         failures: For each of the values of ``FAILURES``, of how many tasks that failed it became that.
     """
 
@@ -254,10 +233,11 @@ class QueueCounts:
     lost: int
     redelivered: int
     operations: dict[str, int]
-    lateness: Lateness
+    lateness: Histogram
+    waits: Histogram
     too_late: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOO_LATE.values(), 0))
     held_back: HeldBack | None = None
-    waits: Waits = Waits()
+    waits_unknown: int = 0
     failures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FAILURES.values(), 0))
 
     def holding(self, stats: QueueStats) -> HeldBack | None:
@@ -269,24 +249,26 @@ class QueueCounts:
 def counts_of(values: Sequence[Any], bucket: Sequence[Any]) -> QueueCounts:
     """Returns what is in a HASH of counters, whose field ``late:2`` counts what fell between bound 2 and bound 3."""
     found = {name: _number(value) for name, value in zip(FIELDS, values, strict=False)}
-    buckets = list(accumulate(found.get(f"late:{at}", 0) for at in range(len(LATENESS_BOUNDS_S) + 1)))
-    sum_s = found.get("late_us", 0) / 1_000_000 + buckets[0] * LATENESS_BOUNDS_S[0] / 2
+    late_fields = [f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1)]
+    late_s = found.get("late_us", 0) / 1_000_000 + found.get("late:0", 0) * LATENESS_BOUNDS_S[0] / 2
+    lateness = _histogram(found, LATENESS_BOUNDS_S, late_fields, max(late_s, 0.0))
     return QueueCounts(
-        buckets[-1],
+        lateness.count,
         found.get("lost", 0),
         found.get("redelivered", 0),
         {name: found.get(name, 0) for name in OPERATIONS},
-        Lateness(tuple(buckets[:-1]), max(sum_s, 0.0), buckets[-1]),
+        lateness,
+        _histogram(found, WAIT_BOUNDS_S, WAIT_FIELDS, found.get(WAITED_S, 0)),
         {outcome: found.get(name, 0) for name, outcome in TOO_LATE.items()},
         _held_back(bucket),
-        _waits(found),
+        found.get(WAITED_UNKNOWN, 0),
         {outcome: found.get(name, 0) for name, outcome in FAILURES.items()},
     )
 
 
-def _waits(found: Mapping[str, int]) -> Waits:
-    buckets = list(accumulate(found.get(name, 0) for name in WAIT_FIELDS))
-    return Waits(tuple(buckets[:-1]), found.get(WAITED_S, 0), buckets[-1], found.get(WAITED_UNKNOWN, 0))
+def _histogram(found: Mapping[str, int], bounds_s: tuple[float, ...], fields: Sequence[str], sum_s: float) -> Histogram:
+    buckets = list(accumulate(found.get(name, 0) for name in fields))
+    return Histogram(bounds_s, tuple(buckets[:-1]), sum_s, buckets[-1])
 
 
 def _held_back(values: Sequence[Any]) -> HeldBack | None:

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.message.dead_letters import buried_ms
 from kombu_delayq.store.client import StorePart
-from kombu_delayq.store.types import hidden
+from kombu_delayq.store.types import without_bodies
 from kombu_delayq.text import as_bytes, as_text
 
 #: A caller that gives no sign of life for ``REPLAYING_TTL_S`` loses its hold on a queue of dead letters. Other callers
@@ -43,10 +43,7 @@ class Letter(NamedTuple):
     body: bytes = b""
 
     def __repr__(self) -> str:
-        return (
-            f"Letter(message={hidden(self.message)}, to={self.to!r}, queue={self.queue!r}, priority={self.priority}, "
-            f"body={hidden(self.body)})"
-        )
+        return without_bodies(self)
 
 
 def next_count(page: Sequence[bytes]) -> int:

@@ -1,7 +1,7 @@
 """The store's operations on messages in the hands of consumers: taken, acknowledged, put back."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import count, groupby
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.replies import Command, checked, time_ms
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.client import StoreClient, StorePart
 from kombu_delayq.store.types import PAGE, Fetched, Landing, LeaseEnded, Request, Requeued
 from kombu_delayq.text import as_bytes, as_text
 
@@ -161,24 +161,6 @@ class Fetching(StorePart):
         """Returns the paused queues, with the time since when each is, ms since the epoch; one round trip."""
         found = self._client.ask("HGETALL", self._keys.paused())
         return {json.loads(as_text(name)): float(at_ms) for name, at_ms in sorted(found.items())}
-
-    def count_waits(self, grown: Mapping[str, Mapping[str, int]]) -> dict[str, Exception | None]:
-        """Counts how long messages waited in their queues before consumers took them; one round trip.
-
-        Args:
-            grown: By queue, by how much each of its counters grows, see ``QueueWaits``.
-
-        Returns:
-            By queue, why Redis has not counted; None where it has.
-        """
-        calls: list[ScriptCall] = [
-            ([self._keys.counts(queue)], [part for pair in of_queue.items() for part in pair], self._client.layout)
-            for queue, of_queue in grown.items()
-        ]
-        replies, _ = self._client.run_each("count_waits", calls)
-        return {
-            queue: reply if isinstance(reply, Exception) else None for queue, reply in zip(grown, replies, strict=True)
-        }
 
     def held(self, tags: Sequence[str], queue: str) -> list[str]:
         """Returns those of some hundred delivery tags whose messages are still held; one round trip.

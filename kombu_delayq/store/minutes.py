@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from redis.exceptions import ResponseError
-
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store.client import ScriptCall, StorePart
-from kombu_delayq.store.types import Outcome
 
 #: Most strings in one round trip.
 _STRINGS = 2000
@@ -37,22 +34,22 @@ class Minutes(NamedTuple):
 class MinuteCounts(StorePart):
     """Counts minute by minute, and reads what was counted."""
 
-    def count_minute(self, found: Mapping[str, Mapping[Outcome, int]]) -> dict[str, Exception]:
-        """Counts what has become of messages, by queue; one round trip. A Redis that refuses is no error.
+    def count_minute(self, found: Mapping[str, Mapping[Any, int]]) -> dict[str, Exception]:
+        """Counts what has become of messages; one round trip.
+
+        Args:
+            found: By queue, by how much its counters grow: those of ``counts.FIELDS``. Each ``Outcome`` counts in the
+                present minute, too.
 
         Returns:
-            Of the queues whose node in a cluster is away, the error; they are not counted.
+            Of the queues that are not counted, the error.
         """
         calls: list[ScriptCall] = [
             ([self._keys.counts(queue)], list(chain.from_iterable(counts.items())), "hash")
             for queue, counts in found.items()
         ]
         replies = self._client.run_each("count_minute", calls)[0] if calls else ()
-        return {
-            queue: reply
-            for queue, reply in zip(found, replies, strict=True)
-            if isinstance(reply, Exception) and not isinstance(reply, ResponseError)
-        }
+        return {queue: reply for queue, reply in zip(found, replies, strict=True) if isinstance(reply, Exception)}
 
     def read(self, queues: Sequence[str], now_ms: float, count: int = 60) -> dict[str, Minutes]:
         """Reads the minutes of queues up to the present one; a round trip for each thousand queues, or 80 for a day.

@@ -9,7 +9,7 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.queues import QueueRegistry
-from kombu_delayq.store.types import JOURNAL, Waiting, hidden
+from kombu_delayq.store.types import JOURNAL, Waiting, without_bodies
 from kombu_delayq.text import as_text
 
 
@@ -37,10 +37,7 @@ class Row(NamedTuple):
     state: int = 0
 
     def __repr__(self) -> str:
-        return (
-            f"Row(seq={self.seq}, queue={self.queue!r}, id={self.id!r}, due_ms={self.due_ms!r}, state={self.state}, "
-            f"body={hidden(self.body)})"
-        )
+        return without_bodies(self)
 
     @property
     def waiting(self) -> Waiting:
@@ -263,7 +260,7 @@ class Promotion(StorePart):
             journal: Id of the journal.
             token: The caller's token.
             rows: The rows.
-            hold: For a caller that promotes single rows: name of the hold, as of ``hold_rows``. A row that is neither
+            hold: For a caller that promotes single rows: name of the hold, as of ``claim_rows``. A row that is neither
                 held under it nor in the guard otherwise has the word ``free``.
         """
         by_queue: dict[str, list[Row]] = {}
@@ -280,40 +277,28 @@ class Promotion(StorePart):
                 words.update(zip((row.seq for row in page), map(as_text, found), strict=True))
         return Promoted("promoted", words)
 
-    def claim_rows(self, rows: Iterable[Numbered]) -> dict[int, str]:
-        """Claims rows that the caller has taken out of the journal. Repeating it changes nothing.
+    def claim_rows(self, rows: Iterable[Numbered], hold: str = "") -> dict[int, str]:
+        """Claims rows that the caller has taken out of the journal, or holds rows that it is about to bring.
 
-        Returns:
-            By number of the row: ``claimed`` if no promoter will ever put it into the store; ``pushed`` if one has.
-        """
-        words: dict[int, str] = {}
-        for share, seqs in self._by_share(rows).items():
-            for page in pages(seqs, ROWS):
-                found = self._client.run("claim_rows", [self._keys.journal_guard(share)], list(page))
-                words.update(zip(page, map(as_text, found), strict=True))
-            if share and not self._client.ask("EXISTS", self._keys.journal(share)):
-                # Whoever begins to lead at this queue reads its rows after that. Nobody would ever drop these claims.
-                self._drop(share, [seq for seq in seqs if words[seq] == "claimed"])
-        return words
-
-    def hold_rows(self, rows: Iterable[Numbered], hold: str) -> dict[int, str]:
-        """Notes rows that the caller is about to bring.
-
-        A row that the journal has as waiting after this is promoted under the hold only if nobody else has pushed,
-        claimed or held it meanwhile, also if it has left the guard since.
+        Repeating a claim changes nothing. A row that the journal has as waiting after this is promoted under a hold
+        only if nobody else has pushed, claimed or held it meanwhile, also if it has left the guard since.
 
         Args:
             rows: The rows.
-            hold: Name of the hold, which nobody else has.
+            hold: Name of a hold, which nobody else has; empty to claim the rows.
 
         Returns:
-            By number of the row: ``held``; or ``pushed`` or ``claimed``, as of ``claim_rows``.
+            By number of the row: ``claimed`` if no promoter will ever put it into the store; ``held``; or ``pushed`` if
+            a promoter has put it into the store.
         """
         words: dict[int, str] = {}
         for share, seqs in self._by_share(rows).items():
             for page in pages(seqs, ROWS):
-                found = self._client.run("hold_rows", [self._keys.journal_guard(share)], [hold, *page])
+                found = self._client.run("claim_rows", [self._keys.journal_guard(share)], [hold, *page])
                 words.update(zip(page, map(as_text, found), strict=True))
+            if share and not hold and not self._client.ask("EXISTS", self._keys.journal(share)):
+                # Whoever begins to lead at this queue reads its rows after that. Nobody would ever drop these claims.
+                self._drop(share, [seq for seq in seqs if words[seq] == "claimed"])
         return words
 
     def settle_rows(self, rows: Iterable[Numbered]) -> None:

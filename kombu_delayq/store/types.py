@@ -11,11 +11,19 @@ PAGE = 200
 JOURNAL = "journal"
 #: What has become of a task: it is to be tried again, has failed for good, or is a dead letter. Who sees it counts it.
 Outcome: TypeAlias = Literal["retried", "failed", "dead"]
+#: Fields of tuples that logs must not get, because a task's arguments are in them.
+_BODIES = frozenset(("body", "message", "note"))
 
 
 def hidden(body: str | bytes | None) -> str:
     """Returns a body as a repr shows it: only its length, because logs must not get a task's arguments."""
     return "None" if body is None else f"<{len(body)} {'bytes' if isinstance(body, bytes) else 'characters'}>"
+
+
+def without_bodies(shown: Any) -> str:
+    """Returns a named tuple as a repr shows it, with the lengths of bodies in place of them."""
+    fields = (f"{name}={hidden(value) if name in _BODIES else repr(value)}" for name, value in shown._asdict().items())
+    return f"{type(shown).__name__}({', '.join(fields)})"
 
 
 class Offer(NamedTuple):
@@ -34,7 +42,7 @@ class Offer(NamedTuple):
     body: str | bytes
 
     def __repr__(self) -> str:
-        return f"Offer(id={self.id!r}, due={self.due!r}, priority={self.priority}, body={hidden(self.body)})"
+        return without_bodies(self)
 
     @property
     def size(self) -> int:
@@ -131,7 +139,7 @@ class TooLate(NamedTuple):
     body: bytes | None
 
     def __repr__(self) -> str:
-        return f"TooLate(key={self.key!r}, due={self.due!r}, priority={self.priority}, body={hidden(self.body)})"
+        return without_bodies(self)
 
 
 class DelayedQueue(NamedTuple):
@@ -227,10 +235,7 @@ class Waiting(NamedTuple):
     layout: str = "hash"
 
     def __repr__(self) -> str:
-        return (
-            f"Waiting(queue={self.queue!r}, id={self.id!r}, due_ms={self.due_ms!r}, priority={self.priority}, "
-            f"body={hidden(self.body)}, layout={self.layout!r})"
-        )
+        return without_bodies(self)
 
 
 def rows_of(parts: Sequence[Any], width: int = 4) -> Iterator[tuple[Any, ...]]:
@@ -393,7 +398,7 @@ class Fetched(NamedTuple):
     body: bytes
 
     def __repr__(self) -> str:
-        return f"Fetched(tag={self.tag!r}, queue={self.queue!r}, body={hidden(self.body)})"
+        return without_bodies(self)
 
 
 class Requeued(NamedTuple):
@@ -412,7 +417,7 @@ class Requeued(NamedTuple):
     body: str | bytes
 
     def __repr__(self) -> str:
-        return f"Requeued(tag={self.tag!r}, queue={self.queue!r}, body={hidden(self.body)})"
+        return without_bodies(self)
 
 
 class LeaseEnded(Exception):
@@ -431,7 +436,7 @@ class Held(NamedTuple):
     note: bytes | str
 
     def __repr__(self) -> str:
-        return f"Held(tag={self.tag!r}, note={hidden(self.note)})"
+        return without_bodies(self)
 
 
 class LeaseHeartbeat(NamedTuple):

@@ -115,13 +115,11 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "elect": lambda store: store.promotion.elect(JOURNAL_ID, 1, 1, 0, ["q"]),
     "journal_heartbeat": lambda store: store.promotion.journal_heartbeat(JOURNAL_ID, 1, 0, [ALL], {}),
     "promote": lambda store: store.promotion.promote(JOURNAL_ID, 1, [row(1)]),
-    "hold_rows": lambda store: store.promotion.hold_rows(numbers(2), "hold"),
     "claim_rows": lambda store: store.promotion.claim_rows(numbers(2)),
     "arm": lambda store: store.periodic.arm("q", 1, [Run("entry", "digest", 1, waiting("r"))]),
     "disarm": lambda store: store.periodic.disarm("q", ["entry"], 1),
     "forget_empty": lambda store: store.queues.forget_empty(["unknown"]),
     "close": lambda store: store.jobs.close(JOB, "committed"),
-    "count_waits": lambda store: store.fetching.count_waits({"q": {"waited:0": 1}}),
     "count_minute": lambda store: store.minutes.count_minute({"q": {"failed": 1}}),
 }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from celery_ext.delays.durations import in_words
 from celery_ext.serve.counting import QueueState
 from kombu_delayq.message.due import moment_of
-from kombu_delayq.store.counts import LATENESS_BOUNDS_S, WAIT_BOUNDS_S, Lateness, Waits
+from kombu_delayq.store.counts import Histogram
 from kombu_delayq.store.nodes import Cluster
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ def lasting(value: float) -> str:
     return in_words(value, plain=True)
 
 
-def quantile(found: Lateness | Waits, share: float) -> str:
+def quantile(found: Histogram, share: float) -> str:
     """Returns what a share of all messages, from 0 to 1, had at most; empty without messages."""
-    value, bounds = found.quantile(share), LATENESS_BOUNDS_S if isinstance(found, Lateness) else WAIT_BOUNDS_S
+    value, bounds = found.quantile(share), found.bounds_s
     if value is None:
         return ""
     return seconds(value) if isfinite(value) else f"> {seconds(bounds[-1])}"

@@ -3,9 +3,13 @@
 -- numbers of 4 bytes; blocks at its end that are not needed are not there. As with counters, nothing that keeps Redis
 -- from counting ends an operation. `kombu_delayq/store/minutes.py` reads them.
 
--- Adds to the number of a kind in this minute; of `late` it keeps the largest. Cost O(1).
+-- Adds to the number of a kind in this minute; of `late` it keeps the largest. Does nothing for any other kind.
+-- Cost O(1).
 local function count_minute(counts, now, kind, number)
   local kept_ms, blocks = 90000000, { delivered = 0, late = 1, retried = 2, failed = 3, dead = 4 }
+  if not blocks[kind] then
+    return
+  end
   local minute = math.floor(now / 60000)
   local minutes = string.format('%s:%d', counts, math.floor(minute / 60))
   local place = string.format('#%d', 60 * blocks[kind] + minute % 60)

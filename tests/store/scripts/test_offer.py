@@ -59,7 +59,7 @@ def test_what_runs_first_does_the_same_as_the_rest(
 ) -> None:
     """``offer_one`` answers, stores and announces what the rest of the script does, or leaves the message to that."""
     with monkeypatch.context() as patch:
-        patch.setattr(scripts, "included_first", lambda *_: [])
+        patch.setattr(scripts, "included_first", lambda *_: None)
         rest = scripts.load.__wrapped__("offer").text
     assert scripts.load("offer").text != rest
 

@@ -44,14 +44,14 @@ def test_a_claimed_row_stays_away(store: DelayStore) -> None:
 def test_a_held_row_comes_if_nobody_touched_it(store: DelayStore, between: str) -> None:
     """Under a hold a row comes only if nobody pushed, claimed or held it meanwhile, also if it left the guard since."""
     token = elected(store)
-    assert store.promotion.hold_rows(numbers(1), "mine") == {1: "held"}
+    assert store.promotion.claim_rows(numbers(1), "mine") == {1: "held"}
     if between in ("settled", "pushed"):
         assert store.promotion.promote(JOURNAL_ID, token, [row(1)]).words == {1: "promoted"}
         store.lookup.cancel(["q"], ["i1"])
     if between == "settled":
         store.promotion.settle_rows(numbers(1))
     elif between == "held":
-        store.promotion.hold_rows(numbers(1), "theirs")
+        store.promotion.claim_rows(numbers(1), "theirs")
     elif between == "claimed":
         assert store.promotion.claim_rows(numbers(1)) == {1: "claimed"}
     words = {"nothing": "promoted", "settled": "free", "held": "free"}

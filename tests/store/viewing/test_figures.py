@@ -10,7 +10,7 @@ from redis.exceptions import NoPermissionError
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore, figures
-from kombu_delayq.store.counts import LATENESS_BOUNDS_S, OPERATIONS, Lateness, QueueCounts
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, OPERATIONS, WAIT_BOUNDS_S, Histogram, QueueCounts
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, KEYS, PAST_MS, waiting
 
@@ -65,7 +65,8 @@ def test_a_user_with_the_rights_for_one_form_sees_that_form(own_server: PrivateR
     without.close()
 
 
-NOTHING = QueueCounts(0, 0, 0, dict.fromkeys(OPERATIONS, 0), Lateness((0,) * len(LATENESS_BOUNDS_S), 0.0, 0))
+NONE = [Histogram(bounds, (0,) * len(bounds), 0.0, 0) for bounds in (LATENESS_BOUNDS_S, WAIT_BOUNDS_S)]
+NOTHING = QueueCounts(0, 0, 0, dict.fromkeys(OPERATIONS, 0), *NONE)
 
 
 def test_a_queue_of_which_nothing_is_counted_has_zeros(store: DelayStore) -> None:
@@ -81,7 +82,7 @@ def test_lateness_is_cumulative(store: DelayStore) -> None:
     fields = {"late:0": 4, "late:1": 2, "late:3": 1, "late:16": 4, "lost": 1, "late_us": 1_500_000, "drop": 3}
     store.client.hset(store.keys.counts("q"), mapping=fields)
     found = store.figures.counts(["q"])["q"]
-    assert found.lateness == Lateness((4, 6, 6, *[7] * 13), 1.51, 11)
+    assert found.lateness == Histogram(LATENESS_BOUNDS_S, (4, 6, 6, *[7] * 13), 1.51, 11)
     assert (found.transferred, found.lost, found.redelivered) == (11, 1, 0)
     assert found.operations == {**NOTHING.operations, "drop": 3}
 

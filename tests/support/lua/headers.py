@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kombu_delayq.options import LAYOUTS
+from kombu_delayq.redis.scripts import ROLES
+from tests.support.lua.names import source_of
 
-#: ``KEYS[1] due  ZSET  ...``; from one on any number, ``KEYS[5...] ready  LIST``; several in turn,
-#: ``KEYS[3...] due, bodies  ZSET, HASH``. ``HASH|LIST`` is the type in each layout.
-_NAMED = re.compile(r"-- (KEYS|ARGV)\[(\d*)(\.\.\.)?\d*\]\s+(\w+(?:, \w+)*)(?:\s+([\w|]+(?:, [\w|]+)*))?")
-_TYPES = {"ZSET", "HASH", "STRING", "SET", "LIST"}
+#: ``KEYS[1] due  ZSET  ...``; the four of a queue, ``KEYS[1-4] keys``; from one on any number, ``KEYS[5...] ready
+#: LIST``; several in turn, ``KEYS[3...] due, bodies  ZSET, HASH``.
+_NAMED = re.compile(r"-- (KEYS|ARGV)\[(\d*)(\.\.\.|-\d+)?\d*\]\s+(\w+(?:, \w+)*)(?:\s+(\w+(?:, \w+)*))?")
+_TYPES = {"ZSET", "HASH", "STRING", "SET", "LIST", ""}
 #: Commands that take a key of one type alone; those on ZSETs and HASHes begin with their letter.
 _OF_TYPE = {
     "LIST": "LINDEX LLEN LMOVE LPOS LPUSH LRANGE LREM LTRIM RPOP RPUSH",
@@ -37,7 +39,7 @@ class Header:
     Attributes:
         sentence: Its first line.
         arguments: ``KEYS`` and ``ARGV``.
-        keys: Name and type of each key; keys of any number are there once.
+        keys: Name and type of each key, empty for the four of a queue; keys of any number are there once.
         labels: Which of Returns, Atomic and Cost it has.
     """
 
@@ -61,21 +63,28 @@ def read_header(source: str) -> Header:
     keys: list[tuple[str, str]] = []
     for line in lines:
         if match := _NAMED.match(line):
-            kind, number, dots, names, types = match.groups()
-            if dots:
+            kind, number, more, names, types = match.groups()
+            if more == "...":
                 arguments[kind].rest = int(number or 1)
             else:
-                arguments[kind].names[int(number)] = names
-            if kind == "KEYS":
+                last = int(more[1:]) if more else int(number)
+                arguments[kind].names |= dict.fromkeys(range(int(number), last + 1), names)
+            if kind == "KEYS" and more not in (None, "..."):
+                keys.append((names, ""))
+            elif kind == "KEYS":
                 keys += zip(names.split(", "), (types or "").split(", "), strict=True)
     labels = [match[1] for line in lines if (match := re.match(r"-- (Returns|Atomic|Cost)\b", line))]
     return Header(lines[0].removeprefix("-- "), arguments, keys, labels)
 
 
 def read_body(source: str) -> dict[str, Arguments]:
-    """Finds the positions that a body uses, and the names it binds them to."""
-    _, body = split(source)
-    return {kind: Arguments(_bound(body, kind), _rest(body, kind)) for kind in ("KEYS", "ARGV")}
+    """Finds the positions of ARGV that a body uses, and the names it binds them to; and the keys that it uses."""
+    header, (_, body) = read_header(source), split(source)
+    keys = {at: name for at, name in header.arguments["KEYS"].names.items() if re.search(rf"(?<![.\w]){name}\b", body)}
+    return {
+        "KEYS": Arguments(keys | _bound(body, "KEYS"), _rest(body, "KEYS")),
+        "ARGV": Arguments(_bound(body, "ARGV"), _rest(body, "ARGV")),
+    }
 
 
 def _bound(body: str, kind: str) -> dict[int, str]:
@@ -111,11 +120,7 @@ def complaints(source: str) -> list[str]:
         found.append(f"does not begin with a sentence: {header.sentence!r}")
     if header.labels != ["Returns", "Atomic", "Cost"]:
         found.append(f"does not say Returns, Atomic, Cost, in this order: {header.labels}")
-    for name, said_types in header.keys:
-        types = said_types.split("|")
-        if not _TYPES.issuperset(types) or len(types) not in (1, len(LAYOUTS)):
-            found.append(f"{name}: {said_types!r} is not one of {_TYPES}, or one for each layout")
-    return found
+    return found + [f"{name}: {said!r} is not one of {_TYPES}" for name, said in header.keys if said not in _TYPES]
 
 
 def key_types(source: str, layout: str) -> list[dict[str, str]]:
@@ -124,19 +129,29 @@ def key_types(source: str, layout: str) -> list[dict[str, str]]:
     Twice where an operation works on both layouts at once: for its own keys, and for those of the other layout.
     """
     found: list[dict[str, str]] = [{**_AS_ARGUMENTS}]
-    for name, type_names in read_header(source).keys:
-        types = type_names.split("|")
-        if name in found[-1]:
-            found.append({})
-        found[-1][name] = types[LAYOUTS.index(layout)] if len(types) > 1 else types[0]
+    [other] = {*LAYOUTS} - {layout}
+    for name, type_ in read_header(source).keys:
+        if type_:
+            found[-1][name] = type_
+        elif name == "keys":
+            found[-1] |= stored_types(layout)
+        else:
+            found.append(stored_types(other))
     return found
+
+
+def stored_types(layout: str) -> dict[str, str]:
+    """Returns the types of the keys of a queue's delayed messages in a layout, by their names in scripts."""
+    found = re.findall(r"(\w+) = '(\w+)'", source_of(f"include/{layout}/types.lua"))
+    assert [role for role, _ in found] == list(ROLES)
+    return {role: type_.upper() for role, type_ in found}
 
 
 def wrong_types(text: str, types: dict[str, str]) -> list[str]:
     """Returns where an expanded script uses a key as another type than its header gives.
 
-    A command shows the type of its key; so does a table of types that keys are compared with. A key is called by its
-    name wherever it is used: ``keys.due``, ``to.keys.due``, ``due``.
+    A command shows the type of its key. A key is called by its name wherever it is used: ``keys.due``,
+    ``to.keys.due``, ``due``.
 
     Args:
         text: A script, or the part of one that works on one layout.
@@ -151,11 +166,6 @@ def _types_shown(text: str, known: list[str]) -> Iterator[tuple[str, str]]:
         type_ = _TYPE_OF.get(command, {"Z": "ZSET", "H": "HASH"}.get(command[0], f"key for {command}"))
         if type_:
             yield from ((name, type_) for name in _names_of(text, key, known) or [key])
-    for name, type_ in re.findall(r"(\w+) = '(\w+)'", "".join(re.findall(r"local TYPES = \{.*\}", text))):
-        if name in known:
-            yield name, type_.upper()
-    for name, type_ in re.findall(r"\[(\w+)\] = '(\w+)'", "".join(re.findall(r"wrong_type\(\{.*?\}\)", text))):
-        yield name, type_.upper()
 
 
 def _names_of(text: str, expression: str, known: list[str]) -> list[str]:

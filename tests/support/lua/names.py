@@ -41,7 +41,8 @@ def included_by(path: str, layout: str) -> list[str]:
 
 def included_first(path: str, layout: str) -> list[str]:
     """Returns the paths of the include that a file runs first, for a script of one layout."""
-    return [scripts.path_of(include, layout) for include in scripts.included_first(source_of(path), layout)]
+    include = scripts.included_first(source_of(path), layout)
+    return [] if include is None else [scripts.path_of(include, layout)]
 
 
 def included_of_other(path: str, layout: str) -> list[str]:

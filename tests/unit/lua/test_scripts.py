@@ -87,7 +87,8 @@ def test_no_include_is_left_over() -> None:
     """Every include belongs to an operation, or to another include, and every function of it is used."""
     by = (included_by, included_first, included_of_other)
     used = {include for path, form in READ for of in by for include in of(path, form)}
-    assert {*INCLUDES} - used == set()
+    of_loader = {"include/shared/wrong_type.lua", *(f"include/{layout}/types.lua" for layout in LAYOUTS)}
+    assert {*INCLUDES} - used <= of_loader
     calls = "".join(
         re.sub(r"^local function \w+|^-- @include .*", "", path.read_text(), flags=re.MULTILINE) for path in LUA
     )
@@ -142,7 +143,7 @@ def test_functions_of_the_other_form_stand_apart() -> None:
         for form, text in ((layout, own), (other, apart)):
             assert f"notes = '{'string' if form == 'hash' else 'hash'}'" in text
         named = re.findall(r"^  (\w+) = \1,$", apart, re.MULTILINE)
-        assert set(named) == set(re.findall(r"\bother\.(\w+)\(", own))
+        assert set(named) == set(re.findall(r"\bother\.(\w+)", own))
 
 
 def test_the_sha_is_that_of_the_text() -> None:

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from kombu_delayq.store.counts import LATENESS_BOUNDS_S, Lateness, QueueStats, Waits
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, Histogram, QueueStats
 from kombu_delayq.store.types import Transferred
 
 
@@ -31,9 +31,8 @@ BUCKETS = tuple(0 if bound < 0.05 else 10 if bound < 1 else 20 for bound in LATE
 
 def test_lateness_is_estimated_between_two_bounds() -> None:
     """A quantile is in proportion between the bounds around it; beyond the last bound it is not known."""
-    lateness = Lateness(BUCKETS, 0.0, 20)
+    lateness = Histogram(LATENESS_BOUNDS_S, BUCKETS, 0.0, 20)
     assert lateness.quantile(0.25) == pytest.approx(0.0375)
     assert lateness.quantile(0.75) == pytest.approx(0.75)
-    assert Lateness(BUCKETS, 0.0, 100).quantile(0.99) == inf
-    assert Lateness(BUCKETS, 0.0, 0).quantile(0.5) is None
-    assert Waits((0, 4, *[4] * 10), 6.0, 5).quantile(0.4) == pytest.approx(1.5)
+    assert Histogram(LATENESS_BOUNDS_S, BUCKETS, 0.0, 100).quantile(0.99) == inf
+    assert Histogram(LATENESS_BOUNDS_S, BUCKETS, 0.0, 0).quantile(0.5) is None

@@ -11,7 +11,7 @@ from celery_ext.journal import JournalState, Loss
 from celery_ext.serve.counting import QueueState
 from celery_ext.serve.page.figures import health, moment, number, quantile, seconds, size
 from celery_ext.serve.page.overview import fault_of
-from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack, Lateness, QueueStats, Waits, counts_of
+from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack, Histogram, QueueStats, counts_of
 
 NOW = 1_795_374_000_000.0  # 22 November 2026, 19:00 UTC
 
@@ -64,9 +64,9 @@ def test_numbers_are_read_at_a_glance() -> None:
         "3.0 TB",
     ]
     assert [seconds(value) for value in (0.004, 1.0, 1.25, 90.0, 7200.0)] == ["4 ms", "1 s", "1.2 s", "1.5 min", "2 h"]
-    late = Lateness((0,) * (len(LATENESS_BOUNDS_S) - 1) + (1,), 1.0, 2)
+    late = Histogram(LATENESS_BOUNDS_S, (0,) * (len(LATENESS_BOUNDS_S) - 1) + (1,), 1.0, 2)
     assert [quantile(late, share) for share in (0.5, 0.99)] == ["1 h", "> 1 h"]
-    assert quantile(Waits(), 0.5) == ""
+    assert quantile(counts_of([], []).waits, 0.5) == ""
 
 
 @pytest.mark.parametrize(
