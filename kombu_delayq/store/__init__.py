@@ -162,27 +162,6 @@ class DelayStore(Store):
         keys: Names of the keys.
         priority_steps: kombu's option ``priority_steps``, which says which priorities share a list.
         options: Transport options.
-
-    Attributes:
-        delivery: Takes messages in and transfers those that are due.
-        fetching: Takes messages from queues, and removes or puts back those that are held.
-        consumers: Knows which consumers live.
-        chains: Stores the steps of delay chains.
-        leases: Decides which transfer worker leads.
-        lookup: Finds and changes single messages by their ids.
-        scan: Reads whole queues.
-        queues: Lists, counts, empties and forgets queues.
-        letters: Reads dead letters and sends them on.
-        jobs: Begins, writes and ends bulk jobs.
-        repair: Finds and mends damage.
-        periodic: Arms periodic entries.
-        promotion: Takes in rows of a journal, and tells whether Redis has lost data.
-        minutes: Counts what happens minute by minute.
-        figures: Counts the messages of many queues, and what has happened to them.
-        nodes: Looks at the nodes of a Redis Cluster.
-        servers: Looks at the servers themselves: memory, disk, clock.
-        answers: Keeps the first answers to requests of the HTTP API.
-        shared_runs: Lets several processes of a server see and steer each other's bulk actions.
     """
 
     def __init__(

@@ -6,12 +6,13 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, cast
 
-from redis.exceptions import ResponseError
+from kombu.log import get_logger
+from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.message.once import Once
-from kombu_delayq.options import QueueLimits
-from kombu_delayq.redis.replies import Command
-from kombu_delayq.store.client import StoreClient
+from kombu_delayq.options import LAYOUTS, QueueLimits
+from kombu_delayq.redis.replies import Command, time_ms
+from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.queues import QueueRegistry
@@ -21,18 +22,21 @@ from kombu_delayq.store.types import (
     Offered,
     PageId,
     Placed,
+    QueueHeads,
     TooLate,
     Transferred,
     rows_of,
 )
-from kombu_delayq.store.wake import Heads
+from kombu_delayq.store.wake import WakeListener
 from kombu_delayq.text import as_bytes, as_text, digest
+
+logger = get_logger(__name__)
 
 #: How long Redis recognizes a repeated page of ``send_many``, in ms; longer than it takes to notice a lost connection.
 PAGE_TTL_MS = 120_000
 
 
-class Delivery(Heads):
+class Delivery(StorePart):
     """Takes messages in and transfers due messages: for publishers, consumers and transfer workers."""
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
@@ -41,6 +45,9 @@ class Delivery(Heads):
         self._ready = lru_cache(maxsize=1000)(client.ready)
         self._address = lru_cache(maxsize=1000)(self._address_of)
         options = client.options
+        self._had_heads: frozenset[str] = frozenset()  # queues that had messages at the last look
+        #: The store's own layout, and the other one, whose messages are drained as long as Redis allows it.
+        self._layouts: Sequence[str] = sorted(LAYOUTS, key=lambda layout: layout != client.layout)
         self._may_be_limited = (options.overdue, options.transfer_rate) != ("run", None)
 
     def offer(self, queue: str, *offers: Offer, expire_ms: int = 0) -> Offered:
@@ -189,6 +196,31 @@ class Delivery(Heads):
         step = self._client.list_of_priority[priority]
         return int(self._client.run("give_back", [self._client.ready(queue)[step]], [body]))
 
+    def heads(self, queues: Sequence[str]) -> QueueHeads:
+        """Reads when the next message of each queue is due, in either layout; at most two round trips.
+
+        A queue that had no message at the last look costs one command, and no script, until it has one. But a queue of
+        each node is always read by the script, for the clock of the node.
+
+        A node that does not answer holds up no queue of the others: its queues are left out. If no node answers, that
+        is an error.
+
+        Rights for the store's own layout are enough. Once they are all that Redis gives, the other layout is no longer
+        read.
+        """
+        try:
+            return self._heads(queues, self._layouts)
+        except NoPermissionError as error:
+            own = [self._client.layout]
+            found = self._heads(queues, own)
+            self._layouts = own
+            logger.info("delayed messages are looked for in the layout %r only: %s", *own, error)
+            return found
+
+    def listen(self) -> WakeListener:
+        """Subscribes to the announcements of new heads."""
+        return WakeListener(self._client.redis, self._keys)
+
     def transfer(self, queue: str, layout: str | None = None) -> Transferred:
         """Moves a batch of messages that are due to the lists from which kombu consumes.
 
@@ -251,6 +283,32 @@ class Delivery(Heads):
             with suppress(ResponseError):  # a Redis that refuses to count is no error
                 client.ask(*client.count_dead(to, buried))
         return buried, lost
+
+    def _heads(self, queues: Sequence[str], layouts: Sequence[str]) -> QueueHeads:
+        dues = {queue: [self._client.due(queue, one) for one in layouts] for queue in queues}
+        read = {*self._client.one_a_node({queue: keys[0] for queue, keys in dues.items()}), *self._had_heads}
+        empty = [queue for queue in dues if queue not in read]
+        found = self._client.replies([("EXISTS", *dues[queue]) for queue in empty]) if empty else []
+        errors = [reply for reply in found if isinstance(reply, Exception)]
+        there = [queue for queue, reply in zip(empty, found, strict=True) if not isinstance(reply, Exception) and reply]
+        asked = [queue for queue in dues if queue in read or queue in there]
+        calls: list[ScriptCall] = [(dues[queue], [], "hash") for queue in asked]
+        replies, _ = self._client.run_each("heads", calls)
+        errors += [reply for reply in replies if isinstance(reply, Exception)]
+        refused = [error for error in errors if isinstance(error, ResponseError)]
+        if refused:
+            raise refused[0]
+        now_ms, due_ms = 0.0, dict[DelayedQueue, float]()
+        for queue, reply in zip(asked, replies, strict=True):
+            if not isinstance(reply, Exception):
+                now_ms = max(now_ms, float(reply[0]))
+                due_ms |= {
+                    DelayedQueue(queue, one): float(due) for one, due in zip(layouts, reply[1:], strict=True) if due
+                }
+        if not now_ms:
+            now_ms = time_ms(self._client.redis.time())
+        self._had_heads = self._had_heads.difference(queues).union(delayed.queue for delayed in due_ms)
+        return QueueHeads(now_ms, due_ms)
 
     def _batch(self, queue: str, layout: str | None) -> list[Any]:
         """Returns the first arguments of a transfer: how much it moves at most, and the key of the counters."""

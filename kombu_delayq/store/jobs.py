@@ -67,7 +67,7 @@ class BulkJobs(StorePart):
             stream: Name of the stream that the job belongs to, if any; ``of_stream`` finds the job by it.
         """
         self._complete(job)
-        keys = [*self._of_job(job.name), self._keys.stream(stream)]
+        keys = [*self._part(job.name), self._keys.stream(stream)]
         word, base = self._client.run(
             "begin", keys, [job.run, job.ttl_ms, job.name if stream else "", int(job.staged), ""]
         )
@@ -193,7 +193,7 @@ class BulkJobs(StorePart):
             ``aborted``; or ``superseded``, with nothing changed, because a later run has begun.
         """
         counted = [item for pair in (counts._asdict() if counts else {}).items() for item in pair]
-        state = as_text(self._client.run("finish", self._of_job(job.name), [job.run, word, job.ttl_ms, "", *counted]))
+        state = as_text(self._client.run("finish", self._part(job.name), [job.run, word, job.ttl_ms, "", *counted]))
         return state if state == "superseded" else self._end_parts(job, state)
 
     def close(self, job: JobRun, state: str) -> str:
@@ -220,7 +220,29 @@ class BulkJobs(StorePart):
             does; or the state of a job that is not being published. A call sends no more messages than ``max_depth``
             has room for.
         """
-        return self._publish(job, place)
+        before: dict[str, int] | None = None
+        while staged := self._staged_in(job.name):
+            admitted = min(PUBLISH_COUNT, max(staged.values()))
+            wait_ms = self.job_rate(job, admitted)
+            if wait_ms:
+                return Enqueued("wait", wait_ms=wait_ms)
+            done = Enqueued("enqueued")
+            full: Enqueued | None = None
+            for queue in staged:
+                done = self._publish_to(queue, job, place)
+                full = done if done.word == "deep" else full
+                if done.word not in ("deep", "committed"):
+                    break
+            self.job_rate(job, min(done.fresh - admitted, 0))
+            if done.word != "committed":
+                return done
+            if full is not None or staged == before:
+                return full or done
+            before = staged  # another caller has sent what was staged
+        state, run = self._fields(job.name, "state", "run")
+        if state is not None and run is not None and as_text(state) == "publishing":
+            self.close(job._replace(run=int(run)), "committed")
+        return Enqueued("enqueued")
 
     def find(self, name: str) -> Job | None:
         """Returns what Redis remembers of a job, or None; two round trips at most."""
@@ -284,12 +306,7 @@ class BulkJobs(StorePart):
     def _end_parts(self, job: JobRun, state: str) -> str:
         """Ends the parts of a job that has ended as a whole, unless that is done. Whoever meets such a job may do it.
 
-        Args:
-            job: A run of the job.
-            state: State of the job as a whole.
-
-        Returns:
-            The state of the job; ``publishing`` if a part has staged messages that are to be sent now.
+        Returns the state of the job; ``publishing`` if a part has staged messages that are to be sent now.
         """
         run, closed, base = self._fields(job.name, "run", "closed", "base")
         if run is None or base is None or closed == run:
@@ -302,46 +319,8 @@ class BulkJobs(StorePart):
         self._client.ask("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))
         return state
 
-    def _publish(self, job: JobRun, place: PlaceStaged | None, before: dict[str, int] | None = None) -> Enqueued:
-        """Sends staged messages of one queue, the first that has room and of which another caller has not sent all.
-
-        Args:
-            job: As of ``publish``.
-            place: As of ``publish``.
-            before: How many were staged for each queue when all parts were found to be published.
-        """
-        staged = self._staged_in(job.name)
-        if not staged:
-            state, run = self._fields(job.name, "state", "run")
-            if state is not None and run is not None and as_text(state) == "publishing":
-                self.close(job._replace(run=int(run)), "committed")
-            return Enqueued("enqueued")
-        admitted = min(PUBLISH_COUNT, max(staged.values()))
-        wait_ms = self.job_rate(job, admitted)
-        if wait_ms:
-            return Enqueued("wait", wait_ms=wait_ms)
-        done = Enqueued("enqueued")
-        full: Enqueued | None = None
-        for queue in staged:
-            done = self._publish_to(queue, job, place)
-            full = done if done.word == "deep" else full
-            if done.word not in ("deep", "committed"):
-                break
-        self.job_rate(job, min(done.fresh - admitted, 0))
-        if done.word != "committed":
-            return done
-        if full is not None or staged == before:
-            return full or done
-        return self._publish(job, place, staged)  # another caller has sent what was staged
-
     def _publish_to(self, queue: str, job: JobRun, place: PlaceStaged | None) -> Enqueued:
-        """Calls the script.
-
-        Args:
-            queue: The queue of the first staged messages.
-            job: As of ``publish``.
-            place: As of ``publish``. If other messages are staged when it returns, nothing is sent and this reads anew.
-        """
+        """Calls the script. If other messages are staged once ``place`` returns, this sends nothing and reads anew."""
         key, _, staged = self._part(job.name, queue)
         read = self._place_staged(queue, staged, place) if place else None
         limits = [read.most if read else PUBLISH_COUNT, PUBLISH_BYTES, job.max_depth, longer(job.ttl_ms)]
@@ -351,7 +330,7 @@ class BulkJobs(StorePart):
         if as_text(word) == "published":
             count, first, left = numbers
             if left and not count:  # another caller has sent some, maybe the rest of this queue's messages
-                return self._publish(job, place)
+                return self.publish(job, place)
             return _enqueued("enqueued", [count, 0, first])
         return _enqueued(as_text(word), numbers)
 
@@ -412,12 +391,9 @@ class BulkJobs(StorePart):
         [found] = self._client.send([("HMGET", self._keys.job(name), *fields)])  # an error names the key
         return list(found)
 
-    def _part(self, name: str, queue: str) -> list[str]:
-        """Returns the keys of a job's part in the slot of a queue: job, guard and staged messages."""
+    def _part(self, name: str, queue: str | None = None) -> list[str]:
+        """Returns the keys of a job's part in the slot of a queue, or of the whole: job, guard and staged messages."""
         return [of(name, queue) for of in (self._keys.job, self._keys.guard, self._keys.staged)]
-
-    def _of_job(self, name: str) -> list[str]:
-        return [self._keys.job(name), self._keys.guard(name), self._keys.staged(name)]
 
 
 def longer(ttl_ms: int) -> int:

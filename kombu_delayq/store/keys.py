@@ -13,9 +13,14 @@ from kombu_delayq.redis.slots import slot_of_key
 MINUTES_KEPT_H = 25
 
 
+def glob_escaped(text: str) -> str:
+    """Returns the pattern that only this text matches, for commands such as SCAN."""
+    return "".join(f"\\{char}" if char in "*?[]\\" else char for char in text)
+
+
 @dataclass(frozen=True)
-class Naming:
-    """Makes names of keys for one Redis database.
+class Keys:
+    """Names of keys for one Redis database.
 
     Attributes:
         prefix: kombu's ``global_keyprefix``, before every key and channel.
@@ -108,15 +113,6 @@ class Naming:
         # Source: RedissonObject.suffixName
         ready = self.prefix + queue
         return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"
-
-
-def glob_escaped(text: str) -> str:
-    """Returns the pattern that only this text matches, for commands such as SCAN."""
-    return "".join(f"\\{char}" if char in "*?[]\\" else char for char in text)
-
-
-class Keys(Naming):
-    """Names of keys for one Redis database."""
 
     def due(self, queue: str) -> str:
         """ZSET: id of each delayed message, with its due time in ms since the epoch; some have a mark before them."""

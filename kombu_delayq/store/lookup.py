@@ -23,104 +23,6 @@ MAX_BYTES = 300_000
 INDEX_COUNT = 100
 
 
-class SearchScript(NamedTuple):
-    """A script that looks for messages by their ids, and may do something with them.
-
-    Attributes:
-        operation: Name of the script. For each of the ids it replies with the rows of its messages, and ends early
-            when its reply is long enough.
-        call: Returns KEYS and ARGV for a queue and ids.
-    """
-
-    operation: str
-    call: Callable[[str, Sequence[str]], ScriptCall]
-
-
-class Searching(StorePart):
-    """Finds messages by their ids."""
-
-    def index(self, queue: str) -> int:
-        """Makes messages that others have offered in Redisson's layout findable by their ids. Returns how many."""
-        found: int = 0
-        after: list[Any] = ["", "", ""]
-        while True:
-            args = [*after, INDEX_COUNT, MAX_BYTES]
-            word, added, *after = self._client.run("index", self._client.stored(queue, "redisson"), args, "redisson")
-            found += int(added)
-            if as_text(word) == "end":
-                return found
-
-    def _of_ids(
-        self, script: SearchScript, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
-    ) -> dict[str, list[Waiting]]:
-        """Runs a script for the messages of some ids, also for those of other clients that are not findable so far.
-
-        Args:
-            script: The script.
-            queues: Names of the queues to search.
-            ids: Task ids, or ids under which messages are stored.
-            found: Filled with the result, part by part, so that a caller has the parts that came before an error.
-
-        Returns:
-            ``found``: by id, its messages, the next due first.
-        """
-        self._search(script, queues if ids else [], ids, found)
-        missing = [identity for identity in ids if identity not in found]
-        if missing and LAYOUT_OF[self._client.layout].is_shared:
-            grown = [queue for queue in queues if self._index(queue)]
-            self._search(script, grown, missing, found)
-        for messages in found.values():
-            messages.sort(key=lambda message: message.due_ms)
-        return found
-
-    def _search(
-        self, script: SearchScript, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
-    ) -> None:
-        """Searches queues for ids and adds what it finds.
-
-        It logs a queue that cannot be searched and goes on, so that the results of other queues are not lost.
-
-        Raises:
-            redis.exceptions.RedisError, OSError: A node of a cluster is away. ``found`` has what the others had.
-            redis.exceptions.ResponseError: None of the queues can be searched, and nothing has been found.
-        """
-        done = dict.fromkeys(queues, 0)  # how many of the ids were searched in each queue
-        while done:
-            calls = [script.call(queue, ids[count:]) for queue, count in done.items()]
-            replies, _ = self._client.run_each(script.operation, calls)
-            self._check(dict(zip(done, replies, strict=True)), -1 if found else len(queues))
-            for queue, reply in zip(list(done), replies, strict=True):
-                if isinstance(reply, Exception):
-                    done[queue] = len(ids)
-                    continue
-                self._add(queue, ids[done[queue] :], reply, found)
-                done[queue] += len(reply)
-            check_reached(replies)
-            done = {queue: count for queue, count in done.items() if count < len(ids)}
-
-    def _add(self, queue: str, ids: Sequence[str], rows: Sequence[Any], found: dict[str, list[Waiting]]) -> None:
-        """Adds the messages of a queue's rows, one for each of the first ids, to those that were found."""
-        for identity, parts in zip(ids, rows, strict=False):
-            if parts:
-                messages = (waiting_of(queue, self._client.layout, row) for row in rows_of(parts))
-                found.setdefault(identity, []).extend(messages)
-
-    def _check(self, replies: dict[str, Any], most: int) -> None:
-        """Logs which queues cannot be searched; raises the first error if their number is ``most``."""
-        failed = {queue: reply for queue, reply in replies.items() if isinstance(reply, Exception)}
-        if len(failed) == most:
-            raise next(iter(failed.values()))
-        for queue, error in failed.items():
-            logger.error("queue %r cannot be searched for delayed messages: %s", queue, readable(error))
-
-    def _index(self, queue: str) -> int:
-        try:
-            return self.index(queue)
-        except ResponseError as error:
-            logger.error("queue %r cannot be searched for messages of other clients: %s", queue, readable(error))
-            return 0
-
-
 T = TypeVar("T")
 
 #: Largest number of further messages of one id that one call finds.
@@ -154,7 +56,7 @@ def is_step(message: Waiting) -> bool:
     return CHAIN_ID.encode() in (message.body or b"")
 
 
-class Lookup(Searching):
+class Lookup(StorePart):
     """Finds waiting messages by their ids, cancels and moves them. A few hundred ids at a time keep calls short."""
 
     #: The queues that ``cancel_at_once`` searches: those of the ``cancel`` before.
@@ -171,12 +73,7 @@ class Lookup(Searching):
             By id, the waiting messages of the id, the next due first; several when two tasks have one id. An id without
             messages is left out.
         """
-
-        def call(queue: str, part: Sequence[str]) -> ScriptCall:
-            args = [MAX_DUPLICATES, MAX_BYTES, *map(as_bytes, part)]
-            return self._client.stored(queue), args, self._client.layout
-
-        return self._of_ids(SearchScript("get", call), queues, ids, {})
+        return self._of_ids("get", queues, ids, {})
 
     def cancel(
         self,
@@ -197,7 +94,7 @@ class Lookup(Searching):
         found = {} if found is None else found
         self._searched = frozenset(queues)
         try:
-            return self._of_ids(SearchScript("cancel", self._cancel_call), queues, ids, found)
+            return self._of_ids("cancel", queues, ids, found)
         finally:
             self.end_chains({identity: found[identity] for identity in ids if identity in found})
 
@@ -221,7 +118,7 @@ class Lookup(Searching):
         queues = sorted(self._searched)
         if not queues:
             return {*ids}
-        calls = [self._cancel_call(queue, ids) for queue in queues]
+        calls = [self._call("cancel", queue, ids) for queue in queues]
         known = ("SMEMBERS", self._keys.queues)
         replies, [(names, _)] = self._client.run_each("cancel", calls, [known], again=False)
         unsearched = set[str]()
@@ -244,9 +141,81 @@ class Lookup(Searching):
             self._searched = frozenset(now_known)
         return {*ids} if missing else unsearched
 
-    def _cancel_call(self, queue: str, ids: Sequence[str]) -> ScriptCall:
-        args: list[Any] = [MAX_DUPLICATES, MAX_BYTES, self._keys.counts(queue)]
-        return self._client.stored(queue), [*args, *map(as_bytes, ids)], self._client.layout
+    def _call(self, operation: str, queue: str, ids: Sequence[str]) -> ScriptCall:
+        counts = [self._keys.counts(queue)] if operation == "cancel" else []
+        args = [MAX_DUPLICATES, MAX_BYTES, *counts, *map(as_bytes, ids)]
+        return self._client.stored(queue), args, self._client.layout
+
+    def _of_ids(
+        self, operation: str, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
+    ) -> dict[str, list[Waiting]]:
+        """Runs ``get`` or ``cancel``, also for messages of other clients that are not findable so far."""
+        self._search(operation, queues if ids else [], ids, found)
+        missing = [identity for identity in ids if identity not in found]
+        if missing and LAYOUT_OF[self._client.layout].is_shared:
+            grown = [queue for queue in queues if self._index(queue)]
+            self._search(operation, grown, missing, found)
+        for messages in found.values():
+            messages.sort(key=lambda message: message.due_ms)
+        return found
+
+    def _search(
+        self, operation: str, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
+    ) -> None:
+        """Searches queues for ids and adds what it finds.
+
+        It logs a queue that cannot be searched and goes on, so that the results of other queues are not lost.
+
+        Raises:
+            redis.exceptions.RedisError, OSError: A node of a cluster is away. ``found`` has what the others had.
+            redis.exceptions.ResponseError: None of the queues can be searched, and nothing has been found.
+        """
+        done = dict.fromkeys(queues, 0)  # how many of the ids were searched in each queue
+        while done:
+            calls = [self._call(operation, queue, ids[count:]) for queue, count in done.items()]
+            replies, _ = self._client.run_each(operation, calls)
+            self._check(dict(zip(done, replies, strict=True)), -1 if found else len(queues))
+            for queue, reply in zip(list(done), replies, strict=True):
+                if isinstance(reply, Exception):
+                    done[queue] = len(ids)
+                    continue
+                self._add(queue, ids[done[queue] :], reply, found)
+                done[queue] += len(reply)
+            check_reached(replies)
+            done = {queue: count for queue, count in done.items() if count < len(ids)}
+
+    def _add(self, queue: str, ids: Sequence[str], rows: Sequence[Any], found: dict[str, list[Waiting]]) -> None:
+        """Adds the messages of a queue's rows, one for each of the first ids, to those that were found."""
+        for identity, parts in zip(ids, rows, strict=False):
+            if parts:
+                messages = (waiting_of(queue, self._client.layout, row) for row in rows_of(parts))
+                found.setdefault(identity, []).extend(messages)
+
+    def _check(self, replies: dict[str, Any], most: int) -> None:
+        """Logs which queues cannot be searched; raises the first error if their number is ``most``."""
+        failed = {queue: reply for queue, reply in replies.items() if isinstance(reply, Exception)}
+        if len(failed) == most:
+            raise next(iter(failed.values()))
+        for queue, error in failed.items():
+            logger.error("queue %r cannot be searched for delayed messages: %s", queue, readable(error))
+
+    def _index(self, queue: str) -> int:
+        try:
+            return self.index(queue)
+        except ResponseError as error:
+            logger.error("queue %r cannot be searched for messages of other clients: %s", queue, readable(error))
+            return 0
+
+    def index(self, queue: str) -> int:
+        """Makes messages that others have offered in Redisson's layout findable by their ids. Returns how many."""
+        found: int = 0
+        after: list[Any] = ["", "", ""]
+        while True:
+            args = [*after, INDEX_COUNT, MAX_BYTES]
+            word, added, *after = self._client.run("index", self._client.stored(queue, "redisson"), args, "redisson")
+            found += int(added)
+            if as_text(word) == "end":
+                return found
 
     def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Changes when messages of one queue are due.

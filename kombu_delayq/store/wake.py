@@ -1,20 +1,16 @@
-"""When the next message of each queue is due, and who hears of it when that changes."""
+"""Who hears of it when the next message of a queue is another one."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import isfinite
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from kombu.log import get_logger
 from redis import Redis
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import ResponseError
 
-from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.errors import passes
-from kombu_delayq.redis.replies import time_ms
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import DelayedQueue, QueueHeads
+from kombu_delayq.store.types import DelayedQueue
 from kombu_delayq.text import as_text, is_utf8
 
 logger = get_logger(__name__)
@@ -100,14 +96,6 @@ class WakeListener:
         """Ends the subscription and closes its connection."""
         self._pubsub.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 class Announcements:
     """A subscription to new heads that is closed and opened again, with as many channels as Redis allows."""
@@ -171,70 +159,3 @@ def _due_ms(data: bytes | str) -> float:
     except ValueError:
         return 0.0
     return due_ms if isfinite(due_ms) else 0.0
-
-
-class Heads(StorePart):
-    """Reads the heads of queues, for transfer workers.
-
-    Args:
-        client: The client of the store.
-    """
-
-    def __init__(self, client: StoreClient) -> None:
-        super().__init__(client)
-        self._had_heads: frozenset[str] = frozenset()  # queues that had messages at the last look
-        #: The store's own layout, and the other one, whose messages are drained as long as Redis allows it.
-        self._layouts: Sequence[str] = sorted(LAYOUTS, key=lambda layout: layout != client.layout)
-
-    def heads(self, queues: Sequence[str]) -> QueueHeads:
-        """Reads when the next message of each queue is due, in either layout; at most two round trips.
-
-        A queue that had no message at the last look costs one command, and no script, until it has one. But a queue of
-        each node is always read by the script, for the clock of the node.
-
-        A node that does not answer holds up no queue of the others: its queues are left out. If no node answers, that
-        is an error.
-
-        Rights for the store's own layout are enough. Once they are all that Redis gives, the other layout is no longer
-        read.
-        """
-        try:
-            return self._heads(queues, self._layouts)
-        except NoPermissionError as error:
-            own = [self._client.layout]
-            if self._layouts == own:
-                raise
-            found = self._heads(queues, own)
-            self._layouts = own
-            logger.info("delayed messages are looked for in the layout %r only: %s", *own, error)
-            return found
-
-    def listen(self) -> WakeListener:
-        """Subscribes to the announcements of new heads."""
-        return WakeListener(self._client.redis, self._keys)
-
-    def _heads(self, queues: Sequence[str], layouts: Sequence[str]) -> QueueHeads:
-        dues = {queue: [self._client.due(queue, one) for one in layouts] for queue in queues}
-        read = {*self._client.one_a_node({queue: keys[0] for queue, keys in dues.items()}), *self._had_heads}
-        empty = [queue for queue in dues if queue not in read]
-        found = self._client.replies([("EXISTS", *dues[queue]) for queue in empty]) if empty else []
-        errors = [reply for reply in found if isinstance(reply, Exception)]
-        there = [queue for queue, reply in zip(empty, found, strict=True) if not isinstance(reply, Exception) and reply]
-        asked = [queue for queue in dues if queue in read or queue in there]
-        calls: list[ScriptCall] = [(dues[queue], [], "hash") for queue in asked]
-        replies, _ = self._client.run_each("heads", calls)
-        errors += [reply for reply in replies if isinstance(reply, Exception)]
-        refused = [error for error in errors if isinstance(error, ResponseError)]
-        if refused:
-            raise refused[0]
-        now_ms, due_ms = 0.0, dict[DelayedQueue, float]()
-        for queue, reply in zip(asked, replies, strict=True):
-            if not isinstance(reply, Exception):
-                now_ms = max(now_ms, float(reply[0]))
-                due_ms |= {
-                    DelayedQueue(queue, one): float(due) for one, due in zip(layouts, reply[1:], strict=True) if due
-                }
-        if not now_ms:
-            now_ms = time_ms(self._client.redis.time())
-        self._had_heads = self._had_heads.difference(queues).union(delayed.queue for delayed in due_ms)
-        return QueueHeads(now_ms, due_ms)

@@ -48,8 +48,8 @@ class DueMessages:
         self._on_transfer = on_transfer
         self._refused: set[DelayedQueue] = set()
         self._in_other_layout: set[DelayedQueue] = set()
-        #: Queues in a shared layout: those that have messages, and those whose last one others have taken since.
-        self._shared: set[DelayedQueue] = set()
+        #: The queues that have messages, and those whose last one somebody else has taken since.
+        self._filled: set[DelayedQueue] = set()
         self._left: set[DelayedQueue] = set()
         self._limits = Limits()
 
@@ -62,17 +62,17 @@ class DueMessages:
             meanwhile: Called now and then while there are many queues, to transfer what is due.
         """
         self._limits.report(store)
-        shared = set[DelayedQueue]()
+        filled = set[DelayedQueue]()
         # Without any queue, Redis is asked for its clock.
         for number, page in enumerate(list(pages(self.due_times.queues, PAGE)) or [[]]):
             if number:
                 meanwhile()
             heads = store.delivery.heads(page)
             self.due_times.update(heads, page)
-            shared.update(delayed for delayed in heads.due_ms if LAYOUT_OF[delayed.layout].is_shared)
+            filled.update(heads.due_ms)
             self._notice(store, heads.due_ms, registered)
-        self._left = (self._left | self._shared) - shared
-        self._shared = shared
+        self._left = (self._left | self._filled) - filled
+        self._filled = filled
 
     def _notice(self, store: TransportStore, delayed_queues: Iterable[DelayedQueue], registered: Iterable[str]) -> None:
         """Notices queues in the other layout, and queues that nobody has registered."""
@@ -84,15 +84,13 @@ class DueMessages:
                 store.queues.know(delayed.queue)
 
     def note(self, delayed: DelayedQueue, due_ms: float, registered: set[str]) -> None:
-        """Notes an announced head. Where only publishers of ours announce, they have registered its queue."""
+        """Notes an announced head. Its queue counts as registered until the next look at the names."""
         self.due_times.note_head(delayed, due_ms)
-        if LAYOUT_OF[delayed.layout].is_shared:
-            self._shared.add(delayed)
-        else:
-            registered.add(delayed.queue)
+        self._filled.add(delayed)
+        registered.add(delayed.queue)
 
     def clear(self, store: TransportStore) -> None:
-        """Removes what is left in Redis of queues whose last message another client has taken; a transfer does that."""
+        """Removes what is left in Redis of queues whose last message somebody else has taken; a transfer does that."""
         for delayed in tuple(self._left):
             self.transfer_batch(store, delayed)
             self._left.discard(delayed)
@@ -124,7 +122,7 @@ class DueMessages:
         self._limits.report(store)
         self.due_times.note_transfer(delayed, done)
         if done.next_due_ms is None:
-            self._shared.discard(delayed)
+            self._filled.discard(delayed)
         self._report(delayed.queue, done)
         return done
 

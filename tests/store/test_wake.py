@@ -1,5 +1,6 @@
 """``WakeListener``: hears the announcements of new heads."""
 
+from contextlib import closing
 from time import monotonic
 
 import pytest
@@ -45,13 +46,13 @@ def followed(listener: WakeListener, store: DelayStore, *queues: str) -> None:
 
 def test_a_subscription_begins_with_a_look(store: DelayStore) -> None:
     """The first thing heard says that announcements may have been missed before."""
-    with store.delivery.listen() as listener:
+    with closing(store.delivery.listen()) as listener:
         assert heard(listener, 1) == [RESUBSCRIBED]
 
 
 def test_new_heads_are_heard_with_their_queue_and_time(store: DelayStore) -> None:
     """Each announcement names its queue, of whatever name, and its due time to the µs, or as it is kept."""
-    with store.delivery.listen() as listener:
+    with closing(store.delivery.listen()) as listener:
         queues = ["q", "with space and ü {x}\n", *([NO_UTF_8] if store.layout == "hash" else [])]
         followed(listener, store, *queues)
         for queue in queues:
@@ -62,7 +63,7 @@ def test_new_heads_are_heard_with_their_queue_and_time(store: DelayStore) -> Non
 
 def test_silence_ends_after_the_timeout(store: DelayStore) -> None:
     """Where nothing is announced, the wait ends by itself, also with a timeout of nothing or less."""
-    with store.delivery.listen() as listener:
+    with closing(store.delivery.listen()) as listener:
         heard(listener, 1)
         for timeout_s in (0.0, -1.0, 0.1):
             begun = monotonic()
@@ -73,7 +74,7 @@ def test_silence_ends_after_the_timeout(store: DelayStore) -> None:
 def test_other_databases_and_prefixes_are_not_heard(store: DelayStore, make_store: MakeStore) -> None:
     """Announcements of another database number or another key prefix stay apart."""
     others = [make_store(keys=Keys(db=1)), make_store(keys=Keys("app:"))]
-    with store.delivery.listen() as listener:
+    with closing(store.delivery.listen()) as listener:
         followed(listener, store, "q")
         for other in others:
             other.delivery.offer("other", waiting("i"))
@@ -84,9 +85,13 @@ def test_other_databases_and_prefixes_are_not_heard(store: DelayStore, make_stor
 def test_a_busy_redis_refuses_no_channel(make_store: MakeStore, own_server: PrivateRedis) -> None:
     """A subscription that Redis cannot take now ends with Redis's own error, after which there is another one."""
     store = make_store(own_server)
-    with busy(own_server), store.delivery.listen() as listener, pytest.raises(redis.ResponseError, match="BUSY"):
+    with (
+        busy(own_server),
+        closing(store.delivery.listen()) as listener,
+        pytest.raises(redis.ResponseError, match="BUSY"),
+    ):
         heard(listener, 1)
-    with store.delivery.listen() as listener:
+    with closing(store.delivery.listen()) as listener:
         assert heard(listener, 1) == [RESUBSCRIBED]
 
 
@@ -97,7 +102,7 @@ def test_a_cut_connection_does_not_pass_unnoticed(make_store: MakeStore, own_ser
     """
     store = make_store(own_server)  # other tests may have left subscriptions on theirs
     q = DelayedQueue("q", store.layout)
-    with store.delivery.listen() as listener:
+    with closing(store.delivery.listen()) as listener:
         followed(listener, store, "q")
         assert store.client.execute_command("CLIENT", "KILL", "TYPE", "pubsub") == 1
         try:
@@ -111,7 +116,7 @@ def test_a_cut_connection_does_not_pass_unnoticed(make_store: MakeStore, own_ser
 
 def test_a_listener_that_is_left_has_no_subscription(store: DelayStore) -> None:
     """At its end a listener's subscription ends."""
-    with store.delivery.listen() as listener:
+    with closing(store.delivery.listen()) as listener:
         heard(listener, 1)
         # Redis may not yet have noticed the end of the subscriptions of the tests before.
         until(lambda: store.client.pubsub_numsub(store.keys.wake) == [(store.keys.wake.encode(), 1)])

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -85,7 +85,7 @@ def test_a_user_of_one_form_sees_no_change(
 
 def use(store: DelayStore, admin: redis.Redis) -> None:
     """Does all that an app does with messages in Redisson's layout, those of other clients among them."""
-    with store.delivery.listen() as listener:
+    with closing(store.delivery.listen()) as listener:
         listener.follow([QUEUE])
         while listener.wait(0.05) is not None:
             pass

@@ -1,6 +1,6 @@
 """``watch_heads.lua``: reads whether the leading transfer worker is there, and which message of each queue is next."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_worker_whose_subscription_ends_is_gone(store: DelayStore, workers: in
         until(lambda: listening() == 1)
         assert is_gone(store) == (workers > 1)
         for _ in range(workers - 1):
-            others.enter_context(store.delivery.listen())
+            others.enter_context(closing(store.delivery.listen()))
         until(lambda: listening() == workers)
         assert not is_gone(store)
         killed.close()
