@@ -6,7 +6,6 @@ schemes there, and attaches the worker's part.
 
 import sys
 from io import TextIOWrapper
-from itertools import chain
 from typing import Any
 
 import click
@@ -33,7 +32,7 @@ from celery_ext.cli.commands.status import status
 from celery_ext.cli.commands.tokens import tokens
 from celery_ext.cli.commands.transfer import transfer
 from celery_ext.cli.completion import complete_whole_words
-from celery_ext.cli.group import QuietGroup, add_examples
+from celery_ext.cli.group import SectionedGroup, add_examples
 from celery_ext.cli.output import audit_file, choice
 from celery_ext.worker import bootstrap
 from kombu_delayq import __version__
@@ -51,23 +50,19 @@ The shell completes commands, options and queues:
 """
 
 
-_COMMANDS = {
-    "Look": (status, doctor, list_, count, show),
-    "Change": (cancel, reschedule, run_now, periodic, queues, dead_letters),
-    "Run": (transfer, serve, tokens, journal, demo),
-    "Mend": (repair, convert, export, import_),
-}
-
-
 def _refuse_app(context: click.Context, parameter: click.Parameter, given: str | None) -> None:
     if given is not None:
         raise click.UsageError(f"the app belongs to Celery's command: celery -A {given} delayq …")
 
 
 @click.group(
-    cls=QuietGroup,
-    readers=("status", "doctor", "list", "count", "show", "export"),
-    sections={title: [str(command.name) for command in commands] for title, commands in _COMMANDS.items()},
+    cls=SectionedGroup,
+    sections={
+        "Look": (status, doctor, list_, count, show),
+        "Change": (cancel, reschedule, run_now, periodic, queues, dead_letters),
+        "Run": (transfer, serve, tokens, journal, demo),
+        "Mend": (repair, convert, export, import_),
+    },
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
 )
@@ -122,8 +117,6 @@ def delayq(context: click.Context, /, **params: Any) -> None:
     context.obj = CliBroker.of(context, given_app(getattr(context.obj, "app", None)))
 
 
-for _command in chain.from_iterable(_COMMANDS.values()):
-    delayq.add_command(_command)
 add_examples(delayq)
 complete_whole_words()
 bootstrap.attach()

@@ -32,12 +32,12 @@ def given_app(app: Celery | None) -> Celery | None:
 
 
 class CliBroker:
-    """A broker, named by URL or by an app.
+    """A broker, named by URL or by an app, which URL and transport options override.
 
     Args:
         app: The app of ``celery -A``.
-        broker: URL; overrides the app's.
-        options: Transport options; override the app's.
+        broker: URL.
+        options: Transport options.
         fallback: URL if neither ``broker`` nor the app names one.
     """
 
@@ -122,8 +122,7 @@ class CliBroker:
     def store(self, *, hurried: bool = False) -> Iterator[tuple[Connection, DelayStore]]:
         """Connects, and yields the connection and the store. An error ends the command with a message.
 
-        Args:
-            hurried: Whether every answer has a time limit; otherwise only connecting has one.
+        If it is hurried, every answer has a time limit; otherwise only connecting has one.
         """
         connection = self.connection(hurried=hurried)
         try:
@@ -175,23 +174,14 @@ PREFIXES_NAMED = 5
 
 
 def prefixes_in_words(prefixes: Mapping[str, int], *, app: bool) -> str:
-    """Returns a hint about delayed messages under other key prefixes; an empty text if there are none.
-
-    Args:
-        prefixes: Number of messages by key prefix.
-        app: Whether the command takes its options from an app.
-    """
+    """Returns a hint about delayed messages under other key prefixes, by their numbers; empty without any."""
     if not prefixes:
         return ""
-    found = [f"{count:,} with {_named(prefix)}" for prefix, count in list(prefixes.items())[:PREFIXES_NAMED]]
-    more = ["…"] if len(prefixes) > PREFIXES_NAMED else []
+    found = [f"{count:,} with {f'global_keyprefix {name!r}' if name else 'none'}" for name, count in prefixes.items()]
+    found[PREFIXES_NAMED:] = ["…"] * (len(found) > PREFIXES_NAMED)
     [example, *_] = prefixes
     how = f"give -o global_keyprefix={example or repr('')}, or " if not app else ""
     return (
-        f"delayed messages of other key prefixes, not looked at here: {', '.join(found + more)}. "
+        f"delayed messages of other key prefixes, not looked at here: {', '.join(found)}. "
         f"To reach them, {how}run it as `celery -A app delayq …` with the app that has the prefix"
     )
-
-
-def _named(prefix: str) -> str:
-    return f"global_keyprefix {prefix!r}" if prefix else "none"

@@ -2,14 +2,13 @@
 
 import logging
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from queue import SimpleQueue
 from threading import Thread
-from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import click
 from kombu.connection import Connection
@@ -18,26 +17,13 @@ from redis.exceptions import RedisError
 from celery_ext.cli.broker import CliBroker, prefixes_in_words
 from celery_ext.cli.output import escaped
 from celery_ext.connection import is_permanent, open_store
-from celery_ext.delays.durations import in_words
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.store import DelayStore
+from kombu_delayq.transfer.worker import TransferWorker
 
 logger = logging.getLogger("kombu_delayq.transfer")
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-#: First and longest pause in s between two log lines of an outage that goes on.
-LOG_AFTER_S, LOG_EVERY_S = 10.0, 300.0
-
-
-class Worker(Protocol):
-    """Whatever runs until it is stopped."""
-
-    def run(self) -> None:
-        """Runs until stopped."""
-
-    def stop(self) -> None:
-        """Stops it."""
 
 
 def metrics_options(command: F) -> F:
@@ -86,16 +72,15 @@ def metrics(broker: CliBroker, queues: Sequence[str], host: str, port: int | Non
         source.close()
 
 
-def run_until_stopped(worker: Worker, connect: "Connect") -> None:
+def run_until_stopped(worker: TransferWorker, connect: "Connect") -> None:
     """Runs a worker in a thread, and stops it when a signal comes.
 
     A signal handler interrupts the main thread wherever it is. If that were the worker's own wait, the handler's stop
-    would wait for the lock that the interrupted wait holds, and neither would ever go on.
+    would wait for the lock that the interrupted wait holds, and neither would ever go on. A ``SimpleQueue`` may be
+    interrupted by its own ``put``.
     """
-    ends, ended = (signal.SIGTERM, signal.SIGINT), 0
     running: Future[None] = Future()
-    woken, waker = socket.socketpair()
-    waker.setblocking(False)
+    ends: SimpleQueue[int] = SimpleQueue()
 
     def run() -> None:
         try:
@@ -104,23 +89,16 @@ def run_until_stopped(worker: Worker, connect: "Connect") -> None:
             running.set_exception(error)
         else:
             running.set_result(None)
-        with suppress(OSError):  # nobody waits any more
-            waker.send(bytes([ended]))
+        ends.put(0)
 
-    with woken, waker:
-        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        for number in ends:
-            signal.signal(number, lambda signum, frame: None)  # Python sends `number` to the waker
-        Thread(target=run, daemon=True).start()
-        try:
-            while woken.recv(1)[0] not in (*ends, ended):
-                pass
-        finally:
-            signal.set_wakeup_fd(-1)
-            worker.stop()
-        # While the worker connects, which may take long, it has nothing to hand over; then nobody waits for it.
-        if not connect.under_way or running.done():
-            running.result()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda signum, frame: ends.put(signum))
+    Thread(target=run, daemon=True).start()
+    ends.get()
+    worker.stop()
+    # While the worker connects, which may take long, it has nothing to hand over; then nobody waits for it.
+    if not connect.under_way or running.done():
+        running.result()
 
 
 class Connect:
@@ -131,8 +109,6 @@ class Connect:
         self._connection = connection
         self._app = app
         self._connected = False
-        self._since: float | None = None
-        self._log_after_s = LOG_AFTER_S
 
     def __call__(self) -> DelayStore:
         """Connects."""
@@ -146,11 +122,9 @@ class Connect:
                 raise click.ClickException(
                     escaped(f"{what}. This does not end by itself: mend it, and start again")
                 ) from error
-            self._log_again(error)
             raise
         finally:
             self.under_way = False
-        self._since = None
         self._connected = True
         return store
 
@@ -175,18 +149,9 @@ class Connect:
         if prefixes:
             logger.warning("%s", prefixes_in_words(prefixes, app=self._app))
 
-    def _log_again(self, error: Exception) -> None:
-        """Logs now and then that an outage goes on; the worker logs when it begins and ends."""
-        if self._since is None:
-            self._since, self._log_after_s = monotonic(), LOG_AFTER_S
-        waited_s = monotonic() - self._since
-        if waited_s >= self._log_after_s:
-            self._log_after_s = min(waited_s * 2, waited_s + LOG_EVERY_S)
-            logger.warning("still waiting for Redis, for %s by now: %s", in_words(waited_s, plain=True), error)
-
 
 #: Top-level modules of the packages of the extra.
-MODULES = frozenset({"a2wsgi", "httptools", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn"})
+MODULES = frozenset({"a2wsgi", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn"})
 
 
 @contextmanager

@@ -26,44 +26,15 @@ class BadLine(ValueError):
 
 
 @dataclass(frozen=True)
-class Header:
-    """The first line of an export.
-
-    Attributes:
-        broker: URL of the broker, without its password.
-        at: When the export was written, ISO 8601.
-    """
-
-    broker: str
-    at: str
-
-
-@dataclass(frozen=True)
-class Closing:
-    """The last line of an export.
-
-    Attributes:
-        messages: Number of messages between the header and this line.
-    """
-
-    messages: int
-
-
-@dataclass(frozen=True)
 class Exported:
-    """The line of a message.
-
-    Attributes:
-        queue: Name of the queue to which the message goes.
-        offer: The message as it is offered to a store.
-    """
+    """The line of a message, and the queue to which it goes."""
 
     queue: str
     offer: Offer
 
 
 def header_line(broker: str, now: datetime) -> str:
-    """Returns the first line of an export that is written at ``now``; ``broker`` as of ``Header``."""
+    """Returns the first line of an export that is written at ``now``; ``broker`` is a URL without its password."""
     return json.dumps({"format": FORMAT, "version": VERSION, "at": now.isoformat(), "broker": broker})
 
 
@@ -85,8 +56,11 @@ def message_line(message: Waiting) -> str:
     return json.dumps(fields)
 
 
-def parse(line: bytes) -> Header | Closing | Exported:
+def parse(line: bytes) -> Exported | int | None:
     """Reads a line.
+
+    Returns:
+        A message; the number of messages, of a closing line; None for a header.
 
     Raises:
         BadLine: The line is not a line of an export; the error says why.
@@ -109,17 +83,17 @@ def parse(line: bytes) -> Header | Closing | Exported:
     return Exported(_queue(fields["queue"]), _offer(fields))
 
 
-def _about_export(fields: dict[str, Any]) -> Header | Closing:
+def _about_export(fields: dict[str, Any]) -> int | None:
     if fields["format"] != FORMAT:
         raise BadLine(f"the format is {quoted(fields['format'])}, not {FORMAT!r}")
     if "messages" in fields:
         count = fields["messages"]
         if not isinstance(count, int) or isinstance(count, bool):
             raise BadLine(f"messages is {quoted(count)}")
-        return Closing(count)
+        return count
     if fields.get("version") != VERSION:
         raise BadLine(f"the version of the format is {quoted(fields.get('version'))}, and {VERSION} is known here")
-    return Header(str(fields.get("broker")), str(fields.get("at")))
+    return None
 
 
 def _queue(queue: str) -> str:

@@ -1,10 +1,7 @@
-"""The group of all commands: how it ends, and its help, with examples for each command."""
+"""The group of all commands, and its help, with examples for each command."""
 
-import os
-import sys
-from collections.abc import Collection, Mapping
-from contextlib import suppress
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import click
@@ -53,38 +50,15 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq run-now - < ids.txt": "Those whose ids are in a file",
         "delayq run-now --task shop.report": "All of a task, after a question",
     },
-    "periodic": {
-        "delayq periodic list": "Each entry, with its next run",
-        "delayq periodic pause report": "No run of an entry until it is resumed",
-    },
     "periodic list": {
         "delayq periodic list --json | jq -r 'select(.error != \"\") | .name'": "Those that cannot be sent",
     },
-    "periodic pause": {
-        "delayq periodic pause report cleanup": "Two entries",
-    },
-    "periodic resume": {
-        "delayq periodic resume report cleanup": "Two entries",
-    },
-    "periodic run-now": {
-        "delayq periodic run-now report": "One run now",
-    },
-    "queues": {
-        "delayq queues pause mails": "Nothing of it runs until it is resumed",
-    },
-    "queues purge": {
-        "delayq queues purge orders mails": "Two queues, after a question",
-    },
-    "queues pause": {
-        "delayq queues pause orders mails": "Two queues",
-    },
-    "queues resume": {
-        "delayq queues resume orders mails": "Two queues",
-    },
-    "dead-letters": {
-        "delayq dead-letters list failed": "What is in a queue of dead letters",
-        "delayq dead-letters replay failed --all": "Run all of it again",
-    },
+    "periodic pause": {"delayq periodic pause report cleanup": "Two entries"},
+    "periodic resume": {"delayq periodic resume report cleanup": "Two entries"},
+    "periodic run-now": {"delayq periodic run-now report": "One run now"},
+    "queues purge": {"delayq queues purge orders mails": "Two queues, after a question"},
+    "queues pause": {"delayq queues pause orders mails": "Two queues"},
+    "queues resume": {"delayq queues resume orders mails": "Two queues"},
     "dead-letters list": {
         "delayq dead-letters list failed": "What is in a queue of dead letters",
         "celery -A shop delayq dead-letters list --task shop.charge": "Those of a task, in the queues of the app",
@@ -93,9 +67,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq dead-letters replay failed --task shop.charge": "Run those of a task again",
         "delayq dead-letters replay failed --all --to-queue slow": "Run all again, in another queue",
     },
-    "dead-letters drop": {
-        "delayq dead-letters drop failed --id 3f2a1c9e": "One dead letter",
-    },
+    "dead-letters drop": {"delayq dead-letters drop failed --id 3f2a1c9e": "One dead letter"},
     "export": {
         "delayq export --output backlog.jsonl": "All queues into a file",
         "delayq export orders | gzip > orders.jsonl.gz": "One queue, packed",
@@ -109,20 +81,12 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq repair --dry-run": "Only look",
         "delayq repair orders": "Mend a queue, after a question",
     },
-    "convert": {
-        "delayq convert orders --to redisson": "Messages of a queue into the layout that Redisson shares",
-    },
+    "convert": {"delayq convert orders --to redisson": "Messages of a queue into the layout that Redisson shares"},
     "transfer": {
         "celery -A shop delayq transfer": "For an app",
         "delayq transfer --also reports --metrics-port 9464": "With a queue of a JVM service, and metrics",
     },
-    "journal": {
-        "celery -A shop delayq journal check": "The journal of an app",
-        "delayq --journal-url postgresql://db/delayq journal check": "A journal by its URL",
-    },
-    "journal check": {
-        "celery -A shop delayq journal check orders": "One queue",
-    },
+    "journal check": {"celery -A shop delayq journal check orders": "One queue"},
     "journal restore": {
         "celery -A shop delayq journal restore --dry-run": "Only look",
         "celery -A shop delayq journal restore --overdue skip": "Without what should have run by now",
@@ -131,18 +95,9 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq serve": "For this machine, to look at",
         "delayq serve --host 0.0.0.0 --tokens tokens.json --allow-write": "For others, with tokens",
     },
-    "tokens": {
-        "delayq tokens add grafana --action read --file tokens.json": "A token that may look",
-    },
-    "tokens add": {
-        "delayq tokens add grafana --action read --file tokens.json": "A token that may look",
-    },
-    "tokens list": {
-        "delayq tokens list --file tokens.json": "All of a file",
-    },
-    "tokens remove": {
-        "delayq tokens remove grafana --file tokens.json": "It is refused from now on",
-    },
+    "tokens add": {"delayq tokens add grafana --action read --file tokens.json": "A token that may look"},
+    "tokens list": {"delayq tokens list --file tokens.json": "All of a file"},
+    "tokens remove": {"delayq tokens remove grafana --file tokens.json": "It is refused from now on"},
     "demo": {
         "delayq demo": "In this terminal",
         "delayq demo --serve": "A page to play with",
@@ -151,49 +106,39 @@ EXAMPLES: dict[str, dict[str, str]] = {
 
 
 def add_examples(command: click.Command, name: str = "delayq") -> None:
-    """Adds its examples to the help text of a command and of all commands below."""
-    lines = [line for example, what in EXAMPLES.get(name, {}).items() for line in (f"  # {what}", f"  {example}")]
-    if lines:
-        command.epilog = "\n".join(["\b", "Examples:", *lines, "", command.epilog or ""])
+    """Adds examples to the help text of a command and of all commands below; a group shows those of its commands."""
+    found = EXAMPLES.get(name, {})
     for sub in command.commands.values() if isinstance(command, click.Group) else ():
-        add_examples(sub, str(sub.name) if name == "delayq" else f"{name} {sub.name}")
+        path = str(sub.name) if name == "delayq" else f"{name} {sub.name}"
+        add_examples(sub, path)
+        found = found if name == "delayq" else found | EXAMPLES[path]
+    lines = [line for example, what in found.items() for line in (f"  # {what}", f"  {example}")]
+    command.epilog = "\n".join(["\b", "Examples:", *lines, "", command.epilog or ""])
 
 
 #: Longest summary of a command, in characters: click cuts those that are longer.
 _WHOLE = 1000
 
 
-class QuietGroup(click.Group):
-    """The group of all commands.
-
-    It ends a command quietly when nobody reads its output any more, as in ``… | head``. Its help lists the commands by
-    what they do, each with its whole summary.
+class SectionedGroup(click.Group):
+    """The group of all commands. Its help lists them by what they do, each with its whole summary.
 
     Args:
-        readers: Commands that only read. Without a reader of their output they are done: they end with 0, not 1.
-        sections: Titles, and the names of the commands below each.
+        sections: Titles, and the commands below each.
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        readers: Collection[str] = (),
-        sections: Mapping[str, Collection[str]] = MappingProxyType({}),
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(*args, **kwargs)
-        self._readers = readers
+    def __init__(self, *, sections: Mapping[str, Sequence[click.Command]], **kwargs: Any) -> None:
+        super().__init__(commands=[*chain.from_iterable(sections.values())], **kwargs)
         self._sections = sections
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the commands, section by section."""
-        for title, names in self._sections.items():
+        for title, commands in self._sections.items():
             with formatter.section(title):
-                rows = [(name, self.commands[name].get_short_help_str(_WHOLE)) for name in names]
-                formatter.write_dl(rows)
+                formatter.write_dl([(str(each.name), each.get_short_help_str(_WHOLE)) for each in commands])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command."""
+        """Runs the command. An option of all commands behind it is an error that says where the option stands."""
         try:
             return super().invoke(ctx)
         except click.NoSuchOption as error:
@@ -202,15 +147,3 @@ class QuietGroup(click.Group):
                 raise
             where = f"{ctx.command_path} {error.option_name} … {ctx.invoked_subcommand}"
             raise click.UsageError(f"{error.option_name} comes before the command: {where}", error.ctx) from error
-        except BrokenPipeError:
-            if ctx.invoked_subcommand not in self._readers:
-                raise  # click ends it quietly with 1
-            # Python flushes the streams when it ends, and would report the broken pipe. Source: the note on SIGPIPE in
-            # the documentation of Python's module signal.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            for stream in (sys.stdout, sys.stderr):
-                with suppress(BrokenPipeError):
-                    stream.flush()
-                    continue
-                os.dup2(nowhere, stream.fileno())
-            raise SystemExit(0) from None

@@ -19,13 +19,7 @@ _FAULTS = {
 
 
 def values_of(state: "JournalState", now_ms: float, lead_s: float) -> dict[str, Any]:
-    """Returns the journal as ``--json`` prints it.
-
-    Args:
-        state: How it is.
-        now_ms: Redis's clock, ms since the epoch.
-        lead_s: How long before its due time a message is promoted, s.
-    """
+    """Returns the journal as ``--json`` prints it; ``lead_s`` is how long before its due time a message is promoted."""
     next_ms = state.next_promotion_ms
     return {
         "url": state.url,
@@ -46,13 +40,7 @@ def values_of(state: "JournalState", now_ms: float, lead_s: float) -> dict[str, 
 
 
 def lines_of(state: "JournalState", now_ms: float, lead_s: float) -> Iterator[str]:
-    """Yields the lines of ``delayq status`` about a journal.
-
-    Args:
-        state: As of ``values_of``.
-        now_ms: As of ``values_of``.
-        lead_s: As of ``values_of``.
-    """
+    """Yields the lines of ``delayq status`` about a journal."""
     if state.error:
         yield f"journal  {state.url} {bad(f'DOES NOT ANSWER: {escaped(state.error)}')}"
         yield "         what waits there is not counted below, and far messages cannot be published"

@@ -1,7 +1,6 @@
 """The options that choose dead letters, and the argument that names their queues."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -9,53 +8,49 @@ from click.shell_completion import CompletionItem
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import DURATION, offer, read_ids
+from celery_ext.cli.options import duration, offer, read_ids
 from celery_ext.cli.output import print_stderr
-from celery_ext.dead_letters import Choice, DeadLetter, routes
+from celery_ext.dead_letters import Choice, routes
 from celery_ext.dead_letters import letters as letters_of
 from kombu_delayq.store import OperatorStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-#: The options that choose letters by what they are; ``letter_filter`` takes their values.
-_CONDITIONS = (
-    click.option(
-        *("-t", "--task", "tasks"),
-        metavar="NAME",
-        multiple=True,
-        help="Only dead letters of this task; the name may be a pattern, such as 'shop.*'. May be repeated.",
-    ),
-    click.option("-e", "--error", metavar="TEXT", help="Only dead letters with this text in their error, in any case."),
-    click.option("--older-than", type=DURATION, help="Only letters buried longer ago than this, such as 7d."),
-    click.option("--newer-than", type=DURATION, help="Only letters buried at most so long ago, such as 1h."),
-)
-
-
 def letter_condition_options(command: F) -> F:
-    """Adds ``--task``, ``--error``, ``--older-than`` and ``--newer-than``: the argument ``conditions``, a dict."""
-
-    @wraps(command)
-    def with_conditions(*args: Any, **given: Any) -> Any:
-        names = {"tasks": "tasks", "error": "error", "older_than": "older_than_s", "newer_than": "newer_than_s"}
-        conditions = {name: given.pop(option) for option, name in names.items()}
-        return command(*args, conditions=conditions, **given)
-
-    found: Any = with_conditions
-    for option in reversed(_CONDITIONS):
-        found = option(found)
-    return found  # type: ignore[no-any-return]
+    """Adds ``--task``, ``--error``, ``--older-than`` and ``--newer-than``: the conditions of a ``Choice``."""
+    for option in (
+        click.option(
+            *("--newer-than", "newer_than_s"),
+            type=duration,
+            help="Only letters buried at most so long ago, such as 1h.",
+        ),
+        click.option(
+            *("--older-than", "older_than_s"),
+            type=duration,
+            help="Only letters buried longer ago than this, such as 7d.",
+        ),
+        click.option(
+            *("-e", "--error"), metavar="TEXT", help="Only dead letters with this text in their error, in any case."
+        ),
+        click.option(
+            *("-t", "--task", "tasks"),
+            metavar="NAME",
+            multiple=True,
+            help="Only dead letters of this task; the name may be a pattern, such as 'shop.*'. May be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def letter_filter_options(command: F) -> F:
-    """Adds ``--id``, ``--all`` and the conditions: the arguments ``ids``, ``every`` and ``conditions``."""
+    """Adds ``--id``, ``--all`` and the conditions: the arguments of ``letter_filter``."""
     command = letter_condition_options(command)
     for option in (
         click.option("-a", "--all", "every", is_flag=True, help="All dead letters."),
         click.option(
-            "-i",
-            "--id",
-            "ids",
+            *("-i", "--id", "ids"),
             metavar="ID",
             multiple=True,
             help="The dead letter with this task id; - reads ids from the standard input, one a line. May be repeated.",
@@ -65,12 +60,11 @@ def letter_filter_options(command: F) -> F:
     return command
 
 
-def letter_filter(ids: Sequence[str], conditions: Mapping[str, Any], *, every: bool) -> Choice:
+def letter_filter(ids: Sequence[str], *, every: bool, **conditions: Any) -> Choice:
     """Returns the choice that the options of ``letter_filter_options`` describe. All of them have to match.
 
     Raises:
-        click.UsageError: There is no ``--all``, id or condition; there is ``--all`` together with one; or the standard
-            input, which should have the ids, has none.
+        click.UsageError: There is no ``--all``, id or condition, or ``--all`` together with one; or no id on stdin.
     """
     if every == (bool(ids) or any(conditions.values())):
         raise click.UsageError(
@@ -119,24 +113,6 @@ def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Seq
         else:
             print_stderr(f"queue {name!r} holds no dead letters, and is not known")
     return queues
-
-
-class LatestLetters:
-    """The dead letters that Redis knows, by their ids; read when the first is asked for.
-
-    Args:
-        store: The broker's store.
-    """
-
-    def __init__(self, store: OperatorStore) -> None:
-        self._store = store
-        self._found: dict[str, DeadLetter] | None = None
-
-    def get(self, task_id: str) -> DeadLetter | None:
-        """Returns the dead letter of an id; None if there is none among the latest."""
-        if self._found is None:
-            self._found = {letter.id: letter for letter in letters_of.latest(self._store)}
-        return self._found.get(task_id)
 
 
 def _count(store: OperatorStore, queue: str) -> int | None:

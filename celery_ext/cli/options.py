@@ -18,23 +18,14 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.output import print_stderr
 from celery_ext.connection import open_store
 from celery_ext.delays import durations
-from kombu_delayq.audit import ids_named
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.due import ms_of
-from kombu_delayq.store import WaitingStore
-from kombu_delayq.store.figures import Figures
-
-# Generic in newer versions of click only.
-_ParamType: Any = click.ParamType
+from kombu_delayq.options import LAYOUTS
+from kombu_delayq.store import OperatorStore
 
 
 class Moment(NamedTuple):
-    """A point in time as it was given.
-
-    Attributes:
-        ms: Ms since the epoch, or if relative, ms from now.
-        relative: Whether ``ms`` counts from now.
-    """
+    """A point in time as it was given: in ms since the epoch, or if it is relative, in ms from now."""
 
     ms: float
     relative: bool
@@ -44,52 +35,38 @@ class Moment(NamedTuple):
         return now_ms + self.ms if self.relative else self.ms
 
 
-class MomentType(_ParamType):
-    """Reads a ``Moment``: an ISO 8601 time, local where it has no zone, or a duration from now."""
+def moment(text: str) -> Moment:
+    """Reads an ISO 8601 time, local where it has no zone, or a duration from now; a type of click's.
 
-    name = "time"
-
-    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> Moment:
-        """Reads a moment, or ends the command with an error that says what is wrong."""
-        if isinstance(value, Moment):
-            return value
-        text = str(value)
-        try:
-            return Moment(durations.parse(text) * 1000, True)
-        except durations.TooLong as error:
-            raise click.BadParameter(str(error), context, parameter) from error
-        except ValueError:
-            pass
-        try:
-            moment = datetime.fromisoformat(text).astimezone()
-        except (ValueError, OverflowError, OSError):  # the last two, for years at the ends of the calendar
-            raise click.BadParameter(
-                f"{quoted(text)} is neither a time in ISO 8601, such as 2026-11-21T15:04 or 2026-11-21T15:04:05+01:00,"
-                " nor a duration from now with its unit, such as 10m or 1h30m",
-                context,
-                parameter,
-            ) from None
-        return Moment(ms_of(moment), False)
+    Raises:
+        click.BadParameter: It is neither.
+    """
+    try:
+        return Moment(durations.parse(text) * 1000, True)
+    except durations.TooLong as error:
+        raise click.BadParameter(str(error)) from error
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError):  # the last two, for years at the ends of the calendar
+        raise click.BadParameter(
+            f"{quoted(text)} is neither a time in ISO 8601, such as 2026-11-21T15:04 or 2026-11-21T15:04:05+01:00,"
+            " nor a duration from now with its unit, such as 10m or 1h30m"
+        ) from None
+    return Moment(ms_of(at), False)
 
 
-class DurationType(_ParamType):
-    """Reads a duration in s: a number, or one with units such as ``10m``."""
+def duration(text: str) -> float:
+    """Reads a duration in s: a number, or one with units such as ``10m``; a type of click's.
 
-    name = "duration"
-
-    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> float:
-        """Reads a duration, or ends the command with an error that says what is wrong."""
-        if isinstance(value, float):
-            return value
-        text = str(value)
-        try:
-            return durations.parse(f"{text}s" if re.fullmatch(durations.NUMBER, text) else text)
-        except ValueError as error:
-            raise click.BadParameter(str(error), context, parameter) from error
-
-
-MOMENT = MomentType()
-DURATION = DurationType()
+    Raises:
+        click.BadParameter: It is neither.
+    """
+    try:
+        return durations.parse(f"{text}s" if re.fullmatch(durations.NUMBER, text) else text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -115,11 +92,7 @@ def ids_argument(*, required: bool = True) -> Callable[[F], F]:
 
 
 def read_ids(given: Sequence[str]) -> Iterator[str]:
-    """Yields task ids as they come in.
-
-    Args:
-        given: Ids; ``-`` stands for those on the standard input, one a line.
-    """
+    """Yields task ids as they come in; ``-`` stands for those on the standard input, one a line."""
     for given_id in given:
         if given_id != STDIN:
             yield given_id
@@ -136,11 +109,6 @@ def count_of_ids(given: Sequence[str]) -> int | None:
     return None if STDIN in given else len(given)
 
 
-def ids_in_line(given: Sequence[str]) -> dict[str, Any]:
-    """Returns the ids of a command for its line in the audit."""
-    return ids_named((one for one in given if one != STDIN), more=STDIN in given)
-
-
 def yes_option(command: F) -> F:
     """Adds ``--yes``, for ``confirm``."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
@@ -149,10 +117,7 @@ def yes_option(command: F) -> F:
 def confirm(question: str, *, yes: bool, stdin_is_read: bool = False) -> None:
     """Asks before something destructive; a no ends the command with exit code 1.
 
-    Args:
-        question: Such as ``Cancel 3 tasks?``.
-        yes: Whether ``--yes`` was given; then nobody is asked.
-        stdin_is_read: Whether the command reads its ids from stdin, so that no answer can come from there.
+    Nobody is asked if ``yes`` is given; nobody can be if the command reads its ids from stdin.
 
     Raises:
         click.UsageError: Nobody can be asked.
@@ -169,10 +134,6 @@ def offer(find: Callable[[], Iterable[str]], incomplete: str) -> list[Completion
 
     Nothing is printed meanwhile: an app may print at its import, which the shell would take for names, and what goes
     wrong would stand in the middle of the line.
-
-    Args:
-        find: Returns all names.
-        incomplete: What is typed.
     """
     with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         try:
@@ -183,28 +144,20 @@ def offer(find: Callable[[], Iterable[str]], incomplete: str) -> list[Completion
 
 
 def within(limit_s: float, find: Callable[[], list[str]]) -> list[str]:
-    """Returns what is found, or nothing if that takes longer. The process may end while the search still waits.
-
-    Args:
-        limit_s: How long to wait, in s.
-        find: Looks for names. Its errors are raised here.
-    """
-    found: SimpleQueue[list[str] | Exception] = SimpleQueue()
+    """Returns what is found, or nothing if that takes longer or fails. The process may end while the search waits."""
+    found: SimpleQueue[list[str]] = SimpleQueue()
 
     def look() -> None:
         try:
             found.put(find())
-        except Exception as error:
-            found.put(error)
+        except Exception:  # the command itself will report it
+            found.put([])
 
     Thread(target=look, daemon=True).start()
     try:
-        result = found.get(timeout=limit_s)
+        return found.get(timeout=limit_s)
     except Empty:
         return []
-    if isinstance(result, Exception):
-        raise result
-    return result
 
 
 #: Key of ``context.meta`` under which ``-q`` leaves its queues for the argument.
@@ -252,48 +205,33 @@ def queues_argument(*, required: bool = False) -> Any:
     return lambda command: argument(option(command))
 
 
-def known_queues(
-    broker: CliBroker,
-    store: WaitingStore,
-    given: Iterable[str],
-    *,
-    figures: Figures | None = None,
-    layouts: Iterable[str] = (),
-) -> list[str]:
+def known_queues(broker: CliBroker, store: OperatorStore, given: Iterable[str]) -> list[str]:
     """Returns the given queues that are known, each once, and names the others on stderr.
 
-    A queue is known while it holds delayed messages, or when the transfer workers or the app know it.
-
-    Args:
-        broker: The broker of the command.
-        store: The broker's store.
-        given: Names of queues.
-        figures: With these, a queue that only has messages ready for a consumer is known, too.
-        layouts: A queue with messages that can be moved to one of these layouts is known, too.
+    A queue is known while it holds messages, or when the transfer workers or the app know it.
     """
     known = {*store.queues.names(), *(broker.app.amqp.queues if broker.app is not None else ())}
-    queues = dict[str, None]()
+    queues = []
     for name in dict.fromkeys(given):
-        if name in known or _holds_some(store, name, figures, layouts):
-            queues[name] = None
+        if name in known or _holds_some(store, name):
+            queues.append(name)
         else:
-            print_stderr(f"queue {name!r} holds no {'' if figures else 'delayed '}messages, and is not known")
-    return list(queues)
+            print_stderr(f"queue {name!r} holds no messages, and is not known")
+    return queues
 
 
-def known_or_all(broker: CliBroker, store: WaitingStore, given: Iterable[str]) -> list[str]:
+def known_or_all(broker: CliBroker, store: OperatorStore, given: Iterable[str]) -> list[str]:
     """Returns the given queues as ``known_queues`` does; if none is given, all that hold or held delayed messages."""
     names = tuple(given)
     return known_queues(broker, store, names) if names else store.queues.names()
 
 
-def _holds_some(store: WaitingStore, queue: str, figures: Figures | None, layouts: Iterable[str]) -> bool:
+def _holds_some(store: OperatorStore, queue: str) -> bool:
     try:
-        found = [] if figures is None else figures.overview([queue])  # counts under all names that a list may have
         return (
             store.queues.size(queue) > 0
-            or any(stats.ready or stats.error for stats in found)
-            or any(store.queues.convertible(queue, layout) for layout in layouts)
+            or any(stats.ready or stats.error for stats in store.figures.overview([queue]))
+            or any(store.queues.convertible(queue, layout) for layout in LAYOUTS)
         )
     except ResponseError:  # a key has another type; the command will name it
         return True

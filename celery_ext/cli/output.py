@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -19,41 +20,20 @@ from celery_ext.waiting import DelayedTask
 from kombu_delayq import audit
 from kombu_delayq.message.due import iso_of
 
-
-def bad(text: str) -> str:
-    """Returns a text in red: something is wrong or late."""
-    return click.style(text, fg="red")
-
-
-def warning(text: str) -> str:
-    """Returns a text in yellow: something deserves a look."""
-    return click.style(text, fg="yellow")
-
-
-def good(text: str) -> str:
-    """Returns a text in green: all is well."""
-    return click.style(text, fg="green")
+#: Returns a text in red: something is wrong or late; in yellow: it deserves a look; in green: all is well.
+bad, warning, good = (partial(click.style, fg=colour) for colour in ("red", "yellow", "green"))
 
 
 def choice(*, refused: bool) -> bool | None:
     """Returns whether a command prints colours; None if that is so on a terminal alone.
 
     Source: https://no-color.org, https://force-color.org; where both are set, Python itself has none either.
-
-    Args:
-        refused: Whether the command line says that it shall not.
     """
     if refused or os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
     return False if os.environ.get("TERM") == "dumb" else None
-
-
-def for_terminal(text: str) -> str:
-    """Returns a text as a terminal gets it: without colours if the command prints none."""
-    context = click.get_current_context(silent=True)
-    return click.unstyle(text) if context is not None and context.color is False else text
 
 
 def width(text: str) -> int:
@@ -92,13 +72,7 @@ def escaped(text: str) -> str:
 
 
 def number_of(count: int, one: str, many: str = "") -> str:
-    """Returns a number of things as text: ``1 message``, ``1,204 messages``.
-
-    Args:
-        count: The number.
-        one: The words for one thing.
-        many: The words for any other number of things; by default those for one with an s.
-    """
+    """Returns a number of things as text: ``1 message``, ``1,204 messages``; by default ``many`` has an s more."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
@@ -111,13 +85,7 @@ def size(count: float) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Sets rows in columns. Colours have no width.
-
-    Args:
-        head: Titles of the columns.
-        rows: The rows, each with a text for each column.
-        right: Which columns, counted from 0, are set to the right.
-    """
+    """Sets rows in columns, those of ``right``, counted from 0, to the right. Colours have no width."""
     widths = [max(map(width, column)) for column in zip(head, *rows, strict=True)]
     return ["  ".join(_cells(row, widths, right)).rstrip() for row in [head, *rows]]
 
@@ -136,18 +104,10 @@ def fit_table(
     title: int,
     short: Sequence[Sequence[str]] | None = None,
 ) -> list[str]:
-    """Sets rows in columns that fit the terminal.
+    """Sets rows in columns that fit the terminal; elsewhere each row is a line, whatever its length.
 
     Rows that are too long give way to short ones, and then lose the end of their last column; if that is not enough,
-    each row becomes a block of lines.
-    If stdout is no terminal, each row is a line, whatever its length.
-
-    Args:
-        head: Titles of the columns.
-        rows: The rows, each with a text for each column.
-        right: Which columns, counted from 0, are set to the right.
-        title: Which column, counted from 0, heads a block.
-        short: The rows with less in them, for a terminal that is too narrow for all.
+    each row becomes a block of lines, which the cell of the column ``title`` heads.
     """
     lines = table(head, rows, right)
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -177,12 +137,7 @@ def local_time(iso: str) -> str:
 
 
 def when(ms: float, now_ms: float) -> str:
-    """Returns a moment as text, in the local time zone and from now: ``2026-11-21 15:04:05 CET (in 3h 12m)``.
-
-    Args:
-        ms: The moment, ms since the epoch.
-        now_ms: Redis's clock, ms since the epoch.
-    """
+    """Returns a moment as text, in the local time zone and from now: ``2026-11-21 15:04:05 CET (in 3h 12m)``."""
     try:
         return f"{local_time(iso_of(ms) or '')} ({in_words((ms - now_ms) / 1000)})"
     except (ValueError, OverflowError, OSError):  # the score of a damaged entry may be any number

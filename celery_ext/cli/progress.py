@@ -2,20 +2,19 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from celery_ext.cli.options import STDIN, count_of_ids
 from celery_ext.cli.output import escaped, json_line, print_stderr
-from celery_ext.waiting import Outcome
-from kombu_delayq.audit import NOT_DONE
+from celery_ext.waiting import BulkOutcome, Outcome
+from kombu_delayq.audit import NOT_DONE, audited, ids_named
 
 T = TypeVar("T")
-P = TypeVar("P", bound="Page")
 
 #: A bar appears after this time in s, so that a quick command has none.
 AFTER_S = 0.5
@@ -23,19 +22,29 @@ AFTER_S = 0.5
 EVERY_S = 0.1
 
 
-def with_progress(items: Iterable[T], label: str, total: int | None = None, *, printing: bool = False) -> Iterator[T]:
+def with_progress(
+    items: Iterable[T],
+    label: str,
+    total: int | None = None,
+    *,
+    printing: bool = False,
+    size: Callable[[T], int] = lambda _: 1,
+) -> Iterator[T]:
     """Yields items, with a progress bar on stderr if that is a terminal and the work takes longer than ``AFTER_S``.
 
     Args:
         items: The items; reading one does the work.
         label: Label of the bar, such as ``cancelling``.
-        total: Number of items; None if it is unknown: then the bar only counts.
+        total: Sum of the sizes; None if it is unknown: then the bar only counts.
         printing: Whether the command prints meanwhile. If it does, there is no bar while stdout is a terminal, too.
+        size: Size of an item, such as the number of messages of a page.
     """
+    done = 0
     with Bar(label, total, printing=printing) as bar:
-        for done, item in enumerate(items, 1):
+        for item in items:
             yield item
-            bar(done, total)
+            done += size(item)
+            bar(done)
 
 
 class Bar:
@@ -54,7 +63,11 @@ class Bar:
             return
         now = monotonic()
         if now - self._drawn >= EVERY_S and now - self._began >= AFTER_S:
-            self._bar = self._bar or _bar(self._label, of or self._total)
+            if self._bar is None:
+                length = of or self._total
+                # With an iterable that has no length, click shows a bar of unknown length.
+                items = count() if length is None else None
+                self._bar = click.progressbar(items, length, self._label, show_pos=True, file=sys.stderr)
             self._bar.length = of or self._bar.length
             self._bar.update(done - self._bar.pos)
             self._drawn = now
@@ -68,29 +81,8 @@ class Bar:
             self._bar.render_finish()
 
 
-class Page(Protocol):
-    """What a page of work has done."""
-
-    @property
-    def looked(self) -> int:
-        """How many items it had."""
-
-
-def by_row(pages: Iterable[P]) -> Iterator[P | None]:
-    """Yields each page, and None for each of its other items, so that a bar counts items."""
-    for page in pages:
-        yield page
-        yield from [None] * (page.looked - 1)
-
-
-def _bar(label: str, total: int | None) -> Any:
-    # With an iterable that has no length, click shows a bar of unknown length.
-    iterable = count() if total is None else None
-    return click.progressbar(iterable, length=total, label=label, show_pos=True, file=sys.stderr)
-
-
 #: Each outcome in words, of one task or of many.
-WORDS: Mapping[Outcome, str] = {
+WORDS: Mapping[Outcome | BulkOutcome, str] = {
     "cancelled": "cancelled",
     "chain_ended": "not waiting, but the delay chain takes no further step",
     "rescheduled": "rescheduled",
@@ -98,41 +90,44 @@ WORDS: Mapping[Outcome, str] = {
     "not_delayed": "not waiting",
     "dead_letter": "not waiting, but a dead letter: drop it there, or a replay runs it with all its retries",
     "unreadable": "not changed, because the message cannot be rewritten",
+    "too_long": "not changed, because max_delay forbids the new time",
+    "gone": "no longer there: come due, or changed meanwhile",
 }
 
 
-def report(
+def summed_up(counts: Counter[Any], words: Mapping[Any, str]) -> str:
+    """Returns how often each outcome came, as text; empty without any."""
+    return ", ".join(f"{counts[outcome]:,} {words[outcome]}" for outcome in words if counts[outcome])
+
+
+def act_on_ids(
+    action: str,
+    ids: Sequence[str],
     outcomes: Iterable[tuple[str, Outcome]],
     label: str,
-    ids: Sequence[str],
-    counts: Counter[Outcome],
     *,
     as_json: bool,
-    words: Mapping[Outcome, str] = WORDS,
-) -> None:
-    """Prints what became of each task. For ids from the standard input it prints only totals, unless it prints JSON.
+    words: Mapping[Any, str] = WORDS,
+    **what: Any,
+) -> Counter[Outcome]:
+    """Prints what became of each task, and leaves a line in the audit. Returns how often each outcome came.
 
-    Args:
-        outcomes: Ids and what became of them; reading one does the work.
-        label: Label of the progress bar, such as ``cancelling``.
-        ids: The ids as they were given.
-        counts: Gets how often each outcome came.
-        as_json: Whether to print JSON.
-        words: Each outcome in words.
+    For ids from the standard input it prints only totals, unless it prints JSON. Reading an outcome does the work.
     """
-    in_sum = STDIN in ids and not as_json
-    for identity, outcome in with_progress(outcomes, label, count_of_ids(ids), printing=not in_sum):
-        counts[outcome] += 1
-        if as_json:
-            click.echo(json_line({"id": identity, "outcome": outcome}))
-        elif not in_sum:
-            write = print_stderr if outcome in NOT_DONE else click.echo
-            write(f"{escaped(identity)}: {words[outcome]}")
-    if in_sum:
-        click.echo(
-            ", ".join(f"{counts[outcome]:,} {words[outcome]}" for outcome in words if counts[outcome])
-            or "no ids were given"
-        )
+    from_stdin = STDIN in ids
+    named = ids_named((one for one in ids if one != STDIN), more=from_stdin)
+    in_sum = from_stdin and not as_json
+    with audited(action, {**named, **what}) as counts:
+        for identity, outcome in with_progress(outcomes, label, count_of_ids(ids), printing=not in_sum):
+            counts[outcome] += 1
+            if as_json:
+                click.echo(json_line({"id": identity, "outcome": outcome}))
+            elif not in_sum:
+                write = print_stderr if outcome in NOT_DONE else click.echo
+                write(f"{escaped(identity)}: {words[outcome]}")
+        if in_sum:
+            click.echo(summed_up(counts, words) or "no ids were given")
+    return counts
 
 
 def exit_code(counts: Counter[Outcome]) -> int:

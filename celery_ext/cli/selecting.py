@@ -1,7 +1,7 @@
 """Changes all waiting messages that the options of a command select: counts them, asks, and reports."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial, wraps
 from math import inf
@@ -11,50 +11,38 @@ import click
 from celery import Celery
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.options import MOMENT, Moment, complete_queue, confirm, ids_argument, known_queues
+from celery_ext.cli.options import Moment, complete_queue, confirm, ids_argument, known_queues, moment
 from celery_ext.cli.output import escaped, json_line, local_time, number_of, print_stderr
-from celery_ext.cli.progress import Bar
+from celery_ext.cli.progress import WORDS, Bar, summed_up
 from celery_ext.cli.signals import stoppable
 from celery_ext.waiting import (
     Argument,
     Bulk,
     BulkAction,
     BulkOutcome,
+    DelayedTask,
+    Done,
+    Progress,
     Selection,
+    Skipped,
     Snapshot,
     audited_bulk,
     revoke,
+    search_tasks,
     take_snapshot,
 )
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import OperatorStore, WaitingStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Criteria(NamedTuple):
-    """What was given of the options.
-
-    Attributes:
-        task: Name or pattern of a task.
-        due_from: Least due time.
-        due_to: Due time that all messages are before.
-        arguments: Values in the arguments.
-    """
+    """What was given of the options."""
 
     task: str | None
     due_from: Moment | None
     due_to: Moment | None
     arguments: tuple[Argument, ...]
-
-    @property
-    def given(self) -> bool:
-        """Whether there is any."""
-        return any(self)
-
-    @property
-    def reads_bodies(self) -> bool:
-        """Whether messages have to be read to know which are meant."""
-        return bool(self.task or self.arguments)
 
     def selection(self, now_ms: float, queues: Iterable[str] | None = None) -> Selection:
         """Returns the filter, given Redis's clock in ms.
@@ -88,10 +76,10 @@ def criteria_options(command: F) -> F:
         ),
         click.option(
             "--due-from",
-            type=MOMENT,
+            type=moment,
             help="Only messages due at this time or later: ISO 8601, or from now, such as 10m.",
         ),
-        click.option("--due-to", type=MOMENT, help="Only messages due earlier."),
+        click.option("--due-to", type=moment, help="Only messages due earlier."),
         click.option(
             *("--arg", "arguments"),
             metavar="PATH=VALUE",
@@ -116,15 +104,6 @@ def _parse_arguments(
         raise click.BadParameter(str(error), context, parameter) from error
 
 
-#: Each outcome in words, of one task or of many.
-WORDS: Mapping[BulkOutcome, str] = {
-    "cancelled": "cancelled",
-    "rescheduled": "rescheduled",
-    "transferred": "sent to be run",
-    "unreadable": "not changed, because the message cannot be rewritten",
-    "too_long": "not changed, because max_delay forbids the new time",
-    "gone": "no longer there: come due, or changed meanwhile",
-}
 _NOT_DONE: tuple[BulkOutcome, ...] = ("unreadable", "too_long")
 
 
@@ -146,7 +125,7 @@ def are_selected(ids: tuple[str, ...], queues: tuple[str, ...], criteria: Criter
     Raises:
         click.UsageError: There are both, or none.
     """
-    selects = bool(queues) or criteria.given
+    selects = bool(queues) or any(criteria)
     if selects and ids:
         raise click.UsageError("give either ids, or --queue, --task, --due-from, --due-to and --arg")
     if not selects and not ids:
@@ -164,9 +143,9 @@ def change(
     label: str,
     yes: bool,
     as_json: bool,
-    words: Mapping[BulkOutcome, str] = WORDS,
+    words: Mapping[Any, str] = WORDS,
 ) -> None:
-    """Acts on all selected messages, prints what became of them, and ends the command.
+    """Counts all selected messages, asks, acts on them, prints what became of them, and ends the command.
 
     Args:
         broker: The broker of the command.
@@ -175,7 +154,7 @@ def change(
         action: Returns what to do, given Redis's clock in ms.
         question: What is asked first, such as ``Cancel``.
         label: Label of the progress bar, such as ``cancelling``.
-        yes: Whether nobody is to be asked.
+        yes: As of ``confirm``.
         as_json: Whether to print JSON.
         words: Each outcome in words.
     """
@@ -198,12 +177,12 @@ def change(
     raise SystemExit(int(failed or not ended or any(bulk.outcomes[outcome] for outcome in _NOT_DONE)))
 
 
-def _report(bulk: Bulk, words: Mapping[BulkOutcome, str], *, ended: bool, as_json: bool, knows_results: bool) -> None:
+def _report(bulk: Bulk, words: Mapping[Any, str], *, ended: bool, as_json: bool, knows_results: bool) -> None:
     counts = bulk.outcomes
     if as_json:
         click.echo(json_line({"selected": bulk.of, "ended": ended, "outcomes": dict(counts)}))
     else:
-        click.echo(", ".join(f"{counts[outcome]:,} {words[outcome]}" for outcome in words if counts[outcome]) or "none")
+        click.echo(summed_up(counts, words) or "none")
     if counts["cancelled"] and not knows_results:
         print_stderr("results stay as they are: only `celery -A app delayq cancel` knows the result backend")
     if not ended:
@@ -229,14 +208,50 @@ def report_unreadable(number: int) -> None:
         )
 
 
+class TaskSearch:
+    """The selected messages, with a progress bar; what cannot be read is told on stderr.
+
+    Attributes:
+        failed: Whether a queue cannot be read.
+        more: Whether there are more messages than the limit.
+        unreadable: How many messages may be meant or not.
+    """
+
+    def __init__(self, store: WaitingStore, selection: Selection, limit: int | None = None) -> None:
+        self.failed = self.more = False
+        self.unreadable = 0
+        self._store, self._selection, self._limit = store, selection, limit
+
+    def tasks(self, label: str, *, printing: bool) -> Iterator[DelayedTask]:
+        """Yields the messages, the next due first. The arguments are those of ``Bar``."""
+        with Bar(label, printing=printing) as bar:
+            for event in search_tasks(self._store, self._selection, limit=self._limit):
+                match event:
+                    case DelayedTask():
+                        yield event
+                    case Progress(looked, of, unreadable):
+                        self.unreadable = unreadable
+                        bar(looked, of)
+                    case Skipped():  # such as for a key of another type; the other queues go on
+                        report_skipped([event])
+                        self.failed = True
+                    case Done(cursor):
+                        self.more = cursor is not None
+
+
+def report_skipped(skipped: Iterable[Skipped]) -> None:
+    """Names the queues that cannot be read."""
+    for one in skipped:
+        print_stderr(f"queue {one.queue!r}: {one.error}")
+
+
 def _counted(store: OperatorStore, selection: Selection) -> Snapshot:
     with stoppable() as stop, Bar("counting") as bar:
         matched = take_snapshot(store, selection, progress=lambda found: bar(found.looked, found.of), stop=stop)
     if matched is None:
         print_stderr("stopped; nothing has changed")
         raise SystemExit(1)
-    for skipped in matched.skipped:
-        print_stderr(f"queue {skipped.queue!r}: {skipped.error}")
+    report_skipped(matched.skipped)
     report_unreadable(matched.unreadable)
     return matched
 

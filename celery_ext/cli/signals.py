@@ -20,24 +20,13 @@ def handled(handle: Callable[[int, FrameType | None], object], *numbers: signal.
 
 
 @contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
-    """Makes SIGTERM end a block as Ctrl-C does, so that it can put back what it has changed."""
+def signals_as_interrupt() -> Iterator[None]:
+    """Makes SIGTERM and SIGHUP end a block as Ctrl-C does, so that it can put back what it has changed."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
 
-    with handled(interrupt, signal.SIGTERM):
-        yield
-
-
-@contextmanager
-def signals_as_exit() -> Iterator[None]:
-    """Makes SIGTERM and SIGHUP raise SystemExit, so that a block can remove what is not complete."""
-
-    def end(number: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    with handled(end, signal.SIGTERM, signal.SIGHUP):
+    with handled(interrupt, signal.SIGTERM, signal.SIGHUP):
         yield
 
 

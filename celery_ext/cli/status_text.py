@@ -1,7 +1,7 @@
 """The report of ``delayq status`` in words and tables."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from celery_ext.cli.broker import prefixes_in_words
@@ -13,10 +13,10 @@ NAMED = 5
 
 
 def text(report: dict[str, Any], of_journal: Iterable[str] = (), *, named: bool, app: bool) -> str:
-    """Returns a report as text.
+    """Returns a report, as ``--json`` prints it, as text.
 
     Args:
-        report: As ``--json`` prints it.
+        report: The report.
         of_journal: The lines about the journal.
         named: Whether the command line names queues.
         app: Whether the command takes its options from an app.
@@ -166,21 +166,15 @@ def _consumers(report: dict[str, Any]) -> Iterator[str]:
 
 
 _ROLES = (("primary", "primaries"), ("replica", "replicas"))
-_STATES = {
-    "failed": "FAILED",
-    "unreachable": "DOES NOT ANSWER",
-    "suspected": "suspected to have failed",
-    "unlinked": "has lost its primary",
-    "loading": "loads its data",
-    "joining": "joins",
-}
-_COLOURS = {
-    "ok": good,
-    "failed": bad,
-    "unreachable": bad,
-    "suspected": warning,
-    "unlinked": warning,
-    "loading": warning,
+#: How a node is, in words and their colour; others are as Redis says it.
+_STATES: dict[str, tuple[str, Callable[[str], str]]] = {
+    "ok": ("ok", good),
+    "failed": ("FAILED", bad),
+    "unreachable": ("DOES NOT ANSWER", bad),
+    "suspected": ("suspected to have failed", warning),
+    "unlinked": ("has lost its primary", warning),
+    "loading": ("loads its data", warning),
+    "joining": ("joins", str),
 }
 
 
@@ -214,18 +208,14 @@ def _node_table(report: Mapping[str, Any]) -> Iterator[str]:
             f"{queues[node['node']]:,}" if node["primary"] is None else "",
             _memory(node),
             "" if node["lag_bytes"] is None else size(node["lag_bytes"]),
-            _state(node["state"]),
+            colour(words),
         ]
         for node in found
+        for words, colour in [_STATES.get(node["state"], (node["state"], str))]
     ]
     if rows:
         head = ["NODE", "ROLE", "SLOTS", "QUEUES", "MEMORY", "BEHIND BY", "STATE"]
         yield from ("", *fit_table(head, rows, right={3, 4, 5}, title=0))
-
-
-def _state(state: str) -> str:
-    words = _STATES.get(state, state)
-    return _COLOURS[state](words) if state in _COLOURS else words
 
 
 def _ranges(node: Mapping[str, Any]) -> str:

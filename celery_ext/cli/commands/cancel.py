@@ -5,12 +5,11 @@ from contextlib import nullcontext
 import click
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.options import STDIN, confirm, ids_in_line, json_option, read_ids, yes_option
+from celery_ext.cli.options import STDIN, confirm, json_option, read_ids, yes_option
 from celery_ext.cli.output import escaped, number_of, print_stderr
-from celery_ext.cli.progress import exit_code, report
+from celery_ext.cli.progress import act_on_ids, exit_code
 from celery_ext.cli.selecting import Criteria, are_selected, change, ids_or_criteria
 from celery_ext.waiting import BulkAction, revoke
-from kombu_delayq.audit import audited
 
 
 @click.command()
@@ -38,10 +37,9 @@ def cancel(
     with broker.store() as (connection, store):
         question = f"Cancel {'tasks' if in_stdin else named} on {broker_in_words(connection)}?"
         confirm(question, yes=yes, stdin_is_read=in_stdin)
-        with audited("cancel", ids_in_line(ids)) as counts:
-            done = revoke.cancel(lambda: nullcontext(store), read_ids(ids), broker.app, letters=())
-            words = ((cancelled.id, cancelled.outcome) for cancelled in done)
-            report(words, "cancelling", ids, counts, as_json=as_json)
+        done = revoke.cancel(lambda: nullcontext(store), read_ids(ids), broker.app, letters=())
+        outcomes = ((cancelled.id, cancelled.outcome) for cancelled in done)
+        counts = act_on_ids("cancel", ids, outcomes, "cancelling", as_json=as_json)
         if counts["cancelled"] and broker.app is None:
             print_stderr("results stay as they are: only `celery -A app delayq cancel` knows the result backend")
     raise SystemExit(exit_code(counts))

@@ -1,7 +1,6 @@
 """``delayq convert``: the messages of a queue in the other layout."""
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 import click
@@ -37,19 +36,13 @@ class Conversion:
     stranded: int = 0
 
 
-def convert_queue(store: WaitingStore, conversion: Conversion) -> Iterator[None]:
+def convert_queue(store: WaitingStore, conversion: Conversion) -> Iterator[int]:
     """Moves messages until none is left in the other layout. Loses none if the queue is in use, and may run again.
 
-    Args:
-        store: The broker's store.
-        conversion: Names the queue and the layout, and receives the counts.
-
     Yields:
-        Once for each message that is moved or lost.
+        The number of messages that a call of Redis has moved or found lost. The conversion gets all counts.
     """
-    left = 0
-    with suppress(ResponseError):  # a key has the wrong type; the conversion below raises an error that names it
-        left = store.queues.convertible(conversion.queue, conversion.to)
+    left = _left(store, conversion)
     if left:
         store.queues.know(conversion.queue)  # the transfer workers may not know a queue of another client yet
     while True:
@@ -59,10 +52,16 @@ def convert_queue(store: WaitingStore, conversion: Conversion) -> Iterator[None]
         conversion.came += max(done.moved + done.lost + done.left - left, 0)
         conversion.stranded = done.stranded
         left = done.left
-        for _ in range(done.moved + done.lost):
-            yield
+        yield done.moved + done.lost
         if not left:
             return
+
+
+def _left(store: WaitingStore, conversion: Conversion) -> int:
+    try:
+        return store.queues.convertible(conversion.queue, conversion.to)
+    except ResponseError:  # a key has the wrong type; the conversion itself raises an error that names it
+        return 0
 
 
 @click.command()
@@ -87,16 +86,24 @@ def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) 
     """
     with broker.store() as (_, store):
         store.check_version()
-        work = _Convert(store, to)
-        names = known_queues(broker, store, queues, layouts=[to])
+        names = known_queues(broker, store, queues)
         _warn_if_in_use(store)
-        work.run(names, as_json=as_json)
+        work = [Conversion(name, to) for name in names]
+        failed: list[str] = []
+        steps = _convert(store, work, failed, as_json=as_json)
+        try:
+            for _step in with_progress(steps, "converting", sum(_left(store, one) for one in work), size=int):
+                pass
+        except BaseException:
+            so_far = number_of(sum(one.moved for one in work), "message is", "messages are")
+            print_stderr(f"stopped; {so_far} moved. Run the command again for the rest")
+            raise
         if broker.app is not None and store.layout != to:
             print_stderr(
                 f"the app has the transport option layout={store.layout!r}: it stores new messages in that layout, and "
                 f"finds none of the moved ones, until the option is {to!r} wherever tasks are published and run"
             )
-    raise SystemExit(int(work.failed or bool(set(queues) - set(names))))
+    raise SystemExit(int(bool(failed or set(queues) - set(names))))
 
 
 def _warn_if_in_use(store: OperatorStore) -> None:
@@ -111,78 +118,48 @@ def _warn_if_in_use(store: OperatorStore) -> None:
     )
 
 
-class _Convert:
-    def __init__(self, store: WaitingStore, to: str) -> None:
-        self.failed = False
-        self._store = store
-        self._to = to
-
-    def run(self, queues: list[str], *, as_json: bool) -> None:
-        """Converts queues one after the other, and prints what was done with each."""
-        work = [Conversion(queue, self._to) for queue in queues]
+def _convert(store: WaitingStore, work: Iterable[Conversion], failed: list[str], *, as_json: bool) -> Iterator[int]:
+    """Converts queues one after the other, and prints what was done with each. Notes those with a problem."""
+    for one in work:
         try:
-            for _ in with_progress(self._each(work, as_json=as_json), "converting", sum(map(self._size, queues))):
-                pass
-        except BaseException:
-            moved = sum(conversion.moved for conversion in work)
-            so_far = number_of(moved, "message is", "messages are")
-            print_stderr(f"stopped; {so_far} moved. Run the command again for the rest")
-            raise
-
-    def _each(self, work: list[Conversion], *, as_json: bool) -> Iterator[None]:
-        for conversion in work:
-            try:
-                yield from self._one(conversion)
-            except ResponseError as error:
-                if not str(error).startswith("WRONGTYPE"):  # a key of another type concerns this queue alone
-                    raise
-                self.failed = True
-                print_stderr(f"queue {conversion.queue!r}: {error}")
-                continue
-            click.echo(json_line(asdict(conversion)) if as_json else _line(conversion))
-            self._report_problems(conversion)
-
-    def _one(self, conversion: Conversion) -> Iterator[None]:
-        what = {"queue": conversion.queue, "to": self._to}
-        with audited("convert", what, of=self._size(conversion.queue)) as counts:
-            try:
-                yield from convert_queue(self._store, conversion)
-            finally:
-                counts["moved"] = conversion.moved
-
-    def _size(self, queue: str) -> int:
-        try:
-            return self._store.queues.convertible(queue, self._to)
-        except ResponseError:  # the conversion itself will report it
-            return 0
-
-    def _report_problems(self, done: Conversion) -> None:
-        of = f"queue {done.queue!r}"
-        [other] = {*LAYOUTS} - {done.to}
-        self.failed = self.failed or bool(done.lost or done.stranded)
-        if done.lost:
-            what = number_of(
-                done.lost,
-                "index entry without a body is removed; this message is lost",
-                "index entries without a body are removed; these messages are lost",
-            )
-            print_stderr(f"{of}: {what}")
-        if done.stranded:
-            what = number_of(done.stranded, "body without an index entry is", "bodies without an index entry are")
-            print_stderr(
-                f"{of}: {what} left in the layout {other!r}; `delayq -o layout={other} repair` finds the due times, "
-                "then run this again"
-            )
-        if done.came:
-            came = number_of(done.came, "message")
-            print_stderr(
-                f"{of}: at least {came} came in the layout {other!r} meanwhile, and moved too. Who publishes them has "
-                f"the transport option layout={other!r}: set it to {done.to!r} there, then run this again"
-            )
+            what = {"queue": one.queue, "to": one.to}
+            with audited("convert", what, of=_left(store, one)) as counts:
+                try:
+                    yield from convert_queue(store, one)
+                finally:
+                    counts["moved"] = one.moved
+        except ResponseError as error:
+            if not str(error).startswith("WRONGTYPE"):  # a key of another type concerns this queue alone
+                raise
+            failed.append(one.queue)
+            print_stderr(f"queue {one.queue!r}: {error}")
+            continue
+        moved = f"{number_of(one.moved, 'message')} moved" if one.moved else "nothing to move"
+        text = f"queue {escaped(one.queue)}: {moved} to the layout {one.to!r}"
+        click.echo(json_line(asdict(one)) if as_json else text)
+        for problem in _problems(one):
+            print_stderr(f"queue {one.queue!r}: {problem}")
+        if one.lost or one.stranded:
+            failed.append(one.queue)
 
 
-def _line(done: Conversion) -> str:
-    of = f"queue {escaped(done.queue)}"
-    if not done.moved:
-        return f"{of}: nothing to move to the layout {done.to!r}"
-    return f"{of}: {number_of(done.moved, 'message')} moved to the layout {done.to!r}"
+def _problems(done: Conversion) -> Iterator[str]:
+    [other] = {*LAYOUTS} - {done.to}
+    if done.lost:
+        yield number_of(
+            done.lost,
+            "index entry without a body is removed; this message is lost",
+            "index entries without a body are removed; these messages are lost",
+        )
+    if done.stranded:
+        what = number_of(done.stranded, "body without an index entry is", "bodies without an index entry are")
+        yield (
+            f"{what} left in the layout {other!r}; `delayq -o layout={other} repair` finds the due times, then run "
+            "this again"
+        )
+    if done.came:
+        yield (
+            f"at least {number_of(done.came, 'message')} came in the layout {other!r} meanwhile, and moved too. Who "
+            f"publishes them has the transport option layout={other!r}: set it to {done.to!r} there, then run this "
+            "again"
+        )

@@ -10,7 +10,6 @@ from celery.utils.functional import chunks
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.group import QuietGroup
 from celery_ext.cli.letter_options import (
     dead_letter_queues,
     dead_letter_queues_argument,
@@ -45,7 +44,7 @@ LISTING_HEAD = ("BURIED", "TASK", "ID", "FROM", "RETRIES", "ERROR", "ARGUMENTS")
 ROWS = 500
 
 
-@click.group("dead-letters", cls=QuietGroup, readers=("list",))
+@click.group("dead-letters")
 def dead_letters() -> None:
     """Look at tasks that have failed for good, replay them, or drop them.
 
@@ -67,7 +66,7 @@ def dead_letters() -> None:
 )
 @json_option()
 @click.pass_obj
-def list_(broker: CliBroker, queues: tuple[str, ...], conditions: dict[str, Any], limit: int, as_json: bool) -> None:
+def list_(broker: CliBroker, /, queues: tuple[str, ...], limit: int, as_json: bool, **conditions: Any) -> None:
     """List dead letters, of each priority the oldest first.
 
     FROM is the routing key by which the task came to its worker. Messages that were not put there by kombu-delayq have
@@ -139,7 +138,7 @@ def _row(letter: DeadLetter, now_ms: float) -> list[str]:
     ]
 
 
-@click.command()
+@dead_letters.command()
 @dead_letter_queues_argument
 @letter_filter_options
 @click.option(
@@ -153,21 +152,14 @@ def _row(letter: DeadLetter, now_ms: float) -> list[str]:
 @json_option()
 @click.pass_obj
 def replay(
-    broker: CliBroker,
-    queues: tuple[str, ...],
-    ids: tuple[str, ...],
-    conditions: dict[str, Any],
-    every: bool,
-    to: str | None,
-    rate: float | None,
-    as_json: bool,
+    broker: CliBroker, /, queues: tuple[str, ...], to: str | None, rate: float | None, as_json: bool, **given: Any
 ) -> None:
     """Send dead letters to the queues from which they came, to be run again with all their retries.
 
     The oldest goes first. All others stay in their order, and so do letters that come meanwhile. If you stop the
     command, no letter is lost or sent twice.
     """
-    selection = letter_filter(ids, conditions, every=every)
+    selection = letter_filter(**given)
     names = dead_letter_queues(broker, queues)
     if to in names:
         raise click.UsageError(f"{to!r} is a queue of dead letters itself; give another --to-queue")
@@ -175,38 +167,30 @@ def replay(
         known = known_dead_letter_queues(broker, store, names)
         send = routes.sending(connection.default_channel, broker.app, to)
         work = _LetterJob(store, selection, send, "replay", "replayed", as_json=as_json)
-        for name in known:
-            work.count(name)
+        work.count(known)
         work.do("replaying", rate)
     work.end("nobody knows from which queue they came: give --to-queue", missing=len(names) - len(known))
 
 
-@click.command()
+@dead_letters.command()
 @dead_letter_queues_argument
 @letter_filter_options
 @yes_option
 @json_option()
 @click.pass_obj
 def drop(
-    broker: CliBroker,
-    queues: tuple[str, ...],
-    ids: tuple[str, ...],
-    conditions: dict[str, Any],
-    every: bool,
-    yes: bool,
-    as_json: bool,
+    broker: CliBroker, /, queues: tuple[str, ...], ids: tuple[str, ...], yes: bool, as_json: bool, **given: Any
 ) -> None:
     """Remove dead letters: they will never run.
 
     All others stay in their order, and so do letters that come meanwhile.
     """
-    selection = letter_filter(ids, conditions, every=every)
+    selection = letter_filter(ids, **given)
     names = dead_letter_queues(broker, queues)
     with broker.store() as (connection, store):
         work = _LetterJob(store, selection, letters_of.away, "drop", "dropped", as_json=as_json)
         known = known_dead_letter_queues(broker, store, names)
-        for name in known:
-            work.count(name)
+        work.count(known)
         if work.wanted:
             of = ", ".join(f"{count:,} of queue {escaped(name)}" for name, count in work.wanted.items())
             confirm(f"Drop dead letters, {of}, on {broker_in_words(connection)}?", yes=yes, stdin_is_read=STDIN in ids)
@@ -230,22 +214,23 @@ class _LetterJob:
         self._left = 0
         self._failed = False
 
-    def count(self, queue: str) -> None:
-        """Counts the chosen letters of a queue, so that a round is made only where there are some."""
-        wanted = 0
-        try:
-            total = sum(self._store.letters.lists(queue).values())
-            for letter in with_progress(letters_of.count(self._store, queue), "reading", total):
-                if letter.at is not None:
-                    self._newest[queue] = max(letter.at, self._newest.get(queue, letter.at))
-                if self._selection(letter):
-                    wanted += (can := self._action(letter) is not None)
-                    self._left += not can
-        except ResponseError as error:  # such as for a key of another type; the other queues go on
-            self._failed = True
-            print_stderr(f"queue {queue!r}: {error}")
-        if wanted:
-            self.wanted[queue] = wanted
+    def count(self, queues: Iterable[str]) -> None:
+        """Counts the chosen letters of queues, so that a round is made only where there are some."""
+        for queue in queues:
+            wanted = 0
+            try:
+                total = sum(self._store.letters.lists(queue).values())
+                for letter in with_progress(letters_of.count(self._store, queue), "reading", total):
+                    if letter.at is not None:
+                        self._newest[queue] = max(letter.at, self._newest.get(queue, letter.at))
+                    if self._selection(letter):
+                        wanted += (can := self._action(letter) is not None)
+                        self._left += not can
+            except ResponseError as error:  # such as for a key of another type; the other queues go on
+                self._failed = True
+                print_stderr(f"queue {queue!r}: {error}")
+            if wanted:
+                self.wanted[queue] = wanted
 
     def do(self, label: str, rate: float | None = None) -> None:
         """Replays or drops the letters, at most ``rate`` a second, and prints what it did."""
@@ -268,12 +253,7 @@ class _LetterJob:
                 )
 
     def end(self, why_left: str, *, missing: int) -> None:
-        """Ends the command, with exit code 1 if it found no such letter, or had to leave some.
-
-        Args:
-            why_left: Why the command had to leave some letters.
-            missing: Number of queues that are not known.
-        """
+        """Ends the command: with 1 if it found none, had to leave some, or ``missing`` queues are unknown."""
         self._failed = self._failed or missing > 0
         unmet = sorted(self._selection.ids - self._selection.met)
         for task_id in unmet[:LINES]:
@@ -297,7 +277,3 @@ class _LetterJob:
             click.echo(json_line({**fields, **({"queue": what.queue} if what.queue else {})}))
         elif self._selection.ids:
             click.echo(f"{escaped(letter.id)}: {self._word}" + (f" to {escaped(what.queue)}" if what.queue else ""))
-
-
-for _command in (replay, drop):
-    dead_letters.add_command(_command)

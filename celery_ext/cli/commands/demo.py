@@ -8,7 +8,7 @@ import click
 
 from celery_ext.cli.daemon import needs_extra
 from celery_ext.cli.output import table
-from celery_ext.cli.signals import sigterm_as_interrupt
+from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import NoRedisServer, PrivateRedis
 
@@ -42,7 +42,7 @@ def demo(serve: bool) -> None:
 def _watch() -> None:
     from celery_ext.demo.run import Demo  # imports a Celery app
 
-    with sigterm_as_interrupt(), PrivateRedis() as server:
+    with signals_as_interrupt(), PrivateRedis() as server:
         verdict = Demo(server).run()
     click.echo("\n".join(["", *table(["", "TASKS"], verdict.rows())]))
     click.echo("(the worst is from the moments after the kill: the other worker looks after the leader a moment later)")
@@ -66,7 +66,7 @@ def _serve() -> None:
     from celery_ext.demo.feed import QUEUES, Feed  # imports a Celery app
     from celery_ext.demo.run import DemoWorker
 
-    with sigterm_as_interrupt(), ExitStack() as stack:
+    with signals_as_interrupt(), ExitStack() as stack:
         redis = stack.enter_context(PrivateRedis())
         workers = [stack.enter_context(DemoWorker(name, redis, QUEUES)) for name in ("alice", "bob")]
         click.echo(f"private Redis on port {redis.port}; starting the workers alice and bob …")

@@ -8,9 +8,9 @@ from dataclasses import asdict
 import click
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import DURATION, json_option
-from celery_ext.cli.output import bad, escaped, good, table, warning
-from celery_ext.doctor import ANSWERS_S, CHECKS, Check, Finding, Level, NoSuchText, examine, explain, id_of
+from celery_ext.cli.options import duration, json_option
+from celery_ext.cli.output import bad, escaped, good, number_of, warning
+from celery_ext.doctor import ANSWERS_S, CHECKS, Finding, Level, NoSuchText, examine, explain, id_of
 
 _COLOURS: dict[Level, Callable[[str], str]] = {
     Level.OK: good,
@@ -18,8 +18,6 @@ _COLOURS: dict[Level, Callable[[str], str]] = {
     Level.WARNING: warning,
     Level.ERROR: bad,
 }
-#: What counts findings, in the order of the last line.
-_WORDS = {Level.ERROR: "errors", Level.WARNING: "warnings", Level.NOTICE: "notices", Level.OK: "ok"}
 #: Widths of the first two columns.
 _LEVEL, _NAME = max(map(len, Level)), max(len(check.name) for check in CHECKS)
 
@@ -38,9 +36,8 @@ Exit codes:
     metavar="CHECK",
     multiple=True,
     type=click.Choice([check.name for check in CHECKS]),
-    help="Make this check alone. May be repeated; --list names them.",
+    help="Make this check alone. May be repeated.",
 )
-@click.option("--list", "is_list", is_flag=True, help="List the checks, and end.")
 @click.option(
     "--explain",
     "text_id",
@@ -52,7 +49,7 @@ Exit codes:
 @click.option(
     "--timeout",
     "timeout_s",
-    type=DURATION,
+    type=duration,
     default=f"{ANSWERS_S:g}",
     show_default=True,
     metavar="SECONDS",
@@ -64,7 +61,6 @@ def doctor(
     broker: CliBroker,
     /,
     only: tuple[str, ...],
-    is_list: bool,
     text_id: str | None,
     quiet: bool,
     timeout_s: float,
@@ -76,15 +72,15 @@ def doctor(
     workers, which it asks by remote control. It changes nothing. Without an app it checks the broker and the workers.
     """
     if text_id is not None:
-        _explain(text_id)
+        try:
+            click.echo(explain(text_id))
+        except NoSuchText as error:
+            raise click.UsageError(str(error)) from error
         return
     checks = [check for check in CHECKS if not only or check.name in only]
-    if is_list:
-        click.echo(_listed(checks, as_json=as_json))
-        return
     findings = []
-    if not as_json:
-        _print_subject(broker)
+    if broker.app is None and not as_json:
+        click.echo("no app is given, so no settings are checked: celery -A app delayq doctor checks them, too\n")
     # This process asks workers, but shall not become a transfer worker.
     for finding in examine(checks, broker.app, lambda: broker.connection({"transfer": False}, hurried=True), timeout_s):
         findings.append(finding)
@@ -97,27 +93,7 @@ def doctor(
     raise SystemExit(int(any(finding.level.is_bad for finding in findings)))
 
 
-def _explain(text_id: str) -> None:
-    try:
-        click.echo(explain(text_id))
-    except NoSuchText as error:
-        raise click.UsageError(str(error)) from error
-
-
-def _listed(checks: Sequence[Check], *, as_json: bool) -> str:
-    rows = [(check.name, check.question, " and ".join(need.value for need in check.needs)) for check in checks]
-    if as_json:
-        return json.dumps([dict(zip(("check", "question", "needs"), row, strict=True)) for row in rows], indent=2)
-    return "\n".join(table(["CHECK", "QUESTION", "NEEDS"], rows))
-
-
-def _print_subject(broker: CliBroker) -> None:
-    if broker.app is None:
-        click.echo("no app is given, so no settings are checked: celery -A app delayq doctor checks them, too\n")
-
-
-def _report(findings: Iterable[Finding], broker: CliBroker) -> dict[str, object]:
-    found = list(findings)
+def _report(found: Sequence[Finding], broker: CliBroker) -> dict[str, object]:
     counts = Counter(finding.level for finding in found)
     return {
         "app": broker.app and broker.app.main,
@@ -140,9 +116,9 @@ def _lines(finding: Finding) -> Iterable[str]:
 
 def _sum(findings: Sequence[Finding]) -> str:
     counts = Counter(finding.level for finding in findings)
-    parts = []
-    for level, words in _WORDS.items():
-        if counts[level]:
-            text = f"{counts[level]} {words if counts[level] != 1 or level is Level.OK else words.removesuffix('s')}"
-            parts.append(_COLOURS[level](text))
+    parts = [
+        _COLOURS[level](number_of(counts[level], level, "ok" if level is Level.OK else ""))
+        for level in (Level.ERROR, Level.WARNING, Level.NOTICE, Level.OK)
+        if counts[level]
+    ]
     return f"\n{', '.join(parts)}"

@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -18,8 +19,8 @@ from celery_ext.cli.options import confirm, json_option, known_or_all, queues_ar
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import with_progress
 from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadable
-from celery_ext.cli.signals import signals_as_exit
-from celery_ext.waiting import DelayedTask, Selection, by_id
+from celery_ext.cli.signals import signals_as_interrupt
+from celery_ext.waiting import DelayedTask, Selection, by_id, sizes_of
 from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.types import Waiting
 
@@ -81,10 +82,10 @@ class _Export:
 
     def run(self, broker: str, now: datetime, queues: Iterable[str]) -> None:
         self._write(header_line(broker, now))
-        total = sum(map(self._count, queues))
+        sizes, _ = sizes_of(self._store, replace(self._selection, queues=tuple(queues)))  # reading reports what fails
         # No bar stands among the lines if they themselves go to a terminal.
         to_stdout = self._file is sys.stdout.buffer
-        for line in with_progress(self._lines(queues), "exporting", total, printing=to_stdout):
+        for line in with_progress(self._lines(queues), "exporting", sum(sizes.values()), printing=to_stdout):
             if line is not None:
                 self._write(line)
         self._write(closing_line(self.counts.total()))
@@ -109,12 +110,6 @@ class _Export:
         self.counts[message.queue] += 1
         return message_line(message)
 
-    def _count(self, queue: str) -> int:
-        try:
-            return self._store.scan.count(queue, *self._bounds)
-        except ResponseError:  # reading it will report it
-            return 0
-
     def _write(self, line: str) -> None:
         self._file.write(line.encode() + b"\n")
 
@@ -132,7 +127,7 @@ def _writing(output: Path | None) -> Iterator[BinaryIO]:
     else:
         part = output.with_name(output.name + ".part")
         try:
-            with part.open("wb") as file, signals_as_exit():
+            with part.open("wb") as file, signals_as_interrupt():
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

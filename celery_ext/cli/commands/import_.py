@@ -2,15 +2,14 @@
 
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from typing import BinaryIO
 
 import click
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.export_format import BadLine, Closing, Exported, Header, parse
+from celery_ext.cli.export_format import BadLine, Exported, parse
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import LINES, escaped, json_line, print_stderr
 from celery_ext.cli.progress import with_progress
@@ -39,13 +38,12 @@ def readdressed(raw: bytes, old: str, new: str) -> bytes:
 CHUNK, CHUNK_BYTES = 300, 500_000
 
 
-@dataclass
-class Counts:
-    """What became of the messages of one queue. The fields are those of ``Offered``."""
-
-    offered: int = 0
-    repeated: int = 0
-    renamed: int = 0
+#: What becomes of messages, as ``Offered`` names it, and in words.
+_OUTCOMES = {
+    "offered": "imported",
+    "repeated": "were there already",
+    "renamed": "imported beside others of the same id",
+}
 
 
 class Import:
@@ -65,7 +63,7 @@ class Import:
     """
 
     def __init__(self, store: OperatorStore, to: str | None, *, skip_bad: bool) -> None:
-        self.counts: defaultdict[str, Counts] = defaultdict(Counts)
+        self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.bad = self.line = self.stored = 0
         self.incomplete = False
         self._store = store
@@ -106,11 +104,16 @@ class Import:
             self._since_header = (self._since_header or 0) + 1
             self._take(parsed)
             return None if inside else self._missing("messages without a header; what was before them may be missing")
-        if isinstance(parsed, Header):
+        if parsed is None:
             problem = self._unclosed()
             self._since_header = 0
             return problem
-        return self._close(parsed)
+        found, self._since_header = self._since_header, None
+        if found is None:
+            return self._missing("the end of an export without its beginning")
+        if found != parsed:
+            return self._missing(f"the export had {parsed:,} messages, and {found:,} are here")
+        return None
 
     def _take(self, message: Exported) -> None:
         queue, offer = message.queue, message.offer
@@ -126,19 +129,8 @@ class Import:
             by_queue[message.queue].append(message.offer)
         for queue, offers in by_queue.items():
             offered = self._store.delivery.offer(queue, *offers)
-            counts = self.counts[queue]
-            counts.offered += offered.offered
-            counts.repeated += offered.repeated
-            counts.renamed += offered.renamed
+            self.counts[queue].update({name: getattr(offered, name) for name in _OUTCOMES})
         self.stored = self.line
-
-    def _close(self, closing: Closing) -> str | None:
-        found, self._since_header = self._since_header, None
-        if found is None:
-            return self._missing("the end of an export without its beginning")
-        if found != closing.messages:
-            return self._missing(f"the export had {closing.messages:,} messages, and {found:,} are here")
-        return None
 
     def _unclosed(self) -> str | None:
         if self._since_header is None and self.line:
@@ -203,7 +195,7 @@ def _run(store: OperatorStore, work: Import, file: BinaryIO) -> None:
                 if problem is not None and problems <= LINES:
                     print_stderr(problem)
         finally:
-            counts.update({queue: of.offered + of.renamed for queue, of in work.counts.items()})
+            counts.update({queue: of["offered"] + of["renamed"] for queue, of in work.counts.items()})
     if problems > LINES:
         print_stderr(f"… and {problems - LINES:,} more such lines")
 
@@ -211,14 +203,10 @@ def _run(store: OperatorStore, work: Import, file: BinaryIO) -> None:
 def _print_counts(work: Import, *, as_json: bool) -> None:
     for queue, counts in work.counts.items():
         if as_json:
-            click.echo(json_line({"queue": queue, **asdict(counts)}))
-            continue
-        parts = [f"{counts.offered:,} imported"]
-        if counts.repeated:
-            parts.append(f"{counts.repeated:,} were there already")
-        if counts.renamed:
-            parts.append(f"{counts.renamed:,} imported beside others of the same id")
-        click.echo(f"queue {escaped(queue)}: {', '.join(parts)}")
+            click.echo(json_line({"queue": queue, **{name: counts[name] for name in _OUTCOMES}}))
+        else:
+            parts = [f"{counts[name]:,} {_OUTCOMES[name]}" for name in _OUTCOMES if counts[name] or name == "offered"]
+            click.echo(f"queue {escaped(queue)}: {', '.join(parts)}")
     if not work.counts and not as_json:
         click.echo("nothing was imported")
 

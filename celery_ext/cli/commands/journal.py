@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +12,9 @@ from kombu.connection import Connection
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.journal_text import losses
-from celery_ext.cli.options import MOMENT, Moment, confirm, json_option, queues_argument, yes_option
+from celery_ext.cli.options import Moment, confirm, json_option, moment, queues_argument, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
-from celery_ext.cli.progress import by_row, with_progress
+from celery_ext.cli.progress import with_progress
 from kombu_delayq.audit import audited
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
 
     Exit code 1 means that messages are missing, or that a loss is to be restored.
     """
-    with _opened(broker) as (connection, store):
+    with _opened(broker) as (_, store):
         from celery_ext.journal import check as pages_of
 
-        _refuse_other(connection, store)
         total = sum(size.offered for size in store.journal.sizes().values())
-        found = _by_queue(with_progress(by_row(pages_of(store, queues=queues)), "checking", total))
+        pages = with_progress(pages_of(store, queues=queues), "checking", total, size=attrgetter("looked"))
+        found = _by_queue(pages)
         for queue, values in found.items():
             click.echo(json_line({"queue": queue, **values}) if as_json else _checked_text(queue, values))
         if not (found or as_json):
@@ -66,11 +67,9 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _by_queue(pages: "Iterable[Checked | None]") -> dict[str, dict[str, Any]]:
+def _by_queue(pages: "Iterable[Checked]") -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for page in pages:
-        if page is None:
-            continue
         values = found.setdefault(page.queue, {"looked": 0, "missing": 0, "missing_ids": []})
         values["looked"] += page.looked
         values["missing"] += page.missing
@@ -86,7 +85,7 @@ def _checked_text(queue: str, values: dict[str, Any]) -> str:
 
 @journal.command()
 @click.option("-q", "--queue", "queues", metavar="QUEUE", multiple=True, help="Only this queue. May be repeated.")
-@click.option("--due-from", type=MOMENT, help="Only messages due at this time or later: ISO 8601, or from now.")
+@click.option("--due-from", type=moment, help="Only messages due at this time or later: ISO 8601, or from now.")
 @click.option(
     "--overdue",
     type=click.Choice(OVERDUE),
@@ -125,8 +124,12 @@ def restore(
     With --queue or --due-from, the loss stays noted until a restore of everything.
     """
     with _opened(broker) as (connection, store):
-        _refuse_other(connection, store)
-        unnoted = _unnoted(store, queues) if dry_run else _look(store, queues)
+        from celery_ext.journal import check as look
+        from celery_ext.journal import restore as pages_of
+
+        if not dry_run:
+            _note_losses(store, queues)
+        unnoted = sum(page.missing for page in look(store, queues=queues)) if dry_run else 0
         count = sum(store.journal.count_lost(loss.epoch) for loss in store.journal.unrestored())
         count += store.journal.count_missing() + unnoted
         if not count and not store.journal.unrestored():
@@ -134,23 +137,17 @@ def restore(
             return
         if not dry_run:
             confirm(f"Restore about {number_of(count, 'message')} for {broker_in_words(connection)}?", yes=yes)
-        given = {
-            "queues": queues,
-            "from_ms": due_from.at(store.now_ms()) if due_from else -inf,
-            "overdue": overdue,
-            "dead_letters": dead_letters,
-            "dry_run": dry_run,
-        }
+        from_ms = due_from.at(store.now_ms()) if due_from else -inf
+        conditions: dict[str, Any] = {"queues": queues, "from_ms": from_ms, "overdue": overdue}
+        pages = pages_of(store, **conditions, dead_letters=dead_letters, dry_run=dry_run)
         done = Counter(looked=unnoted, restored=unnoted, skipped=0, dead_letters=0, in_redis=0)
-        if dry_run:
-            _restore(store, given, count, done)
-        else:
-            what = {"queues": list(queues), "overdue": overdue}
-            with audited("journal restore", what, of=count, unchanged=("looked", "in_redis")) as counts:
-                try:
-                    _restore(store, given, count, done)
-                finally:
-                    counts.update(done)
+        what, of = {"queues": list(queues), "overdue": overdue}, 0 if dry_run else count
+        with audited("journal restore", what, of=of, unchanged=("looked", "in_redis")) as counts:
+            try:
+                for page in with_progress(pages, "restoring", count, size=attrgetter("looked")):
+                    done.update(page._asdict())
+            finally:
+                counts.update({} if dry_run else done)
         if as_json:
             click.echo(json_line({**done, "dry_run": dry_run}))
         else:
@@ -161,8 +158,8 @@ def restore(
             )
 
 
-def _look(store: "JournaledStore", queues: tuple[str, ...]) -> int:
-    """Notes what Redis has lost, as far as no promoter has. Returns how much is left that nobody has noted: nothing."""
+def _note_losses(store: "JournaledStore", queues: tuple[str, ...]) -> None:
+    """Notes what Redis has lost, as far as no promoter has."""
     from celery_ext.journal import NotLeading, fault_of, find_missing, notice
 
     try:
@@ -171,24 +168,8 @@ def _look(store: "JournaledStore", queues: tuple[str, ...]) -> int:
     except NotLeading as error:
         raise click.ClickException(f"Redis cannot be looked at: {error}; try again") from error
     total = sum(size.offered for size in store.journal.sizes().values())
-    for _ in with_progress(by_row(find_missing(store, queues)), "comparing", total):
+    for _ in with_progress(find_missing(store, queues), "comparing", total, size=attrgetter("looked")):
         pass
-    return 0
-
-
-def _unnoted(store: "JournaledStore", queues: tuple[str, ...]) -> int:
-    """Returns how many messages are missing that nobody has noted."""
-    from celery_ext.journal import check
-
-    return sum(page.missing for page in check(store, queues=queues))
-
-
-def _restore(store: "JournaledStore", given: dict[str, Any], total: int, done: Counter[str]) -> None:
-    from celery_ext.journal import restore as pages_of
-
-    for page in with_progress(by_row(pages_of(store, **given)), "restoring", total):
-        if page is not None:
-            done.update(page._asdict())
 
 
 def _restored_text(done: Counter[str], *, dry_run: bool) -> str:
@@ -205,28 +186,19 @@ def _restored_text(done: Counter[str], *, dry_run: bool) -> str:
 
 
 @contextmanager
-def _opened(broker: CliBroker, *, hurried: bool = False) -> "Iterator[tuple[Connection, JournaledStore]]":
-    """Connects to Redis, and yields the connection and a store with a journal. An error ends the command in words.
-
-    Args:
-        broker: The broker of the command.
-        hurried: Whether every answer of Redis has a time limit.
-    """
-    with broker.store(hurried=hurried) as (connection, store):
+def _opened(broker: CliBroker) -> "Iterator[tuple[Connection, JournaledStore]]":
+    """Connects, and yields the connection and a store with a journal; ends the command if Redis belongs to another."""
+    with broker.store() as (connection, store):
         found: Any = store
         if getattr(found, "journal", None) is None:
             raise click.ClickException(NO_JOURNAL)
         found.journal.allow_long_calls()
-        yield connection, found
-
-
-def _refuse_other(connection: Connection, store: "JournaledStore") -> None:
-    """Ends the command if Redis belongs to another journal than this one."""
-    marker = store.promotion.marker()
-    if marker is not None and marker.id != store.journal.id:
-        raise click.ClickException(
-            escaped(
-                f"{connection.as_uri()} belongs to another journal than {store.journal.url}: is it the right "
-                "broker, and the right database?"
+        marker = found.promotion.marker()
+        if marker is not None and marker.id != found.journal.id:
+            raise click.ClickException(
+                escaped(
+                    f"{connection.as_uri()} belongs to another journal than {found.journal.url}: is it the right "
+                    "broker, and the right database?"
+                )
             )
-        )
+        yield connection, found

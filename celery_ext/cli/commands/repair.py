@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import repeat
 
 import click
 from redis.exceptions import ResponseError
@@ -91,19 +90,19 @@ def forget_strays(store: OperatorStore, ended: Mapping[str, Iterable[str]]) -> N
                 store.consumers.leave(name, share)
 
 
-def put_back(store: OperatorStore, queue: str, strays: Strays) -> Iterator[None]:
-    """Puts the strays of a queue back to where they are consumed next. Yields once for each message."""
+def put_back(store: OperatorStore, queue: str, strays: Strays) -> Iterator[int]:
+    """Puts the strays of a queue back to where they are consumed next. Yields the number of messages of each call."""
     for page in pages(reversed(strays.tags), PAGE):
         notes = ((held.tag, read_note(as_bytes(held.note))) for held in store.consumers.notes(page, queue))
         rows = [Requeued(tag, note.routing_key, note.priority, note.given_back()) for tag, note in notes if note]
         store.fetching.requeue(rows, "next", redelivers=True)
-        yield from (None for _ in page)
+        yield len(page)
     for landing, count in strays.landings.items():
         if landing.step >= store.fetching.steps(landing.queue):
             key = store.keys.landing(*landing)
             raise ResponseError(f"key {key} belongs to a list that the option priority_steps does not have here")
         store.fetching.fetch(Request("", 0, 0, (), landings=[landing]))
-        yield from (None for _ in range(count))
+        yield count
 
 
 #: How many ids of each kind of damage are kept as examples.
@@ -155,27 +154,17 @@ class Findings:
         """Whether there is damage that cannot be mended."""
         return self.error is not None or bool(self.unreadable)
 
-    def note(self, kind: str, identity: bytes | None = None) -> None:
-        """Adds one to the count of a kind. Keeps the id, if there is one, among the first ``EXAMPLES``."""
+    def note(self, kind: str, identity: bytes) -> None:
+        """Adds one to the count of a kind, and keeps the id among the first ``EXAMPLES``."""
         setattr(self, kind, getattr(self, kind) + 1)
-        if identity is None:
-            return
         ids = self.examples.setdefault(kind, [])
         if len(ids) < EXAMPLES:
             ids.append(as_text(identity))
 
 
-def all_queues(store: OperatorStore, known: Iterable[str]) -> list[str]:
-    """Returns the names of all queues that have keys of ours, also of queues that no transfer worker knows.
-
-    It searches the whole database, in short calls.
-    """
-    return sorted(set(known).union(*store.repair.queue_pages()))
-
-
 def check(
     store: OperatorStore, findings: Findings, known: Container[str], *, mend: bool, strays: Strays | None = None
-) -> Iterator[None]:
+) -> Iterator[int]:
     """Searches a queue, and with ``mend`` mends what it finds. May run while the queue is in use.
 
     Args:
@@ -186,13 +175,18 @@ def check(
         strays: What consumers that are gone have of the queue.
 
     Yields:
-        Once for each index entry, each body and each message to put back, when it is checked.
+        How many more index entries, bodies and messages to put back are checked.
     """
     try:
         if store.repair.is_kept(findings.queue):
             # Without entries, this call only checks the types of all keys of the queue. Its error names the key.
             store.repair.repair_index(findings.queue, [], mend=False)
-            yield from _CHECKS[store.layout](store, findings, mend=mend)
+            unnamed: set[bytes] = set()
+            yield from _check_index(store, findings, unnamed, mend=mend)
+            if store.layout == "hash":
+                yield from _check_bodies(store, findings, unnamed, mend=mend)
+            else:
+                yield from _check_list(store, findings, mend=mend)
         if findings.queue not in known and (findings.delayed or findings.unindexed):
             findings.unknown = findings.queue not in store.queues.registered()  # it may have become known meanwhile
         if findings.unknown and mend:
@@ -204,36 +198,21 @@ def check(
         findings.error = str(error)
 
 
-def _check_hash(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[None]:
-    unnamed: set[bytes] = set()
-    yield from _check_index(store, findings, unnamed, mend=mend)
-    yield from _check_bodies(store, findings, unnamed, mend=mend)
-
-
-def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[None]:
-    for members in store.repair.index_pages(findings.queue):
-        for member, state in zip(members, _states(store, findings, members, mend=mend), strict=True):
-            if state == "lost":
-                findings.note("lost", own_id(mark_of(member), b""))
-            findings.unnamed += state == "unnamed"
-            findings.delayed += state not in ("lost", "gone")
-            yield
+def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[int]:
     found = True
     while found:  # once more, because others may have moved entries past the search meanwhile
         before = findings.unindexed
         for page in store.repair.list_pages(findings.queue, mend=mend):
             findings.unindexed += len(page.unindexed)
-            yield from repeat(None, page.entries)
+            yield page.entries
         found = mend and findings.unindexed > before
 
 
-_CHECKS = {"hash": _check_hash, "redisson": _check_list}
-
-
-def _check_index(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
+def _check_index(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[int]:
     for members in store.repair.index_pages(findings.queue):
-        for member, state in zip(members, _states(store, findings, members, mend=mend), strict=True):
-            identity = id_of(member)
+        states = store.repair.repair_index(findings.queue, members, mend=mend)
+        for member, state in zip(members, states, strict=True):
+            identity = id_of(member) if store.layout == "hash" else own_id(mark_of(member), b"")
             if state == "lost":
                 findings.note("lost", identity)
             elif state == "unnamed":
@@ -241,14 +220,10 @@ def _check_index(store: OperatorStore, findings: Findings, unnamed: set[bytes], 
                 if len(unnamed) < UNNAMED_KNOWN:
                     unnamed.add(identity)
             findings.delayed += state in ("sound", "unnamed")
-            yield
+        yield len(members)
 
 
-def _states(store: OperatorStore, findings: Findings, members: list[bytes], *, mend: bool) -> list[str]:
-    return store.repair.repair_index(findings.queue, members, mend=mend) if members else []
-
-
-def _check_bodies(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[None]:
+def _check_bodies(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[int]:
     for bodies in store.repair.body_pages(findings.queue):
         ids = list(bodies)
         without_due = [(identity, None) for identity in ids]
@@ -259,9 +234,9 @@ def _check_bodies(store: OperatorStore, findings: Findings, unnamed: set[bytes],
             if state == "unindexed" and (mend or identity not in unnamed):
                 dues.append((identity, _due_ms(findings, now_ms, identity, bodies[identity])))
             findings.unnamed += state == "unnamed" and identity not in unnamed
-            yield
         if dues and mend:  # a body with None for its due time stays as it is
             store.repair.repair_bodies(findings.queue, dues, mend=True)
+        yield len(ids)
 
 
 def _due_ms(findings: Findings, now_ms: float, identity: bytes, value: bytes) -> float | None:
@@ -351,12 +326,17 @@ class _Repair:
     def run(self, *, mend: bool, queues: Iterable[str] | None = None) -> list[Findings]:
         """Checks the queues, by default all or those given."""
         known, search = self._known(), self._search()
-        names = queues or self._given or sorted({*all_queues(self._store, known), *search.strays})
+        # Without a name given, the whole database is searched, also for queues that no transfer worker knows.
+        names = queues or self._given or sorted({*known.union(*self._store.repair.queue_pages()), *search.strays})
         found = [Findings(name) for name in names]
+        steps = (
+            step
+            for findings in found
+            for step in check(self._store, findings, known, mend=mend, strays=search.strays.get(findings.queue))
+        )
         total = sum(map(self._size, names))
-        steps = self._check(found, known, search.strays, mend=mend)
         try:
-            for _ in with_progress(steps, "mending" if mend else "checking", total):
+            for _ in with_progress(steps, "mending" if mend else "checking", total, size=int):
                 pass
         finally:
             if mend:
@@ -382,13 +362,7 @@ class _Repair:
             if findings == Findings(queue) and not self._store.repair.is_kept(queue):
                 self.failed = True
                 found.remove(findings)
-                print_stderr(f"queue {queue!r} holds no delayed messages, and is not known")
-
-    def _check(
-        self, found: Iterable[Findings], known: set[str], strays: dict[str, Strays], *, mend: bool
-    ) -> Iterator[None]:
-        for findings in found:
-            yield from check(self._store, findings, known, mend=mend, strays=strays.get(findings.queue))
+                print_stderr(f"queue {queue!r} holds no messages, and is not known")
 
     def _search(self) -> Search:
         try:
@@ -421,8 +395,7 @@ class _Repair:
             return 0
 
 
-def _print_findings(found: Iterable[Findings], given: Sequence[str], *, mended: bool, as_json: bool) -> None:
-    found = list(found)
+def _print_findings(found: Sequence[Findings], given: Sequence[str], *, mended: bool, as_json: bool) -> None:
     for findings in found:
         if as_json:
             is_mended = mended and findings.mendable and findings.error is None

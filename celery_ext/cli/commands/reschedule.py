@@ -2,21 +2,19 @@
 
 import click
 
-from celery_ext.cli import selecting
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import DURATION, MOMENT, Moment, ids_in_line, json_option, read_ids, yes_option
+from celery_ext.cli.options import Moment, duration, json_option, moment, read_ids, yes_option
 from celery_ext.cli.output import when
-from celery_ext.cli.progress import WORDS, exit_code, report
+from celery_ext.cli.progress import WORDS, act_on_ids, exit_code
 from celery_ext.cli.selecting import Criteria, are_selected, change, ids_or_criteria
 from celery_ext.waiting import BulkAction, by_id
-from kombu_delayq.audit import audited
 from kombu_delayq.message.due import iso_of
 
 
 @click.command()
 @ids_or_criteria
-@click.option("--eta", type=MOMENT, help="New due time: ISO 8601, or from now, such as 10m.")
-@click.option("--countdown", type=DURATION, help="Instead of --eta: s from now, or a duration such as 10m.")
+@click.option("--eta", type=moment, help="New due time: ISO 8601, or from now, such as 10m.")
+@click.option("--countdown", type=duration, help="Instead of --eta: s from now, or a duration such as 10m.")
 @yes_option
 @json_option()
 @click.pass_obj
@@ -43,6 +41,7 @@ def reschedule(
     def due_at(now_ms: float) -> float:
         return eta.at(now_ms) if eta is not None else now_ms + (countdown or 0) * 1000
 
+    words = {**WORDS, "transferred": "due already, sent to be run"}
     if are_selected(ids, queues, criteria):
         change(
             *(broker, queues, criteria, lambda now_ms: BulkAction("reschedule", due_at(now_ms))),
@@ -50,23 +49,15 @@ def reschedule(
             label="rescheduling",
             yes=yes,
             as_json=as_json,
-            words={**selecting.WORDS, "transferred": "due already, sent to be run"},
+            words=words,
         )
     with broker.store() as (_, store):
         now_ms = store.now_ms()
         due_ms = due_at(now_ms)
-        words = {
-            **WORDS,
-            "rescheduled": f"rescheduled to {when(due_ms, now_ms)}",
-            "transferred": "due already, sent to be run",
-        }
-        with audited("reschedule", {**ids_in_line(ids), "due": iso_of(due_ms)}) as counts:
-            report(
-                by_id.reschedule(store, read_ids(ids), due_ms),
-                "rescheduling",
-                ids,
-                counts,
-                as_json=as_json,
-                words=words,
-            )
+        counts = act_on_ids(
+            *("reschedule", ids, by_id.reschedule(store, read_ids(ids), due_ms), "rescheduling"),
+            as_json=as_json,
+            words={**words, "rescheduled": f"rescheduled to {when(due_ms, now_ms)}"},
+            due=iso_of(due_ms),
+        )
     raise SystemExit(exit_code(counts))

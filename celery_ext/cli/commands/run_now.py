@@ -3,11 +3,10 @@
 import click
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import ids_in_line, json_option, read_ids, yes_option
-from celery_ext.cli.progress import exit_code, report
+from celery_ext.cli.options import json_option, read_ids, yes_option
+from celery_ext.cli.progress import act_on_ids, exit_code
 from celery_ext.cli.selecting import Criteria, are_selected, change, ids_or_criteria
 from celery_ext.waiting import BulkAction, by_id
-from kombu_delayq.audit import audited
 
 
 @click.command("run-now")
@@ -28,6 +27,6 @@ def run_now(
     if are_selected(ids, queues, criteria):
         action, label = lambda now_ms: BulkAction("run_now"), "sending"
         change(broker, queues, criteria, action, question="Run now", label=label, yes=yes, as_json=as_json)
-    with broker.store() as (_, store), audited("run", ids_in_line(ids)) as counts:
-        report(by_id.run_now(store, read_ids(ids)), "sending", ids, counts, as_json=as_json)
+    with broker.store() as (_, store):
+        counts = act_on_ids("run", ids, by_id.run_now(store, read_ids(ids)), "sending", as_json=as_json)
     raise SystemExit(exit_code(counts))

@@ -1,7 +1,6 @@
 """``delayq serve``."""
 
 import logging
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import click
 
 from celery_ext.cli.broker import CliBroker, errors_in_words
-from celery_ext.cli.daemon import needs_extra
+from celery_ext.cli.daemon import log_to_stderr, needs_extra
 from celery_ext.cli.options import loglevel_option
 from celery_ext.cli.output import escaped
 from celery_ext.connection import is_permanent
@@ -81,7 +80,7 @@ def serve(broker: CliBroker, /, host: str, port: int, loglevel: str, **given: An
         from celery_ext.serve.service import ServeBroker
         from celery_ext.serve.settings import ServeSettings
 
-    logging.basicConfig(level=loglevel.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_stderr(loglevel)
     if loglevel.upper() != "DEBUG":
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of each request that is no HTTP
     settings = ServeSettings(**given)

@@ -2,17 +2,18 @@
 
 import sys
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 from typing import Any
 
 import click
 
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.letter_options import LatestLetters
 from celery_ext.cli.options import count_of_ids, ids_argument, json_option, read_ids
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, task_name, when_due
 from celery_ext.cli.progress import with_progress
 from celery_ext.dead_letters import DeadLetter
+from celery_ext.dead_letters import letters as letters_of
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.durations import in_words
 from celery_ext.waiting import DelayedTask, by_id
@@ -36,13 +37,13 @@ def show(broker: CliBroker, ids: tuple[str, ...], raw: bool, as_json: bool) -> N
     with broker.store() as (_, store):
         now_ms = store.now_ms()
         asked = found = 0
-        letters = LatestLetters(store)
+        latest = cache(lambda: {letter.id: letter for letter in letters_of.latest(store)})
         for identity, messages in with_progress(
             by_id.get(store, read_ids(ids)), "searching", count_of_ids(ids), printing=True
         ):
             asked += 1
             if not messages:
-                letter = letters.get(identity)
+                letter = latest().get(identity)
                 print_stderr(f"{identity}: not waiting{'' if letter is None else _grave(letter)}")
             for task in map(DelayedTask, messages):
                 found += 1

@@ -2,11 +2,10 @@
 
 import json
 import os
-import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -16,9 +15,9 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from celery_ext.cli import journal_text
 from celery_ext.cli.broker import CliBroker
-from celery_ext.cli.options import DURATION, json_option, known_queues, queues_argument
-from celery_ext.cli.output import for_terminal, print_stderr
-from celery_ext.cli.signals import sigterm_as_interrupt
+from celery_ext.cli.options import duration, json_option, known_queues, queues_argument
+from celery_ext.cli.output import print_stderr
+from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.cli.status_text import text
 from celery_ext.connection import stock_transport
 from celery_ext.dead_letters import routes
@@ -59,19 +58,12 @@ class _Consuming(NamedTuple):
 
 
 def report_of(broker: CliBroker, connection: Connection, store: OperatorStore, queues: Sequence[str]) -> Report:
-    """Looks at queues, consumers and transfer workers.
-
-    Args:
-        broker: The broker of the command.
-        connection: The connection to it.
-        store: Its store.
-        queues: Names of queues; none for all.
-    """
+    """Looks at queues, consumers and transfer workers; all of them if no queue is named."""
     store, state = store.look_at_journal()
     of_app = list(broker.app.amqp.queues) if broker.app is not None else []
     nodes = store.nodes.overview()
     away = [] if nodes is None else _registry_away(store)
-    given = list(queues) if away else known_queues(broker, store, queues, figures=store.figures)
+    given = list(queues) if away else known_queues(broker, store, queues)
     paused = _or_missing(store, store.fetching.paused, dict[str, float]())
     names = given if queues else sorted({*([] if away else store.queues.names()), *of_app, *paused})
     letters = _dead_letters(broker, store, queues)
@@ -227,12 +219,7 @@ def _consumer_row(lease: ConsumerLease, in_hand: int) -> dict[str, Any]:
 
 
 def node_values(cluster: Cluster, away: Sequence[str]) -> dict[str, Any]:
-    """Returns the nodes as ``--json`` prints them.
-
-    Args:
-        cluster: The nodes.
-        away: Why the names of the queues are not known because their node is away; nothing if they are.
-    """
+    """Returns the nodes as ``--json`` prints them, and why the names of the queues are not known, if they are not."""
     return {
         "queues_error": away[0] if away else None,
         "slots_uncovered": cluster.uncovered,
@@ -263,68 +250,27 @@ def _node(node: Node) -> dict[str, Any]:
     }
 
 
-#: The screen beside the usual one, without a cursor and without line breaks of its own; and back.
-_BEGIN, _END = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
-#: To the upper left corner; clears the rest of a line; clears the rest of the screen.
-_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+#: To the upper left corner, and clear what is below. ``click.clear`` does nothing for who wants no colours.
+_CLEARED = "\x1b[H\x1b[J"
 
 
 def watch(look: Callable[[], str], every_s: float, *, in_place: bool) -> None:
-    """Shows what ``look`` returns, until Ctrl-C or SIGTERM. A look that fails later than the first is shown, too.
-
-    Args:
-        look: Returns the text. A ClickException says why there is none.
-        every_s: Time between two looks, in s.
-        in_place: Whether the text may be shown in place, if stdout is a terminal that can.
-    """
+    """Shows what ``look`` returns, until Ctrl-C or SIGTERM, and what it raises later than the first time."""
     in_place = in_place and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     shown = look()  # an error at the beginning, such as of a wrong URL, ends the command
-    try:
-        with sigterm_as_interrupt(), _screen() if in_place else _stream():
-            while True:
-                _draw(shown, every_s) if in_place else click.echo(shown)
+    with suppress(KeyboardInterrupt), signals_as_interrupt():
+        while True:
+            if shown and in_place:
+                click.echo(_CLEARED, nl=False, color=True)
+            if shown:
+                click.echo(shown)
                 sys.stdout.flush()
-                shown = _wait_and_look(look, every_s, shown, in_place=in_place)
-    except KeyboardInterrupt:
-        if in_place:
-            click.echo(shown)  # the last report stays on the usual screen
-
-
-def _wait_and_look(look: Callable[[], str], every_s: float, shown: str, *, in_place: bool) -> str:
-    """Returns the next text. Until there is one, shows why not."""
-    while True:
-        sleep(every_s)
-        try:
-            return look()
-        except click.ClickException as error:
-            if in_place:
-                _draw(f"{error.message}\n\nas it was before:\n\n{shown}", every_s)
-                sys.stdout.flush()
-            else:
+            sleep(every_s)
+            try:
+                shown = look()
+            except click.ClickException as error:
+                shown = ""  # the last one stays
                 print_stderr(error.message)
-
-
-def _draw(text: str, every_s: float) -> None:
-    height = shutil.get_terminal_size().lines
-    lines = [f"every {every_s:g} s, Ctrl-C ends", "", *for_terminal(text).splitlines()]
-    if len(lines) > height:
-        lines[height - 1 :] = [f"… and {len(lines) - height + 1:,} more lines"]
-    click.echo(_HOME + f"{_CLEAR_LINE}\n".join(lines) + _CLEAR_LINE + _CLEAR_BELOW, nl=False, color=True)
-
-
-@contextmanager
-def _screen() -> Iterator[None]:
-    click.echo(_BEGIN, nl=False, color=True)
-    try:
-        yield
-    finally:
-        click.echo(_END, nl=False, color=True)
-        sys.stdout.flush()
-
-
-@contextmanager
-def _stream() -> Iterator[None]:
-    yield
 
 
 #: How often ``--watch`` looks, in s: by default, and at most.
@@ -337,7 +283,7 @@ EVERY_S, LEAST_S = 2.0, 0.1
 @click.option(
     "--watch",
     "every_s",
-    type=DURATION,
+    type=duration,
     is_flag=False,
     flag_value=f"{EVERY_S:g}",
     metavar="[SECONDS]",

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 from time import time
+from typing import Any
 
 import click
 
 from celery_ext.cli.daemon import needs_extra
-from celery_ext.cli.options import MOMENT, Moment, json_option
+from celery_ext.cli.options import Moment, json_option, moment
 from celery_ext.cli.output import escaped, json_line, print_stderr, table
 from kombu_delayq.message.due import iso_of
 
@@ -62,7 +63,7 @@ def tokens() -> None:
     "May be repeated.",
 )
 @click.option("--rate", metavar="RATE", help="Most requests, such as 100/s, 5/m or 1000/h, for each server process.")
-@click.option("--expires", type=MOMENT, help="When it ends: ISO 8601, or from now, such as 90d.")
+@click.option("--expires", type=moment, help="When it ends: ISO 8601, or from now, such as 90d.")
 def add(
     name: str,
     path: Path,
@@ -78,8 +79,7 @@ def add(
     """
     if "enqueue" in actions and not tasks:
         raise click.UsageError("to enqueue a task is to run code: give --task PATTERN, '*' for any")
-    with needs_extra():
-        from celery_ext.serve.access import tokens as files
+    files = _files()
     secret = files.new_secret()
     entry = {"name": name, "sha256": files.hash_of(secret), "actions": list(actions), "rate": rate}
     entry |= {"queues": list(queues), "tasks": list(tasks or ("*",)), "expires": _iso(expires)}
@@ -99,8 +99,7 @@ def add(
 @json_option()
 def list_(path: Path, as_json: bool) -> None:
     """List the tokens, without what would let anybody use them."""
-    with needs_extra():
-        from celery_ext.serve.access import tokens as files
+    files = _files()
     try:
         found = files.read_tokens(path).all
     except ValueError as error:
@@ -120,8 +119,7 @@ def list_(path: Path, as_json: bool) -> None:
 @_file
 def remove(names: tuple[str, ...], path: Path) -> None:
     """Remove tokens. They end at once, and with them the sessions of those who logged in with them."""
-    with needs_extra():
-        from celery_ext.serve.access import tokens as files
+    files = _files()
     try:
         there = files.read_tokens(path).all
         if missing := [name for name in names if name not in {token.name for token in there}]:
@@ -129,6 +127,13 @@ def remove(names: tuple[str, ...], path: Path) -> None:
         files.write_tokens(path, [token for token in there if token.name not in names])
     except (OSError, ValueError) as error:
         raise click.ClickException(escaped(str(error))) from error
+
+
+def _files() -> Any:
+    with needs_extra():
+        from celery_ext.serve.access import tokens as files
+
+        return files
 
 
 def _cell(value: object) -> str:

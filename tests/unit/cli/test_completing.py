@@ -27,7 +27,7 @@ def test_an_error_offers_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     assert tuple(capfd.readouterr()) == ("", "")
 
 
-def test_a_search_that_takes_too_long_finds_nothing() -> None:
+def test_a_search_that_takes_too_long_or_fails_finds_nothing() -> None:
     """The shell waits no longer than the limit, whatever the search waits for."""
     answer = Event()
     try:
@@ -35,9 +35,4 @@ def test_a_search_that_takes_too_long_finds_nothing() -> None:
     finally:
         answer.set()
     assert within(60, lambda: ["orders"]) == ["orders"]
-
-
-def test_an_error_of_the_search_is_raised() -> None:
-    """It is not taken for an answer."""
-    with pytest.raises(KeyError):
-        within(60, lambda: [os.environ["NO_SUCH_VARIABLE"]])
+    assert within(60, lambda: [os.environ["NO_SUCH_VARIABLE"]]) == []

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from celery_ext.cli.options import DURATION, MOMENT, Moment
+from celery_ext.cli.options import Moment, duration, moment
 from celery_ext.cli.output import escaped, shortened, when
 from kombu_delayq.message.due import iso_of
 
@@ -36,16 +36,16 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("in_berlin")
 def test_a_time_without_a_zone_is_local(text: str, iso_utc: str) -> None:
     """ISO 8601 is read as it is written; what has no zone is meant where the command runs."""
-    moment = MOMENT.convert(text, None, None)
-    assert (iso_of(moment.ms), moment.relative) == (iso_utc, False)
-    assert moment.at(5) == moment.ms
+    found = moment(text)
+    assert (iso_of(found.ms), found.relative) == (iso_utc, False)
+    assert found.at(5) == found.ms
 
 
 @pytest.mark.parametrize(("text", "ms"), [("10m", 600_000), ("1h30m", 5_400_000), ("250ms", 250), ("0s", 0)])
 def test_a_duration_counts_from_now(text: str, ms: float) -> None:
     """A duration is a time from now, by the clock that says what now is."""
-    assert MOMENT.convert(text, None, None) == Moment(ms, True)
-    assert MOMENT.convert(text, None, None).at(1000) == ms + 1000
+    assert moment(text) == Moment(ms, True)
+    assert moment(text).at(1000) == ms + 1000
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_duration_counts_from_now(text: str, ms: float) -> None:
 def test_what_is_no_time_is_refused_with_both_forms(text: str) -> None:
     """The error shows what was given, an example of a time, and one of a duration."""
     with pytest.raises(click.BadParameter) as caught:
-        MOMENT.convert(text, None, None)
+        moment(text)
     assert repr(text) in caught.value.message
     assert "ISO 8601" in caught.value.message
     assert "1h30m" in caught.value.message
@@ -65,7 +65,7 @@ def test_what_is_no_time_is_refused_with_both_forms(text: str) -> None:
 def test_a_duration_that_is_too_long_is_refused_as_such(text: str) -> None:
     """The error says that the time is too far away, and not that it is none."""
     with pytest.raises(click.BadParameter) as caught:
-        MOMENT.convert(text, None, None)
+        moment(text)
     assert caught.value.message == f"{text!r} is longer than 100 years, the longest duration"
 
 
@@ -74,14 +74,14 @@ def test_a_duration_that_is_too_long_is_refused_as_such(text: str) -> None:
 )
 def test_a_plain_number_is_a_duration_in_seconds(text: str, seconds: float) -> None:
     """A countdown is a number of seconds, as in Celery, or a duration with units."""
-    assert DURATION.convert(text, None, None) == seconds
+    assert duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1e3", "ten", "10 m", "9" * 400, "200w200w", "101000w"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     """The error is one of usage, and says what a duration is."""
     with pytest.raises(click.BadParameter, match="duration"):
-        DURATION.convert(text, None, None)
+        duration(text)
 
 
 @pytest.mark.usefixtures("in_berlin")

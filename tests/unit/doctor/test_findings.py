@@ -19,7 +19,7 @@ SOURCES = sorted((ROOT / "celery_ext/doctor").rglob("*.py"))
 
 
 def test_each_check_has_a_name_of_its_own_and_a_question() -> None:
-    """`--list` shows questions, to which `ok` is the answer yes."""
+    """`ok` is the answer yes to the question of each."""
     names = [check.name for check in CHECKS]
     assert len(names) == len(set(names))
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in names)
