@@ -1,7 +1,6 @@
 """Numbers, durations and times as the page shows them, and what it says of queues with them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC
 from math import inf, isfinite
 from types import MappingProxyType
@@ -22,18 +21,15 @@ _BYTES = ("bytes", "kB", "MB", "GB", "TB")
 _SHORT = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """A time.
 
     Attributes:
-        ms: ms since the epoch.
         iso: In ISO 8601 and UTC; empty for a time beyond the year 9999.
         text: For people, in UTC. The page's script writes it anew in the browser's zone.
         words: How far away it is, such as ``in 3h 12m``.
     """
 
-    ms: float
     iso: str
     text: str
     words: str
@@ -49,13 +45,13 @@ def moment(at_ms: float | None, now_ms: float) -> Moment | None:
     if at_ms is None:
         return None
     if not isfinite(at_ms):
-        return Moment(at_ms, "", "never" if at_ms > 0 else "always", "")
+        return Moment("", "never" if at_ms > 0 else "always", "")
     at, now = moment_of(at_ms).astimezone(UTC), moment_of(now_ms).astimezone(UTC)
     clock = f"{at:%H:%M:%S}"
     if at.date() != now.date():
         clock = f"{at.day} {at:%b}{'' if at.year == now.year else f' {at.year}'}, {at:%H:%M}"
     iso = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Moment(at_ms, iso, clock, _away((at_ms - now_ms) / 1000))
+    return Moment(iso, clock, _away((at_ms - now_ms) / 1000))
 
 
 def _away(seconds: float) -> str:
