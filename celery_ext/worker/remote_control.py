@@ -7,7 +7,7 @@ extended, because messages cannot be found by their headers. A waiting task with
 due, by workers that still know the stamp then.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial, update_wrapper
 from heapq import merge
@@ -58,8 +58,8 @@ def extend_commands() -> None:
     ours: dict[str, Callable[..., Any]] = {
         "revoke": _revoke,
         "terminate": _terminate,
-        "scheduled": _scheduled,
-        "query_task": _query_task,
+        "scheduled": scheduled,
+        "query_task": query_task,
         "stats": _stats,
     }
     for name, command in ours.items():
@@ -72,27 +72,14 @@ def extend_commands() -> None:
 def _revoke(original: Callable[..., Any], state: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
     # Celery's part comes first: from then on a consumer discards a message that is transferred just now.
     reply = original(state, task_id, *args, **kwargs)
-    _cancel(state, valid_ids(task_id))
+    _cancel(state, _valid_ids(task_id))
     return reply
 
 
 def _terminate(original: Callable[..., Any], state: Any, signal: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
     reply = original(state, signal, task_id, *args, **kwargs)
-    _cancel(state, valid_ids(task_id))
+    _cancel(state, _valid_ids(task_id))
     return reply
-
-
-def _scheduled(original: Callable[..., Any], state: Any, *args: Any, **kwargs: Any) -> list[Any]:
-    return [*original(state, *args, **kwargs), *scheduled(state)]
-
-
-def _query_task(original: Callable[..., Any], state: Any, ids: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    known = original(state, ids, *args, **kwargs)
-    return {**query_task(state, [task_id for task_id in valid_ids(ids) if task_id not in known]), **known}
-
-
-def _stats(original: Callable[..., Any], state: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    return {**original(state, *args, **kwargs), **stats(state)}
 
 
 def _cancel(state: Any, ids: list[str]) -> None:
@@ -147,68 +134,52 @@ def _log_unsearched(count: int, reason: object) -> None:
     )
 
 
-def scheduled(state: Any) -> list[dict[str, Any]]:
-    """Reports the waiting tasks of the queues that a worker consumes, the next due first.
+def scheduled(original: Callable[..., Any], state: Any, *args: Any, **kwargs: Any) -> list[Any]:
+    """Adds the waiting tasks of the queues that the worker consumes, the next due first, at most ``MAX_TASKS``.
 
-    Args:
-        state: The worker's state, as Celery passes it to remote-control commands.
-
-    Returns:
-        For at most ``MAX_TASKS`` tasks: ``eta``, ``priority`` (``TIMER_PRIORITY``) and ``request``. Empty if the store
-        cannot be read. Source of the shape: celery.worker.control.scheduled.
+    Source of the shape: celery.worker.control.scheduled.
     """
+    reply = original(state, *args, **kwargs)
 
     def search(store: "WaitingStore") -> Iterator["Waiting"]:
         queues = [queue.name for queue in state.consumer.task_consumer.queues]
         return merge(*(_browse(store, queue) for queue in queues), key=lambda message: message.due_ms)
 
-    return [
+    waiting = [
         {"eta": task.due.isoformat(), "priority": TIMER_PRIORITY, "request": _request(task)}
         for task in _tasks(state, search)
     ]
+    return [*reply, *waiting]
 
 
-def query_task(state: Any, ids: Sequence[str]) -> dict[str, Any]:
-    """Reports waiting tasks by id, whatever queue they are in.
+def query_task(original: Callable[..., Any], state: Any, ids: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Adds those tasks that wait, in whatever queue, with the word ``scheduled``; at most ``MAX_TASKS``.
 
-    Args:
-        state: The worker's state, as Celery passes it to remote-control commands.
-        ids: Task ids.
-
-    Returns:
-        By id, for at most ``MAX_TASKS`` waiting tasks: the word ``scheduled``, and the request with its eta. Empty if
-        the store cannot be read. Source of the shape: celery.worker.control.query_task.
+    Source of the shape: celery.worker.control.query_task.
     """
+    known: dict[str, Any] = original(state, ids, *args, **kwargs)
+    unknown = [task_id for task_id in _valid_ids(ids) if task_id not in known]
 
     def search(store: "WaitingStore") -> Iterator["Waiting"]:
-        return (messages[0] for _, messages in by_id.get(store, ids) if messages)
+        return (messages[0] for _, messages in by_id.get(store, unknown) if messages)
 
-    return {task.id: ("scheduled", {**_request(task), "eta": task.due.isoformat()}) for task in _tasks(state, search)}
+    found = _tasks(state, search)
+    return {task.id: ("scheduled", {**_request(task), "eta": task.due.isoformat()}) for task in found} | known
 
 
-def stats(state: Any) -> dict[str, Any]:
-    """Reports what ``delayq doctor`` compares among processes.
-
-    Args:
-        state: The worker's state, as Celery passes it to remote-control commands.
-
-    Returns:
-        The facts of this process (see ``facts_of``) as the field ``delayq``; nothing if the worker is not connected
-        through our transport.
-    """
+def _stats(original: Callable[..., Any], state: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Adds what ``delayq doctor`` compares among processes, where the worker is connected by our transport."""
+    reply = original(state, *args, **kwargs)
     try:
         channel = channel_of_consumer(state.consumer)
-        return {} if channel is None else {FIELD: facts_of(channel)}
+        return reply if channel is None else {**reply, FIELD: facts_of(channel)}
     except Exception as error:  # Celery's own reply has to go out in any case
         logger.error("the options of this worker cannot be told: %s", error)
-        return {}
+        return dict(reply)
 
 
-def valid_ids(ids: Any) -> list[str]:
-    """Returns the task ids, one or several, that a remote-control command got, without duplicates.
-
-    A value that is no text cannot be an id, and is left out.
-    """
+def _valid_ids(ids: Any) -> list[str]:
+    """Returns the task ids, one or several, that a command got, without duplicates and what is no text."""
     return list(dict.fromkeys(given for given in maybe_list(ids) or () if isinstance(given, str)))
 
 
