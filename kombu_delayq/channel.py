@@ -68,6 +68,20 @@ class OfferingChannel(_Channel):
         [word] = self.store.delivery.offer_once(queue, mode, offer, expire_ms=self.expire_ms(queue))
         once.became.set(word)
 
+    def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
+        """Stores a step of a delay chain, even one that is due at once, so that a cancelled chain ends."""
+        due = due or Due(0.0, True, message["properties"].get("correlation_id"))
+        self._check_delay(due)
+        self._step(queue, message["properties"][CHAIN_ID], self.offer_of(message, due))
+
+    def _step(self, queue: str, chain: str, offer: Offer) -> None:
+        if self.store.chains.step(queue, chain, offer, self.expire_ms(queue)) == "cancelled":
+            raise DelayChainCancelled(f"the delay chain of task {as_text(offer.id)} was cancelled")
+
+    def _check_delay(self, due: Due) -> None:
+        delay_s = (due.ms if due.relative else due.ms - time() * 1000) / 1000
+        self.options.check_delay(delay_s, f"task {due.task_id}" if due.task_id else "")
+
     def _inplace_augment_message(self, message: Message, *address: str) -> None:
         if not self.options.compact:
             super()._inplace_augment_message(message, *address)
@@ -214,16 +228,6 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             self.store.delivery.offer(queue, offer, expire_ms=self.expire_ms(queue))
         return None
 
-    def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
-        """Stores a step of a delay chain, even one that is due at once, so that a cancelled chain ends."""
-        due = due or Due(0.0, True, message["properties"].get("correlation_id"))
-        self._check_delay(due)
-        self._step(queue, message["properties"][CHAIN_ID], self.offer_of(message, due))
-
-    def _step(self, queue: str, chain: str, offer: Offer) -> None:
-        if self.store.chains.step(queue, chain, offer, self.expire_ms(queue)) == "cancelled":
-            raise DelayChainCancelled(f"the delay chain of task {as_text(offer.id)} was cancelled")
-
     def _put_fanout(self, exchange: str, message: Message, *args: Any, **kwargs: Any) -> None:
         hooks.check_unread(message["properties"])
         super()._put_fanout(exchange, message, *args, **kwargs)
@@ -248,10 +252,6 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
     def _next_delivery_tag(self) -> str:
         # A random UUID like kombu's, in a third of the time.
         return uuid_of(os.urandom(16).hex())
-
-    def _check_delay(self, due: Due) -> None:
-        delay_s = (due.ms if due.relative else due.ms - time() * 1000) / 1000
-        self.options.check_delay(delay_s, f"task {due.task_id}" if due.task_id else "")
 
     def check_version_for(self, offers: Sequence[Offer]) -> None:
         """Checks the version of Redis, once, if a message among some has a due time."""

@@ -174,14 +174,12 @@ class _Entry(NamedTuple):
 
     Attributes:
         task: The task.
-        task_id: Its id.
-        latest: The latest call of this id; with another one, the place may be another.
+        latest: The latest call of its id; with another one, the place may be another.
         is_countdown: Whether it is due by the clock that stands still.
         place: When it is due by its clock, s since the epoch, to the ms; and its number.
     """
 
     task: DelayedTask
-    task_id: str
     latest: Sent | None
     is_countdown: bool
     place: tuple[float, int]
@@ -239,10 +237,8 @@ class Agenda:
             self._orders[entry.is_countdown].append(entry)
 
     def _entry(self, known: _Entry | None, task: DelayedTask) -> _Entry:
-        if known is not None and known.latest is self._sending.sent.get(known.task_id):
+        if known is not None and known.latest is self._sending.sent.get(task.id):
             return known
-        call, latest = self._sending.call_of(task), self._sending.sent.get(task.id)
-        if call is not None and call.is_countdown:
-            return _Entry(task, task.id, latest, True, (round(call.sent_s + call.delay_s, 3), call.number))
-        number = -1 if call is None else call.number
-        return _Entry(task, task.id, latest, False, (round(task.message.due_ms / 1000, 3), number))
+        call = self._sending.call_of(task)
+        place = round(self._sending.due_ms(task) / 1000, 3), -1 if call is None else call.number
+        return _Entry(task, self._sending.sent.get(task.id), call is not None and call.is_countdown, place)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,7 +16,7 @@ from celery_ext.testing import brokers
 from celery_ext.testing.apps import pointed_at, send_task_of_celery
 from celery_ext.testing.brokers import Agenda, Broker
 from celery_ext.testing.periodic_runs import PeriodicRuns
-from celery_ext.testing.running import ByWorker, InThisProcess, Ran, Runner, Runs
+from celery_ext.testing.running import ByWorker, InThisProcess, Ran, Runs
 from celery_ext.testing.sending import Clock, Sending
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import OtherTransport
@@ -60,48 +59,6 @@ def checked_moment(moment: datetime) -> datetime:
     if not isinstance(moment, datetime):
         raise TypeError(f'{moment!r} is no datetime. For a time from now there are advance("2h") and in_="2h"')
     return moment
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which waiting tasks are meant; None means any.
-
-    Attributes:
-        task: The task, or its name.
-        in_: In how long it is due.
-        at: When it is due; without a zone it is in UTC.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        queue: Its queue.
-        task_id: Its id.
-    """
-
-    task: Any = None
-    in_: Duration | None = None
-    at: datetime | None = None
-    args: Sequence[Any] | None = None
-    kwargs: Mapping[str, Any] | None = None
-    queue: str | None = None
-    task_id: str | None = None
-
-    def check(self, sending: Sending) -> Callable[[DelayedTask], bool]:
-        """Returns a function that says whether a waiting task is meant."""
-        name = getattr(self.task, "name", self.task)
-        in_s = None if self.in_ is None else seconds_of(self.in_)
-        at = None if self.at is None else in_utc(checked_moment(self.at))
-
-        def is_meant(task: DelayedTask) -> bool:
-            return (
-                name in (None, task.name)
-                and self.queue in (None, task.queue)
-                and self.task_id in (None, task.id)
-                and (self.args is None or _plain(task.args) == _plain(self.args))
-                and (self.kwargs is None or _plain(task.kwargs) == _plain(self.kwargs))
-                and (in_s is None or _is_near(in_s, sending.left_s(task), sending.left_untouched_s(task)))
-                and (at is None or _is_near(0.0, (task.due - at).total_seconds()))
-            )
-
-        return is_meant
 
 
 class Found(list[DelayedTask]):
@@ -161,10 +118,9 @@ class DelayedTasks:
         runner: Runs them.
         sending: What the apps have sent, and the clock.
         runs: What has run.
-
     """
 
-    def __init__(self, broker: Broker, runner: Runner, sending: Sending, runs: Runs) -> None:
+    def __init__(self, broker: Broker, runner: InThisProcess | ByWorker, sending: Sending, runs: Runs) -> None:
         self._broker, self._runner, self._sending, self._runs = broker, runner, sending, runs
         self._clock = sending.clock
         self._periodic = PeriodicRuns(sending.clock)
@@ -201,8 +157,20 @@ class DelayedTasks:
             queue: Only tasks of this queue.
             task_id: Only the task of this id.
         """
-        is_meant = Wanted(task, in_, at, args, kwargs, queue, task_id).check(self._sending)
-        return [one for one in self._in_order() if is_meant(one)]
+        name, sending = getattr(task, "name", task), self._sending
+        in_s = None if in_ is None else seconds_of(in_)
+        moment = None if at is None else in_utc(checked_moment(at))
+        return [
+            one
+            for one in self._in_order()
+            if name in (None, one.name)
+            and queue in (None, one.queue)
+            and task_id in (None, one.id)
+            and (args is None or _plain(one.args) == _plain(args))
+            and (kwargs is None or _plain(one.kwargs) == _plain(kwargs))
+            and (in_s is None or _is_near(in_s, sending.left_s(one), sending.left_untouched_s(one)))
+            and (moment is None or _is_near(0.0, (one.due - moment).total_seconds()))
+        ]
 
     def has(self, task: Any = None, *, count: int | None = None, **wanted: Any) -> Found:
         """Returns whether a task waits, for an ``assert``; it is a list of those that were found, too.
@@ -334,12 +302,9 @@ def delayed_tasks(broker: str, worker: Any = None) -> Iterator[DelayedTasks]:
     with place as connect, pointed_at(connect, sending) as patches:
         connection = worker.app.connection_for_write() if connect is None else connect(None)
         own = brokers.Broker(connection, sending)
-        runner: Runner
-        if worker is None:
-            runner = InThisProcess(own, sending, runs, patches.extend)
-        else:
+        if worker is not None:
             patches.extend(worker.app)
-            runner = ByWorker(own, sending, runs)
+        runner = InThisProcess(own, sending, runs, patches.extend) if worker is None else ByWorker(own, sending, runs)
         runs.listen()
         try:
             yield DelayedTasks(own, runner, sending, runs)

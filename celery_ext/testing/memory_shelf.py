@@ -22,13 +22,11 @@ class Kept:
     """A message that waits.
 
     Attributes:
-        due_ms: Due time, ms since the epoch.
         order: Number among all messages, in the order of publishing.
         own_id: The id with which it was offered.
         message: The message as the store shows it.
     """
 
-    due_ms: float
     order: int
     own_id: str
     message: Waiting
@@ -36,7 +34,7 @@ class Kept:
     @property
     def place(self) -> tuple[float, int]:
         """Its place among the messages of its queue."""
-        return self.due_ms, self.order
+        return self.message.due_ms, self.order
 
 
 class Shelf:
@@ -72,7 +70,7 @@ class Shelf:
     def head_ms(self, queue: str) -> float | None:
         """Returns when the next message of a queue is due, or None."""
         found = self._kept.get(queue)
-        return found[0].due_ms if found else None
+        return found[0].message.due_ms if found else None
 
     def put(self, queue: str, offer: Offer, due_ms: float) -> State:
         """Adds a message, unless it is there already."""
@@ -89,7 +87,7 @@ class Shelf:
             stored_id = own_id if first is None else duplicate_id
             self.changes += 1
             message = Waiting(queue, stored_id, due_ms, offer.priority, body)
-            insort(self._kept[queue], Kept(due_ms, next(self._orders), own_id, message), key=lambda kept: kept.place)
+            insort(self._kept[queue], Kept(next(self._orders), own_id, message), key=lambda kept: kept.place)
             return "offered" if first is None else "renamed"
 
     def move(self, kept: Kept, due_ms: float, body: bytes) -> None:
@@ -97,7 +95,7 @@ class Shelf:
         with self.lock:
             self.remove(kept)
             message = kept.message._replace(due_ms=due_ms, body=body)
-            moved = Kept(due_ms, next(self._orders), kept.own_id, message)
+            moved = Kept(next(self._orders), kept.own_id, message)
             insort(self._kept[message.queue], moved, key=lambda one: one.place)
 
     def remove(self, kept: Kept) -> None:

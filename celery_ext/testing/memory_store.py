@@ -12,7 +12,6 @@ from kombu_delayq.message.fields import CHAIN_ID, headers_of, read
 from kombu_delayq.message.once import Once
 from kombu_delayq.options import Options
 from kombu_delayq.store.chains import CancelledChains
-from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import (
     Cursor,
@@ -122,7 +121,7 @@ class MemoryLookup:
             kept = self._shelf.stored(queue, as_text(read.id))
             if kept is None:
                 return "not_delayed"
-            if (kept.message.body, kept.due_ms) != (read.body or b"", read.due_ms):
+            if (kept.message.body, kept.message.due_ms) != (read.body or b"", read.due_ms):
                 return "changed"
             return change(kept, wanted)
 
@@ -146,7 +145,7 @@ class MemoryScan:
         ends = dict(after.ends) if after is not None else {}
         left = self._behind(queue, ends.get(LAYOUT), from_ms, to_ms)
         read = left[:count]
-        places = tuple((LAYOUT, (_member(kept), as_bytes(repr(kept.due_ms)))) for kept in read)
+        places = tuple((LAYOUT, (_member(kept), as_bytes(repr(kept.message.due_ms)))) for kept in read)
         return Page([kept.message for kept in read], len(read) < len(left), ends | dict(places), places)
 
     def scan(
@@ -157,7 +156,7 @@ class MemoryScan:
         read = left[:count]
         return Scanned(
             [_member(kept) for kept in read],
-            [as_bytes(repr(kept.due_ms)) for kept in read],
+            [as_bytes(repr(kept.message.due_ms)) for kept in read],
             [len(kept.message.body or b"") for kept in read],
             len(read) < len(left),
         )
@@ -177,7 +176,9 @@ class MemoryScan:
     def _behind(self, queue: str, end: Cursor | None, from_ms: float, to_ms: float) -> list[Kept]:
         """Returns the messages that are due from ``from_ms`` on and before ``to_ms``, behind the end of a page."""
         messages = self._shelf.of(queue)
-        first, last = (bisect_left(messages, bound_ms, key=attrgetter("due_ms")) for bound_ms in (from_ms, to_ms))
+        first, last = (
+            bisect_left(messages, bound_ms, key=attrgetter("message.due_ms")) for bound_ms in (from_ms, to_ms)
+        )
         if end is not None:
             place = float(end[1]), int(end[0][:_ORDER_DIGITS])
             first = max(first, bisect_right(messages, place, key=attrgetter("place")))
@@ -254,11 +255,13 @@ class MemoryDelivery:
         """Moves a batch of messages that are due to their queue, as ``Delivery.transfer``, without limits."""
         now_ms = self._shelf.now_ms()
         with self._shelf.lock:
-            due = [kept for kept in self._shelf.of(queue) if kept.due_ms <= now_ms][: self._options().transfer_batch]
+            due = [kept for kept in self._shelf.of(queue) if kept.message.due_ms <= now_ms][
+                : self._options().transfer_batch
+            ]
             for kept in due:
                 self._shelf.remove(kept)
                 self._shelf.push(kept.message)
-            late_ms = now_ms - due[0].due_ms if due else 0.0
+            late_ms = now_ms - due[0].message.due_ms if due else 0.0
             return Transferred(len(due), 0, late_ms, now_ms, self._shelf.head_ms(queue))
 
     def _due_ms(self, offer: Offer) -> float:
@@ -270,11 +273,10 @@ class MemoryQueues:
 
     Args:
         shelf: The messages.
-        ready: Counts the messages of a queue that wait for a consumer.
     """
 
-    def __init__(self, shelf: Shelf, ready: Callable[[str], int]) -> None:
-        self._shelf, self._ready = shelf, ready
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
         self.of_letters = set[str]()
 
     def names(self) -> list[str]:
@@ -284,12 +286,6 @@ class MemoryQueues:
     def size(self, queue: str) -> int:
         """Counts the delayed messages of a queue."""
         return len(self._shelf.of(queue))
-
-    def stats(self, queue: str) -> QueueStats:
-        """Counts a queue's messages."""
-        kept, now_ms = self._shelf.of(queue), self._shelf.now_ms()
-        overdue = sum(one.due_ms <= now_ms for one in kept)
-        return QueueStats(queue, now_ms, len(kept), self._ready(queue), overdue, kept[0].due_ms if kept else None)
 
     def purge(self, queue: str) -> int:
         """Removes all delayed messages of a queue. Returns how many."""
@@ -404,7 +400,7 @@ class MemoryStore:
             return self.options
 
         self.delivery = MemoryDelivery(shelf, given)
-        self.queues = MemoryQueues(shelf, lambda queue: len(ready(queue)))
+        self.queues = MemoryQueues(shelf)
         self.letters = MemoryLetters(self.queues.of_letters, ready)
         self.chains = MemoryChains(shelf, self.delivery)
         self.lookup = MemoryLookup(shelf)

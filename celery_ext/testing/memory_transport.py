@@ -13,14 +13,12 @@ from celery_ext.testing.memory_store import MemoryStore
 from celery_ext.testing.sending import Clock
 from kombu_delayq import hooks, options
 from kombu_delayq.channel import OfferingChannel
-from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message import once
 from kombu_delayq.message.dead_letters import DEAD_LETTER
-from kombu_delayq.message.due import Due, due_of
+from kombu_delayq.message.due import due_of
 from kombu_delayq.message.fields import CHAIN_ID, Message, to_json
 from kombu_delayq.options import Options
 from kombu_delayq.store.types import Waiting
-from kombu_delayq.text import as_text
 
 #: The brokers of this process by name. Each lives for as long as the test that uses it.
 _brokers: "WeakValueDictionary[str, MemoryBroker]" = WeakValueDictionary()
@@ -88,17 +86,6 @@ class Channel(OfferingChannel, stock.Channel):
             self._check_delay(due)
             self.store.delivery.offer(queue, self.offer_of(message, due))
         return None
-
-    def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
-        due = due or Due(0.0, True, message["properties"].get("correlation_id"))
-        self._check_delay(due)
-        offer = self.offer_of(message, due)
-        if self.store.chains.step(queue, message["properties"][CHAIN_ID], offer) == "cancelled":
-            raise DelayChainCancelled(f"the delay chain of task {as_text(offer.id)} was cancelled")
-
-    def _check_delay(self, due: Due) -> None:
-        delay_s = (due.ms if due.relative else due.ms - self.store.now_ms()) / 1000
-        self.options.check_delay(delay_s, f"task {due.task_id}" if due.task_id else "")
 
     def _purge(self, queue: str) -> int:
         return int(super()._purge(queue)) + self.store.queues.purge(queue)

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from threading import Condition
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from celery.signals import task_failure, task_internal_error, task_postrun, task_revoked, task_unknown
 from celery.worker.request import Request
@@ -191,21 +191,6 @@ class WorkerSilent(DelayqError, TimeoutError):
     """A worker of the test did not run a task that it was given."""
 
 
-class Runner(Protocol):
-    """Runs tasks that are due."""
-
-    def run_ready(self, propagate: bool, check_end: Callable[[], None]) -> None:
-        """Runs what was sent without a delay.
-
-        Args:
-            propagate: Whether to raise the error of a task that fails.
-            check_end: Called now and then; raises if there is no end of tasks.
-        """
-
-    def run(self, task: DelayedTask, propagate: bool) -> None:
-        """Runs a task that waits. propagate: Whether to raise its error if it fails."""
-
-
 class InThisProcess:
     """Runs tasks in the process and the thread of the test.
 
@@ -220,7 +205,12 @@ class InThisProcess:
         self._broker, self._sending, self._runs, self._extend = broker, sending, runs, extend
 
     def run_ready(self, propagate: bool, check_end: Callable[[], None]) -> None:
-        """Runs what was sent without a delay, and what that sends without a delay."""
+        """Runs what was sent without a delay, and what that sends without a delay.
+
+        Args:
+            propagate: Whether to raise the error of a task that fails.
+            check_end: Called now and then; raises if there is no end of tasks.
+        """
         while messages := self._broker.ready():
             check_end()
             for message in messages:
