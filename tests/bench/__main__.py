@@ -1,8 +1,5 @@
 """Compares kombu-delayq with the alternatives: ``make bench``."""
 
-import os
-import platform
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -13,11 +10,11 @@ from typing import NamedTuple
 
 import click
 
-from celery_ext.demo.private_redis import find_server
 from tests.bench import figures, jobs
 from tests.bench.contender import Contender
 from tests.bench.entrants import EVERYONE
 from tests.bench.figures import FIGURES, PAGE, Figure
+from tests.bench.targets.report import machine
 
 NAMES = [contender.name for contender in EVERYONE]
 #: A job is ended after so long, in s.
@@ -43,7 +40,7 @@ class Scale(NamedTuple):
     burst: int = 2_000
     alone: int = 5_000
     grown: int = 2_000
-    consumers: tuple[int, ...] = (50,)
+    consumers: tuple[int, ...] = (100,)
 
 
 QUICK = Scale((2_000,), seconds=4, burst=500, alone=1_000, grown=1_000, consumers=(1,))
@@ -98,19 +95,6 @@ def _plan(scale: Scale) -> Iterator[tuple[str, int, Callable[..., Iterator[Figur
     yield "worker", 0, partial(jobs.growth, count=scale.grown)
     for count in scale.consumers:
         yield "idle", count, partial(jobs.idle, count=count)
-
-
-def machine() -> dict[str, str]:
-    """Returns facts about this machine and its Redis."""
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    told = subprocess.run([find_server(), "--version"], capture_output=True, text=True, check=True).stdout
-    return {
-        "cores": str(len(os.sched_getaffinity(0))),
-        "memory": f"{pages / 2**30:.0f} GiB",
-        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
-        "Python": platform.python_version(),
-        "Redis": told.partition("v=")[2].partition(" ")[0],
-    }
 
 
 if __name__ == "__main__":

@@ -4,16 +4,18 @@ import os
 import struct
 from functools import cache
 from pathlib import Path
-from time import time
+from time import sleep, time
 
 #: How late a task began, in s; less than 0 if it began before its due time.
 RECORD = struct.Struct("<d")
 
 
 def arrive(due: float) -> None:
-    """Notes that a task that was due then, in s since the epoch, begins now."""
+    """Notes that a task that was due then, in s since the epoch, begins now. With BENCH_HOLDS it does not end."""
     now = time()
     os.write(_journal(), RECORD.pack(now - due))
+    if "BENCH_HOLDS" in os.environ:
+        sleep(600)
 
 
 class Journal:

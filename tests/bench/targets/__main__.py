@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.bench.targets import back, beside, consume, failover, memory, periodic, publish, serve, spark, transfer
+from tests.bench.targets import back, consume, failover, flood, memory, periodic, publish, serve, spark, transfer
 from tests.bench.targets.report import Figure, heading, machine
 
 MEASURES: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
@@ -18,9 +18,7 @@ MEASURES: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "return": back.measure,
     "failover": failover.measure,
     "periodic": periodic.measure,
-    "lateness": beside.lateness,
-    "flood": beside.flood,
-    "idle": beside.idle,
+    "flood": flood.measure,
     "serve": serve.measure,
     "spark": spark.measure,
 }
@@ -36,8 +34,7 @@ def main(quick: bool, only: tuple[str, ...], json_file: Path | None) -> None:
     Every measure starts a private Redis and ends it. Messages are task messages of 1,000 bytes, or of about this size
     where Celery makes them. Run it on a machine with nothing else to do.
     """
-    with PrivateRedis() as server:
-        about = machine(server.client())
+    about = machine()
     click.echo(", ".join(f"{name} {value}" for name, value in about.items()))
     click.echo(f"\n{heading()}")
     figures = []

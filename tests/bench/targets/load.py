@@ -1,7 +1,6 @@
 """Task messages of 1 KB, offered to the store many in a call."""
 
 import random
-from collections.abc import Callable
 from time import time
 from typing import Any
 from uuid import uuid4
@@ -28,44 +27,20 @@ _MESSAGE = (
 _FIXED_BYTES = len(_MESSAGE % {"id": "", "body": ""})
 
 
-def message(task_id: str, size: int = BODY_BYTES) -> str:
-    """Returns a task message of ``size`` bytes, as it is pushed to its queue."""
-    return _MESSAGE % {"id": task_id, "body": "x" * (size - _FIXED_BYTES - 4 * len(task_id))}
+def message(task_id: str) -> str:
+    """Returns a task message of ``BODY_BYTES`` bytes, as it is pushed to its queue."""
+    return _MESSAGE % {"id": task_id, "body": "x" * (BODY_BYTES - _FIXED_BYTES - 4 * len(task_id))}
 
 
-def make_store(client: Any, form: str) -> DelayStore:
+def make_store(client: Any, layout: str) -> DelayStore:
     """Makes a store that keeps messages in a layout."""
-    return DelayStore(client, options=Options(layout=form))
+    return DelayStore(client, options=Options(layout=layout))
 
 
-def fill(
-    store: DelayStore,
-    count: int,
-    due_ms: Callable[[], float],
-    size: Callable[[], int] = lambda: BODY_BYTES,
-    queue: str = QUEUE,
-) -> None:
-    """Offers messages with UUIDs as ids, as tasks have.
-
-    Args:
-        store: The store that keeps them.
-        count: Number of messages.
-        due_ms: Returns the due time of the next message, ms since the epoch.
-        size: Returns the length of the next message in bytes.
-        queue: Name of the queue.
-    """
+def fill(store: DelayStore, count: int) -> None:
+    """Offers messages with UUIDs as ids, as tasks have. Their due times are random within the last hour."""
+    now_ms = time() * 1000
     for start in range(0, count, PER_CALL):
         ids = [str(uuid4()) for _ in range(min(PER_CALL, count - start))]
-        store.delivery.offer(queue, *[Offer(task_id, repr(due_ms()), 0, message(task_id, size())) for task_id in ids])
-
-
-def within_the_last_hour() -> Callable[[], float]:
-    """Returns a function that gives past due times, random over an hour."""
-    now_ms = time() * 1000
-    return lambda: now_ms - random.random() * HOUR_MS
-
-
-def within_the_next_hour() -> Callable[[], float]:
-    """Returns a function that gives due times random over an hour, which begins in a minute."""
-    now_ms = time() * 1000 + 60_000
-    return lambda: now_ms + random.random() * HOUR_MS
+        offers = [Offer(each, repr(now_ms - random.random() * HOUR_MS), 0, message(each)) for each in ids]
+        store.delivery.offer(QUEUE, *offers)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-import redis
+from celery_ext.demo.private_redis import PrivateRedis
 
 WIDTHS = (62, 16, 12)
 
@@ -53,16 +53,19 @@ def heading() -> str:
     return f"{_columns('measure', 'value', 'target', 'met')}\n{'-' * (sum(WIDTHS) + 7)}"
 
 
-def machine(client: redis.Redis) -> dict[str, Any]:
-    """Returns facts about the machine and the software that the figures were measured on."""
-    server: Any = client.info()
+def machine() -> dict[str, Any]:
+    """Returns facts about the machine and the software that figures are measured on."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with PrivateRedis() as started:
+        server: Any = started.client().info()
     return {
-        "cores": os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory": f"{pages / 2**30:.0f} GiB",
         "load": round(os.getloadavg()[0], 1),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
+        "Python": platform.python_version(),
         **{package: version(package) for package in ("celery", "kombu", "redis")},
-        "redis-server": server["redis_version"],
+        "Redis": server["redis_version"],
         "allocator": server["mem_allocator"],
     }
 

@@ -11,7 +11,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from tests.bench.servers import main_thread_s
-from tests.bench.targets.load import PER_CALL, QUEUE, fill, make_store, message, within_the_last_hour
+from tests.bench.targets.load import PER_CALL, QUEUE, fill, make_store, message
 from tests.bench.targets.report import Figure
 
 #: The least rate, and the most CPU time of Redis for a message in µs, in each layout.
@@ -67,7 +67,7 @@ def transfer_all(store: DelayStore, count: int) -> Run:
     """Fills an empty store with messages that are due, and transfers all of them."""
     client: Any = store.client
     empty = client.info("memory")["used_memory"]
-    fill(store, count, within_the_last_hour())
+    fill(store, count)
     kept = (client.info("memory")["used_memory"] - empty) / count
     took_s, moved, longest_s, before_s = 0.0, 0, 0.0, main_thread_s(client)
     first_s = before_s

@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -28,6 +30,8 @@ CONCURRENCY = 10
 #: Tasks that are sent to the worker one by one, when it has nothing else to do.
 SENT = 100
 LATEST = SENT * 99 // 100 - 1
+#: Tasks that a worker holds when it is killed, at least, and how long they may take to run again, in s.
+HELD, RETURN_S = 2, 400
 ROOT = Path(__file__).parents[3]
 
 
@@ -81,6 +85,7 @@ CONTENDERS = (
         ["potatoq", "-A", "tests.bench.workers.potatoq_:app", "worker", "--pool", "threads", "-c", str(CONCURRENCY)],
     ),
 )
+NAMES = [contender.name for contender in CONTENDERS]
 
 
 @dataclass(frozen=True)
@@ -104,19 +109,29 @@ class Run:
 
 @click.command()
 @click.option("--quick", is_flag=True, help="One round instead of three.")
-def main(quick: bool) -> None:
+@click.option("--only", multiple=True, type=click.Choice(NAMES), help="Only this worker; may be repeated.")
+@click.option("--kills", default=0, help="Only kill a worker so often, and print how soon what it held runs again.")
+def main(quick: bool, only: tuple[str, ...], kills: int) -> None:
     """Prints what one worker process of each task queue that is installed takes for a task that does nothing."""
-    with PrivateRedis() as server:
-        about = machine(server.client())
-    click.echo(", ".join(f"{name} {value}" for name, value in about.items()))
+    chosen = [one for one in CONTENDERS if _version(one.package) and (not only or one.name in only)]
+    click.echo(", ".join(f"{name} {value}" for name, value in machine().items()))
     click.echo(f"\n{heading()}")
-    for figure in measure(1 if quick else 3):
+    for figure in returns(chosen, kills) if kills else measure(chosen, 1 if quick else 3):
         click.echo(f"{figure.line()}  {figure.note}".rstrip())
 
 
-def measure(rounds: int) -> Iterator[Figure]:
-    """Runs the worker of each task queue that is installed, in turns, so that a busy machine disturbs all alike."""
-    found: dict[Contender, list[Run]] = {one: [] for one in CONTENDERS if _version(one.package)}
+def returns(contenders: Sequence[Contender], kills: int) -> Iterator[Figure]:
+    """Kills workers that hold tasks, while another one lives."""
+    for contender in contenders:
+        took_s = [_return_s(contender) for _ in range(kills)]
+        note = f"{contender.package} {_version(contender.package)}; {kills} kills"
+        yield Figure(f"kill to run again, {contender.name}, median", median(took_s), "s", note=note)
+        yield Figure(f"kill to run again, {contender.name}, longest", max(took_s), "s")
+
+
+def measure(contenders: Sequence[Contender], rounds: int) -> Iterator[Figure]:
+    """Runs the workers in turns, so that a busy machine disturbs all alike."""
+    found: dict[Contender, list[Run]] = {one: [] for one in contenders}
     for _ in range(rounds):
         for contender in found:
             found[contender].append(_run(contender))
@@ -137,33 +152,59 @@ def measure(rounds: int) -> Iterator[Figure]:
 def _run(contender: Contender) -> Run:
     with TemporaryDirectory(prefix="delayq-bench-") as folder, PrivateRedis() as server:
         journal = Journal(Path(folder) / "journal")
-        env = {**os.environ, "BENCH_SERVER": server.url, "BENCH_JOURNAL": str(journal.path), **contender.env}
-        python = [sys.executable, "-m"]
-
-        def enqueue(how: str, count: int) -> None:
-            # Without the interpreter's own end, in which the threads of ArdiQ's core may crash.
-            names = f"from tests.bench.workers import {how}, {contender.app} as app"
-            program = f"{names}; {how}(app.send, {count}); import os; os._exit(0)"
-            subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, check=True)
-
+        enqueue = partial(_enqueue, contender, server)
         enqueue("fill", FILLED)
-        with psutil.Popen(
-            [*python, *contender.command],
-            cwd=ROOT,
-            env={**env, "PYTHONWARNINGS": "ignore"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as worker:
-            try:
-                run = _watched(worker, psutil.Process(server.pid), journal)
-                until(lambda: journal.count() == FILLED, 60, "the worker has run all tasks")
-                enqueue("trickle", SENT)
-                until(lambda: journal.count() == FILLED + SENT, 60, "the worker has run the tasks that were sent alone")
-                return replace(run, late_ms=sorted(late * 1000 for late in journal.late_s()[FILLED:]))
-            finally:
-                for process in (*worker.children(recursive=True), worker):
-                    process.kill()
+        with _worker(contender, server, journal) as worker:
+            run = _watched(worker, psutil.Process(server.pid), journal)
+            until(lambda: journal.count() == FILLED, 60, "the worker has run all tasks")
+            enqueue("trickle", SENT)
+            until(lambda: journal.count() == FILLED + SENT, 60, "the worker has run the tasks that were sent alone")
+            return replace(run, late_ms=sorted(late * 1000 for late in journal.late_s()[FILLED:]))
+
+
+def _return_s(contender: Contender) -> float:
+    """Returns how long after the kill of a worker another one has run all that it held, in s."""
+    with TemporaryDirectory(prefix="delayq-bench-") as folder, PrivateRedis() as server:
+        held, ran = Journal(Path(folder) / "held"), Journal(Path(folder) / "ran")
+        with ExitStack() as opened:
+            with _worker(contender, server, held, BENCH_HOLDS="1"):
+                sent = HELD
+                _enqueue(contender, server, "trickle", sent)
+                until(lambda: held.count() >= HELD, 60, "the worker that dies holds tasks")
+                opened.enter_context(_worker(contender, server, ran))
+                while not ran.count():  # some of these go to the worker that dies
+                    _enqueue(contender, server, "trickle", 1)
+                    sent += 1
+            killed = monotonic()
+            until(lambda: ran.count() >= sent, RETURN_S, "what it held has run again")
+            return monotonic() - killed
+
+
+def _enqueue(contender: Contender, server: PrivateRedis, how: str, count: int) -> None:
+    # Without the interpreter's own end, in which the threads of ArdiQ's core may crash.
+    names = f"from tests.bench.workers import {how}, {contender.app} as app"
+    program = f"{names}; {how}(app.send, {count}); import os; os._exit(0)"
+    env = {**os.environ, "BENCH_SERVER": server.url, **contender.env}
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, check=True)
+
+
+@contextmanager
+def _worker(contender: Contender, server: PrivateRedis, journal: Journal, **more: str) -> Iterator[psutil.Popen]:
+    """Runs a worker, and kills it at the end."""
+    env = {"BENCH_SERVER": server.url, "BENCH_JOURNAL": str(journal.path), "PYTHONWARNINGS": "ignore", **more}
+    with psutil.Popen(
+        [sys.executable, "-m", *contender.command],
+        cwd=ROOT,
+        env={**os.environ, **env, **contender.env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as worker:
+        try:
+            yield worker
+        finally:
+            for process in (*worker.children(recursive=True), worker):
+                process.kill()
 
 
 def _watched(worker: Any, redis: psutil.Process, journal: Journal) -> Run:

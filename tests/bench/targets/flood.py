@@ -1,18 +1,16 @@
-"""What a fleet of workers costs and how late tasks begin: the jobs of ``make bench``, ours beside stock Celery."""
+"""How late tasks of one queue begin while a worker runs far more of another one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import random
 from tempfile import TemporaryDirectory
-from time import monotonic, sleep, time
+from time import sleep, time
 
 from celery_ext import Call, send_many
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.bench import jobs
-from tests.bench.entrants import HASH, STOCK
 from tests.bench.targets.app import OURS, TASK, make_app
 from tests.bench.targets.consume import QUEUE, TAKE, Worker
 from tests.bench.targets.report import Figure
@@ -28,20 +26,7 @@ FLOOD, OTHERS = "flood", 0.0
 FILL_S, FILL_EACH_S = 5.0, 0.000_1
 
 
-def idle(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
-    """Watches Redis while workers have nothing to do."""
-    count = 10 if quick else 100
-    yield from _both(partial(jobs.idle, count=count), f"{count} idle workers")
-
-
-def lateness(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
-    """Lets tasks come due at random times, 100 a second; stock Celery has them in its worker's memory."""
-    seconds = 5 if quick else 30
-    work = partial(jobs.lateness, measure="late", count=100 * seconds, seconds=seconds)
-    yield from _both(work, "100 due a second")
-
-
-def flood(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
+def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Lets tasks of one queue come due at random times, while a worker runs far more of another one."""
     count = 10_000 if quick else 100_000
     for how, workers in (("a worker each", [(QUEUE,), (FLOOD,)]), ("one worker for both", [(QUEUE, FLOOD)])):
@@ -90,14 +75,6 @@ def _flooded(server: PrivateRedis, count: int, workers: Sequence[Sequence[str]])
         sleep(max(0.0, first + QUIET_S - time()))
         until(lambda: len(quiet()) == QUIET, PATIENCE_S, "the tasks of the quiet queue have run")
         return sorted(late * 1000 for late in quiet()), len(late_s()) - QUIET
-
-
-def _both(work: Callable[..., jobs.Found], what: str) -> Iterator[Figure]:
-    found = [list(work(contender, deadline=monotonic() + PATIENCE_S)) for contender in (HASH, STOCK)]
-    for ours, stock in zip(*found, strict=True):
-        name = f"{what}: {ours.measure}"
-        yield Figure(name, ours.value)
-        yield Figure(f"{name}, stock", stock.value)
 
 
 def _has_run(worker: Worker, count: int) -> bool:
