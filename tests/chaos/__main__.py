@@ -1,6 +1,5 @@
 """Runs a fleet under random faults, and tells what became of each task."""
 
-import json
 import random
 import sys
 import tempfile
@@ -21,7 +20,6 @@ from tests.chaos.run import Chaotic
 @click.command()
 @click.option("--seconds", type=float, default=180.0, show_default=True, help="How long publishers publish.")
 @click.option("--hours", type=float, help="The same in hours.")
-@click.option("--tasks", type=int, default=10**9, help="End sooner, after so many tasks.")
 @click.option("--seed", type=int, help="Seed of the faults; by default a random one, which the report names.")
 @click.option("--every", "every_s", default=1.5, show_default=True, help="Mean pause between two faults, in s.")
 @click.option("--consume", default="reliable", show_default=True, type=click.Choice(["reliable", "brpop"]))
@@ -38,11 +36,9 @@ from tests.chaos.run import Chaotic
 @click.option("--publishers", default=2, show_default=True, help="Publishers of ours.")
 @click.option("--lease", "lease_s", default=5.0, show_default=True, help="Lease of a consumer, in s.")
 @click.option("--directory", type=click.Path(file_okay=False, path_type=Path), help="Where ledger and logs are kept.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write this file.")
 def main(
     seconds: float,
     hours: float | None,
-    tasks: int,
     seed: int | None,
     every_s: float,
     consume: str,
@@ -54,7 +50,6 @@ def main(
     publishers: int,
     lease_s: float,
     directory: Path | None,
-    json_file: Path | None,
 ) -> None:
     """Runs a fleet under random faults, and tells what became of each task.
 
@@ -66,7 +61,6 @@ def main(
     plan = Plan(
         seed=seed,
         seconds=hours * 3600 if hours else seconds,
-        tasks=tasks,
         every_s=every_s,
         consume=consume,
         lease_s=lease_s,
@@ -83,8 +77,6 @@ def main(
     with _broker(plan, directory) as broker:
         outcome = Chaotic(plan, broker, directory, click.echo).run()
     click.echo("\n".join(lines(outcome)))
-    if json_file:
-        json_file.write_text(json.dumps(outcome.as_dict(), indent=2) + "\n")
     sys.exit(any(outcome.wrong().values()))
 
 

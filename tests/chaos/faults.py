@@ -9,39 +9,9 @@ from itertools import count
 
 from tests.chaos.brokers.single import SingleRedis
 from tests.chaos.fleet.members import Fleet, Member
-from tests.chaos.fleet.posts import Plan
 
-#: How often each fault comes, in proportion to the others.
-WEIGHTS = {
-    "kill": 30,
-    "kill child": 6,
-    "kill transfer": 8,
-    "kill publisher": 5,
-    "stop shortly": 10,
-    "stop for longer than the lease": 8,
-    "term": 10,
-    "client kill": 14,
-    "script flush": 6,
-    "debug sleep": 5,
-    "redis kill": 5,
-    "redis full": 5,
-}
-#: Behind Sentinels, Redis itself is killed as a primary whose replica takes its place.
-SENTINEL_WEIGHTS = {**WEIGHTS, "redis kill": 0, "failover": 2, "primary kill": 3}
-#: In a cluster, a primary is killed whose replica takes its place, slots move and nodes come and go.
-CLUSTER_WEIGHTS = {
-    **WEIGHTS,
-    "redis kill": 0,
-    "failover": 10,
-    "primary kill": 10,
-    "node stopped": 8,
-    "node added": 8,
-    "slot move": 20,
-}
-#: With a journal Redis also loses its data, and the database goes away.
-JOURNAL_WEIGHTS = {**WEIGHTS, "redis flush": 4, "postgres restart": 5, "postgres crash": 4}
-#: Longest times in s: a short stop, DEBUG SLEEP, Redis or a node away, Redis full, another node in use.
-SHORT_STOP_S, SLEEP_S, AWAY_S, FULL_S, ADDED_S = 1.5, 1.5, 1.5, 2.0, 2.0
+#: The longest short stop, in s.
+SHORT_STOP_S = 1.5
 
 
 @dataclass(frozen=True)
@@ -59,13 +29,6 @@ class Draw:
     kind: str
     lot: float
     strength: float
-
-
-def weights_of(plan: Plan) -> dict[str, int]:
-    """Returns how often each fault comes in a run."""
-    if plan.cluster:
-        return CLUSTER_WEIGHTS
-    return SENTINEL_WEIGHTS if plan.sentinel else JOURNAL_WEIGHTS if plan.journal else WEIGHTS
 
 
 def drawn(seed: int, every_s: float, weights: dict[str, int]) -> Iterator[Draw]:
@@ -138,24 +101,9 @@ class Chaos:
         heappush(self._agenda, (when, next(self._order), what))
 
     def _do(self, draw: Draw) -> None:
-        broker, strength = self._broker, draw.strength
-        to_broker: dict[str, Callable[[], object]] = {
-            "client kill": lambda: broker.kill_clients(1 + int(6 * strength**3), random.Random(draw.lot)),
-            "script flush": broker.flush_scripts,
-            "debug sleep": lambda: broker.pause(SLEEP_S * strength),
-            "redis kill": lambda: broker.kill(AWAY_S * strength),
-            "redis full": lambda: broker.fill(FULL_S * strength),
-            "failover": broker.fail_over,
-            "primary kill": lambda: broker.kill(AWAY_S * strength),
-            "node stopped": lambda: broker.stop_node(AWAY_S * strength),
-            "node added": lambda: broker.change_nodes(ADDED_S * strength),
-            "slot move": broker.move_slot,
-            "redis flush": broker.lose_data,
-            "postgres restart": lambda: broker.restart_database(AWAY_S * strength, crash=False),
-            "postgres crash": lambda: broker.restart_database(AWAY_S * strength, crash=True),
-        }
-        if draw.kind in to_broker:
-            to_broker[draw.kind]()
+        act = self._broker.acts(draw.strength, random.Random(draw.lot)).get(draw.kind)
+        if act is not None:
+            act()
         elif (member := self._victim(draw)) is not None:
             self._befall(member, draw)
 

@@ -2,7 +2,8 @@
 
 from itertools import islice
 
-from tests.chaos.faults import WEIGHTS, drawn, in_turn
+from tests.chaos.brokers.single import WEIGHTS
+from tests.chaos.faults import drawn, in_turn
 
 
 def test_a_seed_draws_the_same_faults_again() -> None:

@@ -4,11 +4,12 @@ Redis replicates after it has answered. So what it wrote just before a failover 
 however its clients behave: such losses are counted apart.
 """
 
+import random
 import signal
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import redis
 
@@ -16,7 +17,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from tests.chaos.brokers import single
 from tests.chaos.fleet.setup import STOCK
 from tests.support.conditions import until
-from tests.support.servers.sentinels import MASTER_NAME, Sentinels
+from tests.support.servers.sentinels import MASTER_NAME, Sentinels, role_of
 
 #: Number of replicas, and the least that must hear of a write. Without them an old primary takes writes for so long, s.
 REPLICAS, LEAST, LAG_S = 2, 1, 2
@@ -28,6 +29,9 @@ PAUSE_S = 0.4
 
 class SentinelRedis(single.SingleRedis):
     """A primary with replicas behind Sentinels."""
+
+    #: Redis itself is killed as a primary whose replica takes its place.
+    weights: ClassVar = {**single.WEIGHTS, "redis kill": 0, "failover": 2, "primary kill": 3}
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -43,6 +47,11 @@ class SentinelRedis(single.SingleRedis):
     def transport_options(self) -> dict[str, Any]:
         """Returns the transport options that the URL needs."""
         return {"master_name": MASTER_NAME}
+
+    def acts(self, strength: float, chance: random.Random) -> single.Acts:
+        """Returns what may befall it, failovers among it."""
+        kill = {"primary kill": lambda: self.kill(single.AWAY_S * strength)}
+        return {**super().acts(strength, chance), **kill, "failover": self.fail_over}
 
     def kill(self, away_s: float) -> None:
         """Kills the primary, waits for another, and starts the old one again as its replica."""
@@ -101,10 +110,10 @@ class SentinelRedis(single.SingleRedis):
 
     def _has_other(self, old: PrivateRedis) -> bool:
         current = self._sentinels.current()
-        return current is not None and current is not old and _role(current) == "master"
+        return current is not None and current is not old and role_of(current) == "master"
 
     def _follows(self, old: PrivateRedis) -> bool:
-        if _role(old) != "slave":
+        if role_of(old) != "slave":
             return False
         return all(
             server.client().info("replication").get("master_link_status", "up") == "up"
@@ -116,12 +125,5 @@ class SentinelRedis(single.SingleRedis):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._sentinels.__exit__(None, None, None)
+        self._sentinels.__exit__()
         super().__exit__()
-
-
-def _role(server: PrivateRedis) -> str:
-    try:
-        return str(server.client().info("replication")["role"])
-    except redis.ConnectionError:  # it is away, or a change of role has cut the connection
-        return ""

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import redis
 
@@ -25,6 +25,8 @@ from tests.support.servers.replication import Replication
 FAILOVER_S = 30.0
 #: Longest DEBUG SLEEP, in s. After 1 s a node counts as failed.
 PAUSE_S = 0.4
+#: The longest time for which another node is in use, in s.
+ADDED_S = 2.0
 #: How many keys of a slot move at once, and how long each page waits, in s.
 PAGE, PAGE_S = 2, 0.1
 
@@ -42,6 +44,17 @@ class ClusterRedis(single.SingleRedis):
         replication: What is lost with primaries.
     """
 
+    #: A primary is killed whose replica takes its place, slots move and nodes come and go.
+    weights: ClassVar = {
+        **single.WEIGHTS,
+        "redis kill": 0,
+        "failover": 10,
+        "primary kill": 10,
+        "node stopped": 8,
+        "node added": 8,
+        "slot move": 20,
+    }
+
     def __init__(self, directory: Path, queues: Collection[str] = (), seed: int = 0) -> None:
         super().__init__(directory)
         debug = ("--enable-debug-command", "yes") if major_version() >= 7 else ()
@@ -57,6 +70,17 @@ class ClusterRedis(single.SingleRedis):
     def client(self) -> redis.RedisCluster:  # type: ignore[override]
         """Returns a client of all nodes."""
         return self.cluster.client(client_name=single.HARNESS, socket_timeout=10)
+
+    def acts(self, strength: float, chance: random.Random) -> single.Acts:
+        """Returns what may befall it, and its nodes and slots."""
+        return {
+            **super().acts(strength, chance),
+            "failover": self.fail_over,
+            "primary kill": lambda: self.kill(single.AWAY_S * strength),
+            "node stopped": lambda: self.stop_node(single.AWAY_S * strength),
+            "node added": lambda: self.change_nodes(ADDED_S * strength),
+            "slot move": self.move_slot,
+        }
 
     def kill(self, away_s: float) -> None:
         """Kills a primary, waits for its replica, and starts the old one again, which follows it."""
@@ -165,6 +189,6 @@ class ClusterRedis(single.SingleRedis):
 
     def __exit__(self, *_: object) -> None:
         self.replication.__exit__()
-        self.cluster.__exit__(None, None, None)
+        self.cluster.__exit__()
         self.server.close()
         shutil.rmtree(self._log)

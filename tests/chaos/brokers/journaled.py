@@ -1,15 +1,16 @@
 """A Redis with a journal in PostgreSQL. It loses its data, and the database goes away."""
 
+import random
 import signal
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import redis
 
 from celery_ext.journal import Journal
 from kombu_delayq.text import as_text
-from tests.chaos.brokers.single import SingleRedis
+from tests.chaos.brokers.single import AWAY_S, WEIGHTS, Acts, SingleRedis
 from tests.support.conditions import until
 from tests.support.servers.postgres import PrivatePostgres
 
@@ -21,6 +22,9 @@ BINDINGS = "_kombu.binding*"
 
 class JournaledRedis(SingleRedis):
     """One server, whose delayed messages all have rows, and which is filled again by itself after a loss."""
+
+    #: Redis also loses its data, and the database goes away.
+    weights: ClassVar = {**WEIGHTS, "redis flush": 4, "postgres restart": 5, "postgres crash": 4}
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -37,6 +41,15 @@ class JournaledRedis(SingleRedis):
             "journal_lead": LEAD_S,
             "journal_restore": "auto",
             "poll_interval": 0.5,
+        }
+
+    def acts(self, strength: float, chance: random.Random) -> Acts:
+        """Returns what may befall it, and the database."""
+        return {
+            **super().acts(strength, chance),
+            "redis flush": self.lose_data,
+            "postgres restart": lambda: self.restart_database(AWAY_S * strength, crash=False),
+            "postgres crash": lambda: self.restart_database(AWAY_S * strength, crash=True),
         }
 
     def lose_data(self) -> None:

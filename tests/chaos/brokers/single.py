@@ -6,10 +6,10 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import psutil
 import redis
@@ -25,6 +25,27 @@ AOF = ("--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble
 #: Name of the harness's own clients, and how names begin that no fault is meant for.
 HARNESS = "chaos-harness"
 SPARED = (HARNESS, "sentinel-")
+
+
+#: How often each fault comes to a fleet, in proportion to the others.
+WEIGHTS = {
+    "kill": 30,
+    "kill child": 6,
+    "kill transfer": 8,
+    "kill publisher": 5,
+    "stop shortly": 10,
+    "stop for longer than the lease": 8,
+    "term": 10,
+    "client kill": 14,
+    "script flush": 6,
+    "debug sleep": 5,
+    "redis kill": 5,
+    "redis full": 5,
+}
+#: Longest times in s: DEBUG SLEEP, Redis or a node away, Redis full.
+SLEEP_S, AWAY_S, FULL_S = 1.5, 1.5, 2.0
+#: What befalls a Redis, by its kind.
+Acts = dict[str, Callable[[], object]]
 
 
 def options() -> tuple[str, ...]:
@@ -43,6 +64,8 @@ class SingleRedis:
         faults: What befell the fleet.
     """
 
+    weights: ClassVar = WEIGHTS
+
     def __init__(self, directory: Path) -> None:
         self.server = PrivateRedis(*options())
         self.faults = FaultLog(directory)
@@ -56,6 +79,21 @@ class SingleRedis:
     def transport_options(self) -> dict[str, Any]:
         """Returns the transport options that the URL needs."""
         return {}
+
+    def acts(self, strength: float, chance: random.Random) -> Acts:
+        """Returns what may befall it.
+
+        Args:
+            strength: A number from 0 to 1 that says how long it lasts, or how many it befalls.
+            chance: Chooses the victims.
+        """
+        return {
+            "client kill": lambda: self.kill_clients(1 + int(6 * strength**3), chance),
+            "script flush": self.flush_scripts,
+            "debug sleep": lambda: self.pause(SLEEP_S * strength),
+            "redis kill": lambda: self.kill(AWAY_S * strength),
+            "redis full": lambda: self.fill(FULL_S * strength),
+        }
 
     def client(self) -> redis.Redis:
         """Returns a client of the server that takes writes."""
@@ -74,9 +112,6 @@ class SingleRedis:
         until(self._has_loaded, 300, "Redis has loaded its AOF")
         self.faults.add("redis kill", begin=begin, end=time.time())
 
-    def fail_over(self) -> None:
-        """Does nothing: there is no replica."""
-
     def excuse(self, at: float) -> str:
         """Returns why a message that was written at a time (s since the epoch) may be gone; empty if it must not."""
         return ""
@@ -88,21 +123,6 @@ class SingleRedis:
     def waiting_beside(self) -> int:
         """Counts messages that wait elsewhere than in Redis."""
         return 0
-
-    def move_slot(self) -> None:
-        """Does nothing: there are no slots."""
-
-    def change_nodes(self, for_s: float) -> None:
-        """Does nothing: there is one node."""
-
-    def stop_node(self, for_s: float) -> None:
-        """Does nothing: no other would take its place."""
-
-    def lose_data(self) -> None:
-        """Does nothing: nobody could fill Redis again."""
-
-    def restart_database(self, away_s: float, *, crash: bool) -> None:
-        """Does nothing: there is no database."""
 
     def pause(self, for_s: float) -> None:
         """Makes the server answer nobody for a while."""

@@ -23,11 +23,9 @@ class Plan:
     Attributes:
         seed: Seed of the faults and of all that publishers choose.
         seconds: How long publishers publish.
-        tasks: After how many published tasks they end sooner.
         every_s: Mean pause between two faults, in s.
         consume: Transport option ``consume`` of our workers.
         lease_s: Transport option ``consumer_ttl``.
-        visibility_s: Transport option ``visibility_timeout``.
         pools: Pools of our workers.
         stock_pools: Pools of stock workers; none for a fleet without stock.
         transfers: Number of `delayq transfer` processes.
@@ -42,11 +40,9 @@ class Plan:
 
     seed: int = 1
     seconds: float = 180.0
-    tasks: int = 10**9
     every_s: float = 1.5
     consume: str = "reliable"
     lease_s: float = 5.0
-    visibility_s: float = 20.0
     pools: tuple[str, ...] = ("prefork", "threads", "solo", "gevent", "eventlet")
     stock_pools: tuple[str, ...] = ("prefork", "threads")
     transfers: int = 2
@@ -102,7 +98,7 @@ def _worker(plan: Plan, broker: SingleRedis, directory: Path, by: str, pool: str
 
 def _setup(plan: Plan, broker: SingleRedis, directory: Path, name: str, by: str) -> Setup:
     options: dict[str, Any] = {
-        "visibility_timeout": plan.visibility_s,
+        "visibility_timeout": 20.0,
         "unacked_restore_interval": 1,
         "unacked_restore_throttle": 1,
         # A killed worker may have held the lock of the sweep; by default nobody sweeps for 300 s then.

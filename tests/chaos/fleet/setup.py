@@ -70,7 +70,5 @@ class Setup:
 
     def options_in_use(self) -> dict[str, Any]:
         """Returns the transport options that the transport in use has."""
-        ours = {"consume", "consumer_ttl", "delivery_limit"}
-        if self.by == STOCK:
-            return {name: value for name, value in self.transport_options.items() if name not in NAMES | ours}
-        return {name: value for name, value in self.transport_options.items() if name not in ours - NAMES}
+        given = self.transport_options
+        return given if self.by == OURS else {name: value for name, value in given.items() if name not in NAMES}

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from math import inf
 from pathlib import Path
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Any, Self
 
 import redis
@@ -171,9 +170,7 @@ class PrivateCluster:
             self._running = starting.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._running.close()
 
     def _given(self, node_timeout_ms: int) -> Iterator[str]:

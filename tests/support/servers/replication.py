@@ -2,7 +2,6 @@
 
 import time
 from collections import deque
-from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Self
 
@@ -17,19 +16,6 @@ EVERY_S, KEPT = 0.02, 1000
 HEARD_S = 0.25
 
 
-@dataclass(frozen=True)
-class Window:
-    """A time in which a primary took writes that are gone with it, s since the epoch.
-
-    Attributes:
-        begin: Everything that it had taken until then, its replica had.
-        end: From then on it took no more.
-    """
-
-    begin: float
-    end: float
-
-
 class Replication:
     """Reads all the time how far each primary has written, so that a failover tells from when on writes are gone.
 
@@ -40,7 +26,7 @@ class Replication:
         cluster: The cluster, running.
 
     Attributes:
-        windows: The windows so far.
+        windows: The times in which a primary took writes that are gone with it: begin and end, s since the epoch.
     """
 
     def __init__(self, cluster: PrivateCluster) -> None:
@@ -48,7 +34,7 @@ class Replication:
         self._readings: dict[Node, deque[tuple[float, int]]] = {}
         self._ending = Event()
         self._thread = Thread(target=self._read, name="replication", daemon=True)
-        self.windows: list[Window] = []
+        self.windows: list[tuple[float, float]] = []
 
     def note(self, old: Node, new: Node, end: float) -> None:
         """Notes that a replica has taken the place of a primary.
@@ -64,11 +50,11 @@ class Replication:
 
     def note_late(self, begin: float, end: float) -> None:
         """Notes that a primary took writes for a while, s since the epoch, when its replica had taken its place."""
-        self.windows.append(Window(begin, end))
+        self.windows.append((begin, end))
 
     def excuses(self, at: float) -> bool:
         """Whether a write may be gone that was confirmed at a time, s since the epoch."""
-        return any(one.begin <= at <= one.end + HEARD_S for one in self.windows)
+        return any(begin <= at <= end + HEARD_S for begin, end in self.windows)
 
     def _read(self) -> None:
         while not self._ending.wait(EVERY_S):

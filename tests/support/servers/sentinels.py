@@ -4,7 +4,6 @@ import subprocess
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import redis
@@ -67,11 +66,11 @@ class Sentinels:
     def await_new_master(self) -> None:
         """Waits until all Sentinels name the replica as the master, and it takes writes."""
         until(lambda: all(self._names_new_master(port) for port in self.ports), 30, "a new master named")
-        until(lambda: _role(self.replica) == "master", 30, "a new master")
+        until(lambda: role_of(self.replica) == "master", 30, "a new master")
 
     def await_demotion(self) -> None:
         """Waits until the old master is a replica. The writes that it took until then are lost."""
-        until(lambda: _role(self.master) == "slave", 40, "the old master demoted")
+        until(lambda: role_of(self.master) == "slave", 40, "the old master demoted")
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
@@ -85,9 +84,7 @@ class Sentinels:
             self._running = starting.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._running.close()
 
     def _start(self, directory: Path, number: int) -> subprocess.Popen[bytes]:
@@ -120,7 +117,8 @@ class Sentinels:
         return in_sync and all(state["num-slaves"] == count and state["num-other-sentinels"] == 1 for state in known)
 
 
-def _role(server: PrivateRedis) -> str:
+def role_of(server: PrivateRedis) -> str:
+    """Returns ``master`` or ``slave``; nothing while it is away."""
     try:
         return str(server.client().info("replication")["role"])
     except redis.ConnectionError:  # a change of role cuts connections
