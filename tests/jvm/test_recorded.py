@@ -16,8 +16,8 @@ from tests.support.store.recorded import (
     TIMEOUT,
     Command,
     Names,
+    Recorder,
     Seen,
-    recorder,
 )
 
 #: How Redisson looks for the entry of a message that is to be removed: one after the other.
@@ -27,7 +27,7 @@ SEARCH = {"LLEN", "LINDEX"}
 def test_redisson_does_what_was_recorded(jvm: Jvm, client: redis.Redis, redis_server: PrivateRedis) -> None:
     """Start, five offers, their transfer and a removal by Redisson are, command by command, what was recorded."""
     names, did = Names(), dict[str, list[Command]]()
-    with recorder(client, redis_server.port) as monitor:
+    with Recorder(client, redis_server.port) as monitor:
 
         def step(name: str, act: Callable[[], object], last: bytes) -> None:
             heard: list[Seen] = []

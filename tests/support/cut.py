@@ -18,7 +18,7 @@ from tests.support import ROOT
 #: Modules and functions that start a process.
 _STARTERS = ("subprocess", "multiprocessing")
 #: Methods of ``Proj`` that start one.
-_OF_PROJ = {"worker", "celery"}
+_OF_PROJ = {"worker", "celery", "program"}
 #: Modules whose classes have methods that start processes, and others.
 _KNOWN = ("tests.support.servers", "tests.support.workers.harness")
 #: Folders that are left to `make test-all` as a whole, but for their journeys.

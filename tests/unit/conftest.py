@@ -12,10 +12,14 @@ settings.load_profile("busy machine")
 
 
 @pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[Celery]:
-    """An app on kombu's in-memory broker, without tasks of other tests' apps; its queue is ``published``."""
-    # Celery gives each task to every app that is finalized later.
+def unshared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets apps of a test have its own tasks alone: Celery gives each task to every app that is finalized later."""
     monkeypatch.setattr(_state, "_on_app_finalizers", set())
+
+
+@pytest.fixture
+def app(unshared: None) -> Iterator[Celery]:
+    """An app on kombu's in-memory broker, without tasks of other tests' apps; its queue is ``published``."""
     with Celery("unit", broker="memory://", set_as_current=False) as app:
         app.conf.task_default_queue = "published"
         yield app

@@ -1,7 +1,6 @@
 """``delayq doctor``, the command."""
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,26 +15,12 @@ from celery_ext.doctor import CHECKS
 from celery_ext.doctor.finding import Findings
 from celery_ext.doctor.subject import Subject
 from tests.support.commands.shell import run
-from tests.support.workers.harness import APPS, MakeProj, Proj
-
-
-def celery(proj: Proj, *args: str, code: int) -> str:
-    """Runs ``celery -A proj delayq doctor``. Returns its output."""
-    done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "proj", "delayq", "doctor", *args],
-        cwd=APPS,
-        env={**os.environ, **proj.environment()},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
+from tests.support.workers.harness import MakeProj, Proj
 
 
 def test_the_app_and_its_broker_are_checked(proj: Proj) -> None:
     """Each check has a line, and the app's broker needs no URL; warnings and errors make the exit code 1."""
-    out = celery(proj, code=1)
+    out = proj.celery("delayq", "doctor", code=1)
     for check in CHECKS:
         assert f"  {check.name} " in out
     assert "no app is given" not in out
@@ -44,7 +29,7 @@ def test_the_app_and_its_broker_are_checked(proj: Proj) -> None:
 
 def test_a_stock_app_is_told_what_to_set(make_proj: MakeProj) -> None:
     """`celery -A app delayq doctor` works before an app is switched over, and says how."""
-    out = celery(make_proj(broker_transport=""), "--quiet", "--only", "transport", code=1)
+    out = make_proj(broker_transport="").celery("delayq", "doctor", "--quiet", "--only", "transport", code=1)
     assert "uses the stock transport 'redis'" in out
     assert '→ set broker_transport = "kombu_delayq.transport:Transport"' in out
     assert "more: delayq doctor --explain migrate#switch" in out
@@ -52,7 +37,7 @@ def test_a_stock_app_is_told_what_to_set(make_proj: MakeProj) -> None:
 
 def test_json_has_all_findings(proj: Proj) -> None:
     """One object, with counts by level; what is well ends with 0."""
-    report = json.loads(celery(proj, "--json", "--only", "clock", "--only", "options", code=0))
+    report = json.loads(proj.celery("delayq", "doctor", "--json", "--only", "clock", "--only", "options"))
     assert (report["app"], report["bad"]) == ("proj", False)
     assert report["counts"] == {"ok": 3, "notice": 0, "warning": 0, "error": 0}
     assert [finding["check"] for finding in report["findings"]] == ["options", "broker", "clock"]
@@ -98,7 +83,7 @@ def test_a_broker_that_is_away_is_one_error() -> None:
 @pytest.mark.parametrize("url", ["delayq://localhost:abc/0", "delayqs://localhost:1/0?ssl_cert_reqs=bogus"])
 def test_a_url_that_cannot_be_used_is_one_error(url: str, make_proj: MakeProj) -> None:
     """The check of the URL says what is wrong with it, and nothing says it again."""
-    report = json.loads(celery(make_proj(broker_url=url), "--json", code=1))
+    report = json.loads(make_proj(broker_url=url).celery("delayq", "doctor", "--json", code=1))
     assert [each["check"] for each in report["findings"] if each["level"] == "error"] == ["broker-url"]
     [skipped] = [each["found"] for each in report["findings"] if each["check"] == "broker"]
     assert skipped.startswith("without a broker these were not checked: redis-version, ")

@@ -1,8 +1,6 @@
 """``delayq convert``: what it moves, what it says, and what becomes of it when it is broken off."""
 
 import json
-import os
-import subprocess
 
 import pytest
 import redis
@@ -12,10 +10,10 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-from tests.support.commands.shell import BIN, lines, run
+from tests.support.commands.shell import lines, run
 from tests.support.store.consuming import lives
 from tests.support.store.keyspace import FUTURE_MS, waiting
-from tests.support.workers.harness import APPS, Proj
+from tests.support.workers.harness import Proj
 from tests.support.workers.held import KEYS
 
 BOTH_WAYS = pytest.mark.parametrize(("old", "new"), [LAYOUTS, LAYOUTS[::-1]])
@@ -135,16 +133,8 @@ def test_an_app_whose_option_names_the_other_form_is_told(proj: Proj) -> None:
     proj.conf["broker_transport_options"] = {"layout": "hash"}
     done = {}
     for to in ("redisson", "hash"):
-        args = ["-A", "proj", "delayq", "convert", "celery", "--to", to]
-        done[to] = subprocess.run(
-            [BIN / "celery", *args],
-            cwd=APPS,
-            env={**os.environ, **proj.environment()},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done[to].returncode == 0, done[to].stderr
+        args = ("-m", "celery", "-A", "proj", "delayq", "convert", "celery", "--to", to)
+        done[to] = proj.program(*args)
         assert done[to].stdout == f"queue celery: 1 message moved to the layout '{to}'\n"
     assert "the app has the transport option layout='hash'" in done["redisson"].stderr
     assert done["hash"].stderr == ""

@@ -1,5 +1,6 @@
-"""The plugin in sessions of pytest: what a project sees of it."""
+"""The plugin in sessions of pytest: what a project sees of it, and the projects in docs/examples/testing."""
 
+import shutil
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -11,6 +12,7 @@ pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[3]
 PLUGIN = "celery_ext.testing.plugin"
+EXAMPLES = ROOT / "docs/examples/testing"
 
 SHOP = """
     from celery import Celery
@@ -188,3 +190,22 @@ def test_a_wrong_broker_is_named(project: pytest.Pytester, broker: str, said: st
     result = run(project, "-o", "filterwarnings=default")
     assert result.parseoutcomes()["passed"] == 1
     result.stdout.fnmatch_lines([said])
+
+
+@pytest.mark.parametrize(
+    ("example", "needed", "passed"),
+    [("fastapi_trials", ["fastapi"], 2), ("django_orders", ["django", "pytest_django"], 2)],
+)
+def test_the_tests_of_an_example_pass(pytester: pytest.Pytester, example: str, needed: list[str], passed: int) -> None:
+    """The tests of a project pass, with warnings as errors."""
+    for module in needed:
+        pytest.importorskip(module, reason="the extra `test-all` brings it")
+    shutil.copytree(EXAMPLES / example, pytester.path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    run_with_all(pytester, "-W", "error").assert_outcomes(passed=passed)
+
+
+def test_the_how_to_names_the_examples() -> None:
+    """The page leads to the projects."""
+    page = (ROOT / "docs/how-to/testing.md").read_text(encoding="utf-8")
+    for example in (path for path in EXAMPLES.iterdir() if path.is_dir()):
+        assert f"examples/testing/{example.name}" in page

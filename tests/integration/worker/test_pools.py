@@ -1,16 +1,13 @@
 """Every pool of workers, where the transfer worker runs, and workers that the ``celery`` command has not started."""
 
 import json
-import os
-import subprocess
-import sys
 import time
 from typing import Any
 
 import pytest
 
 from tests.support.conditions import stays, until
-from tests.support.workers.harness import APPS, Proj
+from tests.support.workers.harness import Proj
 
 
 def _leader_pid(proj: Proj) -> int | None:
@@ -68,16 +65,7 @@ def test_transfer_goes_on_beside_a_long_solo_task(proj: Proj) -> None:
 
 def told(proj: Proj, *program: str) -> dict[str, Any]:
     """Runs a program; returns what it printed."""
-    done = subprocess.run(
-        [sys.executable, *program],
-        cwd=APPS,
-        env={**os.environ, **proj.environment()},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = proj.program(*program)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 

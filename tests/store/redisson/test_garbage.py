@@ -14,7 +14,7 @@ from kombu_delayq.store.lookup import MAX_BYTES, Change
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, only, popped, waiting
 from tests.support.store.layouts import redisson_only
-from tests.support.store.recorded import Seen, recorder
+from tests.support.store.recorded import Recorder, Seen
 from tests.support.store.redisson_layout import TRANSFER, entry, is_sound, listed, live, offer, task
 from tests.support.store.tuned import tuned
 
@@ -150,7 +150,7 @@ def looks(redis_server: PrivateRedis, store: DelayStore) -> Callable[[Callable[[
     """Does something, and returns how many entries were looked at."""
 
     def count(act: Callable[[], Any]) -> int:
-        with recorder(store.client, redis_server.port) as heard:
+        with Recorder(store.client, redis_server.port) as heard:
             act()
             return looked_at(heard.heard())
 

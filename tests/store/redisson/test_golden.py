@@ -24,7 +24,6 @@ from tests.support.store.recorded import (
     Names,
     Recorder,
     Seen,
-    recorder,
 )
 
 Commands = list[Command]
@@ -109,7 +108,7 @@ def layout() -> str:
 @pytest.fixture
 def monitor(client: redis.Redis, redis_server: PrivateRedis) -> Iterator[Recorder]:
     """Hears every command."""
-    with recorder(client, redis_server.port) as made:
+    with Recorder(client, redis_server.port) as made:
         yield made
 
 

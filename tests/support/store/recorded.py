@@ -7,10 +7,8 @@ transferred; a sixth is offered and removed. p1, p2 and so on are the messages, 
 import ast
 import re
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import redis
 
@@ -92,20 +90,12 @@ class Recorder:
                 return heard
             heard.append(Seen(line[1] == b"lua", [name.upper(), *arguments]))
 
-    def close(self) -> None:
-        """Hears no more."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._file.close()
         self._socket.close()
-
-
-@contextmanager
-def recorder(client: redis.Redis, port: int) -> Iterator[Recorder]:
-    """Hears the commands of a server meanwhile."""
-    made = Recorder(client, port)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 class Names:

@@ -7,18 +7,13 @@ from time import monotonic
 from typing import Any
 
 import redis
-from kombu import Connection, Exchange, Queue
+from kombu import Connection, Queue
 from kombu.serialization import loads
 
 from tests.support.conditions import DEADLINE_S
 from tests.support.workers import held as held_keys
 
 JOBS = Queue("jobs")
-
-
-def queues(*names: str) -> list[Queue]:
-    """Returns queues to which messages come by their names."""
-    return [Queue(name, Exchange(""), name) for name in names]
 
 
 def publish(connection: Connection, *bodies: Any, queue: str = "jobs", **properties: Any) -> None:

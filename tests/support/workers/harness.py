@@ -162,19 +162,23 @@ class Proj:
         """Starts ``celery -A proj`` with a command that goes on; who calls it ends it."""
         return _start(list(args), self.environment(), log)
 
-    def celery(self, *args: str) -> str:
-        """Runs ``celery -A proj`` with a command that must succeed. Returns its output."""
+    def celery(self, *args: str, code: int = 0) -> str:
+        """Runs ``celery -A proj`` with a command, and checks its exit code. Returns its output."""
+        return self.program("-m", "celery", "-A", "proj", *args, code=code).stdout
+
+    def program(self, *args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Runs Python in the directory of the apps, with the settings, and checks its exit code."""
         done = subprocess.run(
-            [sys.executable, "-m", "celery", "-A", "proj", *args],
+            [sys.executable, *args],
             cwd=APPS,
             env={**os.environ, **self.environment()},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
 
     def await_answers(self) -> list[str]:
         """Waits until the workers answer remote control, a moment after they are ready. Returns their node names.

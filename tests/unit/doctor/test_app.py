@@ -11,6 +11,8 @@ from celery_ext.connection import bypasses
 from kombu_delayq.errors import DelayqError
 from tests.support.examining import app_with, levels, look
 
+pytestmark = pytest.mark.usefixtures("unshared")
+
 
 def test_a_sound_app_has_no_finding() -> None:
     """An app on our transport with everything at its default passes."""

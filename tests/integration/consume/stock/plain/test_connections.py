@@ -6,7 +6,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from tests.support.conditions import until
-from tests.support.workers.consumers import JOBS, drain, held, none_held, publish, queues, ready
+from tests.support.looped import queue_of
+from tests.support.workers.consumers import JOBS, drain, held, none_held, publish, ready
 from tests.support.workers.harness import Proj
 
 
@@ -19,8 +20,8 @@ def test_each_channel_of_a_connection_has_its_own_credit(proj: Proj) -> None:
         publish(connection, *range(5), queue="one")
         publish(connection, *range(5), queue="three")
         one, three = connection.channel(), connection.channel()
-        first = connection.Consumer(queues("one"), channel=one, on_message=ones.append, prefetch_count=1)
-        second = connection.Consumer(queues("three"), channel=three, on_message=threes.append, prefetch_count=3)
+        first = connection.Consumer(queue_of("one"), channel=one, on_message=ones.append, prefetch_count=1)
+        second = connection.Consumer(queue_of("three"), channel=three, on_message=threes.append, prefetch_count=3)
         with first, second:
             with suppress(TimeoutError):
                 while True:

@@ -6,7 +6,8 @@ import kombu
 import pytest
 from kombu import Connection
 
-from tests.support.workers.consumers import Acked, drain, none_held, publish, queues
+from tests.support.looped import queue_of
+from tests.support.workers.consumers import JOBS, Acked, drain, none_held, publish
 from tests.support.workers.harness import MakeProj
 
 #: Before 5.7 kombu forgets in which order the queues were given.
@@ -20,7 +21,7 @@ def _consumed(connection: Connection, count: int, prefetch_count: int, *names: s
         received.append(tuple(message.payload))
         message.ack()
 
-    with connection.Consumer(queues(*names), on_message=on_message, prefetch_count=prefetch_count):
+    with connection.Consumer([*map(queue_of, names)], on_message=on_message, prefetch_count=prefetch_count):
         drain(connection, received, count)
     return received
 
@@ -56,7 +57,7 @@ def test_a_message_of_a_higher_step_overtakes_those_that_wait(make_proj: MakePro
     messages: list[Any] = []
     with proj.connection() as connection, proj.connection() as publisher:
         publish(publisher, *range(3), priority=5)
-        with connection.Consumer(queues("jobs"), on_message=messages.append, prefetch_count=1):
+        with connection.Consumer(JOBS, on_message=messages.append, prefetch_count=1):
             drain(connection, messages, 1)
             publish(publisher, "urgent", priority=0)
             for count in (2, 3, 4):
@@ -73,7 +74,7 @@ def test_a_waiting_consumer_gets_a_message_of_any_priority(make_proj: MakeProj) 
     with (
         proj.connection() as connection,
         proj.connection() as publisher,
-        connection.Consumer(queues("one", "two"), on_message=received.take),
+        connection.Consumer([queue_of("one"), queue_of("two")], on_message=received.take),
     ):
         for n, priority in enumerate((0, 3, 9, 9)):
             with pytest.raises(TimeoutError):
