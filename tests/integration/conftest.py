@@ -2,9 +2,11 @@
 
 import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import LAYOUTS
 from tests.support.commands.shell import Audit
 from tests.support.workers.fixtures import broker, make_proj, proj, raw_client
@@ -12,6 +14,13 @@ from tests.support.workers.standalone import standalone
 from tests.support.workers.transfers import transfer
 
 __all__ = ["broker", "make_proj", "proj", "raw_client", "standalone", "transfer"]
+
+
+@pytest.fixture(scope="session")
+def slots_server() -> Iterator[PrivateRedis]:
+    """A Redis Cluster of one node, for all tests that do not harm it; a test empties it first."""
+    with PrivateRedis(slots=True) as server:
+        yield server
 
 
 @pytest.fixture

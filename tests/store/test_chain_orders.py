@@ -49,13 +49,6 @@ def discarded(store: DelayStore) -> str:
     return "nothing" if found is None else store.lookup.discard("q", [(found, "i")])[0]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PrivateRedis]:
-    """A Redis Cluster of one node."""
-    with PrivateRedis(slots=True) as server:
-        yield server
-
-
 @pytest.fixture(params=LAYOUTS)
 def store(server: PrivateRedis, request: pytest.FixtureRequest) -> Iterator[DelayStore]:
     """A store on it, in each layout. The server has the scripts, so that no call is made twice."""

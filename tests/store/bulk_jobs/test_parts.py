@@ -16,13 +16,6 @@ from tests.support.store.keyspace import popped
 Make = Callable[[], DelayStore]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PrivateRedis]:
-    """A Redis Cluster of one node: it refuses each script whose keys are in several slots."""
-    with PrivateRedis(slots=True) as server:
-        yield server
-
-
 @pytest.fixture
 def make(server: PrivateRedis) -> Iterator[Make]:
     """Makes stores on an empty server."""

@@ -1,6 +1,5 @@
 """How consumers of many lists wait, and what a queue at rest costs a Redis with hash slots."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -74,13 +73,6 @@ def test_a_list_for_which_no_connection_is_left_keeps_no_other_from_its_own(proj
         waits.close()
 
 
-@pytest.fixture
-def slots_server() -> Iterator[PrivateRedis]:
-    """A cluster of one node, for this test alone."""
-    with PrivateRedis(slots=True) as server:
-        yield server
-
-
 def calls(client: redis.Redis, *names: str) -> list[int]:
     """Returns how often commands have been called, those of scripts included."""
     stats: Any = client.info("commandstats")
@@ -89,6 +81,7 @@ def calls(client: redis.Redis, *names: str) -> list[int]:
 
 def test_a_consumer_asks_once_a_second_for_a_queue(slots_server: PrivateRedis) -> None:
     """A wait lasts for longer than a second; what it does not cover is looked at by one command a second."""
+    slots_server.client().flushall()
     with Looped(Connection(slots_server.url.replace("redis://", "delayq://")), *QUEUES) as looped:
         looped.until(looped.waits_for(*QUEUES))
         client = slots_server.client()
@@ -112,6 +105,7 @@ def test_a_consumer_asks_once_a_second_for_a_queue(slots_server: PrivateRedis) -
 def test_a_leader_runs_no_script_for_an_empty_queue(slots_server: PrivateRedis) -> None:
     """Queues without delayed messages cost one command each, and the one that gets a message is found the next time."""
     store = DelayStore(redis.Redis(port=slots_server.port), Keys(slots=True))
+    store.client.flushall()
     names = ("exists", "evalsha", "eval", "zrange")
     for due in ({}, {"queue7": FUTURE_MS}, {"queue7": FUTURE_MS}, {}):
         if due and not store.queues.size("queue7"):

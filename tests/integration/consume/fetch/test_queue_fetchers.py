@@ -1,7 +1,6 @@
 """Consumers where each queue has its own hash slot, and so a fetcher of its own."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from kombu import Connection
@@ -12,23 +11,16 @@ from tests.support.looped import Looped, publish, queue_of
 QUEUES = ("a", "b", "c")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PrivateRedis]:
-    """A Redis Cluster of one node."""
-    with PrivateRedis(slots=True) as server:
-        yield server
-
-
 @pytest.fixture
-def connection(server: PrivateRedis) -> Connection:
-    """A connection with our transport to an empty server."""
-    server.client().flushall()
-    return Connection(server.url, transport="kombu_delayq.transport:Transport")
+def connection(slots_server: PrivateRedis) -> Connection:
+    """A connection with our transport to an empty slots_server."""
+    slots_server.client().flushall()
+    return Connection(slots_server.url, transport="kombu_delayq.transport:Transport")
 
 
-def test_the_credit_is_one_for_all_queues(connection: Connection, server: PrivateRedis) -> None:
+def test_the_credit_is_one_for_all_queues(connection: Connection, slots_server: PrivateRedis) -> None:
     """With messages in all queues no more are in hand than the prefetch count says, and all come, in their order."""
-    client = server.client()
+    client = slots_server.client()
     with connection.clone() as sender:
         for queue in QUEUES:
             publish(sender, queue, *(f"{queue}{number}" for number in range(20)))
@@ -80,9 +72,9 @@ def test_what_a_channel_cancels_after_its_end_is_no_error(connection: Connection
         channel.fetcher.end("another")
 
 
-def test_a_message_that_is_next_after_its_loss_comes_again(connection: Connection, server: PrivateRedis) -> None:
+def test_a_message_that_is_next_after_its_loss_comes_again(connection: Connection, slots_server: PrivateRedis) -> None:
     """What a channel holds when it closes is next in its queue again, marked as redelivered."""
-    client = server.client()
+    client = slots_server.client()
     with connection.clone() as sender:
         for queue in QUEUES:
             publish(sender, queue, queue)

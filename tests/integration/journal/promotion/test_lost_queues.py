@@ -19,19 +19,12 @@ from kombu_delayq.store.promotion import ALL
 from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis, offer, restored
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PrivateRedis]:
-    """A Redis Cluster of one node."""
-    with PrivateRedis(slots=True) as server:
-        yield server
-
-
 @pytest.fixture
-def store(server: PrivateRedis, tmp_path: Path) -> Iterator[JournaledStore]:
+def store(slots_server: PrivateRedis, tmp_path: Path) -> Iterator[JournaledStore]:
     """A store whose rows are promoted a year before they are due."""
-    server.client().flushall()
+    slots_server.client().flushall()
     options = Options(journal_url=f"sqlite:///{tmp_path}/journal.db", journal_lead=365 * 86_400)
-    store = JournaledStore(redis.Redis(port=server.port), Keys(slots=True), (0, 3, 6, 9), options)
+    store = JournaledStore(redis.Redis(port=slots_server.port), Keys(slots=True), (0, 3, 6, 9), options)
     yield store
     store.close()
 
