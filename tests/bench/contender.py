@@ -19,6 +19,7 @@ from typing import Any, Self
 import psutil
 
 from tests.bench.journal import Journal
+from tests.bench.program import Cannot
 from tests.bench.servers import RedisServer, Server
 
 #: Where the programs run, so that ``tests.bench`` is found.
@@ -29,10 +30,6 @@ START_S = 60.0
 
 class Failed(Exception):
     """A contender's program ended, answered with an error, or took too long."""
-
-
-class Cannot(Exception):
-    """A contender has no such operation."""
 
 
 @dataclass(frozen=True, eq=False)

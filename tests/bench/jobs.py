@@ -7,8 +7,9 @@ from time import monotonic, sleep, time
 
 import psutil
 
-from tests.bench.contender import Cannot, Contender, Failed, Stage
+from tests.bench.contender import Contender, Failed, Stage
 from tests.bench.figures import Figure
+from tests.bench.program import Cannot
 
 #: Tasks that warm a producer up, and that tell how fast it is.
 WARM = 200

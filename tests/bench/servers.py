@@ -3,44 +3,12 @@
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from celery_ext.demo.private_redis import PrivateRedis
 
 #: What is noted in SLOWLOG, in µs.
 SLOW_US = 1_000
-
-
-class Server(Protocol):
-    """A server for one measure."""
-
-    @property
-    def url(self) -> str:
-        """Its address, as the contender's programs take it."""
-
-    def start(self) -> None:
-        """Starts it, empty, and returns when it answers. If it fails, ``close`` ends what has been started."""
-
-    def close(self) -> None:
-        """Ends it and removes what it kept."""
-
-    def kept_bytes(self) -> int:
-        """Returns the bytes that it takes, in memory, or for a database on disk."""
-
-    def cpu_s(self) -> float:
-        """Returns the CPU time that it has taken, in s."""
-
-    def commands(self) -> int:
-        """Returns how many commands, or transactions, it has done."""
-
-    def connections(self) -> int:
-        """Returns how many connections are open, without this one."""
-
-    def watch(self) -> None:
-        """Begins to note long commands."""
-
-    def longest_ms(self) -> float | None:
-        """Returns how long the longest command since ``watch`` kept others waiting; None where none has to wait."""
 
 
 class RedisServer:
@@ -56,40 +24,40 @@ class RedisServer:
         return self._redis.url
 
     def start(self) -> None:
-        """Starts it."""
+        """Starts it, empty. If that fails, ``close`` ends what has been started."""
         self._redis.start()
         self._client.config_set("slowlog-max-len", 100_000)
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends it, and removes what it kept."""
         self._client.close()
         self._redis.close()
 
     def kept_bytes(self) -> int:
-        """Returns ``used_memory``."""
+        """Returns the bytes that it takes: ``used_memory``."""
         return int(self._client.info("memory")["used_memory"])
 
     def cpu_s(self) -> float:
-        """Returns the CPU time of the thread that runs commands."""
+        """Returns the CPU time that the thread has taken which runs commands, in s."""
         return main_thread_s(self._client)
 
     def commands(self) -> int:
-        """Returns ``total_commands_processed``, which counts what scripts call, too."""
+        """Returns how many commands it has done, those of scripts too."""
         return int(self._client.info("stats")["total_commands_processed"])
 
     def connections(self) -> int:
-        """Returns ``connected_clients`` without this one."""
+        """Returns how many connections are open, without this one."""
         return int(self._client.info("clients")["connected_clients"]) - 1
 
     def watch(self) -> None:
-        """Empties SLOWLOG and what the latency monitor knows."""
+        """Begins to note long commands: empties SLOWLOG and what the latency monitor knows."""
         self._client.config_set("slowlog-log-slower-than", SLOW_US)
         self._client.slowlog_reset()
         self._client.config_set("latency-monitor-threshold", SLOW_US // 1000)
         self._client.execute_command("LATENCY RESET")
 
     def longest_ms(self) -> float | None:
-        """Returns the longest time in SLOWLOG, or its threshold if it has none.
+        """Returns how long the longest command since ``watch`` kept others waiting, or the threshold of SLOWLOG.
 
         SLOWLOG has each command of a transaction alone; the latency monitor has whole transactions, in whole ms.
         """
@@ -158,8 +126,12 @@ class PostgresServer:
         """Does nothing, because a transaction does not keep others waiting."""
 
     def longest_ms(self) -> float | None:
-        """Returns None, for the same reason."""
+        """Returns None: nobody has to wait."""
         return None
+
+
+#: A server for one measure.
+Server = RedisServer | PostgresServer
 
 
 def postgres_version() -> str:

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.bench.targets import back, consume, failover, flood, memory, periodic, publish, serve, spark, transfer
+from tests.bench.targets import back, consume, failover, flood, periodic, publish, serve, spark, transfer
 from tests.bench.targets.report import Figure, heading, machine
 
 MEASURES: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "publish": publish.measure,
     "transfer": transfer.measure,
     "consume": consume.measure,
-    "memory": memory.measure,
+    "memory": consume.memory,
     "return": back.measure,
     "failover": failover.measure,
     "periodic": periodic.measure,

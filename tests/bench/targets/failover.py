@@ -12,8 +12,8 @@ from typing import NamedTuple
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
-from tests.bench.targets.load import QUEUE, make_store
 from tests.bench.targets.report import Figure
+from tests.bench.targets.transfer import QUEUE, make_store
 from tests.support.conditions import until
 from tests.support.workers.standalone import lease_holder, start_standalone
 
