@@ -121,10 +121,10 @@ def make_store(client: Any, layout: str) -> DelayStore:
     return DelayStore(client, options=Options(layout=layout))
 
 
-def fill(store: DelayStore, count: int) -> None:
-    """Offers messages with UUIDs as ids, as tasks have. Their due times are random within the last hour."""
-    now_ms = time() * 1000
+def fill(store: DelayStore, count: int, queue: str = QUEUE, first_s: float = -3600) -> None:
+    """Offers messages with UUIDs as ids, as tasks have. Their due times are random in an hour, ``first_s`` from now."""
+    first_ms = (time() + first_s) * 1000
     for start in range(0, count, PER_CALL):
         ids = [str(uuid4()) for _ in range(min(PER_CALL, count - start))]
-        offers = [Offer(each, repr(now_ms - random.random() * HOUR_MS), 0, message(each)) for each in ids]
-        store.delivery.offer(QUEUE, *offers)
+        offers = [Offer(each, repr(first_ms + random.random() * HOUR_MS), 0, message(each)) for each in ids]
+        store.delivery.offer(queue, *offers)

@@ -10,7 +10,7 @@ from celery import Celery
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from tests.bench.targets.load import fill, within_the_next_hour
+from tests.bench.targets.transfer import fill
 from tests.integration.serve.page.conftest import Visit
 from tests.support.commands.shell import Audit
 
@@ -26,7 +26,7 @@ def full_server() -> Iterator[PrivateRedis]:
     with PrivateRedis() as server:
         store = DelayStore(redis.Redis(port=server.port))
         for number in range(QUEUES):
-            fill(store, MANY if number == 7 else FEWER, within_the_next_hour(), queue=f"bench-{number:02}")
+            fill(store, MANY if number == 7 else FEWER, f"bench-{number:02}", first_s=60)
         yield server
 
 
