@@ -228,15 +228,9 @@ class Epochs:
         from_ms: float = -inf,
         count: int = 500,
     ) -> list[Row]:
-        """Returns rows of a queue that Redis was given and has not lost, in the order of their due times.
+        """Returns rows of a queue that Redis was given and has not lost, in the order of their due times; see ``lost``.
 
         These are also rows of earlier epochs, if those ended with losses of other queues.
-
-        Args:
-            queue: Name of the queue.
-            after: Due time and number of the row after which to begin.
-            from_ms: Least due time, ms since the epoch.
-            count: Most rows.
         """
         with self._database.reading() as connection:
             where = [_messages.c.queue == queue, *between(from_ms, inf, after)]

@@ -36,12 +36,7 @@ PROMOTE_TRIES = 3
 
 
 def rows_as_read(rows: Sequence[Row], messages: Sequence[Waiting]) -> list[Row | None]:
-    """Returns for each message its row as it was read: one that waits for a message of the journal, else any.
-
-    Args:
-        rows: Rows of the ids and of the queue of the messages.
-        messages: The messages.
-    """
+    """Returns for each message its row as it was read: one that waits for a message of the journal, else any."""
     by_content: defaultdict[object, list[Row]] = defaultdict(list)
     for row in rows:
         by_content[as_read(row)].append(row)
@@ -61,10 +56,6 @@ def rows_at_any_time(rows: Sequence[Row], messages: Sequence[Waiting]) -> list[R
     """Returns for each message its row; for a message in Redis without one as it was read, one with another due time.
 
     While a caller moves a message, its row has another due time than the message.
-
-    Args:
-        rows: As of ``rows_as_read``.
-        messages: As of ``rows_as_read``.
     """
     found = rows_as_read(rows, messages)
     left = [row for row in rows if row.state != WAITING and row not in found]

@@ -111,9 +111,6 @@ def _text(statement: Any, names: Sequence[str]) -> tuple[str, list[str]]:
     return str(compiled), list(compiled.positiontup)
 
 
-_messages = schema.messages
-
-
 class Purged(NamedTuple):
     """What a call of ``purge`` has deleted; false if it was nothing.
 

@@ -53,11 +53,6 @@ _attempts = Attempts()
 class Placement:
     """Places messages: the only place that decides where a message waits.
 
-    Args:
-        client: The client of the store.
-        journal: The tables.
-        promotion: Redis's side of the journal.
-
     Attributes:
         takes_all: Whether messages that wait in Redis have rows, too.
     """

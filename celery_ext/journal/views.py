@@ -111,13 +111,7 @@ class JournaledFigures(PartOfBoth[Figures]):
 
 
 def with_rows(journal: Journal, found: Sequence[QueueStats], in_journal: dict[str, int]) -> list[QueueStats]:
-    """Returns what Redis says of queues together with what the journal has of them.
-
-    Args:
-        journal: The tables.
-        found: What Redis says.
-        in_journal: How many rows of each queue wait in the journal, read before that.
-    """
+    """Returns what Redis says of queues together with what waits of them in the journal, which was read before that."""
     both = list(found)
     for at, stats in enumerate(found):
         waiting = in_journal.get(stats.queue, 0)
@@ -140,9 +134,6 @@ class RowScan:
     """Reads the parts of queues that wait in the journal, as ``Scan`` reads those in Redis.
 
     A member is a mark, the number of the row in 8 bytes, and the id, as in the default layout.
-
-    Args:
-        journal: The tables.
     """
 
     def __init__(self, journal: Journal) -> None:

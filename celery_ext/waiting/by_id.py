@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice, repeat
+from itertools import repeat
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -229,22 +229,15 @@ def change(
     return words
 
 
-def browse(
-    store: "WaitingStore", queue: str, from_ms: float = -inf, to_ms: float = inf, limit: int | None = None
-) -> Iterator[Waiting]:
+def browse(store: "WaitingStore", queue: str, from_ms: float = -inf, to_ms: float = inf) -> Iterator[Waiting]:
     """Yields waiting messages of a queue in the order of their due times, a page at a time.
 
     It is no snapshot: it may or may not yield a message that comes or goes meanwhile. It yields a message that waits
     all the time exactly once.
     """
-    count = PAGE if limit is None else min(limit, PAGE)
-    return islice(_browse(store, queue, from_ms, to_ms, count), limit)
-
-
-def _browse(store: "WaitingStore", queue: str, from_ms: float, to_ms: float, count: int) -> Iterator[Waiting]:
     page = None
     while page is None or page.more:
-        page = store.scan.browse(queue, page, from_ms, to_ms, count)
+        page = store.scan.browse(queue, page, from_ms, to_ms, PAGE)
         yield from page.messages
 
 

@@ -156,8 +156,8 @@ def _noted(action: str, ids: Iterable[str], found: Mapping[str, Outcome], **more
 
 
 @contextmanager
-def store_of_app(app: "Celery[Any]") -> Iterator["WaitingStore"]:
-    """Opens the store of an app's broker, over a connection of the app's pool.
+def store_of_app(app: "Celery[Any]", *, own: bool = False) -> Iterator["WaitingStore"]:
+    """Opens the store of an app's broker, over a connection of the app's pool; with ``own``, over one of its own.
 
     Raises:
         TypeError: It is no app.
@@ -166,7 +166,7 @@ def store_of_app(app: "Celery[Any]") -> Iterator["WaitingStore"]:
             connection was lost in the block.
     """
     _check_app(app)
-    with as_operational_errors(), app.pool.acquire(block=True) as connection:
+    with as_operational_errors(), app.connection_for_write() if own else app.pool.acquire(block=True) as connection:
         yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})
 
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from math import inf
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from kombu.log import get_logger
 
-from celery_ext.connection import as_operational_errors, open_store
 from celery_ext.waiting import revoke
 from celery_ext.waiting.bulk import Bulk, BulkAction, BulkOutcome, audited_bulk, take_snapshot
 from celery_ext.waiting.control import due_ms_of, store_of_app
@@ -204,7 +202,8 @@ class Selected:
         progress: Callable[[int, int], object],
         stop: Callable[[], bool],
     ) -> Counter[BulkOutcome]:
-        with _own_store(self._app) as store:
+        # The work may take long, and announcing needs the app's pool.
+        with store_of_app(self._app, own=True) as store:
             action = action_at(store)
             matched = take_snapshot(store, self._selection, stop=stop)
             if matched is None:
@@ -214,13 +213,6 @@ class Selected:
             with audited_bulk(bulk):
                 bulk.run(store, progress=progress, stop=stop, announce=partial(revoke.announce_cancelled, self._app))
             return bulk.outcomes
-
-
-@contextmanager
-def _own_store(app: "Celery") -> Iterator["WaitingStore"]:
-    """Opens a store over a connection of its own: the work may take long, and announcing needs the app's pool."""
-    with as_operational_errors(), app.connection_for_write() as connection:
-        yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})
 
 
 def _log_skipped(skipped: Iterable[Skipped]) -> None:
