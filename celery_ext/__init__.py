@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from celery_ext.publish.shards import ShardRouter
     from celery_ext.waiting.control import cancel, get, reschedule, run_now
     from celery_ext.waiting.delayed_task import DelayedTask
-    from celery_ext.waiting.select import Selected, select
+    from celery_ext.waiting.select import Selected, browse, count, select
     from celery_ext.worker.bootstrap import install
 
 __all__ = [
@@ -29,7 +29,9 @@ __all__ = [
     "aclose",
     "asend",
     "asend_many",
+    "browse",
     "cancel",
+    "count",
     "delay_chain_exhausted",
     "get",
     "install",
@@ -44,8 +46,10 @@ _MODULES = {
     "aclose": "celery_ext.publish.asynchronous",
     "asend": "celery_ext.publish.asynchronous",
     "asend_many": "celery_ext.publish.asynchronous",
+    "browse": "celery_ext.waiting.select",
     "Call": "celery_ext.publish.recipe",
     "cancel": "celery_ext.waiting.control",
+    "count": "celery_ext.waiting.select",
     "DeadLetter": "celery_ext.dead_letters",
     "DeadLetters": "celery_ext.dead_letters",
     "delay_chain_exhausted": "celery_ext.delays.task",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from celery_ext.delays import durations
+from celery_ext.delays.levels import DelayLevels
 
 #: Headers that Celery itself writes.
 _OF_CELERY = frozenset(
@@ -130,6 +131,11 @@ def check_headers(found: object) -> dict[str, Any]:
     if forbidden:
         raise ValueError(f"sets headers that Celery itself writes: {', '.join(forbidden)}")
     return headers
+
+
+def level_table(given: str) -> str:
+    """Returns a table of delay levels as text."""
+    return str(DelayLevels.parse(given))
 
 
 def choice(*words: str) -> Callable[[str], str]:

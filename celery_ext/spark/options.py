@@ -13,6 +13,7 @@ from celery_ext.spark.option_parsers import (
     duration_or_moment,
     further_headers,
     json_object,
+    level_table,
     moment,
     names,
     rate,
@@ -146,8 +147,9 @@ class WriteOptions(BrokerOptions):
     countdown: float | None = _option(
         None, duration, "s, or 10m", "Delay, counted from the start of the job, for rows without eta or countdown."
     )
-    delay_level: int | None = _option(
-        None, whole(0), "", "Delay level, in place of a countdown. The app's setting `delayq_levels` has the table."
+    delay_level: int | None = _option(None, whole(0), "", "Delay level, in place of a countdown.")
+    delayq_levels: str | None = _option(
+        None, level_table, "", "Table of the delay levels. Default: the table of the app."
     )
     expires: float | datetime | None = _option(
         None,

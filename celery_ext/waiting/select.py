@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,46 @@ def _names(queues: str | Iterable[str] | None) -> tuple[str, ...] | None:
     if "" in names:
         raise ValueError(f"queues={quoted(names)} are no names of queues")
     return names
+
+
+def browse(
+    app: "Celery[Any]",
+    queue: str | None = None,
+    *,
+    due_after: datetime | None = None,
+    due_before: datetime | None = None,
+    limit: int | None = None,
+) -> Iterator[DelayedTask]:
+    """Yields waiting tasks in the order of their due times, as ``select`` does.
+
+    Args:
+        app: Any app on the broker.
+        queue: Name of the queue; None for all queues.
+        due_after: Only tasks due at this time or later; without a zone it is in UTC.
+        due_before: Only tasks due earlier than this time; without a zone it is in UTC.
+        limit: Most tasks to yield; None for all.
+
+    Raises:
+        ValueError: As of ``select``.
+        kombu.exceptions.OperationalError: Redis does not answer.
+    """
+    return islice(select(app, queues=queue, due_from=due_after, due_to=due_before), limit)
+
+
+def count(
+    app: "Celery[Any]",
+    queue: str | None = None,
+    *,
+    due_after: datetime | None = None,
+    due_before: datetime | None = None,
+) -> int:
+    """Counts the waiting tasks that ``browse`` yields; the arguments are the same.
+
+    Raises:
+        ValueError: As of ``select``.
+        kombu.exceptions.OperationalError: Redis does not answer.
+    """
+    return select(app, queues=queue, due_from=due_after, due_to=due_before).count()
 
 
 class Selected:

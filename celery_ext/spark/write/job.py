@@ -236,7 +236,7 @@ class JobWriter:
         report.enqueued, report.repeated, report.cancelled = sender.enqueued, sender.repeated, sender.cancelled
 
     def _builder(self, name: str, base_ms: float, max_delay: float | None) -> MessageBuilder:
-        levels = DelayLevels.parse(self.settings.levels or DEFAULT)
+        levels = DelayLevels.parse(self.options.delayq_levels or self.settings.levels or DEFAULT)
         schedule = Schedule(self.options, levels, base_ms, max_delay)
         return MessageBuilder(self.columns, self.options, Templates(self.settings), schedule, name)
 

@@ -22,7 +22,7 @@ from celery import Celery
 from celery.result import AsyncResult
 
 import celery_ext
-from celery_ext import Call, DelayChain, asend, asend_many, cancel, get, reschedule, select, send_many
+from celery_ext import Call, DelayChain, asend, asend_many, cancel, count, get, reschedule, send_many
 from celery_ext.typing import CallOptions, SharedOptions, Task, TaskOptions
 
 app = Celery("shop", task_cls=Task)
@@ -71,8 +71,8 @@ async def work() -> None:
     moved: str = await asyncio.to_thread(reschedule, app, result, countdown=3)
 
 
-waiting: int = select(app, queues="mail").count()
-text: str = select(app).count()  # error: Incompatible types in assignment
+waiting: int = count(app, "mail")
+text: str = count(app)  # error: Incompatible types in assignment
 found = get(app, "a")
 print(found.due)  # error: has no attribute "due"
 

@@ -1,4 +1,4 @@
-"""``celery_ext.select`` and ``get``: waiting tasks by any condition, counted, read, changed."""
+"""``celery_ext.select``, ``browse``, ``count`` and ``get``: waiting tasks by any condition, counted, read, changed."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from celery_ext import cancel, get, reschedule, run_now, select
+from celery_ext import browse, cancel, count, get, reschedule, run_now, select
 from kombu_delayq.errors import AnswerLost
 from kombu_delayq.store.lookup import Lookup
 from tests.support.commands.shell import Audit
@@ -162,6 +162,11 @@ def test_bounds(proj: Proj) -> None:
     assert [task.id for task in islice(select(app), 3)] == ["other 0", "task 0", "other 1"]
     assert select(app).count() == MANY + 3
     assert select(app, due_to=_at(2)).count() == 4
+    for limit in (0, 1, 501, MANY + 1):
+        assert [task.id for task in browse(app, "q", limit=limit)] == [f"task {n}" for n in range(min(limit, MANY))]
+    between: dict[str, Any] = {"due_after": _at(300), "due_before": _at(310)}
+    assert [task.id for task in browse(app, "q", **between, limit=2)] == ["task 300", "task 301"]
+    assert (count(app), count(app, "q", **between)) == (MANY + 3, 10)
     nobodys = select(app, queues="nobody's")
     assert (nobodys.count(), list(nobodys)) == (0, [])
 

@@ -62,6 +62,7 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     },
     (WriteOptions, "priority"): numbers(0, 9),
     (WriteOptions, "delay_level"): numbers(0, 2**53),
+    (WriteOptions, "delayq_levels"): ({"1s 5m": "1s 5m", "1s,2s": "1s,2s"}, ["", "x", "1 2", "5m 1"]),
     (WriteOptions, "expires"): ({**DURATIONS, **TIMES}, [*NO_DURATIONS, "2030-13-01"]),
     (WriteOptions, "ignore_result"): (SWITCHES, NO_SWITCHES),
     (WriteOptions, "headers"): (OBJECTS, [*NO_OBJECTS, '{"id": 1}', '{"a": 1, "eta": null}']),

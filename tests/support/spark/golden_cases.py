@@ -87,6 +87,7 @@ CASES = {
     "delay_level as an option": Case({"countdown": 7200}, {}, {"delay_level": "99"}),
     "delay_level 0": Case({}, {"delay_level": [0]}, {"delay_level": "3"}),
     "delay_level NULL": Case({"countdown": 5}, {"delay_level": pa.array([None], pa.int64())}, {"delay_level": "2"}),
+    "delay_level of a job's own": Case({"countdown": 3600}, {"delay_level": [2]}, {"delayq_levels": "7m 1h"}),
     "expires in s": Case({"expires": 30}, {"expires": [30]}),
     "expires in parts of s": Case({"expires": 30.25}, {"expires": [30.25]}),
     "expires before now": Case({"expires": -30}, {"expires": [-30]}),
