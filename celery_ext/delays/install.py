@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from textwrap import dedent
 from threading import RLock
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery.signals import task_failure, task_internal_error
@@ -61,23 +61,8 @@ def is_installed(app: "Celery") -> bool:
     return isinstance(app._tasks, _Registry)
 
 
-class Publisher(Protocol):
-    """Sends calls instead of Celery."""
-
-    def send(self, *args: Any, **options: Any) -> Any:
-        """Gets the arguments of ``send_task``, and returns its result; None if it leaves the call to Celery."""
-
-    def apply_async(self, task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
-        """Gets a task and the arguments of its ``apply_async``.
-
-        Returns:
-            The result of the call; ``LEFT_TO_CELERY`` if Celery has to send it, and ``send`` would say the same; None
-            if the call has to go through ``Task.apply_async`` first.
-        """
-
-
-def use_fast_publisher(app: "Celery", publisher: Publisher) -> None:
-    """Lets the calls of an app for which ``install`` was called pass a publisher first.
+def use_fast_publisher(app: "Celery", publisher: Any) -> None:
+    """Lets the calls of an app for which ``install`` was called pass a publisher first, a ``FastPublisher``.
 
     If somebody else has set a ``send_task`` on the app before, that gets all calls.
     """
@@ -113,7 +98,7 @@ class _SendTask:
         #: The ``send_task`` that was set on the app before; None for the method of its class.
         self.before = vars(app).get("send_task")
         #: Sends calls by templates, see ``celery_ext.publish.fast``; None for Celery's way.
-        self.fast: Publisher | None = None
+        self.fast: Any = None
         self._last_eta: dict[float, datetime] = {}
 
     def __call__(

@@ -78,21 +78,11 @@ class DelayLevels:
         return f"DelayLevels.parse({self.text!r})"
 
 
-def levels_of(app: Any) -> DelayLevels:
-    """Returns the table of an app: its setting ``delayq_levels``, else RocketMQ's.
-
-    Raises:
-        InvalidDelayLevel: The setting is not a table.
-    """
-    table = app.conf.get("delayq_levels") or DEFAULT
-    return _parsed(table) if isinstance(table, str) else DelayLevels.parse(table)
-
-
 def delay_of_level(app: Any, level: int, options: Mapping[str, Any]) -> float:
     """Returns the delay, in s, of a call with a delay level.
 
     Args:
-        app: The app whose table applies.
+        app: The app. Its setting ``delayq_levels`` has the table, by default RocketMQ's.
         level: As of ``DelayLevels.delay_s``.
         options: The other options of the call.
 
@@ -102,7 +92,9 @@ def delay_of_level(app: Any, level: int, options: Mapping[str, Any]) -> float:
     for other in ("countdown", "eta"):
         if options.get(other) is not None:
             raise InvalidDelayLevel(f"delay_level={quoted(level)} cannot go together with {other}")
-    return levels_of(app).delay_s(level)
+    table = app.conf.get("delayq_levels") or DEFAULT
+    levels = _parsed(table) if isinstance(table, str) else DelayLevels.parse(table)
+    return levels.delay_s(level)
 
 
 _parsed = lru_cache(maxsize=16)(DelayLevels.parse)

@@ -72,28 +72,19 @@ def mode_of(task: Any, name: str, given: str | None) -> str | None:
 
 
 def id_of_call(task: Any, name: str, mode: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Returns the task id of a call without one, where the mode needs it.
+    """Returns the task id that the waiting key of a task makes of a call without one: a UUID of version 5.
 
     Raises:
-        InvalidIfWaiting: The task has no key to make an id, or cannot make one of these arguments.
+        InvalidIfWaiting: The task has no key; or the arguments do not have what it names, or JSON cannot write that.
     """
     if getattr(task, "waiting_key", None) is None:
         raise InvalidIfWaiting(
             f"if_waiting={mode!r} of a call of task {name} needs a task_id, or a waiting_key of the task"
         )
-    return id_of(task, args, kwargs)
-
-
-def id_of(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Returns the task id that the waiting key of a task makes of the arguments of a call: a UUID of version 5.
-
-    Raises:
-        InvalidIfWaiting: The arguments do not have what the key names, or JSON cannot write it.
-    """
     try:
         bound = signature(task.run).bind(*args, **kwargs)
         bound.apply_defaults()
-        values = [bound.arguments[name] for name in task.waiting_key]
+        values = [bound.arguments[each] for each in task.waiting_key]
         text = json.dumps([task.name, values], sort_keys=True)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidIfWaiting(
