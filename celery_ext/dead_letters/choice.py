@@ -63,8 +63,6 @@ class Choice:
         return not tasks or (name is not None and any(name == task or fnmatchcase(name, task) for task in tasks))
 
     def _is_of_age(self, at: datetime | None) -> bool:
-        if self._until is None and self._since is None:
-            return True
-        return (
-            at is not None and (self._until is None or at < self._until) and (self._since is None or at >= self._since)
-        )
+        if at is None:
+            return self._until is None and self._since is None
+        return (self._until is None or at < self._until) and (self._since is None or at >= self._since)

@@ -147,15 +147,15 @@ class BulkRuns:
         self._closed = Event()
         self._runs: dict[str, BulkRun] = {}
         self._lock = Lock()
-        self._listener: Thread | None = None
+        self._listener = Thread(target=self._listen, name="bulk-listener", daemon=True)
+        self._listener.start()
 
     def close(self) -> None:
         """Stops all runs."""
         self._closed.set()
         for run in list(self._runs.values()):
             run.stop.set()
-        if listener := self._listener:
-            listener.join()
+        self._listener.join()
 
     def count(self, who: str, selection: Selection, action: BulkAction) -> RunView:
         """Begins a run: counts the tasks, and notes which they are.
@@ -172,7 +172,6 @@ class BulkRuns:
             self._runs[run.shown.id] = run
         self._spawn(run, partial(_count, self._broker, run, selection)).join(WAIT_S)
         _write(self._broker, run)
-        self._listen()
         return run.view
 
     def get(self, run_id: str, who: str) -> RunView:
@@ -275,23 +274,13 @@ class BulkRuns:
         return thread
 
     def _listen(self) -> None:
-        """Lets a thread write the states of the runs and follow commands of other processes, while there are runs."""
-        with self._lock:
-            if self._listener is None:
-                self._listener = Thread(target=self._keep_listening, name="bulk-listener", daemon=True)
-                self._listener.start()
-
-    def _keep_listening(self) -> None:
-        while not self._closed.is_set():
+        """Writes the states of the runs, follows commands of other processes, and forgets old runs."""
+        while not self._closed.wait(LISTEN_S):
             with self._lock:
                 self._tidy(MOST_KEPT)
                 runs = [run for run in self._runs.values() if not _is_written(run)]
-                if not runs:
-                    self._listener = None
-                    return
             for run in runs:
                 self._listen_for(run)
-            self._closed.wait(LISTEN_S)
 
     def _listen_for(self, run: BulkRun) -> None:
         run_id = run.shown.id

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from celery_ext.delays.durations import MAX_S, parse
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.content import content_of
-from celery_ext.serve.api.exchange import Answer, Endpoints, Strict, invalid_field, iso
+from celery_ext.serve.api.exchange import Answer, Endpoints, Strict, iso
 from celery_ext.serve.leases import MOST, LeaseGone, Leases, is_broadcast
 from celery_ext.serve.long_poll import TakeRequest, TooManyWait, WaitingRequests
 from celery_ext.serve.problems import Problem, bad_request
@@ -300,7 +300,7 @@ def _seconds(name: str, text: str, least: float, most: float) -> float:
     try:
         seconds = parse(f"{text}s" if text[-1:].isdecimal() else text)
     except ValueError as error:
-        raise invalid_field(f"$.{name}", str(error)) from None
+        raise bad_request(f"{name}: {error}") from None
     if not least <= seconds <= most:
-        raise invalid_field(f"$.{name}", f"{text} is not from {least:g}s to {most:g}s")
+        raise bad_request(f"{name}={text} is not from {least:g}s to {most:g}s")
     return seconds
