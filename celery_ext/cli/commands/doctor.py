@@ -9,7 +9,7 @@ import click
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.options import duration, json_option
-from celery_ext.cli.output import bad, escaped, good, number_of, warning
+from celery_ext.cli.output import bad, escaped, good, number_of, table, warning
 from celery_ext.doctor import ANSWERS_S, CHECKS, Finding, Level, NoSuchText, examine, explain, id_of
 
 _COLOURS: dict[Level, Callable[[str], str]] = {
@@ -36,8 +36,9 @@ Exit codes:
     metavar="CHECK",
     multiple=True,
     type=click.Choice([check.name for check in CHECKS]),
-    help="Make this check alone. May be repeated.",
+    help="Make this check alone. May be repeated; --list names them.",
 )
+@click.option("--list", "is_list", is_flag=True, help="List the checks, and end.")
 @click.option(
     "--explain",
     "text_id",
@@ -61,6 +62,7 @@ def doctor(
     broker: CliBroker,
     /,
     only: tuple[str, ...],
+    is_list: bool,
     text_id: str | None,
     quiet: bool,
     timeout_s: float,
@@ -78,6 +80,12 @@ def doctor(
             raise click.UsageError(str(error)) from error
         return
     checks = [check for check in CHECKS if not only or check.name in only]
+    if is_list:
+        rows = [(check.name, check.question, " and ".join(need.value for need in check.needs)) for check in checks]
+        names = "check", "question", "needs"
+        as_rows = [dict(zip(names, row, strict=True)) for row in rows]
+        click.echo(json.dumps(as_rows, indent=2) if as_json else "\n".join(table([*map(str.upper, names)], rows)))
+        return
     findings = []
     if broker.app is None and not as_json:
         click.echo("no app is given, so no settings are checked: celery -A app delayq doctor checks them, too\n")

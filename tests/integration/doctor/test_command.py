@@ -89,6 +89,14 @@ def test_a_url_that_cannot_be_used_is_one_error(url: str, make_proj: MakeProj) -
     assert skipped.startswith("without a broker these were not checked: redis-version, ")
 
 
+def test_list_names_each_check(broker: PrivateRedis) -> None:
+    """With their questions, and as JSON."""
+    out = run(broker, "doctor", "--list").stdout
+    assert all(f"{check.name} " in out and check.question in out for check in CHECKS)
+    listed = json.loads(run(broker, "doctor", "--list", "--json").stdout)
+    assert [row["check"] for row in listed] == [check.name for check in CHECKS]
+
+
 def test_a_check_that_fails_is_a_finding(broker: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are made all the same."""
 
