@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -263,7 +264,7 @@ def watch(look: Callable[[], str], every_s: float, *, in_place: bool) -> None:
             if shown and in_place:
                 click.echo(_CLEARED, nl=False, color=True)
             if shown:
-                click.echo(shown)
+                click.echo(_cut(shown) if in_place else shown)
                 sys.stdout.flush()
             sleep(every_s)
             try:
@@ -271,6 +272,14 @@ def watch(look: Callable[[], str], every_s: float, *, in_place: bool) -> None:
             except click.ClickException as error:
                 shown = ""  # the last one stays
                 print_stderr(error.message)
+
+
+def _cut(text: str) -> str:
+    """Returns as many lines as the terminal has, and how many there are more, so that nothing scrolls."""
+    lines, most = text.splitlines(), shutil.get_terminal_size().lines - 1
+    if len(lines) > most:
+        lines[most - 1 :] = [f"… and {len(lines) - most + 1:,} more lines"]
+    return "\n".join(lines)
 
 
 #: How often ``--watch`` looks, in s: by default, and at most.
