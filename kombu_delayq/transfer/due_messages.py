@@ -48,8 +48,8 @@ class DueMessages:
         self._on_transfer = on_transfer
         self._refused: set[DelayedQueue] = set()
         self._in_other_layout: set[DelayedQueue] = set()
-        #: The queues that have messages, and those whose last one somebody else has taken since.
-        self._filled: set[DelayedQueue] = set()
+        #: Queues in a shared layout: those that have messages, and those whose last one others have taken since.
+        self._shared: set[DelayedQueue] = set()
         self._left: set[DelayedQueue] = set()
         self._limits = Limits()
 
@@ -62,17 +62,17 @@ class DueMessages:
             meanwhile: Called now and then while there are many queues, to transfer what is due.
         """
         self._limits.report(store)
-        filled = set[DelayedQueue]()
+        shared = set[DelayedQueue]()
         # Without any queue, Redis is asked for its clock.
         for number, page in enumerate(list(pages(self.due_times.queues, PAGE)) or [[]]):
             if number:
                 meanwhile()
             heads = store.delivery.heads(page)
             self.due_times.update(heads, page)
-            filled.update(heads.due_ms)
+            shared.update(filter(_is_shared, heads.due_ms))
             self._notice(store, heads.due_ms, registered)
-        self._left = (self._left | self._filled) - filled
-        self._filled = filled
+        self._left = (self._left | self._shared) - shared
+        self._shared = shared
 
     def _notice(self, store: TransportStore, delayed_queues: Iterable[DelayedQueue], registered: Iterable[str]) -> None:
         """Notices queues in the other layout, and queues that nobody has registered."""
@@ -86,11 +86,12 @@ class DueMessages:
     def note(self, delayed: DelayedQueue, due_ms: float, registered: set[str]) -> None:
         """Notes an announced head. Its queue counts as registered until the next look at the names."""
         self.due_times.note_head(delayed, due_ms)
-        self._filled.add(delayed)
+        if _is_shared(delayed):
+            self._shared.add(delayed)
         registered.add(delayed.queue)
 
     def clear(self, store: TransportStore) -> None:
-        """Removes what is left in Redis of queues whose last message somebody else has taken; a transfer does that."""
+        """Removes what is left in Redis of queues whose last message another client has taken; a transfer does that."""
         for delayed in tuple(self._left):
             self.transfer_batch(store, delayed)
             self._left.discard(delayed)
@@ -122,7 +123,7 @@ class DueMessages:
         self._limits.report(store)
         self.due_times.note_transfer(delayed, done)
         if done.next_due_ms is None:
-            self._filled.discard(delayed)
+            self._shared.discard(delayed)
         self._report(delayed.queue, done)
         return done
 
@@ -140,6 +141,10 @@ class DueMessages:
             logger.error("queue %r: %d delayed messages had no body and are lost", queue, done.lost)
         if done.moved and self._on_transfer is not None:
             self._on_transfer(queue, done)
+
+
+def _is_shared(delayed: DelayedQueue) -> bool:
+    return LAYOUT_OF[delayed.layout].is_shared
 
 
 def _warn_of_other_layout(store: TransportStore, delayed: DelayedQueue) -> None:
