@@ -94,7 +94,7 @@ def count_bulk(request: Request, body: BulkRequest) -> Response:
     return answer(_shown(run), 201, {"Location": f"{request.scope.get('root_path', '')}/v1/bulk/{run.id}"})
 
 
-@endpoint("POST", _ONE + ":start", Action.READ)
+@endpoint("POST", _ONE + ":start", Action.READ, idempotent=True)
 def start_bulk(request: Request, body: BulkStart) -> BulkAnswer:
     """Start what was counted."""
     return _shown(runs_of(request).start(_run_of(request), body.confirm))

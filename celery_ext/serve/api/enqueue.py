@@ -29,7 +29,7 @@ from celery_ext.serve.api.exchange import (
     iso,
     item_of,
 )
-from celery_ext.serve.api.idempotency import Attempt, once
+from celery_ext.serve.api.idempotency import Attempt
 from celery_ext.serve.api.publisher import Item, Publisher, Result, Sent, send_alone
 from celery_ext.serve.api.recipes import Recipes, TaskRequest
 from celery_ext.serve.problems import Problem
@@ -109,44 +109,36 @@ endpoint = Endpoints("Enqueue")
 
 
 @endpoint("POST", "/v1/tasks", Action.ENQUEUE, answers=Enqueued, status=201, idempotent=True)
-async def enqueue(request: Request, body: TaskRequest) -> Response:
+async def enqueue(request: Request, body: TaskRequest, attempt: Attempt) -> Response:
     """Enqueue a task."""
-
-    async def work(attempt: Attempt) -> Response:
-        serve = serve_of(request)
-        item = await _ordered(serve, caller_of(request), body, attempt, time() * 1000)
-        found = await _waiting(serve, [item]) if attempt.is_again else {}
-        if item.id in found:
-            return _created(request, item, Sent(item.id, found[item.id]))
-        [result] = await _published(serve, [item])
-        if isinstance(result, Problem):  # says which task it is about, so that its caller can look for it
-            raise result.about(task=item.task, **({"id": item.id} if item.id else {}))
-        return _created(request, item, result)
-
-    return await once(request, work)
+    serve = serve_of(request)
+    item = await _ordered(serve, caller_of(request), body, attempt, time() * 1000)
+    found = await _waiting(serve, [item]) if attempt.is_again else {}
+    if item.id in found:
+        return _created(request, item, Sent(item.id, found[item.id]))
+    [result] = await _published(serve, [item])
+    if isinstance(result, Problem):  # says which task it is about, so that its caller can look for it
+        raise result.about(task=item.task, **({"id": item.id} if item.id else {}))
+    return _created(request, item, result)
 
 
-@endpoint("POST", "/v1/tasks:batch", Action.ENQUEUE, answers=BatchAnswer, idempotent=True)
-async def enqueue_batch(request: Request, body: BatchRequest) -> Response:
+@endpoint("POST", "/v1/tasks:batch", Action.ENQUEUE, idempotent=True)
+async def enqueue_batch(request: Request, body: BatchRequest, attempt: Attempt) -> BatchAnswer:
     """Enqueue up to 1,000 tasks. Each has an outcome of its own."""
-
-    async def work(attempt: Attempt) -> Response:
-        serve, caller = serve_of(request), caller_of(request)
-        items: list[Item | Problem] = []
-        now_ms = time() * 1000
-        for number, raw in enumerate(body.tasks):
-            try:
-                wanted = item_of(raw, TaskRequest)
-                items.append(await _ordered(serve, caller, wanted, attempt, now_ms, number))
-            except Problem as problem:
-                items.append(_rooted(problem, f"$.tasks[{number}]"))
-        good = [item for item in items if isinstance(item, Item)]
-        found = await _waiting(serve, good) if attempt.is_again else {}
-        results = iter(await _published(serve, [item for item in good if item.id not in found]))
-        answers = [_item_answer(item, found, results) for item in items]
-        return answer(BatchAnswer(enqueued=sum(one.status == 201 for one in answers), results=answers))
-
-    return await once(request, work)
+    serve, caller = serve_of(request), caller_of(request)
+    items: list[Item | Problem] = []
+    now_ms = time() * 1000
+    for number, raw in enumerate(body.tasks):
+        try:
+            wanted = item_of(raw, TaskRequest)
+            items.append(await _ordered(serve, caller, wanted, attempt, now_ms, number))
+        except Problem as problem:
+            items.append(_rooted(problem, f"$.tasks[{number}]"))
+    good = [item for item in items if isinstance(item, Item)]
+    found = await _waiting(serve, good) if attempt.is_again else {}
+    results = iter(await _published(serve, [item for item in good if item.id not in found]))
+    answers = [_item_answer(item, found, results) for item in items]
+    return BatchAnswer(enqueued=sum(one.status == 201 for one in answers), results=answers)
 
 
 async def _ordered(

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.serve.access.identity import Action
+from celery_ext.serve.api.idempotency import Attempt, once
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
 from kombu_delayq.message.due import moment_of
@@ -203,7 +204,8 @@ class Endpoints:
     ) -> Callable[[F], F]:
         """Makes a route of a function that takes the request, and what its parameters ``query`` and ``body`` declare.
 
-        The first line of its docstring is the summary in the document. A plain function runs in a thread.
+        The first line of its docstring is the summary in the document. A plain function runs in a thread. A parameter
+        ``attempt`` gets the try of a request that is done once.
 
         Args:
             method: HTTP method.
@@ -211,7 +213,7 @@ class Endpoints:
             action: As of ``ActionRoute``.
             answers: Type of the answer; by default the function's return type, for one that makes no ``Response``.
             status: HTTP status of the answer.
-            idempotent: Whether the route takes the header ``Idempotency-Key``.
+            idempotent: Whether the route takes the header ``Idempotency-Key``: then a request with a key is done once.
         """
 
         def decorate(handler: F) -> F:
@@ -225,9 +227,15 @@ class Endpoints:
                     given["query"] = query_of(request, query)
                 if body is not None:
                     given["body"] = body_of(request, await request.body(), body)
-                if is_async:
-                    return answer(await handler(request, **given), status)
-                return await run_in_threadpool(lambda: answer(handler(request, **given), status))
+
+                async def work(attempt: Attempt) -> Response:
+                    if "attempt" in hints:
+                        given["attempt"] = attempt
+                    if is_async:
+                        return answer(await handler(request, **given), status)
+                    return await run_in_threadpool(lambda: answer(handler(request, **given), status))
+
+                return await (once(request, work) if idempotent else work(Attempt()))
 
             summary = (getdoc(handler) or "").partition("\n")[0]
             shown = {status: hints["return"] if answers is None else answers}

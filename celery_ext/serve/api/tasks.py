@@ -1,6 +1,7 @@
 """``/v1/tasks``: waiting tasks are listed, shown, cancelled, rescheduled and run."""
 
 from collections.abc import Iterator
+from itertools import accumulate
 from time import monotonic
 from typing import Any, ClassVar, Literal
 
@@ -8,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from celery_ext.delays.chain import DelayChain
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import (
@@ -62,6 +64,30 @@ class Outcome(Answer):
     due: Iso | UnsetType = UNSET
 
 
+class Step(Answer):
+    """A step of a delay chain that is still ahead.
+
+    Attributes:
+        delay_s: How long it waits, in s, without jitter.
+        at: When it is due if the runs before fail at once.
+    """
+
+    delay_s: float
+    at: Iso
+
+
+class Steps(Answer):
+    """Where a task stands in its delay chain.
+
+    Attributes:
+        behind: Delays of the steps that it has waited for, the present one last, in s.
+        ahead: The steps to come.
+    """
+
+    behind: list[float]
+    ahead: list[Step]
+
+
 class Task(Answer):
     """A waiting task.
 
@@ -81,7 +107,8 @@ class Task(Answer):
         last_error: Why the run before failed, of a task that waits for a retry; it may name arguments.
         headers: Headers of the message.
         properties: Properties of the message.
-        delay_chain: Its retry schedule; ``retries`` says how many of its steps are behind.
+        delay_chain: Its retry schedule.
+        steps: Where it stands in that; null if there is none, or it cannot be read.
         state: Always ``delayed``.
         tier: Who has it: ``redis``, or ``journal`` while only the journal's database has it.
     """
@@ -101,6 +128,7 @@ class Task(Answer):
     headers: dict[str, Any] | UnsetType = UNSET
     properties: dict[str, Any] | UnsetType = UNSET
     delay_chain: str | None = None
+    steps: Steps | None = None
     state: Literal["delayed"] = "delayed"
     tier: Literal["redis", "journal"] = "redis"
 
@@ -129,7 +157,19 @@ def task_of(task: DelayedTask, now_ms: float, *, hidden: bool) -> Task:
     if hidden:
         fields |= dict.fromkeys(ARGUMENTS, UNSET)
     headers, properties = shown_of(task.headers, hidden=hidden), shown_of(task.properties, hidden=hidden)
-    return Task(**fields, headers=headers, properties=properties)
+    return Task(**fields, headers=headers, properties=properties, steps=_steps(task))
+
+
+def _steps(task: DelayedTask) -> Steps | None:
+    chain = DelayChain.read(task.delay_chain)
+    if chain is None:
+        return None
+    delays, done = [delay.total_seconds() for delay in chain], max(task.retries, 0)
+    behind, to_come = delays[:done], delays[done:]
+    due_ms = [task.message.due_ms + after_s * 1000 for after_s in accumulate(to_come)]
+    return Steps(
+        behind=behind, ahead=[Step(delay_s=wait, at=iso(at)) for wait, at in zip(to_come, due_ms, strict=True)]
+    )
 
 
 NDJSON = "application/x-ndjson"
@@ -200,7 +240,7 @@ def _chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-@endpoint("POST", _ONE + ":run", Action.RUN)  # before the shorter paths: an id may contain a colon
+@endpoint("POST", _ONE + ":run", Action.RUN, idempotent=True)  # before the shorter paths: an id may contain a colon
 def run_task(request: Request) -> Outcome:
     """Send a waiting task to its queue now."""
     _found(request, Action.RUN)

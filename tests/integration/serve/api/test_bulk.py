@@ -64,7 +64,10 @@ def test_tasks_are_run_and_rescheduled(make_api: MakeApi) -> None:
     assert ended(api, job["id"])["outcomes"] == {"rescheduled": 15}
     assert api.get("/v1/tasks?queue=q0&limit=1").json()["tasks"][0]["due"] == "2040-01-01T00:00:00.000Z"
     job = api.post("/v1/bulk", json={"action": "run", "filter": {"q": "args.0=7"}}).json()
-    api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 1})
+    key = {"Idempotency-Key": "start"}
+    first = api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 1}, headers=key)
+    again = api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 1}, headers=key)
+    assert (again.status_code, again.json()) == (200, first.json())
     assert ended(api, job["id"])["outcomes"] == {"transferred": 1}
     assert api.get("/v1/queues/q1").json()["ready"] == 1
     for wrong in (

@@ -98,6 +98,15 @@ def test_what_was_not_done_may_be_tried_again(make_api: MakeApi, client: redis.R
     assert api.post("/v1/tasks", json=REMIND, headers=KEY).status_code == 201
 
 
+def test_a_run_is_done_once(make_api: MakeApi, client: redis.Redis) -> None:
+    """A repeated run gets the first answer: the task is no longer there."""
+    api = make_api()
+    task_id = api.post("/v1/tasks", json=REMIND).json()["id"]
+    answers = [api.post(f"/v1/tasks/{task_id}:run", headers=KEY) for _ in range(2)]
+    assert [answer.json()["outcome"] for answer in answers] == ["transferred"] * 2
+    assert client.llen("celery") == 1
+
+
 def test_a_lost_answer_is_found_out_by_the_repetition(
     make_api: MakeApi, redis_server: PrivateRedis, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

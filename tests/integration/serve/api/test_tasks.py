@@ -36,7 +36,7 @@ def path(task_id: str, verb: str = "") -> str:
 
 @pytest.mark.journey
 def test_a_task_is_shown(api: TestClient) -> None:
-    """An answer has all that the message says, and its delay chain."""
+    """An answer has all that the message says, and where the task stands in its delay chain."""
     wait(api, "one", args=[{"a": None}], kwargs={"again": "é"}, delay_chain="4m,1h", priority=6)
     found = api.get("/v1/tasks/one").json()
     assert {name: found[name] for name in ("id", "task", "queue", "due", "priority", "retries", "state")} == {
@@ -51,7 +51,11 @@ def test_a_task_is_shown(api: TestClient) -> None:
     assert (found["args"], found["kwargs"]) == ([{"a": None}], {"again": "é"})
     assert found["headers"]["id"] == "one"
     assert found["due_in_s"] == pytest.approx((DUE - datetime.now(UTC)).total_seconds(), abs=5)
-    assert found["delay_chain"] == "4m,1h"
+    ahead = [
+        {"delay_s": 240.0, "at": "2040-01-02T03:08:05.678Z"},
+        {"delay_s": 3600.0, "at": "2040-01-02T04:08:05.678Z"},
+    ]
+    assert (found["delay_chain"], found["steps"]) == ("4m,1h", {"behind": [], "ahead": ahead})
 
 
 @pytest.mark.parametrize("task_id", ODD, ids=range(len(ODD)))

@@ -90,40 +90,52 @@ def test_what_is_no_message_is_dropped(
 @pytest.mark.parametrize(
     ("query", "about"),
     [
-        ("max=0", "max"),
-        ("max=101", "max"),
-        ("max=x", "max"),
-        ("lease=0.5s", "lease=0.5s"),
-        ("lease=2h", "lease=2h"),
-        ("lease=", "lease"),
-        ("wait=61", "wait=61"),
-        ("wait=-1s", "wait"),
-        ("wait=soon", "wait"),
-        ("most=1", "most"),
+        *[("max=0", "$.max"), ("max=101", "$.max"), ("max=x", "$.max"), ("most=1", "most")],
+        *[("max=1&max=2", "$.max"), ("lease=1s&lease=2s", "$.lease")],
     ],
 )
 def test_a_wrong_parameter_is_named(query: str, about: str, consumer: HttpConsumer) -> None:
-    """The problem says which parameter is wrong."""
+    """The request is invalid, and the problem says which parameter is wrong."""
     answer = consumer.client.post(f"{TAKE}?{query}")
-    refused = (422, "urn:delayq:problem:invalid-request"), (400, "urn:delayq:problem:bad-request")
-    assert (answer.status_code, answer.json()["type"]) in refused
-    assert about in answer.json()["detail"]
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:delayq:problem:invalid-request")
+    assert about in answer.json()["errors"][0]["path"] + answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
-    "body",
+    "query", ["lease=0.5s", "lease=2h", "lease=", "wait=61", "wait=-1s", "wait=soon", "wait=nan", "lease=%C2%B2"]
+)
+def test_a_duration_that_is_none_is_a_bad_request(query: str, consumer: HttpConsumer) -> None:
+    """The problem names the parameter, and what may stand there."""
+    answer = consumer.client.post(f"{TAKE}?{query}")
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:delayq:problem:bad-request")
+    assert answer.json()["detail"].startswith(query.partition("=")[0])
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
     [
-        *(b"", b"{", b"[]", b"{}", b'{"tags": []}', b'{"tags": ["0"]}', b'{"tags": ["x"]}', b'{"tags": [1]}'),
-        *(b'{"tags": ["1"], "tag": "1"}', b'{"tags": ["1000"]}', b"\xff", b'{"tags": ["-1"]}', b'{"tags": ["99"]}'),
-        *(b'{"tags": ["1"], "delay": 1e999}', b'{"tags": ["1"], "delay": 0}', b'{"tags": ["1"], "delay": -1}'),
+        *((body, 400) for body in (b"", b"{", b"\xff", b'{"tags": ["99"]}')),
+        *((body, 422) for body in (b"[]", b"{}", b'{"tags": []}', b'{"tags": ["0"]}', b'{"tags": ["x"]}')),
+        *((body, 422) for body in (b'{"tags": [1]}', b'{"tags": ["1"], "tag": "1"}', b'{"tags": ["1000"]}')),
+        (b'{"tags": ["-1"]}', 422),
     ],
 )
-def test_a_wrong_body_is_refused(body: bytes, consumer: HttpConsumer) -> None:
-    """It is no good request, whatever the lease is."""
+def test_a_wrong_body_is_refused(body: bytes, status: int, consumer: HttpConsumer) -> None:
+    """What is no JSON, or names a tag of no lease, is a bad request, and other JSON invalid, whatever the lease is."""
     for verb in ("ack", "release"):
-        path, as_json = f"/v1/leases/10-{'0' * 32}-b3JkZXJz:{verb}", {"Content-Type": "application/json"}
-        answer = consumer.client.post(path, content=body, headers=as_json)
-        assert answer.status_code in (400, 422), answer.text
+        assert settle(consumer, verb, body).status_code == status
+
+
+@pytest.mark.parametrize("delay", [b"1e999", b"0", b"-1", b'"1"'], ids=str)
+def test_a_wrong_delay_of_a_release_is_invalid(delay: bytes, consumer: HttpConsumer) -> None:
+    """A delay is a number of more than 0 s that a float can hold."""
+    assert settle(consumer, "release", b'{"tags": ["1"], "delay": %b}' % delay).status_code == 422
+
+
+def settle(consumer: HttpConsumer, verb: str, body: bytes) -> Any:
+    """Sends a body about a lease that is none."""
+    path, as_json = f"/v1/leases/10-{'0' * 32}-b3JkZXJz:{verb}", {"Content-Type": "application/json"}
+    return consumer.client.post(path, content=body, headers=as_json)
 
 
 #: Well-formed ids, of the queues ``orders`` and ``a}``.
