@@ -271,6 +271,8 @@ def change(
 ) -> Counter[str]:
     """Looks which dead letters of a queue are chosen, then goes once more through it, as ``replay``, and acts on these.
 
+    It waits until the round of another caller is over, which moves letters from the front of a list to its back.
+
     Args:
         store: The broker's store.
         queue: Name of the queue.
@@ -286,7 +288,7 @@ def change(
         How many were ``replayed`` or ``dropped``, and how many stay as ``unroutable``: the action could do nothing.
     """
     newest, some = None, False
-    for letter in browse(store, queue):
+    for letter in count(store, queue):
         some = chosen(letter) or some
         if letter.at is not None:
             newest = max(letter.at, newest or letter.at)

@@ -2,19 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from itertools import islice
 from time import monotonic
+from typing import Any
 
 import pytest
 from celery import Celery
 from celery.app.task import Context
 
 from celery_ext import DeadLetters, cancel, install
+from celery_ext.connection import open_store
 from celery_ext.dead_letters import Choice
+from celery_ext.dead_letters import letters as letters_of
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.dead_letters import Reason
+from kombu_delayq.store.dead_letters import PAGE, Letter
 from kombu_delayq.store.dead_letters import DeadLetters as LettersOfStore
-from kombu_delayq.store.dead_letters import Letter
 from tests.support.workers.harness import TRANSPORT
 
 
@@ -94,6 +98,33 @@ def test_letters_are_replayed_and_dropped(app: Celery) -> None:
     assert letters.drop("b2") == 1
     assert letters.drop(error="no address") == 1
     assert letters.drop(queue="dead-bill") == 0
+
+
+def test_a_change_beside_another_round_misses_no_letter(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks which letters are chosen when the other round, which changes their order, is over."""
+    bury_some(app, "mail", *(f"m{number}" for number in range(250)))
+    page, hold, others = LettersOfStore.page, LettersOfStore._hold, [True]
+
+    def go_on(most: int | None) -> None:
+        """Lets the other round go on: by so many letters, or to its end."""
+        if others and others.pop() and len(list(islice(other, most))) == most:
+            others.append(True)
+
+    def page_between(store: LettersOfStore, *args: Any, **options: Any) -> list[bytes]:
+        found = page(store, *args, **options)
+        go_on(PAGE)
+        return found
+
+    def hold_after(store: LettersOfStore, queue: str, name: str) -> bool:
+        go_on(None)
+        return hold(store, queue, name)
+
+    with app.connection_for_read() as connection:
+        other = letters_of.replay(open_store(connection), "dead-mail", letters_of.back, None)
+        next(other)
+        monkeypatch.setattr(LettersOfStore, "page", page_between)
+        monkeypatch.setattr(LettersOfStore, "_hold", hold_after)
+        assert DeadLetters(app).drop("m20") == 1
 
 
 def test_a_letter_that_has_no_way_back_stays(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
