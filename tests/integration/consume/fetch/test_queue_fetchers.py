@@ -13,7 +13,7 @@ QUEUES = ("a", "b", "c")
 
 @pytest.fixture
 def connection(slots_server: PrivateRedis) -> Connection:
-    """A connection with our transport to an empty slots_server."""
+    """A connection with our transport to an empty server."""
     slots_server.client().flushall()
     return Connection(slots_server.url, transport="kombu_delayq.transport:Transport")
 
