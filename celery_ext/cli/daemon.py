@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Thread
+from time import monotonic
 from typing import Any, TypeVar
 
 import click
@@ -17,6 +18,7 @@ from redis.exceptions import RedisError
 from celery_ext.cli.broker import CliBroker, prefixes_in_words
 from celery_ext.cli.output import escaped
 from celery_ext.connection import is_permanent, open_store
+from celery_ext.delays.durations import in_words
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.store import DelayStore
 from kombu_delayq.transfer.worker import TransferWorker
@@ -24,6 +26,9 @@ from kombu_delayq.transfer.worker import TransferWorker
 logger = logging.getLogger("kombu_delayq.transfer")
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: First and longest pause in s between two log lines of an outage that goes on.
+LOG_AFTER_S, LOG_EVERY_S = 10.0, 300.0
 
 
 def metrics_options(command: F) -> F:
@@ -109,6 +114,8 @@ class Connect:
         self._connection = connection
         self._app = app
         self._connected = False
+        self._down_since: float | None = None
+        self._log_after_s = LOG_AFTER_S
 
     def __call__(self) -> DelayStore:
         """Connects."""
@@ -122,10 +129,11 @@ class Connect:
                 raise click.ClickException(
                     escaped(f"{what}. This does not end by itself: mend it, and start again")
                 ) from error
+            self._log_again(error)
             raise
         finally:
             self.under_way = False
-        self._connected = True
+        self._down_since, self._log_after_s, self._connected = None, LOG_AFTER_S, True
         return store
 
     def _connect(self, on_error: Callable[[Exception], None]) -> DelayStore:
@@ -148,6 +156,15 @@ class Connect:
         prefixes = store.queues.other_prefixes()
         if prefixes:
             logger.warning("%s", prefixes_in_words(prefixes, app=self._app))
+
+    def _log_again(self, error: Exception) -> None:
+        """Logs now and then that an outage goes on; the worker logs when it begins and ends."""
+        now = monotonic()
+        self._down_since = self._down_since or now
+        waited_s = now - self._down_since
+        if waited_s >= self._log_after_s:
+            self._log_after_s = min(waited_s * 2, waited_s + LOG_EVERY_S)
+            logger.warning("still waiting for Redis, for %s by now: %s", in_words(waited_s, plain=True), error)
 
 
 #: Top-level modules of the packages of the extra.

@@ -1,5 +1,7 @@
 """The group of all commands, and its help, with examples for each command."""
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -118,6 +120,25 @@ def add_examples(command: click.Command, name: str = "delayq") -> None:
 
 #: Longest summary of a command, in characters: click cuts those that are longer.
 _WHOLE = 1000
+
+
+class Reader(click.Command):
+    """A command that only looks: without a reader of its output, as in ``… | head``, it is done, and ends with 0."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command. A command that changes something is not done then: click ends it with 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Python flushes the streams when it ends, and would report the broken pipe. Source: the note on SIGPIPE in
+            # the documentation of Python's module signal.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for stream in (sys.stdout, sys.stderr):
+                try:
+                    stream.flush()
+                except BrokenPipeError:
+                    os.dup2(nowhere, stream.fileno())
+            raise SystemExit(0) from None
 
 
 class SectionedGroup(click.Group):

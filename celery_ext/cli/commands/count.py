@@ -5,13 +5,14 @@ from collections import Counter
 import click
 
 from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.group import Reader
 from celery_ext.cli.options import json_option, known_or_all, queues_argument
 from celery_ext.cli.output import escaped, json_line, table
 from celery_ext.cli.selecting import Criteria, TaskSearch, criteria_options, report_skipped, report_unreadable
 from celery_ext.waiting import sizes_of
 
 
-@click.command()
+@click.command(cls=Reader)
 @queues_argument()
 @criteria_options
 @json_option()

@@ -10,6 +10,7 @@ from celery.utils.functional import chunks
 from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
+from celery_ext.cli.group import Reader
 from celery_ext.cli.letter_options import (
     dead_letter_queues,
     dead_letter_queues_argument,
@@ -54,7 +55,7 @@ def dead_letters() -> None:
     """
 
 
-@dead_letters.command("list")
+@dead_letters.command("list", cls=Reader)
 @dead_letter_queues_argument
 @letter_condition_options
 @click.option(

@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.group import Reader
 from celery_ext.cli.options import duration, json_option
 from celery_ext.cli.output import bad, escaped, good, number_of, table, warning
 from celery_ext.doctor import ANSWERS_S, CHECKS, Finding, Level, NoSuchText, examine, explain, id_of
@@ -30,7 +31,7 @@ Exit codes:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=Reader, epilog=_EPILOG)
 @click.option(
     "--only",
     metavar="CHECK",

@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.export_format import closing_line, header_line, message_line
+from celery_ext.cli.group import Reader
 from celery_ext.cli.options import confirm, json_option, known_or_all, queues_argument, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import with_progress
@@ -25,7 +26,7 @@ from kombu_delayq.store import WaitingStore
 from kombu_delayq.store.types import Waiting
 
 
-@click.command()
+@click.command(cls=Reader)
 @queues_argument()
 @click.option(
     "--output",

@@ -4,6 +4,7 @@ import click
 from celery.utils.functional import chunks
 
 from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.group import Reader
 from celery_ext.cli.options import json_option, known_or_all, queues_argument
 from celery_ext.cli.output import json_line, listing
 from celery_ext.cli.selecting import Criteria, TaskSearch, criteria_options, report_unreadable
@@ -13,7 +14,7 @@ from celery_ext.waiting import sizes_of
 ROWS = 500
 
 
-@click.command("list")
+@click.command("list", cls=Reader)
 @queues_argument()
 @criteria_options
 @click.option(

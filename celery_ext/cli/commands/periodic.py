@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.group import Reader
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import bad, escaped, json_line, number_of, print_stderr, table, warning
 from celery_ext.delays.durations import in_words
@@ -20,7 +21,7 @@ def periodic() -> None:
     """See and change periodic tasks: list, pause, resume, run now."""
 
 
-@periodic.command(name="list")
+@periodic.command("list", cls=Reader)
 @json_option()
 @click.pass_obj
 def list_(broker: CliBroker, as_json: bool) -> None:

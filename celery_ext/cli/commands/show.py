@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.group import Reader
 from celery_ext.cli.options import count_of_ids, ids_argument, json_option, read_ids
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, task_name, when_due
 from celery_ext.cli.progress import with_progress
@@ -22,7 +23,7 @@ from celery_ext.waiting import DelayedTask, by_id
 NEXT_DELAYS = 10
 
 
-@click.command()
+@click.command(cls=Reader)
 @ids_argument()
 @click.option("--raw", is_flag=True, help="Print only the message, as it is stored.")
 @json_option()

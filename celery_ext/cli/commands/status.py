@@ -16,6 +16,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from celery_ext.cli import journal_text
 from celery_ext.cli.broker import CliBroker
+from celery_ext.cli.group import Reader
 from celery_ext.cli.options import duration, json_option, known_queues, queues_argument
 from celery_ext.cli.output import print_stderr
 from celery_ext.cli.signals import signals_as_interrupt
@@ -286,7 +287,7 @@ def _cut(text: str) -> str:
 EVERY_S, LEAST_S = 2.0, 0.1
 
 
-@click.command()
+@click.command(cls=Reader)
 @queues_argument()
 @json_option("Print one JSON object instead; with --watch, one a line.")
 @click.option(

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from celery_ext.cli.daemon import needs_extra
+from celery_ext.cli.group import Reader
 from celery_ext.cli.options import Moment, json_option, moment
 from celery_ext.cli.output import escaped, json_line, print_stderr, table
 from kombu_delayq.message.due import iso_of
@@ -94,7 +95,7 @@ def add(
     click.echo(secret)
 
 
-@tokens.command(name="list")
+@tokens.command("list", cls=Reader)
 @_file
 @json_option()
 def list_(path: Path, as_json: bool) -> None:

@@ -119,15 +119,16 @@ def test_the_bar_of_a_listing_knows_its_end(proj: Proj) -> None:
 
 
 def test_a_reader_that_has_enough_ends_a_listing_quietly(proj: Proj, tmp_path: Path) -> None:
-    """A closed pipe, as of `… | head`, is no error of the broker; the command ends with 1, as it is not done."""
+    """A closed pipe, as of `… | head`, ends with 0 what only looks, and with 1 what is not done; nobody is blamed."""
     _fill(proj, 3000)
     command = f"set -o pipefail; {BIN}/delayq -b {proj.server.url}"
-    for args in ("list --limit 0 --json", "list --limit 0", "export", "show - < ids", "run-now --json - < ids"):
-        (tmp_path / "ids").write_text("".join(f"{n:06}\n" for n in range(3000)))
+    (tmp_path / "ids").write_text("".join(f"{n:06}\n" for n in range(3000)))
+    looks = ("list --limit 0 --json", "list --limit 0", "export", "show - < ids")
+    for args in (*looks, "run-now --json - < ids"):
         done = subprocess.run(
             ["bash", "-c", f"{command} {args} | head -n 1"], cwd=tmp_path, capture_output=True, text=True, timeout=60
         )
-        assert (len(done.stdout.splitlines()), done.stderr, done.returncode) == (1, "", 1), args
+        assert (len(done.stdout.splitlines()), done.stderr, done.returncode) == (1, "", int(args not in looks)), args
 
 
 @pytest.fixture

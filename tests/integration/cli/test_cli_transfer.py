@@ -174,12 +174,13 @@ class _Web(socketserver.BaseRequestHandler):
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/0", "redis://no.such.host.invalid:{port}/0"])
 def test_a_transfer_worker_waits_for_a_redis_that_may_come(own_server: PrivateRedis, url: str) -> None:
-    """A refused connection and an unknown host are said at once, and then waited for."""
+    """A refused connection and an unknown host are said at once, and again after a while, and then waited for."""
     own_server.stop()
     process = start_transfer(url.format(port=own_server.port))
     assert process.stderr
     try:
         assert any("Redis cannot be used, delayed messages wait" in line for line in process.stderr)
+        assert any("still waiting for Redis, for 1" in line for line in process.stderr)
         own_server.start()
         if "127.0.0.1" in url:
             assert any("Redis can be used again" in line for line in process.stderr)
