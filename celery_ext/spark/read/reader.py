@@ -33,7 +33,9 @@ class _Seen:
 
     def new_of(self, part: Part, page: Scanned) -> Scanned:
         """Returns a page of the journal as it is, and one of Redis without what was read in the journal."""
-        ids = map(_shared, self._store.scan.ids(part, page.members)) if page.members else ()
+        if not page.members or (part.layout != JOURNAL and not self._keys):
+            return page
+        ids = map(_shared, self._store.scan.ids(part, page.members))
         keys = list(map(hash, zip(ids, map(float, page.dues), strict=True)))
         if part.layout == JOURNAL:
             self._keys.update(keys)

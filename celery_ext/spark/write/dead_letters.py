@@ -40,6 +40,8 @@ class DeadLetterBuilder:
     def build(self, row: Mapping[str, Any], task: str | None, queue: str | None, digest: str, error: str) -> Offer:
         """Returns the dead letter of a row: a message of its task whose keyword arguments are the row.
 
+        They are in JSON where the serializer of the task cannot write them.
+
         Args:
             row: Values by name of the column.
             task: Name of the task, or None.
@@ -54,6 +56,9 @@ class DeadLetterBuilder:
         letter_id = task_ids.uuid_of(task_ids.digest(f"bad {digest}"))
         own = f'"{letter_id}"'
         [body], [kwargs_repr] = arguments.bodies(template.serializer, template.compression), arguments.kwargs_repr()
+        if rows.errors:
+            template = self._templates.of(key._replace(serializer="json"))
+            [body] = arguments.bodies("json", template.compression)
         [tag] = task_ids.tags_of([digest], self._salt)
         slots = Slots(*["null"] * len(Slots._fields))._replace(
             body=body,

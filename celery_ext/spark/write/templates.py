@@ -24,6 +24,7 @@ class TemplateKey(NamedTuple):
         soft_time_limit: In s, or None.
         ignore_result: Whether the result is dropped, or None.
         expires: Whether the row has an expiry.
+        serializer: Name of the serializer of the body; None for that of the task or the app.
     """
 
     task: str
@@ -33,10 +34,11 @@ class TemplateKey(NamedTuple):
     soft_time_limit: float | None = None
     ignore_result: bool | None = None
     expires: bool = False
+    serializer: str | None = None
 
 
-#: Fields of a key that a row gives as columns; ``expires`` is the last field, and no column gives it as it is.
-_KEY_COLUMNS = TemplateKey._fields[:-1]
+#: Fields of a key that a row gives as columns; no column gives the last two as they are.
+_KEY_COLUMNS = TemplateKey._fields[:-2]
 
 
 class Templates:

@@ -12,6 +12,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
 from celery_ext.spark.read import batch
 from kombu_delayq.options import Options
+from kombu_delayq.store.scan import Scan
 from kombu_delayq.store.types import Offer
 from tests.support.messages import task_message
 from tests.support.spark.reading import FUTURE_MS, Row, fill, reader_of, rows_of, store_of
@@ -66,6 +67,17 @@ def test_windows_have_both_tiers(
     found = read(redis_server, url, partitions=partitions, page_size=7)
     assert sorted(row["task_id"] for row in found) == sorted(near + far)
     assert {row["task_id"] for row in found if row["layout"] == "journal"} == set(far)
+    plain.close()
+
+
+def test_ids_are_asked_for_only_where_the_journal_has_messages(
+    redis_server: PrivateRedis, journaled: JournaledStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids, which may cost a round trip a page, tell what has come to Redis; with an empty journal that is nothing."""
+    plain = store_of(redis_server)
+    fill(plain, "q", 30)
+    monkeypatch.setattr(Scan, "ids", None)
+    assert len(read(redis_server, url, columns="due", page_size=7)) == 30
     plain.close()
 
 

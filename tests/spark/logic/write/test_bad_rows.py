@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from kombu.serialization import registry
 
 from celery_ext.dead_letters import DeadLetter, letters
 from celery_ext.demo.private_redis import PrivateRedis
@@ -240,6 +241,25 @@ def test_a_dead_letter_is_the_row(conf: dict[str, Any]) -> None:
     if not conf:
         expected = {name: values[0] for name, values in ROW.items()} | {"u": UUID(int=3)}
         assert letter.task.kwargs == kwargs == expected
+
+
+def test_a_dead_letter_that_the_serializer_cannot_write_is_in_json() -> None:
+    """A dead letter has the row as arguments, also where the serializer of its task has no form for any arguments."""
+
+    def write(body: tuple[Any, dict[str, Any], Any]) -> bytes:
+        if body[1]:
+            raise ValueError("no arguments")
+        return b"nothing"
+
+    registry.register("picky", write, None, "application/x-picky", "binary")
+    try:
+        settings = apps.settings_of(apps.make("picking", task_serializer="picky", task_compression="gzip"))
+        letter = letter_of(made_of(batch_of(id=[7]), settings, **DEAD))
+    finally:
+        registry.unregister("picky")
+    message = json.loads(letter.message)
+    assert message["content-type"] == "application/json"
+    assert (letter.name, letter.routing_key, seen(message)["body"][:2]) == (TASK, "celery", [[], {"id": 7}])
 
 
 def test_a_dead_letter_of_a_task_that_expires_does_not() -> None:
