@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from textwrap import dedent
 from threading import RLock
+from tokenize import TokenError
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -233,7 +234,7 @@ def may_retry(task: Any) -> bool:
     methods = [
         member
         for kind in type(task).__mro__
-        if kind.__module__.partition(".")[0] not in ("builtins", "celery", "celery_ext")
+        if (kind.__module__ or "").partition(".")[0] not in ("builtins", "celery", "celery_ext")
         for member in vars(kind).values()
         if isinstance(member, FunctionType)
     ]
@@ -262,7 +263,7 @@ def _passes_itself_on(run: FunctionType, bound: bool) -> bool:
     own = {run.__name__, *run.__code__.co_varnames[: int(bound)]}
     try:
         nodes = list(ast.walk(ast.parse(dedent(inspect.getsource(run.__code__)))))
-    except (OSError, SyntaxError):  # there is no source, or it cannot be cut out of what is around it
+    except (OSError, SyntaxError, TokenError):  # there is no source, or not alone, or it was changed since it was read
         return True
     of_attributes = {node.value for node in nodes if isinstance(node, ast.Attribute)}
     return any(isinstance(node, ast.Name) and node.id in own and node not in of_attributes for node in nodes)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -128,6 +130,15 @@ def test_no_false_alarm_of_a_task_that_is_not_bound(app: Celery, function: Any) 
     """Nor is anything said where such a task is found or given to others by its name."""
     install(app)
     assert may_retry(declare(app, function))
+
+
+def test_no_false_alarm_where_the_source_has_changed(app: Celery, tmp_path: Path) -> None:
+    """Nor of a task whose file was changed after its import, so that its source cannot be read any more."""
+    file = tmp_path / "tasks.py"
+    file.write_text('def changed(self):\n    """')
+    [code] = (each for each in compile("def changed(self): pass", file, "exec").co_consts if isinstance(each, CodeType))
+    install(app)
+    assert may_retry(declare(app, FunctionType(code, {}), bind=True))
 
 
 def test_no_alarm_of_other_tasks(app: Celery) -> None:
