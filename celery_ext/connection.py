@@ -79,13 +79,13 @@ def open_store(
 
 @contextmanager
 def as_operational_errors() -> Iterator[None]:
-    """Raises kombu's ``OperationalError``, as ``apply_async`` does, where Redis is away or a connection is lost.
+    """Raises kombu's ``OperationalError``, as ``apply_async`` does, where Redis or a journal's database is away.
 
     Errors with which Redis answers stay those of redis-py.
     """
     try:
         yield
-    except (RedisConnectionError, RedisTimeoutError) as error:
+    except (RedisConnectionError, RedisTimeoutError, ConnectionError) as error:  # a journal's is the built-in one
         raise OperationalError(str(error)) from error
 
 

@@ -8,6 +8,7 @@ import pytest
 from celery import Celery
 from kombu.exceptions import OperationalError
 
+from celery_ext import cancel
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import database
@@ -43,12 +44,14 @@ def _send(app: Celery, **options: object) -> str:
 def test_a_restart_of_the_database_delays_publishers(
     app: Celery, own_postgres: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While it is away a publisher of far tasks waits a moment, and then gets the error that Celery's users know."""
+    """While it is away, who publishes far tasks or cancels waits a moment, and gets the error Celery's users know."""
     monkeypatch.setattr(database, "AWAY_S", 0.1)
     own_postgres.stop()
     for retry in (True, False):
         with pytest.raises(OperationalError, match="the journal's database"):
             _send(app, retry=retry)
+    with pytest.raises(OperationalError, match="the journal's database"):
+        cancel(app, "some-id")
     app.send_task("remind", countdown=60, ignore_result=True)  # which is near, and needs no database
     journal = Journal(own_postgres.url)
     with pytest.raises(DatabaseUnavailable) as caught:
