@@ -85,6 +85,8 @@ class RateLimiter:
 PREFIX = "dq_"
 #: Random bytes of a token: nobody guesses 256 bits, so the hash needs no salt and may be fast.
 _RANDOM_BYTES = 32
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_HASH = re.compile(r"[0-9a-f]{64}")
 #: Rights of others than the owner: with the hashes anybody could sign a cookie of the page.
 _OTHERS = 0o077
 
@@ -106,8 +108,8 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         expires: From when on it is refused; None for never.
     """
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z")]
-    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    name: str
+    sha256: str
     actions: frozenset[Action]
     queues: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -115,6 +117,10 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     expires: Annotated[datetime, Meta(tz=True)] | None = None
 
     def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"name {self.name!r} is not 1 to 64 letters, digits, or . _ @ -")
+        if not _HASH.fullmatch(self.sha256):
+            raise ValueError(f"token {self.name}: sha256 is not 64 hexadecimal digits")
         if self.rate is not None:
             parse_rate(self.rate)
 
@@ -130,7 +136,8 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     def as_dict(self) -> dict[str, Any]:
         """Returns the entry of the file."""
         found: dict[str, Any] = msgspec.to_builtins(self)
-        return found | {"actions": [str(action) for action in Action if action in self.actions]}
+        actions = [str(action) for action in Action if action in self.actions]
+        return found | {"actions": actions, "queues": list(self.queues), "tasks": list(self.tasks)}
 
     @classmethod
     def parse(cls, entry: Any) -> "Token":

@@ -168,6 +168,7 @@ def test_tokens_are_made_listed_and_removed(redis_server: PrivateRedis, tmp_path
     run(redis_server, "tokens", "add", "graphs", *file, "--action", "metrics")
     listed = run(redis_server, "tokens", "list", *file).stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["NAME", "billing", "graphs"]
+    assert listed[2].split() == ["graphs", "metrics", "*", "*"]
     [billing, _] = map(json.loads, run(redis_server, "tokens", "list", *file, "--json").stdout.splitlines())
     assert billing.pop("expires").startswith("20")
     assert billing == {
@@ -188,7 +189,7 @@ def test_tokens_are_made_listed_and_removed(redis_server: PrivateRedis, tmp_path
         (["x", "--action", "enqueue"], "to enqueue a task is to run code", 2),
         (["x", "--action", "fly"], "fly", 2),
         (["x"], "--action", 2),
-        (["a b", "--action", "read"], "name", 1),
+        (["a b", "--action", "read"], "'a b' is not 1 to 64 letters", 1),
         (["x", "--action", "read", "--rate", "much"], "much", 1),
     ],
     ids=str,
