@@ -20,7 +20,6 @@ from celery_ext.connection import open_store
 from celery_ext.delays import durations
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.due import ms_of
-from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import OperatorStore
 
 
@@ -205,18 +204,21 @@ def queues_argument(*, required: bool = False) -> Any:
     return lambda command: argument(option(command))
 
 
-def known_queues(broker: CliBroker, store: OperatorStore, given: Iterable[str]) -> list[str]:
+def known_queues(
+    broker: CliBroker, store: OperatorStore, given: Iterable[str], *, ready: bool = False, layouts: Iterable[str] = ()
+) -> list[str]:
     """Returns the given queues that are known, each once, and names the others on stderr.
 
-    A queue is known while it holds messages, or when the transfer workers or the app know it.
+    A queue is known while it holds delayed messages, or when the transfer workers or the app know it; if ``ready``,
+    also while it holds messages for consumers; and while it holds what can be moved to one of the ``layouts``.
     """
     known = {*store.queues.names(), *(broker.app.amqp.queues if broker.app is not None else ())}
     queues = []
     for name in dict.fromkeys(given):
-        if name in known or _holds_some(store, name):
+        if name in known or _holds_some(store, name, ready, layouts):
             queues.append(name)
         else:
-            print_stderr(f"queue {name!r} holds no messages, and is not known")
+            print_stderr(f"queue {name!r} holds no {'' if ready else 'delayed '}messages, and is not known")
     return queues
 
 
@@ -226,12 +228,13 @@ def known_or_all(broker: CliBroker, store: OperatorStore, given: Iterable[str]) 
     return known_queues(broker, store, names) if names else store.queues.names()
 
 
-def _holds_some(store: OperatorStore, queue: str) -> bool:
+def _holds_some(store: OperatorStore, queue: str, ready: bool, layouts: Iterable[str]) -> bool:
     try:
+        found = store.figures.overview([queue]) if ready else []  # counts under all names that a list may have
         return (
             store.queues.size(queue) > 0
-            or any(stats.ready or stats.error for stats in store.figures.overview([queue]))
-            or any(store.queues.convertible(queue, layout) for layout in LAYOUTS)
+            or any(stats.ready or stats.error for stats in found)
+            or any(store.queues.convertible(queue, layout) for layout in layouts)
         )
     except ResponseError:  # a key has another type; the command will name it
         return True

@@ -10,8 +10,9 @@ from typing import NoReturn
 
 @contextmanager
 def handled(handle: Callable[[int, FrameType | None], object], *numbers: signal.Signals) -> Iterator[None]:
-    """Lets a function handle some signals during a block."""
-    before = {number: signal.signal(number, handle) for number in numbers}
+    """Lets a function handle some signals during a block; no SIGHUP that is ignored, as under ``nohup``."""
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
+    before = {number: signal.signal(number, handle) for number in numbers if number not in ignored}
     try:
         yield
     finally:

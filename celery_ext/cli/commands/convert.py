@@ -86,7 +86,7 @@ def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) 
     """
     with broker.store() as (_, store):
         store.check_version()
-        names = known_queues(broker, store, queues)
+        names = known_queues(broker, store, queues, layouts=[to])
         _warn_if_in_use(store)
         work = [Conversion(name, to) for name in names]
         failed: list[str] = []

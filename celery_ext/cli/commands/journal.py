@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -141,13 +141,14 @@ def restore(
         conditions: dict[str, Any] = {"queues": queues, "from_ms": from_ms, "overdue": overdue}
         pages = pages_of(store, **conditions, dead_letters=dead_letters, dry_run=dry_run)
         done = Counter(looked=unnoted, restored=unnoted, skipped=0, dead_letters=0, in_redis=0)
-        what, of = {"queues": list(queues), "overdue": overdue}, 0 if dry_run else count
-        with audited("journal restore", what, of=of, unchanged=("looked", "in_redis")) as counts:
+        what = {"queues": list(queues), "overdue": overdue}
+        noted = audited("journal restore", what, of=count, unchanged=("looked", "in_redis"))
+        with nullcontext(Counter[str]()) if dry_run else noted as counts:
             try:
                 for page in with_progress(pages, "restoring", count, size=attrgetter("looked")):
                     done.update(page._asdict())
             finally:
-                counts.update({} if dry_run else done)
+                counts.update(done)
         if as_json:
             click.echo(json_line({**done, "dry_run": dry_run}))
         else:

@@ -362,7 +362,7 @@ class _Repair:
             if findings == Findings(queue) and not self._store.repair.is_kept(queue):
                 self.failed = True
                 found.remove(findings)
-                print_stderr(f"queue {queue!r} holds no messages, and is not known")
+                print_stderr(f"queue {queue!r} holds no delayed messages, and is not known")
 
     def _search(self) -> Search:
         try:

@@ -65,7 +65,7 @@ def report_of(broker: CliBroker, connection: Connection, store: OperatorStore, q
     of_app = list(broker.app.amqp.queues) if broker.app is not None else []
     nodes = store.nodes.overview()
     away = [] if nodes is None else _registry_away(store)
-    given = list(queues) if away else known_queues(broker, store, queues)
+    given = list(queues) if away else known_queues(broker, store, queues, ready=True)
     paused = _or_missing(store, store.fetching.paused, dict[str, float]())
     names = given if queues else sorted({*([] if away else store.queues.names()), *of_app, *paused})
     letters = _dead_letters(broker, store, queues)

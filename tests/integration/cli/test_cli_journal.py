@@ -129,7 +129,7 @@ def test_a_restore_can_be_narrowed(store: JournaledStore, delayq: Delayq, noted:
 def test_a_restore_that_fails_half_way_is_noted(
     store: JournaledStore, delayq: Delayq, noted: Noted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What waits again by then is in the audit."""
+    """What waits again by then is in the audit; a dry run, which changes nothing, is not."""
     lose(store)
 
     def fails(*args: Any, **options: Any) -> Iterator[Restored]:
@@ -137,6 +137,8 @@ def test_a_restore_that_fails_half_way_is_noted(
         raise RedisConnectionError("gone")
 
     monkeypatch.setattr("celery_ext.journal.restore", fails)
+    delayq("journal", "restore", "--dry-run", code=1)
+    assert noted() == []
     delayq("journal", "restore", "--yes", code=1)
     assert [(action, count) for action, count, _ in noted()] == [("journal restore", 1)]
 

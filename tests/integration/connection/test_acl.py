@@ -35,10 +35,10 @@ def proj_of_user(users: PrivateRedis, make_proj: MakeProj) -> Iterator[Proj]:
     assert denials(users) == [], "what a user of the page may not do"
 
 
-def run(server: PrivateRedis, user: str, *command: str, stdin: str | None = None) -> Result:
-    """Runs a ``delayq`` command as a user; it must succeed."""
+def run(server: PrivateRedis, user: str, *command: str, stdin: str | None = None, code: int = 0) -> Result:
+    """Runs a ``delayq`` command as a user."""
     done = CliRunner().invoke(delayq, ["--broker", url_of(server, user), *command], input=stdin)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == code, done.output
     return done
 
 
@@ -108,6 +108,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
         "reschedule --task proj.record --arg 0=4 --countdown 2h --yes",
     ):
         run(users, "caretaker", *command.split())
+    assert "is not known" in run(users, "caretaker", "list", "misspelled", code=1).stderr
     exported = run(users, "caretaker", "export").stdout
     run(users, "caretaker", "queues", "purge", "--yes", "celery")
     run(users, "caretaker", "import", stdin=exported)

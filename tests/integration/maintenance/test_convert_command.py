@@ -34,7 +34,7 @@ def test_it_moves_all_and_says_so(broker: PrivateRedis, raw_client: redis.Redis,
         f"queue q: 1,234 messages moved to the layout '{new}'",
         f"queue r\\x1b: 1 message moved to the layout '{new}'",
     ]
-    assert result.stderr == "queue 'nope' holds no messages, and is not known\n"
+    assert result.stderr == "queue 'nope' holds no delayed messages, and is not known\n"
     assert (source.queues.size("q"), store_of(raw_client, new).queues.size("q")) == (0, 1234)
     assert run(broker, "convert", "q", "--to", new).stdout == f"queue q: nothing to move to the layout '{new}'\n"
     found = {"queue": "q", "to": old, "moved": 1234, "lost": 0, "came": 0, "stranded": 0}
