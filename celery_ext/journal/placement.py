@@ -38,7 +38,8 @@ class Attempts:
 
     def cutoff_ms(self, keys: Iterable[Hashable]) -> float | None:
         """Returns the due time of the first attempt, ms since the epoch; None if there was no attempt lately."""
-        found = filter(None, map(self._cutoffs.get, keys)) if self._cutoffs else ()
+        # Of its data in one step: another thread may push out what the cache itself has just found.
+        found = filter(None, map(self._cutoffs.data.get, keys)) if self._cutoffs else ()
         return next((cutoff_ms for cutoff_ms, until_s in found if until_s > monotonic()), None)
 
     def remember(self, keys: Iterable[Hashable], cutoff_ms: float) -> None:
