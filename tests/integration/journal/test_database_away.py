@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -11,7 +12,7 @@ from kombu.exceptions import OperationalError
 from celery_ext import cancel
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import database
+from celery_ext.journal import database, messages
 from celery_ext.journal.database import Database
 from celery_ext.journal.deadlines import DatabaseUnavailable
 from celery_ext.journal.journal import Journal
@@ -62,6 +63,27 @@ def test_a_restart_of_the_database_delays_publishers(
         sent = threads.submit(_send, app)
         own_postgres.start()
         assert [row.id for row in journal.get([sent.result()])] == [sent.result()]
+
+
+def test_a_connection_that_is_cut_is_no_error_of_a_publisher(
+    app: Celery, own_postgres: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is cut between two calls is replaced, and kombu repeats a call whose transaction is cut: a row each."""
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'delayq'"
+    insert, cuts = messages.insert_new, list[object]()
+
+    def insert_and_cut(*args: Any) -> Any:
+        made = insert(*args)
+        if not cuts:
+            cuts.extend(own_postgres.execute(cut))
+        return made
+
+    until(lambda: not own_postgres.execute(cut))
+    sent = [_send(app, retry=False)]
+    monkeypatch.setattr(messages, "insert_new", insert_and_cut)
+    sent.append(_send(app))
+    assert cuts
+    assert [row.id for row in Journal(own_postgres.url).get(sent)] == sent
 
 
 @pytest.fixture
