@@ -51,12 +51,6 @@ class ClusterQoS(FetchedQoS):
     def restore_by_tag(self, tag: str, client: Any = None, leftmost: bool = False) -> None:
         """Drops a message of a fanout."""
 
-    def restore_unacked(self, client: Any = None) -> None:
-        """Puts all messages in hand back, to be consumed next, and drops those of fanouts."""
-        for tag in self._delivered.keys() - self._held.keys():
-            del self._delivered[tag]
-        super().restore_unacked(client)
-
     def restore_visible(self, *args: Any, **kwargs: Any) -> None:
         """Does nothing: the transfer worker puts back what consumers hold that have gone."""
 

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import redis
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from kombu_delayq.store.delivery import Delivery
-from tests.support.looped import Looped, publish
+from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.cluster import PrivateCluster, slot_of
 from tests.support.store.consuming import message
 
@@ -144,6 +144,29 @@ def test_reaches_consumers_at_other_nodes(cluster: PrivateCluster, options: dict
         for listener in (second, third):
             listener.drain(10)
             assert listener.got
+
+
+def test_of_what_a_channel_holds_at_its_end_only_news_are_dropped(
+    cluster: PrivateCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A message of a queue goes back, to be next; one of a fanout does not, and nobody looks for it in Redis."""
+    cluster.flush()
+    held: list[Any] = []
+    with Connection(cluster.url) as connection, connection.clone() as other:
+        channel = connection.channel()
+        news = Queue("", NEWS, exclusive=True, auto_delete=True)
+        with Consumer(channel, [queue_of("orders"), news], accept=["json"], on_message=held.append):
+            publish(other, "orders", 1)
+            while {message.payload for message in held} != {1, 2}:
+                with suppress(TimeoutError):
+                    connection.drain_events(timeout=0.5)
+                if held:  # it has subscribed, or does so now
+                    other.Producer(serializer="json").publish(2, exchange=NEWS, declare=[NEWS])
+        channel.close()
+        store = other.default_channel.store
+        assert (store.fetching.ready(["orders"]), store.consumers.counts()) == ([1], {})
+        assert store.client.exists("unacked") == 0
+    assert [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")] == []
 
 
 @pytest.mark.parametrize("options", PREFIXES)
