@@ -61,8 +61,10 @@ class Rows:
             stored: As of ``Scan.bodies``; None if no column needs them.
         """
         count = len(page.members)
+        # An entry in Redisson's layout has the message in it. Its mark is enough, and may be kept in any number.
+        members = list(map(redisson_layout.mark_of, page.members)) if self._is_redisson else page.members
         columns: tuple[Sequence[Any], ...]
-        columns = page.members, page.dues, page.lengths, ids or [b""] * count, stored or [None] * count
+        columns = members, page.dues, page.lengths, ids or [b""] * count, stored or [None] * count
         if stored is not None:
             waits = [value is not None for value in stored]
             columns = tuple(list(compress(column, waits)) for column in columns)
@@ -100,8 +102,8 @@ class Rows:
 
     def _priority_column(self) -> pa.Array:
         if self._is_redisson:
-            entries = zip(self._members, self._stored, strict=True)
-            priorities = [redisson_layout.priority_of(entry, body) if body else None for entry, body in entries]
+            marks = zip(self._members, self._stored, strict=True)
+            priorities = [redisson_layout.priority_of(mark, body) if body else None for mark, body in marks]
         else:
             priorities = [priority_of(value) if value else None for value in self._stored]
         return pa.array(priorities, pa.int32())

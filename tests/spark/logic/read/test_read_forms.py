@@ -1,6 +1,7 @@
 """Queues in Redisson's layout are read as those in the default layout."""
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,6 +73,19 @@ def test_ids_that_messages_share_may_be_on_any_page(
     for at in range(0, len(offers), 500):
         filled.delivery.offer("q", *offers[at : at + 500])
     assert [row["task_id"] for row in read(redis_server, filled, columns=columns, partitions=1)] == ids
+
+
+def test_messages_are_not_kept_that_no_column_needs(redis_server: PrivateRedis, listed: DelayStore) -> None:
+    """Members of the index have whole messages in them, of which a batch of due times and sizes keeps none."""
+    message = "x" * 200_000
+    for n in range(60):
+        listed.delivery.offer("q", Offer(f"id-{n}", repr(FUTURE_MS + n), 0, message))
+    tracemalloc.start()
+    try:
+        assert len(read(redis_server, listed, columns="due,size", page_size=2, partitions=1)) == 60
+        assert tracemalloc.get_traced_memory()[1] < 30 * len(message)
+    finally:
+        tracemalloc.stop()
 
 
 def test_messages_of_other_clients_have_all_columns(redis_server: PrivateRedis, listed: DelayStore) -> None:
