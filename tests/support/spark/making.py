@@ -65,7 +65,7 @@ def builder_of(
     templates = plain_templates() if settings is None else Templates(settings)
     settings = settings or AppSettings()
     given = WriteOptions.parse({name: text for name, text in {"task": TASK, **options}.items() if text is not None})
-    levels = DelayLevels.parse(settings.levels or DEFAULT)
+    levels = DelayLevels.parse(given.delayq_levels or settings.levels or DEFAULT)
     schedule = Schedule(given, levels, time() * 1000 if base_ms is None else base_ms, max_delay)
     return MessageBuilder(plan_of(schema, given), given, templates, schedule, job)
 
