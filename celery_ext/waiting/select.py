@@ -105,7 +105,8 @@ def browse(
         ValueError: As of ``select``.
         kombu.exceptions.OperationalError: Redis does not answer.
     """
-    return islice(select(app, queues=queue, due_from=due_after, due_to=due_before), limit)
+    found = () if _is_empty(due_after, due_before) else select(app, queues=queue, due_from=due_after, due_to=due_before)
+    return islice(found, limit)
 
 
 def count(
@@ -121,7 +122,16 @@ def count(
         ValueError: As of ``select``.
         kombu.exceptions.OperationalError: Redis does not answer.
     """
+    if _is_empty(due_after, due_before):
+        return 0
     return select(app, queues=queue, due_from=due_after, due_to=due_before).count()
+
+
+def _is_empty(due_after: datetime | None, due_before: datetime | None) -> bool:
+    """Whether a range has no due time, which ``select`` takes for a mistake."""
+    if not (isinstance(due_after, datetime) and isinstance(due_before, datetime)):
+        return False
+    return ms_of(due_after) >= ms_of(due_before)
 
 
 class Selected:

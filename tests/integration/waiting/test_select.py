@@ -167,6 +167,8 @@ def test_bounds(proj: Proj) -> None:
     between: dict[str, Any] = {"due_after": _at(300), "due_before": _at(310)}
     assert [task.id for task in browse(app, "q", **between, limit=2)] == ["task 300", "task 301"]
     assert (count(app), count(app, "q", **between)) == (MANY + 3, 10)
+    empty: dict[str, Any] = {"due_after": _at(20), "due_before": _at(20)}
+    assert (list(browse(app, **empty)), count(app, **empty)) == ([], 0)
     nobodys = select(app, queues="nobody's")
     assert (nobodys.count(), list(nobodys)) == (0, [])
 
