@@ -138,7 +138,7 @@ def pause_queue(serve: Serve, caller: Caller, queue: str) -> Literal["paused", "
         Problem: The caller may not (403), or nobody knows the queue (404).
     """
     _check_pause(caller, queue)
-    if not serve.has_queue(queue):
+    if not serve.broker.has_queue(queue):
         raise Problem(404, f"nobody has used a queue {queue!r}", "unknown-queue")
     return waiting.pause_queue(serve.store, queue, caller.name)
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from threading import RLock
+from time import monotonic
 from typing import Any, TypeVar
 
 from celery import Celery
@@ -19,6 +21,8 @@ T = TypeVar("T")
 
 #: Threads that handle requests at once, and so the most connections to Redis.
 THREADS = 40
+#: For how long a queue that exists is not looked for again, in s: an empty one may have left nothing in Redis.
+KNOWN_S = 60.0
 
 
 class ServeBroker:
@@ -36,6 +40,7 @@ class ServeBroker:
         self._parts: dict[Any, Any] = {}
         self._store: OperatorStore | None = None
         self._several = False
+        self._known_until: dict[str, float] = {}
 
     @property
     def store(self) -> OperatorStore:
@@ -55,6 +60,14 @@ class ServeBroker:
                 finally:
                     connection.close()
             return self._store
+
+    def has_queue(self, queue: str) -> bool:
+        """Whether the app declares a queue, or anybody has used it within ``KNOWN_S``, as far as Redis can say."""
+        if queue in self.app.amqp.queues or self._known_until.get(queue, -inf) > monotonic():
+            return True
+        if found := self.store.queues.exists(queue):
+            self._known_until[queue] = monotonic() + KNOWN_S
+        return found
 
     def lost(self) -> None:
         """Lets the next caller look for a broker again if the URL names several. Calls under way keep their store."""
@@ -106,10 +119,6 @@ class Serve:
     def store(self) -> OperatorStore:
         """The store of the broker; connects if nobody has yet."""
         return self.broker.store
-
-    def has_queue(self, queue: str) -> bool:
-        """Whether the app declares a queue, or anybody has used it."""
-        return queue in self.broker.app.amqp.queues or self.store.queues.exists(queue)
 
 
 def serve_of(request: Request) -> Serve:

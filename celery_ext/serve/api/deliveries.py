@@ -271,7 +271,7 @@ def _leases_of(request: Request, queue: str, is_named: bool) -> Leases:
     serve = serve_of(request)
     if is_broadcast(serve.broker.app, queue):
         raise bad_request(f"{quoted(queue)} is a queue of broadcasts, which has no messages to take", "broadcast-queue")
-    if not is_named and not serve.has_queue(queue):
+    if not is_named and not serve.broker.has_queue(queue):
         raise Problem(
             404, f"nobody has published to a queue {quoted(queue)} yet, nor does the token name it", "no-such-queue"
         )

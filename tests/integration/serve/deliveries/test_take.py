@@ -168,6 +168,14 @@ def test_a_queue_that_nobody_knows_is_no_empty_one(served: Served, consumer: Htt
     assert HttpConsumer(served, "exact").take("new") == {"lease": None, "messages": []}
 
 
+def test_a_queue_that_was_known_just_now_still_is(app: Celery, consumer: HttpConsumer, client: redis.Redis) -> None:
+    """Who has emptied a queue that leaves nothing in Redis may wait for its next message."""
+    send(app, 1, queue="brief")
+    consumer.ack(consumer.take("brief"))
+    client.flushdb()
+    assert consumer.take("brief") == {"lease": None, "messages": []}
+
+
 def test_another_key_in_the_place_of_a_queue_is_named(client: redis.Redis, consumer: HttpConsumer) -> None:
     """It is an error of the broker, and nothing is in hand afterwards."""
     client.set("orders", "x")
