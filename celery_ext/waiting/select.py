@@ -9,6 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from kombu.log import get_logger
+from redis.exceptions import ResponseError
 
 from celery_ext.waiting import revoke
 from celery_ext.waiting.bulk import Bulk, BulkAction, BulkOutcome, audited_bulk, take_snapshot
@@ -104,9 +105,12 @@ def browse(
     Raises:
         ValueError: As of ``select``.
         kombu.exceptions.OperationalError: Redis does not answer.
+        redis.exceptions.ResponseError: A queue cannot be read, such as for a key of another type.
     """
-    found = () if _is_empty(due_after, due_before) else select(app, queues=queue, due_from=due_after, due_to=due_before)
-    return islice(found, limit)
+    if _is_empty(due_after, due_before):
+        return iter(())
+    selected = select(app, queues=queue, due_from=due_after, due_to=due_before)
+    return islice(selected._tasks(_raise_skipped), limit)
 
 
 def count(
@@ -121,6 +125,7 @@ def count(
     Raises:
         ValueError: As of ``select``.
         kombu.exceptions.OperationalError: Redis does not answer.
+        redis.exceptions.ResponseError: A queue cannot be read, such as for a key of another type.
     """
     if _is_empty(due_after, due_before):
         return 0
@@ -159,7 +164,7 @@ class Selected:
         with store_of_app(self._app) as store:
             if not self._selection.reads_bodies:
                 sizes, skipped = sizes_of(store, self._selection)
-                _log_skipped(skipped)
+                _raise_skipped(skipped)
                 return sum(sizes.values())
             found = 0
             for event in search_tasks(store, self._selection):
@@ -168,11 +173,14 @@ class Selected:
             return found
 
     def __iter__(self) -> Iterator[DelayedTask]:
+        return self._tasks(_log_skipped)
+
+    def _tasks(self, on_skipped: Callable[[Iterable[Skipped]], None]) -> Iterator[DelayedTask]:
         cursor: str | None = None
         while True:
             with store_of_app(self._app) as store:  # open for one page only: the caller may need the pool's connections
                 page = search_page(store, self._selection, cursor, PAGE, PAGE_S)
-            _log_skipped(page.skipped if cursor is None else ())
+            on_skipped(page.skipped if cursor is None else ())
             yield from page.tasks
             cursor = page.cursor
             if cursor is None:
@@ -269,3 +277,8 @@ class Selected:
 def _log_skipped(skipped: Iterable[Skipped]) -> None:
     for one in skipped:
         logger.error("queue %r cannot be read: %s", one.queue, one.error)
+
+
+def _raise_skipped(skipped: Iterable[Skipped]) -> None:
+    for one in skipped:
+        raise ResponseError(one.error)

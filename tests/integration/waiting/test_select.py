@@ -1,10 +1,12 @@
 """``celery_ext.select``, ``browse``, ``count`` and ``get``: waiting tasks by any condition, counted, read, changed."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
 from celery_ext import browse, cancel, count, get, reschedule, run_now, select
 from kombu_delayq.errors import AnswerLost
@@ -171,6 +173,24 @@ def test_bounds(proj: Proj) -> None:
     assert (list(browse(app, **empty)), count(app, **empty)) == ([], 0)
     nobodys = select(app, queues="nobody's")
     assert (nobodys.count(), list(nobodys)) == (0, [])
+
+
+def test_a_queue_that_cannot_be_read(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
+    """To count or to browse it is an error, as nobody would notice a log line; an iteration goes on without it."""
+    fill(proj, "q", [("a", _at(1))])
+    fill(proj, "bad", [("b", _at(1))])
+    proj.server.client().delete("delayq:{bad}:due")
+    proj.server.client().set("delayq:{bad}:due", "somebody else's")
+    uses: list[Callable[[], object]] = [
+        lambda: count(proj.app),
+        lambda: select(proj.app, queues="bad").count(),
+        lambda: list(browse(proj.app)),
+    ]
+    for use in uses:
+        with pytest.raises(ResponseError, match="WRONGTYPE"):
+            use()
+    assert [task.id for task in select(proj.app)] == ["a"]
+    assert "queue 'bad' cannot be read" in caplog.text
 
 
 def test_times_without_a_zone_are_in_utc(make_proj: MakeProj) -> None:
