@@ -4,6 +4,7 @@ import socket
 from contextlib import ExitStack
 
 import pytest
+from redis.crc import key_slot
 
 from tests.support.servers import cluster_node
 from tests.support.servers.cluster import PrivateCluster
@@ -24,3 +25,18 @@ def test_a_node_whose_ports_somebody_takes_starts_on_others(monkeypatch: pytest.
         with PrivateCluster(primaries=3, replicas=0) as cluster:
             assert len(cluster.primaries()) == 3
     assert not offsets
+
+
+def test_a_slot_moves_to_a_node_that_has_stale_keys_of_it() -> None:
+    """A replica that becomes a primary may have keys of a slot that its primary gave away just before."""
+    with PrivateCluster(primaries=3, replicas=0) as cluster:
+        slot = key_slot(b"q")
+        old, new, _ = sorted(cluster.primaries(), key=lambda node: slot not in cluster.slots_of(node))
+        old.client.set("q", "now")
+        new.set_slot(slot, "IMPORTING", old.id)
+        for key, value in (("q", "stale"), ("{q}gone", "stale")):
+            with new.client.pipeline(transaction=False) as pipe:
+                pipe.execute_command("ASKING").execute_command("SET", key, value).execute()
+        new.client.execute_command("CLUSTER SETSLOT", slot, "STABLE")
+        assert cluster.move_slot(slot, new) == 1
+        assert (new.client.get("q"), new.client.get("{q}gone")) == ("now", None)

@@ -128,6 +128,10 @@ class PrivateCluster:
         if old is to:
             return 0
         to.set_slot(slot, "IMPORTING", old.id)
+        # A replica that became a primary before it heard of the last keys to go may have some of a slot that it lost.
+        if left := to.client.execute_command("CLUSTER GETKEYSINSLOT", slot, 1_000_000):
+            with to.client.pipeline(transaction=False) as pipe:
+                pipe.execute_command("ASKING").execute_command("DEL", *left).execute()
         old.set_slot(slot, "MIGRATING", to.id)
         auth = ("AUTH", self._password) if self._password else ()
         while keys := old.client.execute_command("CLUSTER GETKEYSINSLOT", slot, page):
