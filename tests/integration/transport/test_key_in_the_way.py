@@ -59,6 +59,16 @@ def _ready(client: redis.Redis, queue: str) -> Callable[[], bool]:
     return lambda: client.llen(queue) == 1
 
 
+def test_a_queue_that_is_no_list_has_no_count(redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """Redis says that the key has another type, as with stock kombu."""
+    client.set(HARMED, "no list")
+    with (
+        Connection(redis_server.url, transport=TRANSPORT) as connection,
+        pytest.raises(redis.ResponseError, match="WRONGTYPE"),
+    ):
+        connection.default_channel._size(HARMED)
+
+
 @pytest.mark.both_layouts
 @pytest.mark.parametrize("which", [DUE, BODIES, HARMED, f"{HARMED}\x06\x166"])
 def test_transfer_goes_on_with_other_queues(
