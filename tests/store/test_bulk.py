@@ -208,7 +208,7 @@ def test_messages_that_cannot_be_read_are_not_gone(
 
     def refused(of: Any, *args: Any) -> Any:
         """Reads all queues but one."""
-        if "q" in (of[0] if method == "sizes" else of.queue):
+        if "q" in (of if method == "sizes" else [of.queue]):
             raise ResponseError("The user executing the script can't run this command or subcommand")
         return read(of, *args)
 
