@@ -1,4 +1,4 @@
-"""What a process tells of itself: the versions and options in which the processes of a broker should be alike."""
+"""The versions and options of a process, which should be the same in all processes of a broker."""
 
 import json
 import platform

@@ -209,7 +209,7 @@ def report_unreadable(number: int) -> None:
 
 
 class TaskSearch:
-    """The selected messages, with a progress bar; what cannot be read is told on stderr.
+    """Searches the selected messages, with a progress bar, and names on stderr the queues that Redis cannot read.
 
     Attributes:
         failed: Whether a queue cannot be read.

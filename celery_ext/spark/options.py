@@ -29,7 +29,7 @@ from kombu_delayq.errors import did_you_mean, quoted
 _OF_SPARK = frozenset(("checkpointlocation", "queryname", "triggerinterval", "numpartitions"))
 #: Options that Spark adds for a table that is created.
 _OF_TABLES = frozenset(("owner", "provider"))
-#: What is said of names that are no options, other than what may be meant.
+#: Own errors for some names that are no options. For others the error names the option that may be meant.
 _HINTS = dict.fromkeys(
     ("path", "paths"),
     "is not an option: tasks are in queues, not in files. Leave the path out, and name a queue with the option queue",

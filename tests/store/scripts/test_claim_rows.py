@@ -55,7 +55,7 @@ def test_a_free_row_is_held(store: DelayStore) -> None:
 
 
 def test_rows_that_were_pushed_or_claimed_stay_so(store: DelayStore) -> None:
-    """What is decided already is said, and nothing changes."""
+    """For rows that are decided already the script returns the decision, and changes nothing."""
     store.promotion.promote(JOURNAL_ID, elected(store), [row(1)])
     store.promotion.claim_rows(numbers(2))
     before = store.client.hgetall(GUARD)

@@ -54,7 +54,7 @@ def test_many_queues_hold_up_no_message_for_long(queue: str, asked: list[Any], m
 
 @pytest.mark.parametrize(("layout", "asked"), [("hash", []), ("redisson", ["a"])])
 def test_a_queue_that_others_have_emptied_costs_no_transfer(layout: str, asked: list[Any]) -> None:
-    """Only in a layout that other clients use, of which they leave something, is it cleared by a transfer.
+    """A transfer clears it only in a layout that other clients use, as these clients leave keys behind.
 
     In a cluster a queue also seems empty whose node is away: thousands of transfers would wait for that node in turn.
     """
