@@ -124,6 +124,18 @@ def old_redis(target: int) -> Proxy:
     return Proxy(target, on_reply=change)
 
 
+class CountsRequests(Proxy):
+    """Counts the pieces that clients send: one for each round trip, whatever else the server is asked meanwhile."""
+
+    def __init__(self, target: int) -> None:
+        self.requests = 0
+        super().__init__(target, on_request=self._count)
+
+    def _count(self, request: bytes) -> bytes:
+        self.requests += 1
+        return request
+
+
 class LosesReply(Proxy):
     """Cuts the connection in place of the reply to the first request that contains ``mark`` after ``arm``.
 
