@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from datetime import datetime
+from time import time
 from typing import Any, ClassVar
 
 from celery import signals
@@ -14,6 +16,7 @@ from celery.worker.request import Request, create_request_cls
 from vine import promise
 
 from celery_ext.worker.task_threads import TaskThreads
+from kombu_delayq.consume.fetched import FetchedMessage
 
 #: A strategy as a task's ``Strategy`` makes it: gets a message, its body, what acknowledges and rejects it, and
 #: callbacks.
@@ -58,7 +61,8 @@ class Ack:
 def plain(task: Any, app: Any, consumer: Any, celerys: Strategy) -> Strategy:
     """Returns a strategy for messages of a task, which leaves all but plain ones to that of Celery.
 
-    A plain one is of protocol 2, and has no eta. The task has no strategy of its own, and no rate limit.
+    A plain one is of protocol 2, and has no eta, or one that is over: Celery hands its timer also a task that is due,
+    which costs several times as much. The task has no strategy of its own, and no rate limit.
 
     Args:
         task: The task.
@@ -80,9 +84,10 @@ def plain(task: Any, app: Any, consumer: Any, celerys: Strategy) -> Strategy:
 
     def receive(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> Any:
         headers = message.headers
+        eta = headers.get("eta")
         if (
             body is not None
-            or headers.get("eta") is not None
+            or not (eta is None or _is_over(eta))
             or (has_limits and buckets[name])
             or type(message.payload) is not list
         ):
@@ -123,12 +128,15 @@ def plain(task: Any, app: Any, consumer: Any, celerys: Strategy) -> Strategy:
                 root_id=made.root_id,
                 parent_id=made.parent_id,
                 retries=made.request_dict.get("retries", 0),
-                eta=None,
+                eta=made.eta and made.eta.isoformat(),
                 expires=made.expires and made.expires.isoformat(),
             )
         reserved(made)
-        for callback in callbacks or ():
-            callback(made)
+        if eta is None:
+            for callback in callbacks or ():
+                callback(made)
+        elif isinstance(message, FetchedMessage):
+            message.note_begun()
         handle(made)
         return None
 
@@ -141,6 +149,7 @@ def _request_class(task: Any, app: Any, consumer: Any) -> Any:
     apply = pool.on_apply
     of_task = symbol_by_name(task.Request)
     base = create_request_cls(of_task, task, pool, consumer.hostname, eventer, app=app)
+    base._tzlocal = app.conf.timezone  # for an eta; each request would look it up in the settings
     if apply is not apply_target and not isinstance(getattr(apply, "__self__", None), TaskThreads):
         return base
     run = trace.fast_trace_task if app.use_fast_trace_task else trace.trace_task_ret
@@ -166,6 +175,15 @@ def _request_class(task: Any, app: Any, consumer: Any) -> Any:
                     super().send_event(type, **fields)
 
     return PlainRequest
+
+
+def _is_over(eta: Any) -> bool:
+    """Whether an eta is over; one that is not as Celery writes it is left to Celery."""
+    try:
+        due = datetime.fromisoformat(eta)
+        return due.tzinfo is not None and due.timestamp() <= time()
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def _listens(eventer: Any) -> bool:

@@ -11,6 +11,10 @@ from kombu.log import get_logger
 logger = get_logger(__name__)
 
 
+#: How long a thread that is woken may take until it begins, in s, before the one that hands it a task goes on.
+BEGINS_S = 0.001
+
+
 class TaskThreads:
     """Hands tasks to the threads of Celery's pool ``threads``.
 
@@ -30,6 +34,8 @@ class TaskThreads:
         self._lock = Lock()
         self._awake = 0
         self._is_waking = False
+        self._begun = Lock()  # released by a thread that begins
+        self._begun.acquire()
 
     def __len__(self) -> int:
         """Returns how many tasks no thread has begun."""
@@ -55,7 +61,10 @@ class TaskThreads:
     ) -> None:
         """Runs a task in a thread; the arguments are those of ``TaskPool.on_apply``."""
         self._calls.append((target, args, kwargs, callback, accept_callback))
+        is_idle = not self._awake
         self._wake()
+        if is_idle:  # let the thread begin at once, and not when this one waits for something
+            self._begun.acquire(timeout=BEGINS_S)
 
     def clear(self) -> None:
         """Drops what no thread has begun."""
@@ -77,6 +86,8 @@ class TaskThreads:
         """Runs tasks until none is left."""
         with self._lock:
             self._is_waking = False
+            if self._begun.locked():
+                self._begun.release()
         while self._calls:
             try:
                 call = self._calls.popleft()

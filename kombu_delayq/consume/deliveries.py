@@ -94,7 +94,7 @@ class Deliveries:
     def deliver_turn(self, *, before_wait: bool) -> bool:
         """Delivers messages until an event loop has to turn. Returns whether it has to turn soon.
 
-        The loop turns after a message with an eta: Celery passes it to its timer, even one that is due, and of several
+        The loop turns after a message with an eta that Celery has passed to its timer, even one that is due: of several
         with the same eta the timer would choose any. And it turns when callbacks have taken their time, such as tasks
         of a solo pool: what they have acknowledged is sent then.
 
@@ -104,7 +104,7 @@ class Deliveries:
         """
         begun = monotonic()
         while (message := self.deliver()) is not None:
-            if (self._fetched or before_wait) and eta_of(message) is not None:
+            if (self._fetched or before_wait) and not _has_begun(message) and eta_of(message) is not None:
                 return True
             if self._fetched and monotonic() - begun > TURN_S:
                 return True
@@ -166,3 +166,8 @@ class Deliveries:
         store.fetching.requeue(rows, "next")
         for row in rows:
             self._channel.consumer.held.pop(row.tag, None)
+
+
+def _has_begun(message: Message) -> bool:
+    """Whether the task of a message has gone to the pool, although it may have an eta."""
+    return isinstance(message, FetchedPayload) and message.is_begun

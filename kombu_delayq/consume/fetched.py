@@ -20,11 +20,15 @@ class FetchedPayload(dict[str, Any]):
 
     The tag stands beside the message, which keeps the delivery tag of its publisher: that one is the same each time the
     message is delivered, and wherever it goes from here.
+
+    Attributes:
+        is_begun: Whether its task has gone to the pool, although it has an eta: Celery keeps such a task in a timer.
     """
 
     def __init__(self, message: Message, tag: str, queue: str) -> None:
         super().__init__(message)
         self.tag, self.queue = tag, queue
+        self.is_begun = False
 
 
 class FetchedMessage(_Message):
@@ -53,6 +57,11 @@ class FetchedMessage(_Message):
             with suppress(Exception):  # kombu meets the same error, and raises one of its own
                 return from_json(self.body)
         return super()._decode()
+
+    def note_begun(self) -> None:
+        """Notes that the task has gone to the pool, although it has an eta."""
+        if isinstance(self._raw, FetchedPayload):
+            self._raw.is_begun = True
 
     def count(self, outcome: Outcome) -> None:
         """Counts what has become of the task for its queue, with the next heartbeat; any thread may do so."""

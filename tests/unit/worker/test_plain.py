@@ -4,8 +4,9 @@ import logging
 from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from threading import get_ident
+from time import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from celery.concurrency.solo import TaskPool as SoloPool
 from celery.events.dispatcher import EventDispatcher
 from celery.exceptions import Ignore, Reject, TaskRevokedError
 from celery.worker import state, strategy
+from celery.worker.consumer import Consumer
 from celery.worker.request import Request
 from kombu import serialization
 from kombu.transport.virtual.base import Base64
@@ -29,7 +31,10 @@ from kombu_delayq.consume.fetched import FetchedMessage, FetchedPayload
 NOW = datetime.now(UTC)
 ID = "0b1c0a4e-7f1b-4b62-9e1c-6f6f5d1f3a11"
 #: What differs with each run: times, and objects of this run.
-_OF_THE_RUN = {"runtime", "time_start", "timestamp", "clock", "_message", "_eventer", "_on_ack", "_on_reject"}
+_OF_THE_RUN = {
+    *("runtime", "time_start", "timestamp", "clock"),
+    *("_message", "_eventer", "_on_ack", "_on_reject", "_eta_timer_entry", "_tzlocal"),
+}
 SIGNALS = ("received", "prerun", "postrun", "success", "failure", "retry", "revoked", "rejected", "internal_error")
 
 
@@ -105,7 +110,7 @@ def _worker(app: Celery, noted: Noted, groups: set[str], pool: Any) -> Stub:
         hostname="w@x",
         connection_errors=(OSError,),
         event_dispatcher=eventer,
-        timer=SimpleNamespace(call_at=lambda *args, **kwargs: noted.add("timer", kwargs)),
+        timer=SimpleNamespace(call_at=lambda *args, **kwargs: noted.add("timer", args[0] > time(), kwargs)),
         apply_eta_task=print,
         disable_rate_limits=False,
         task_buckets=defaultdict(lambda: None),
@@ -169,7 +174,10 @@ CASES: dict[str, tuple[dict[str, Any], Any]] = {
     "cannot expire": ({"task": "see", "expires": "never"}, [[], {}, EMBED]),
     "revoked": ({"task": "see", "id": "revoked"}, [[], {}, EMBED]),
     "stamp is revoked": ({"task": "see", "stamped_headers": ["s"], "stamps": {"s": ["v"]}}, [[], {}, EMBED]),
-    "eta": ({"task": "see", "eta": NOW.isoformat()}, [[], {}, EMBED]),
+    "eta": ({"task": "see", "eta": (NOW + timedelta(hours=1)).isoformat()}, [[], {}, EMBED]),
+    "eta without a zone": ({"task": "see", "eta": NOW.replace(tzinfo=None).isoformat()}, [[], {}, EMBED]),
+    "no eta": ({"task": "see", "eta": "soon"}, [[], {}, EMBED]),
+    "eta of another type": ({"task": "see", "eta": 5}, [[], {}, EMBED]),
     "limited": ({"task": "limited"}, [[], {}, EMBED]),
     "no JSON": ({"task": "see"}, b"{"),
     "no task": ({"task": "see"}, [[], {}]),
@@ -178,7 +186,7 @@ CASES: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 #: Cases in which the strategy raises, as Celery's consumer expects.
-RAISES = {"cannot expire", "no JSON", "no task"}
+RAISES = {"cannot expire", "no eta", "eta of another type", "no JSON", "no task"}
 
 
 def _run(app: Celery, caplog: Any, case: str, make: Any, *, groups: set[str], debug: bool) -> list[Any]:
@@ -243,9 +251,42 @@ def test_everything_is_as_with_celery(
     ours = _run(app, caplog, case, plain, groups=groups, debug=debug)
     assert ours == celerys
     assert ("raised" in [kind for kind, *_ in ours]) == (case in RAISES)
-    assert ("event" in [kind for kind, *_ in ours]) == (
-        not groups and case not in ("no JSON", "no task", "cannot expire")
-    )
+    assert ("event" in [kind for kind, *_ in ours]) == (not groups and case not in RAISES)
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=-3, minutes=-30))])
+def test_a_task_that_is_due_does_not_go_through_the_timer(
+    app: Celery, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, zone: tzinfo
+) -> None:
+    """All that Celery does for it when its timer calls is done at once."""
+    made, timed = _worker, list[Any]()
+
+    def worker(*args: Any) -> Stub:
+        consumer = made(*args)
+        consumer.timer.call_at = lambda due, func, args, **_: timed.append(args)
+        consumer.qos = SimpleNamespace(increment_eventually=int, decrement_eventually=int)
+        return consumer
+
+    def celerys_own(_task: Any, _app: Any, consumer: Any, receive: Any) -> Any:
+        def receive_and_wait(*args: Any) -> None:
+            receive(*args)
+            Consumer.apply_eta_task(consumer, *timed.pop())
+
+        return receive_and_wait
+
+    begun: list[Any] = []
+    monkeypatch.setitem(globals(), "_worker", worker)
+    monkeypatch.setattr(FetchedMessage, "note_begun", lambda message: begun.append(message))
+    due = (NOW - timedelta(seconds=1)).astimezone(zone).isoformat()
+    monkeypatch.setitem(CASES, "due", ({"task": "see", "eta": due, "retries": 2}, [[1], {}, EMBED]))
+    celerys = _run(app, caplog, "due", celerys_own, groups=set(), debug=False)
+    assert not begun
+    ours = _run(app, caplog, "due", plain, groups=set(), debug=False)
+    assert len(begun) == 1
+    assert not timed
+    assert ours == celerys
+    assert {"received", "reserved", "ack", "success"} <= {kind for kind, *_ in ours}
 
 
 @pytest.mark.parametrize(("case", "times"), [("plain", 1), ("changed in place", 2)])

@@ -8,6 +8,7 @@ from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.consume.consumer import Consumer
+from kombu_delayq.consume.fetched import FetchedMessage
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.workers.harness import MakeProj, Proj
@@ -221,3 +222,16 @@ def test_the_loop_turns_after_a_message_with_an_eta(
         while len(fired) < count:
             next(loop)
         assert looped.received == list(range(count))
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_tasks_that_have_gone_to_the_pool_need_no_turn(proj: Proj, sender: Connection, begins: bool) -> None:
+    """A turn delivers all of them, also with an eta; of those that Celery's timer may have, one each."""
+    publish(sender, "a", *range(5), headers={"eta": "2020-01-01T00:00:00+00:00"})
+    in_turns = list[int]()
+    with Looped(proj.connection(), "a", on_message=FetchedMessage.note_begun if begins else bool) as looped:
+        while len(looped.received) < 5:
+            before = len(looped.received)
+            looped.turn()
+            in_turns += [len(looped.received) - before] if len(looped.received) > before else []
+    assert in_turns == ([5] if begins else [1] * 5)
