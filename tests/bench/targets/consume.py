@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
@@ -29,6 +30,8 @@ STOCK, TAKE = "stock", "kombu-delayq"
 TRANSPORTS = {STOCK: "", TAKE: OURS}
 #: The least rate and the most CPU time of Redis, both of stock's, by pool.
 TARGETS: dict[str, tuple[float, float | None]] = {"threads": (7.0, 0.5), "solo": (6.0, None), "prefork": (3.5, 0.9)}
+#: The same for tasks in the pool ``threads`` whose eta is over, as of all that were delayed.
+DELAYED = (5.0, 0.5)
 #: Tasks that wait when a worker starts: more than it begins while it is watched. Messages sent to Redis in one call.
 FILLED, PUSHED = 30_000, 200
 #: Tasks begun before the watch: what is imported and connected late has been by then.
@@ -113,9 +116,9 @@ class Worker:
 
 
 @contextmanager
-def _workers(pool: str, filled: int) -> Iterator[dict[str, Worker]]:
+def _workers(pool: str, filled: int, **options: Any) -> Iterator[dict[str, Worker]]:
     """Starts a worker of each kind, with tasks that wait. Returns when each of them has begun some."""
-    message = template()
+    message = template(**options)
     with ExitStack() as opened:
         folder, found = Path(opened.enter_context(TemporaryDirectory(prefix="delayq-bench-"))), {}
         for kind in TRANSPORTS:
@@ -134,8 +137,10 @@ def _workers(pool: str, filled: int) -> Iterator[dict[str, Worker]]:
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Lets workers of each kind take turns, pool by pool, so that the rest of the machine disturbs them alike."""
     turns = TURNS // 3 if quick else TURNS
-    for pool, (rate, cpu) in TARGETS.items():
-        with _workers(pool, FILLED) as workers:
+    delayed = {"eta": datetime.now(UTC)}
+    cases: list[tuple[Any, ...]] = [("no-op tasks", pool, target, {}) for pool, target in TARGETS.items()]
+    for what, pool, (rate, cpu), options in [*cases, ("delayed no-op tasks", "threads", DELAYED, delayed)]:
+        with _workers(pool, FILLED, **options) as workers:
             found: dict[str, list[Turn]] = {kind: [] for kind in workers}
             for _ in range(turns):
                 for kind, worker in workers.items():
@@ -143,11 +148,11 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
         per_s = {kind: median(turn.tasks / turn.took_s for turn in those) for kind, those in found.items()}
         redis_us = {kind: redis_us_of(those) for kind, those in found.items()}
         note = f"{turns} turns of {TURN_S} s, Celery's default concurrency"
-        yield Figure(f"no-op tasks, {pool}, rate / stock", per_s[TAKE] / per_s[STOCK], "", rate, True, note)
-        yield Figure(f"no-op tasks, {pool}, CPU time of Redis / stock", redis_us[TAKE] / redis_us[STOCK], "", cpu)
+        yield Figure(f"{what}, {pool}, rate / stock", per_s[TAKE] / per_s[STOCK], "", rate, True, note)
+        yield Figure(f"{what}, {pool}, CPU time of Redis / stock", redis_us[TAKE] / redis_us[STOCK], "", cpu)
         for kind in found:
-            yield Figure(f"no-op tasks, {pool}, {kind}", per_s[kind], "/s")
-            yield Figure(f"no-op tasks, {pool}, {kind}, CPU time of Redis", redis_us[kind], "µs/task")
+            yield Figure(f"{what}, {pool}, {kind}", per_s[kind], "/s")
+            yield Figure(f"{what}, {pool}, {kind}, CPU time of Redis", redis_us[kind], "µs/task")
     yield from _latency(60 if quick else 120)
 
 
@@ -192,10 +197,10 @@ def _rss_after(worker: Worker, message: str, ran: int) -> float:
     return worker.rss_mb()
 
 
-def template() -> str:
+def template(**options: Any) -> str:
     """Returns a message of the task as stock Celery publishes it, with ``TASK_ID`` as each of its ids."""
     with PrivateRedis() as server:
-        make_app(server.url).tasks[TASK].apply_async((0.0,), task_id=TASK_ID)
+        make_app(server.url).tasks[TASK].apply_async((0.0,), task_id=TASK_ID, **options)
         message = json.loads(str(server.client().rpop(QUEUE)))
     message["properties"]["delivery_tag"] = TASK_ID
     return json.dumps(message)

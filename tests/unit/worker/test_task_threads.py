@@ -1,12 +1,13 @@
 """Tasks of the thread pool, without a worker."""
 
 from collections.abc import Iterator
-from threading import Barrier, Event, get_ident
+from threading import Barrier, Event, Timer, get_ident
 from typing import Any
 
 import pytest
 from celery.concurrency.thread import TaskPool
 
+from celery_ext.worker import task_threads
 from celery_ext.worker.task_threads import TaskThreads
 from tests.support.conditions import until
 
@@ -58,6 +59,27 @@ def test_short_tasks_wake_few_threads(pool: Any, monkeypatch: pytest.MonkeyPatch
     woken[0]()
     assert ran == [get_ident()] * 100
     assert len(woken) == 2
+
+
+def test_an_idle_pool_has_begun_a_task_when_it_is_handed_over(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the thread would wait for the interpreter while the event loop does what comes after the task."""
+    woken: list[Any] = []
+
+    def wake_late(run: Any) -> None:
+        def begin() -> None:
+            woken.append(run)
+            run()
+
+        Timer(0.1, begin).start()
+
+    monkeypatch.setattr(pool.executor, "submit", wake_late)
+    monkeypatch.setattr(task_threads, "BEGINS_S", 60.0)
+    ran, goes_on = list[Any](), Event()
+    pool.apply_async(goes_on.wait, (10,), callback=ran.append)
+    assert len(woken) == 1
+    pool.apply_async(int, callback=ran.append)  # does not wait: the pool is not idle
+    goes_on.set()
+    until(lambda: len(ran) == 2)
 
 
 def test_an_error_in_a_callback_ends_neither_the_thread_nor_the_rest(pool: Any) -> None:
