@@ -33,7 +33,7 @@ def saferepr(arguments: Any, most: int, levels: int) -> str:
 def _flat(arguments: Any) -> str | None:
     """Returns the text of arguments without containers in them; None for others."""
     kind = type(arguments)
-    if not arguments and kind in _CONTAINERS:
+    if kind in _CONTAINERS and (not arguments or (kind is not dict and _AS_STR.issuperset(map(type, arguments)))):
         return repr(arguments)
     if kind is dict:
         names, values = texts_of(arguments), texts_of(arguments.values())

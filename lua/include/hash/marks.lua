@@ -6,12 +6,14 @@
 -- Source: docs/design.md "Data in Redis".
 local MARK_BYTE, ORDER_END = 127, 9
 
+local byte_of = string.byte
+
 local function is_marked(text)
-  return string.byte(text) == MARK_BYTE
+  return byte_of(text) == MARK_BYTE
 end
 
 local function needs_mark(id, priority, body)
-  return priority ~= '0' or (string.byte(id) or 0) >= MARK_BYTE or is_marked(body)
+  return priority ~= '0' or (byte_of(id) or 0) >= MARK_BYTE or byte_of(body) == MARK_BYTE
 end
 
 local function new_mark(notes)
@@ -25,9 +27,9 @@ end
 
 -- Returns the ids of index members: the table `members` itself where no member is marked.
 local function ids_of(members)
-  local ids, byte = members, string.byte
+  local ids = members
   for i = 1, #members do
-    if byte(members[i]) == MARK_BYTE then
+    if byte_of(members[i]) == MARK_BYTE then
       ids = ids == members and { unpack(members) } or ids
       ids[i] = id_of(members[i])
     end

@@ -3,6 +3,17 @@
 -- Most messages that a few commands store: Lua cannot unpack more than 8,000 values.
 local AT_ONCE = 2000
 
+local function are_different(numbers)
+  local seen = {}
+  for i = 1, #numbers do
+    if seen[numbers[i]] then
+      return false
+    end
+    seen[numbers[i]] = true
+  end
+  return true
+end
+
 -- Does what `put_all` does, where nothing is out of the ordinary: the queue has no duplicates, no id is taken, no
 -- message needs a mark or is large, and no two are due in the same instant. Returns whether it did; if not, nothing has
 -- changed. Cost O(log N) a message.
@@ -10,17 +21,25 @@ local function put_new(keys, rows)
   if #rows > AT_ONCE or redis.call('ZCARD', keys.ids) > 0 then
     return false
   end
-  local ids, values, scores, seen, first, last = {}, {}, {}, {}, nil, nil
+  local ids, values, scores, dues, seen, is_sorted = {}, {}, {}, {}, {}, true
+  local first, last, earliest, latest = nil, nil, math.huge, -math.huge
   for i = 1, #rows do
     local row = rows[i]
     local id, body, due = row.id, row.body, tonumber(row.due)
-    if seen[id] or seen[due] or #body > LARGE or needs_mark(id, row.priority, body) then
+    if seen[id] or #body > LARGE or needs_mark(id, row.priority, body) then
       return false
     end
-    seen[id], seen[due] = true, true
-    ids[i], values[2 * i - 1], values[2 * i], scores[2 * i - 1], scores[2 * i] = id, id, body, row.due, id
-    first = (not first or due < tonumber(first)) and row.due or first
-    last = (not last or due > tonumber(last)) and row.due or last
+    seen[id], is_sorted = true, is_sorted and due > latest
+    dues[i], ids[i], values[2 * i - 1], values[2 * i], scores[2 * i - 1], scores[2 * i] = due, id, id, body, row.due, id
+    if due < earliest then
+      first, earliest = row.due, due
+    end
+    if due > latest then
+      last, latest = row.due, due
+    end
+  end
+  if not is_sorted and not are_different(dues) then
+    return false
   end
   if redis.call('ZCOUNT', keys.due, first, last) > 0 then
     for i = 1, #rows do

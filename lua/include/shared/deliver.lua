@@ -6,9 +6,13 @@
 -- priority, body. Returns the reply of `announce`: 'first', 'head' or 'behind'. Cost O(log N) a message.
 local function deliver(to, now, rows)
   local ready, later, life = {}, {}, life_of(to.keys, now, to.expire or 0)
-  for _, row in ipairs(rows) do
-    if row.due ~= '' and tonumber(row.due) > now then
-      later[#later + 1] = row
+  local count = 0
+  for i = 1, #rows do
+    local row = rows[i]
+    local due = row.due
+    if due ~= '' and tonumber(due) > now then
+      count = count + 1
+      later[count] = row
     else
       local list = to.list_of(row.priority)
       ready[list] = ready[list] or {}
