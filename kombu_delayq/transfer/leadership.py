@@ -45,6 +45,11 @@ class Leadership:
         return self._rank == 1
 
     @property
+    def is_next(self) -> bool:
+        """Whether this worker is the first standby, which leads when the leader has died."""
+        return self._rank == 2
+
+    @property
     def holds_lease(self) -> bool:
         """Whether this worker leads or is a standby."""
         return bool(self._rank)
@@ -52,7 +57,7 @@ class Leadership:
     @property
     def grace_s(self) -> float:
         """How long this worker, if it is a standby, gives the leader to transfer a head, in s."""
-        return FIRST_GRACE_S if self._rank == 2 else SECOND_GRACE_S
+        return FIRST_GRACE_S if self.is_next else SECOND_GRACE_S
 
     def renew(self, store: TransportStore) -> list[str]:
         """Takes or renews a lease, if one is free. Returns the names of all queues to look after.

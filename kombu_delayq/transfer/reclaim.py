@@ -191,10 +191,17 @@ class Reclaiming:
         """Returns how long a leader may wait before it calls ``go_on`` again, in s."""
         return max(min(self._next_look - monotonic(), self._gone.wait_s()), 0.0)
 
-    def go_on(self, store: TransportStore, *, leads: bool) -> None:
-        """Looks at the consumers, if it is time, and gives back what can be given back in about ``SLICE_S``."""
-        if leads:
-            self._judge(store)
+    def go_on(self, store: TransportStore, *, leads: bool, is_next: bool = False) -> None:
+        """Looks at the consumers, if it is time, and gives back what can be given back in about ``SLICE_S``.
+
+        Args:
+            store: The store of the broker.
+            leads: Whether this worker leads.
+            is_next: Whether it leads next. It sees who is gone as the leader does, to know it when the leader, which is
+                a consumer itself, has died.
+        """
+        if leads or is_next:
+            self._judge(store, leads=leads)
         else:
             self._gone.forget()
         if monotonic() < self._next_look:
@@ -219,15 +226,16 @@ class Reclaiming:
                     self._next_look = -inf
                     return
 
-    def _judge(self, store: TransportStore) -> None:
-        """Ends the leases of consumers whose processes have ended."""
+    def _judge(self, store: TransportStore, *, leads: bool) -> None:
+        """Looks whose processes have ended; a leader ends the leases of these."""
         try:
             gone = self._gone.look(store)
         except NoPermissionError as error:
             self._gone.rest()
-            self._of("").note_refusal(error)
+            if leads:
+                self._of("").note_refusal(error)
             return
-        for share, names in gone.items():
+        for share, names in gone.items() if leads else ():
             store.consumers.end_leases(names, share)
             self._judged.update(names)
             self._next_look = -inf

@@ -119,7 +119,7 @@ class TransferWorker(BackgroundWorker):
 
     def _reclaim(self, store: TransportStore) -> float:
         """Gives back what dead consumers held. Returns the time until the next look at them, in s."""
-        self._try(store, partial(self._reclaiming.go_on, leads=self.leading))
+        self._try(store, partial(self._reclaiming.go_on, leads=self.leading, is_next=self._leadership.is_next))
         return self._reclaiming.wait_s()
 
     def _try(self, store: TransportStore, chore: Callable[[TransportStore], object]) -> None:

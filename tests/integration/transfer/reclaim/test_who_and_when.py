@@ -7,12 +7,15 @@ from threading import Thread
 from time import sleep
 from typing import Any
 
+import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
+from kombu_delayq.redis import pools
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Requeued
+from kombu_delayq.transfer import gone as gone_consumers
 from kombu_delayq.transfer.reclaim import Reclaiming
 from tests.support.conditions import stays, until
 from tests.support.store.consuming import ME, OTHER, fetch, lives, message
@@ -46,6 +49,27 @@ def test_a_standby_steps_in_for_a_leader_that_gives_nothing_back(store: DelaySto
     stays(looks, 0.9)
     until(lambda: not looks())
     assert numbers(store) == [0, 1]
+
+
+@pytest.mark.parametrize("is_next", [True, False])
+def test_the_next_leader_knows_who_is_gone(store: DelayStore, monkeypatch: pytest.MonkeyPatch, is_next: bool) -> None:
+    """What a killed leader held goes back once another one leads; who has not looked before that has to look first."""
+    for name, seconds in (("LOOK_S", 0.0), ("READ_S", 0.0), ("GONE_S", 1.0), ("GRACE_S", 0.0)):
+        monkeypatch.setattr(gone_consumers, name, seconds)
+    monkeypatch.setattr(pools, "connected_at", lambda _pool, _key: 0.0)
+    publish(store, 2)
+    store.consumers.note_queues(["q"])
+    assert store.consumers.heartbeat(ME, ["q"], is_new=True, subscribed=True)
+    assert len(fetch(store, 2)) == 2
+    worker = Reclaiming()
+
+    def stands_by() -> bool:
+        worker.go_on(store, leads=False, is_next=is_next)
+        return not gone(store)
+
+    stays(stands_by, 1.5)
+    worker.go_on(store, leads=True)
+    assert numbers(store) == ([0, 1] if is_next else [])
 
 
 def test_a_living_consumer_keeps_what_it_holds(store: DelayStore, reclaim: Reclaim) -> None:
