@@ -197,11 +197,11 @@ class Reclaiming:
         Args:
             store: The store of the broker.
             leads: Whether this worker leads.
-            is_next: Whether it leads next. It sees who is gone as the leader does, to know it when the leader, which is
-                a consumer itself, has died.
+            is_next: Whether it leads next. It gives back what consumers held that are gone, as the leader does: the
+                leader's process is one itself, and another one leads only when its lease has ended.
         """
         if leads or is_next:
-            self._judge(store, leads=leads)
+            self._judge(store)
         else:
             self._gone.forget()
         if monotonic() < self._next_look:
@@ -226,16 +226,15 @@ class Reclaiming:
                     self._next_look = -inf
                     return
 
-    def _judge(self, store: TransportStore, *, leads: bool) -> None:
-        """Looks whose processes have ended; a leader ends the leases of these."""
+    def _judge(self, store: TransportStore) -> None:
+        """Ends the leases of consumers whose processes have ended."""
         try:
             gone = self._gone.look(store)
         except NoPermissionError as error:
             self._gone.rest()
-            if leads:
-                self._of("").note_refusal(error)
+            self._of("").note_refusal(error)
             return
-        for share, names in gone.items() if leads else ():
+        for share, names in gone.items():
             store.consumers.end_leases(names, share)
             self._judged.update(names)
             self._next_look = -inf
