@@ -10,7 +10,6 @@ from kombu.log import get_logger
 
 logger = get_logger(__name__)
 
-
 #: How long a thread that is woken may take until it begins, in s, before the one that hands it a task goes on.
 BEGINS_S = 0.001
 

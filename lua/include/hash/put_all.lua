@@ -3,6 +3,7 @@
 -- Most messages that a few commands store: Lua cannot unpack more than 8,000 values.
 local AT_ONCE = 2000
 
+-- Whether no number is there twice. Cost O(number of numbers).
 local function are_different(numbers)
   local seen = {}
   for i = 1, #numbers do
@@ -22,7 +23,7 @@ local function put_new(keys, rows)
     return false
   end
   local ids, values, scores, dues, seen, is_sorted = {}, {}, {}, {}, {}, true
-  local first, last, earliest, latest = nil, nil, math.huge, -math.huge
+  local first, last, earliest, latest = nil, nil, 0, -math.huge
   for i = 1, #rows do
     local row = rows[i]
     local id, body, due = row.id, row.body, tonumber(row.due)
@@ -31,10 +32,10 @@ local function put_new(keys, rows)
     end
     seen[id], is_sorted = true, is_sorted and due > latest
     dues[i], ids[i], values[2 * i - 1], values[2 * i], scores[2 * i - 1], scores[2 * i] = due, id, id, body, row.due, id
-    if due < earliest then
+    if not first or due < earliest then
       first, earliest = row.due, due
     end
-    if due > latest then
+    if not last or due > latest then
       last, latest = row.due, due
     end
   end
