@@ -5,8 +5,8 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from queue import SimpleQueue
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
 from typing import Any, TypeVar
@@ -29,6 +29,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: First and longest pause in s between two log lines of an outage that goes on.
 LOG_AFTER_S, LOG_EVERY_S = 10.0, 300.0
+#: How long a signal may wait for its handler, in s.
+SIGNAL_S = 0.5
 
 
 def metrics_options(command: F) -> F:
@@ -82,7 +84,8 @@ def run_until_stopped(worker: TransferWorker, connect: "Connect") -> None:
 
     A signal handler interrupts the main thread wherever it is. If that were the worker's own wait, the handler's stop
     would wait for the lock that the interrupted wait holds, and neither would ever go on. A ``SimpleQueue`` may be
-    interrupted by its own ``put``.
+    interrupted by its own ``put``. The system may hand a signal to any thread, which interrupts no wait of the main
+    thread: so this one ends now and then, and handlers run.
     """
     running: Future[None] = Future()
     ends: SimpleQueue[int] = SimpleQueue()
@@ -99,7 +102,10 @@ def run_until_stopped(worker: TransferWorker, connect: "Connect") -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda signum, frame: ends.put(signum))
     Thread(target=run, daemon=True).start()
-    ends.get()
+    while True:
+        with suppress(Empty):
+            ends.get(timeout=SIGNAL_S)
+            break
     worker.stop()
     # While the worker connects, which may take long, it has nothing to hand over; then nobody waits for it.
     if not connect.under_way or running.done():
