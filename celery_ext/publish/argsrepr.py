@@ -12,8 +12,6 @@ from celery.utils.saferepr import saferepr as saferepr_of_celery
 _AS_STR = frozenset((int, float, bool, type(None)))
 #: Values of these types are shown as ``repr`` shows them.
 _AS_REPR = frozenset((date, datetime, Decimal, UUID))
-#: Types that arguments have.
-_CONTAINERS = frozenset((tuple, list, dict))
 
 
 def saferepr(arguments: Any, most: int, levels: int) -> str:
@@ -33,7 +31,7 @@ def saferepr(arguments: Any, most: int, levels: int) -> str:
 def _flat(arguments: Any) -> str | None:
     """Returns the text of arguments without containers in them; None for others."""
     kind = type(arguments)
-    if kind in _CONTAINERS and (not arguments or (kind is not dict and _AS_STR.issuperset(map(type, arguments)))):
+    if kind in (tuple, list) and _AS_STR.issuperset(map(type, arguments)):
         return repr(arguments)
     if kind is dict:
         names, values = texts_of(arguments), texts_of(arguments.values())

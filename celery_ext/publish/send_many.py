@@ -148,7 +148,7 @@ def _sent(target: Target, calls: Iterator[Call]) -> Iterator[Sent]:
             outcomes: list[Once] = [getattr(result, "if_waiting", None) or "added" for result in results]
             yield Sent([str(result.id) for result in results], outcomes)
         return
-    messages = map(ManyMessages(target, recipe).of, calls if target.mode is None else map(target.with_id, calls))
+    messages = map(ManyMessages(target, recipe).of, map(target.with_id, calls))
     with closing(_Sender(target.app, recipe)) as sender:
         found = pages(messages, MAX_OFFERS, MAX_BYTES, attrgetter("size"))
         yield from sender.sent(found) if target.mode is None else sender.sent_once(found, target.mode)

@@ -1,7 +1,7 @@
 """Tasks of the thread pool: a thread that is awake takes the next one, and wakes one other thread at most."""
 
 from collections import deque
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, Self
 
 from celery.concurrency import thread
@@ -33,8 +33,7 @@ class TaskThreads:
         self._lock = Lock()
         self._awake = 0
         self._is_waking = False
-        self._begun = Lock()  # released by a thread that begins
-        self._begun.acquire()
+        self._begun = Event()  # a thread that was woken
 
     def __len__(self) -> int:
         """Returns how many tasks no thread has begun."""
@@ -60,10 +59,12 @@ class TaskThreads:
     ) -> None:
         """Runs a task in a thread; the arguments are those of ``TaskPool.on_apply``."""
         self._calls.append((target, args, kwargs, callback, accept_callback))
-        is_idle = not self._awake
-        self._wake()
-        if is_idle:  # let the thread begin at once, and not when this one waits for something
-            self._begun.acquire(timeout=BEGINS_S)
+        if self._awake:
+            self._wake()
+        else:  # let the thread begin at once, and not when this one waits for something
+            self._begun.clear()
+            self._wake()
+            self._begun.wait(BEGINS_S)
 
     def clear(self) -> None:
         """Drops what no thread has begun."""
@@ -85,8 +86,7 @@ class TaskThreads:
         """Runs tasks until none is left."""
         with self._lock:
             self._is_waking = False
-            if self._begun.locked():
-                self._begun.release()
+        self._begun.set()
         while self._calls:
             try:
                 call = self._calls.popleft()

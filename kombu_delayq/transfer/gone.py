@@ -7,7 +7,7 @@ from typing import Any
 from kombu_delayq.redis import pools
 from kombu_delayq.store import TransportStore
 
-#: How often the leader looks, in s, and how often it reads which consumers there are. A cluster has a key for each
+#: How often a worker looks at most, in s, and how often it reads what consumers there are. A cluster has a key for each
 #: queue that is consumed, of which so many are read in a second at most.
 LOOK_S, READ_S, READS = 0.5, 1.0, 100
 #: A consumer is gone that had no subscriber in every look for so long, in s. One that lives and has lost its connection
@@ -23,7 +23,7 @@ REST_S = 60.0
 
 
 class GoneConsumers:
-    """Consumers that have subscribed, and whose subscription is missing, as a leading transfer worker sees them."""
+    """Consumers that have subscribed, and whose subscription is missing, as the leader or its first standby sees it."""
 
     def __init__(self) -> None:
         self._next_look = self._next_read = self._settles_at = -inf
@@ -36,7 +36,7 @@ class GoneConsumers:
         return max(self._next_look - monotonic(), 0.0)
 
     def forget(self) -> None:
-        """Forgets what was seen, because another worker leads, or Redis was away."""
+        """Forgets what was seen, because this worker no longer looks, or Redis was away."""
         self._missing_since.clear()
 
     def rest(self) -> None:

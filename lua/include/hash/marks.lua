@@ -13,7 +13,7 @@ local function is_marked(text)
 end
 
 local function needs_mark(id, priority, body)
-  return priority ~= '0' or (byte_of(id) or 0) >= MARK_BYTE or byte_of(body) == MARK_BYTE
+  return priority ~= '0' or (byte_of(id) or 0) >= MARK_BYTE or is_marked(body)
 end
 
 local function new_mark(notes)

@@ -51,7 +51,8 @@ if BROKER in os.environ:
 
 
 @contextmanager
-def _worker(server: PrivateRedis, name: str, pool: str, queue: str) -> Iterator[psutil.Popen]:
+def _worker(server: PrivateRedis, app: Celery, name: str, pool: str, queue: str) -> Iterator[psutil.Popen]:
+    """Runs a worker, from when it is up."""
     options = ["-n", name, "-P", pool, "-c", "2", "-Q", queue, "-l", "ERROR"]
     process = psutil.Popen(
         [sys.executable, "-m", "celery", "-A", "tests.bench.targets.back", "worker", *options],
@@ -62,6 +63,7 @@ def _worker(server: PrivateRedis, name: str, pool: str, queue: str) -> Iterator[
         start_new_session=True,
     )
     try:
+        until(lambda: name in str(app.control.ping(timeout=0.5)), 60, f"the worker {name} is up")
         yield process
     finally:
         os.killpg(process.pid, signal.SIGKILL)
@@ -72,7 +74,7 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Kills workers of each pool that hold messages, one after the other, while another worker lives."""
     kills, app, client = 5 if quick else 20, make_app(server.url), server.client()
     found = {}
-    with _lives(server, app):
+    with _worker(server, app, LIVES, "threads", "other"):
         for pool in POOLS:
             found[pool] = [_return_s(server, client, app, pool) for _ in range(kills)]
     found["threads, of the worker that led"] = [_return_of_leader_s(server, client, app) for _ in range(kills)]
@@ -82,28 +84,17 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
         yield Figure(f"kill to run again, {what}, longest", max(took_s), "s", LONGEST_S)
 
 
-@contextmanager
-def _lives(server: PrivateRedis, app: Celery) -> Iterator[None]:
-    """Runs the worker in which messages run again."""
-    with _worker(server, LIVES, "threads", "other"):
-        until(lambda: LIVES in str(app.control.ping(timeout=0.5)), 60, "the worker that lives is up")
-        yield
-
-
 def _return_s(server: PrivateRedis, client: Any, app: Celery, pool: str) -> float:
     """Returns the time from the kill of a worker until all of its messages have begun again, in s."""
-    with _worker(server, DIES, pool, QUEUE) as doomed:
-        until(lambda: DIES in str(app.control.ping(timeout=0.5)), 60, "the worker that dies is up")
+    with _worker(server, app, DIES, pool, QUEUE) as doomed:
         return _killed(client, app, doomed)
 
 
 def _return_of_leader_s(server: PrivateRedis, client: Any, app: Celery) -> float:
     """Returns the same for the worker whose transfer worker leads, as it has begun first."""
-    with _worker(server, DIES, "threads", QUEUE) as doomed:
-        until(lambda: DIES in str(app.control.ping(timeout=0.5)), 60, "the worker that dies is up")
-        with _lives(server, app):
-            sleep(GRACE_S)  # for so long a new worker takes nobody for dead
-            return _killed(client, app, doomed)
+    with _worker(server, app, DIES, "threads", QUEUE) as doomed, _worker(server, app, LIVES, "threads", "other"):
+        sleep(GRACE_S)  # for so long a new worker takes nobody for dead
+        return _killed(client, app, doomed)
 
 
 def _killed(client: Any, app: Celery, doomed: psutil.Popen) -> float:
