@@ -77,6 +77,18 @@ def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pyt
             assert managers == {name: vars(channel)[name] for name in managers}
 
 
+def test_kombus_commands_share_a_client_until_the_pool_is_another(own_server: PrivateRedis) -> None:
+    """A channel makes no client for each message, but one for each pool: after a fork, kombu has another."""
+    with Connection(own_server.url, transport=TRANSPORT) as connection:
+        channel: Any = connection.default_channel
+        with channel.conn_or_acquire() as first, channel.conn_or_acquire() as second:
+            assert first is second
+        channel._after_fork()
+        with channel.conn_or_acquire() as other:
+            assert other.ping()
+            assert (other is first, other.connection_pool is channel.pool) == (False, True)
+
+
 @pytest.mark.nightly
 @pytest.mark.both_layouts
 def test_one_connection_a_pool_is_enough(make_proj: MakeProj) -> None:
