@@ -33,7 +33,7 @@ help:
 	@echo "make reference   write the tables in docs/ that are made from the code"
 	@echo "make bench  compare with others: workers, speed, lateness, memory (15 minutes; PYTHON=python3.13, QUICK=1, ONLY=Celery)"
 	@echo "make bench-targets   measure what this project promises, beside Celery (25 minutes; QUICK=1, ONLY=transfer)"
-	@echo "make bench-workers   one worker process of each task queue, side by side (5 minutes; PYTHON=python3.13, QUICK=1)"
+	@echo "make bench-workers   one worker process of each task queue, side by side (5 minutes; PYTHON=python3.13, THREADS=16, QUICK=1)"
 	@echo "make chaos  kill workers and Redis at random, and look for lost tasks (5 minutes; SECONDS=60, HOURS=2, SEED=7)"
 	@echo "make release-check  build what is handed out, and say what a release still lacks (1 minute)"
 	@echo "make clean  remove everything that these targets made"
@@ -106,7 +106,7 @@ bench-targets: $(VENV)/.test-all
 	$(BIN)/python -m tests.bench.targets $(if $(QUICK),--quick) $(if $(ONLY),--only "$(ONLY)")
 
 bench-workers: $(BENCH)/.contenders
-	$(BENCH)/bin/python -m tests.bench.workers $(if $(QUICK),--quick)
+	BENCH_THREADS=$(or $(THREADS),10) $(BENCH)/bin/python -m tests.bench.workers $(if $(QUICK),--quick)
 
 # CHAOS has further options: see `python -m tests.chaos --help`.
 chaos: $(VENV)/.test

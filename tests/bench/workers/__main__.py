@@ -21,12 +21,11 @@ from celery_ext.demo.private_redis import PrivateRedis
 from tests.bench.journal import Journal
 from tests.bench.targets.app import OURS
 from tests.bench.targets.report import Figure, heading, machine
+from tests.bench.workers import THREADS
 from tests.support.conditions import until
 
 #: Tasks that wait when a worker starts; tasks begun before the watch, and those that are left at its end.
 FILLED, WARM, LEFT = 6_000, 500, 1_000
-#: Threads, or tasks at a time in an event loop.
-CONCURRENCY = 10
 #: Tasks that are sent to the worker one by one, when it has nothing else to do.
 SENT = 100
 LATEST = SENT * 99 // 100 - 1
@@ -57,11 +56,11 @@ class Contender:
 
 
 def _celery(pool: str) -> list[str]:
-    return ["celery", "-A", "tests.bench.workers.celery_", "worker", "-l", "ERROR", "-P", pool, "-c", str(CONCURRENCY)]
+    return ["celery", "-A", "tests.bench.workers.celery_", "worker", "-l", "ERROR", "-P", pool, "-c", str(THREADS)]
 
 
 _ARDIQ = ["ardiq", "run", "-q", "tests.bench.workers.ardiq_:app"]
-_BLITZQ = ["blitzq", "worker", "tests.bench.workers.blitzq_:app", "-c", str(CONCURRENCY), "--threads", str(CONCURRENCY)]
+_BLITZQ = ["blitzq", "worker", "tests.bench.workers.blitzq_:app", "-c", str(THREADS), "--threads", str(THREADS)]
 _ASYNC = {"BENCH_ASYNC": "1"}
 CONTENDERS = (
     Contender("kombu-delayq, threads", "celery", "celery_", _celery("threads"), env={"BENCH_TRANSPORT": OURS}),
@@ -76,13 +75,13 @@ CONTENDERS = (
         "dramatiq",
         "dramatiq",
         "dramatiq_",
-        ["dramatiq", "tests.bench.workers.dramatiq_", "-p", "1", "-t", str(CONCURRENCY)],
+        ["dramatiq", "tests.bench.workers.dramatiq_", "-p", "1", "-t", str(THREADS)],
     ),
     Contender(
         "potatoq",
         "potatoq",
         "potatoq_",
-        ["potatoq", "-A", "tests.bench.workers.potatoq_:app", "worker", "--pool", "threads", "-c", str(CONCURRENCY)],
+        ["potatoq", "-A", "tests.bench.workers.potatoq_:app", "worker", "--pool", "threads", "-c", str(THREADS)],
     ),
 )
 NAMES = [contender.name for contender in CONTENDERS]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ardiq import Ardiq
 
 from tests.bench.journal import arrive
-from tests.bench.workers import PAYLOAD
+from tests.bench.workers import PAYLOAD, THREADS
 
-app = Ardiq(redis_url=os.environ["BENCH_SERVER"], concurrency=10)
+app = Ardiq(redis_url=os.environ["BENCH_SERVER"], concurrency=THREADS)
 #: One event loop for all calls, as connections belong to theirs.
 _runner = asyncio.Runner()
 

@@ -82,6 +82,20 @@ def test_an_idle_pool_has_begun_a_task_when_it_is_handed_over(pool: Any, monkeyp
     until(lambda: len(ran) == 2)
 
 
+def test_of_many_short_tasks_only_the_first_waits_for_a_thread(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each wait is two changes of the thread that has the interpreter."""
+    threads, waits, ended = pool.on_apply.__self__, list[float](), list[Any]()
+    monkeypatch.setattr(threads._begun, "wait", waits.append)
+    monkeypatch.setattr(task_threads, "IDLE_S", 60.0)
+    for number in range(1, 4):
+        pool.apply_async(int, callback=ended.append)
+        until(lambda number=number: (len(ended), threads._awake) == (number, 0))
+    assert waits == [task_threads.BEGINS_S]
+    monkeypatch.setattr(task_threads, "IDLE_S", 0.0)
+    pool.apply_async(int)
+    assert len(waits) == 2
+
+
 def test_an_error_in_a_callback_ends_neither_the_thread_nor_the_rest(pool: Any) -> None:
     """As with Celery's executor, what a callback raises concerns no other task."""
 
