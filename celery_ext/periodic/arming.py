@@ -135,7 +135,7 @@ class Arming:
             ("periodic entry %r does not run: %s", found.wrong, self._found.wrong),
             ("periodic entry %r: %s", found.doubtful, self._found.doubtful),
         ):
-            for name, why in now.items() - before.items():
+            for name, why in sorted(now.items() - before.items()):
                 logger.warning(text, name, why)
         self._found, self._failures = found, {}
         return True

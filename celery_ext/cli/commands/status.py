@@ -257,9 +257,9 @@ _CLEARED = "\x1b[H\x1b[J"
 
 
 def watch(look: Callable[[], str], every_s: float, *, in_place: bool) -> None:
-    """Shows what ``look`` returns, until Ctrl-C or SIGTERM, and what it raises later than the first time."""
+    """Shows what ``look`` returns, until Ctrl-C or SIGTERM, and each error that it raises later, once."""
     in_place = in_place and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    shown = look()  # an error at the beginning, such as of a wrong URL, ends the command
+    shown, said = look(), ""  # an error at the beginning, such as of a wrong URL, ends the command
     with suppress(KeyboardInterrupt), signals_as_interrupt():
         while True:
             if shown and in_place:
@@ -269,10 +269,11 @@ def watch(look: Callable[[], str], every_s: float, *, in_place: bool) -> None:
                 sys.stdout.flush()
             sleep(every_s)
             try:
-                shown = look()
+                shown, said = look(), ""
             except click.ClickException as error:
-                shown = ""  # the last one stays
-                print_stderr(error.message)
+                if error.message != said:
+                    print_stderr(error.message)
+                shown, said = "", error.message  # the last report stays
 
 
 def _cut(text: str) -> str:

@@ -5,9 +5,11 @@ import signal
 import subprocess
 from typing import Any
 
+import click
 import pytest
 import redis
 
+from celery_ext.cli.commands.status import watch
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from tests.support.commands.shell import BIN, run, terminal
@@ -69,6 +71,23 @@ def test_while_redis_is_away_the_last_report_stays(own_server: PrivateRedis, mon
         process.read_until("\r\nback  ")
         process.process.send_signal(signal.SIGINT)
         assert process.wait() == 0
+
+
+def test_an_error_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error that stays says nothing new; one that comes back does."""
+    found = iter(["one\n", *(2 * ["away"]), "full", "two\n", "full"])
+
+    def look() -> str:
+        text = next(found, None)
+        if text is None:
+            raise KeyboardInterrupt
+        if not text.endswith("\n"):
+            raise click.ClickException(text)
+        return text
+
+    watch(look, 0.0, in_place=False)
+    said = capsys.readouterr()
+    assert (said.out.split(), said.err.split()) == (["one", "two"], ["away", "full", "full"])
 
 
 @pytest.mark.parametrize("dumb", [False, True])

@@ -189,6 +189,8 @@ def test_wrong_entries_stop_no_others(start_process: StartProcess, caplog: pytes
     assert len(process.armed()) == 1
     for name in ("no schedule", "no task", "typo", "missed"):
         assert f"periodic entry {name!r} does not run: " in caplog.text
+    wrong = [record.args[0] for record in caplog.records if "does not run: " in record.msg and record.args]
+    assert wrong == sorted(wrong)
     assert "periodic entry 'never' cannot be sent: NeverComes: " in caplog.text
     assert "'lazy' cannot be sent: LookupError: no such thing" in caplog.text
     assert "periodic entry 'good': this process knows no task shop.tick" in caplog.text

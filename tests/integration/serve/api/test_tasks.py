@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.application import routes
-from tests.integration.serve.api.conftest import MakeApi
+from tests.integration.serve.api.conftest import MakeApi, shop
 from tests.support.commands.shell import Audit
 
 DUE = datetime(2040, 1, 2, 3, 4, 5, 678000, UTC)
@@ -35,7 +35,7 @@ def path(task_id: str, verb: str = "") -> str:
 
 
 @pytest.mark.journey
-def test_a_task_is_shown(api: TestClient) -> None:
+def test_a_task_is_shown(api: TestClient, redis_server: PrivateRedis) -> None:
     """An answer has all that the message says, and where the task stands in its delay chain."""
     wait(api, "one", args=[{"a": None}], kwargs={"again": "é"}, delay_chain="4m,1h", priority=6)
     found = api.get("/v1/tasks/one").json()
@@ -56,6 +56,9 @@ def test_a_task_is_shown(api: TestClient) -> None:
         {"delay_s": 3600.0, "at": "2040-01-02T04:08:05.678Z"},
     ]
     assert (found["delay_chain"], found["steps"]) == ("4m,1h", {"behind": [], "ahead": ahead})
+    shop(redis_server.url).send_task("shop.remind", task_id="two", eta=DUE, retries=1, delay_chain="4m,1h")
+    steps = {"behind": [240.0], "ahead": [{"delay_s": 3600.0, "at": "2040-01-02T04:04:05.678Z"}]}
+    assert api.get("/v1/tasks/two").json()["steps"] == steps
 
 
 @pytest.mark.parametrize("task_id", ODD, ids=range(len(ODD)))
