@@ -45,6 +45,7 @@ class Contender:
         command: Arguments of ``python -m`` that start one process of it.
         promise: What it promises of a task whose worker is killed.
         env: Further environment variables.
+        is_bound: Whether it runs on one core, as with ``taskset``.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Contender:
     command: Sequence[str]
     promise: str = "at least once"
     env: Mapping[str, str] = field(default_factory=dict)
+    is_bound: bool = False
 
 
 def _celery(pool: str) -> list[str]:
@@ -61,10 +63,11 @@ def _celery(pool: str) -> list[str]:
 
 _ARDIQ = ["ardiq", "run", "-q", "tests.bench.workers.ardiq_:app"]
 _BLITZQ = ["blitzq", "worker", "tests.bench.workers.blitzq_:app", "-c", str(THREADS), "--threads", str(THREADS)]
-_ASYNC = {"BENCH_ASYNC": "1"}
+_ASYNC, _OURS = {"BENCH_ASYNC": "1"}, {"BENCH_TRANSPORT": OURS}
 CONTENDERS = (
-    Contender("kombu-delayq, threads", "celery", "celery_", _celery("threads"), env={"BENCH_TRANSPORT": OURS}),
-    Contender("kombu-delayq, solo", "celery", "celery_", _celery("solo"), env={"BENCH_TRANSPORT": OURS}),
+    Contender("kombu-delayq, threads", "celery", "celery_", _celery("threads"), env=_OURS),
+    Contender("kombu-delayq, threads, one core", "celery", "celery_", _celery("threads"), env=_OURS, is_bound=True),
+    Contender("kombu-delayq, solo", "celery", "celery_", _celery("solo"), env=_OURS),
     Contender("Celery, threads", "celery", "celery_", _celery("threads"), "at least once, but for what it just takes"),
     Contender("Celery, solo", "celery", "celery_", _celery("solo"), "at least once, but for what it just takes"),
     Contender("ArdiQ, sync", "ardiq", "ardiq_", _ARDIQ),
@@ -199,6 +202,8 @@ def _worker(contender: Contender, server: PrivateRedis, journal: Journal, **more
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as worker:
+        if contender.is_bound:
+            worker.cpu_affinity(worker.cpu_affinity()[:1])
         try:
             yield worker
         finally:
