@@ -37,9 +37,20 @@ COMMANDS = {
 }
 
 
+@pytest.fixture
+def task_ids(app: Celery, client: redis.Redis) -> list[str]:
+    """Ids of tasks in the queue ``orders``: an example ends with an error where nobody has published to its queue."""
+    tasks = {"plain": {}, "failing": {"fail": True}, "long": {"seconds": 4}}
+    for task_id, kwargs in tasks.items():
+        app.send_task("orders.pack", ('ü "x"', 1.5), kwargs, queue="orders", task_id=task_id)
+    return [*tasks]
+
+
 @pytest.fixture(params=COMMANDS)
-def example(request: pytest.FixtureRequest, served: Served, tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """An example that consumes the queue ``orders``; its output goes to the file ``out``."""
+def example(
+    request: pytest.FixtureRequest, served: Served, task_ids: list[str], tmp_path: Path
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """An example that consumes the queue; its output goes to the file ``out``."""
     if shutil.which(request.param) is None:
         missing(f"there is no {request.param} on the PATH")
     settings = {
@@ -64,19 +75,20 @@ def example(request: pytest.FixtureRequest, served: Served, tmp_path: Path) -> I
 
 
 def test_an_example_consumes_a_queue(
-    app: Celery, client: redis.Redis, transfer: Transfer, tmp_path: Path, example: "subprocess.Popen[bytes]"
+    client: redis.Redis,
+    transfer: Transfer,
+    tmp_path: Path,
+    task_ids: list[str],
+    example: "subprocess.Popen[bytes]",
 ) -> None:
     """Each task is done once: one that fails comes again, one longer than the lease is extended; SIGTERM ends it."""
     transfer(poll_interval=0.05, consumer_ttl=1)
-    tasks = {"plain": {}, "failing": {"fail": True}, "long": {"seconds": 4}}
-    for task_id, kwargs in tasks.items():
-        app.send_task("orders.pack", ('ü "x"', 1.5), kwargs, queue="orders", task_id=task_id)
 
     def done() -> list[str]:
         return re.findall(r"^orders\.pack (\w+) .* done$", (tmp_path / "out").read_text(), re.MULTILINE)
 
     until(lambda: len(done()) >= 3, 60, "three tasks")
     until(lambda: not client.exists("unacked", "unacked_index", "{delayq}:consumers", "orders"))
-    assert sorted(done()) == sorted(tasks)
+    assert sorted(done()) == sorted(task_ids)
     os.killpg(example.pid, signal.SIGTERM)  # as Ctrl-C does; `consume.sh` alone would wait for curl
     assert example.wait(30) in (0, 128 + signal.SIGTERM), (tmp_path / "out").read_text()
