@@ -106,7 +106,7 @@ bench-targets: $(VENV)/.test-all
 	$(BIN)/python -m tests.bench.targets $(if $(QUICK),--quick) $(if $(ONLY),--only "$(ONLY)")
 
 bench-workers: $(BENCH)/.contenders
-	BENCH_THREADS=$(or $(THREADS),10) $(BENCH)/bin/python -m tests.bench.workers $(if $(QUICK),--quick)
+	$(if $(THREADS),BENCH_THREADS=$(THREADS)) $(BENCH)/bin/python -m tests.bench.workers $(if $(QUICK),--quick)
 
 # CHAOS has further options: see `python -m tests.chaos --help`.
 chaos: $(VENV)/.test

@@ -1,6 +1,7 @@
 """Tasks of the thread pool: a thread that is awake takes the next one, and wakes one other thread at most."""
 
 from collections import deque
+from math import inf
 from threading import Event, Lock
 from time import monotonic
 from typing import Any, Self
@@ -37,7 +38,7 @@ class TaskThreads:
         self._lock = Lock()
         self._awake = 0
         self._is_waking = False
-        self._applied_at = 0.0
+        self._applied_at = -inf
         self._begun = Event()  # a thread that was woken
 
     def __len__(self) -> int:

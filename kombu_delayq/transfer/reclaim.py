@@ -178,8 +178,7 @@ class Reclaiming:
     """Looks now and then for consumers whose lease has ended, and puts what they held back into its queues.
 
     The leader does so at once, and its first standby where a process has ended. Otherwise standbys only look, and step
-    in where the leader does not. In a cluster, what one node
-    refuses keeps nothing from going back on the others.
+    in where the leader does not. In a cluster, what one node refuses keeps nothing from going back on the others.
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ TRANSPORTS = {STOCK: "", TAKE: OURS}
 #: The least rate and the most CPU time of Redis, both of stock's, by pool.
 TARGETS: dict[str, tuple[float, float | None]] = {"threads": (7.0, 0.5), "solo": (6.0, None), "prefork": (3.5, 0.9)}
 #: The same for tasks in the pool ``threads`` whose eta is over, as of all that were delayed.
-DELAYED = (4.0, 0.5)
+DELAYED = (5.0, 0.5)
 #: Tasks that wait when a worker starts: more than it begins while it is watched. Messages sent to Redis in one call.
 FILLED, PUSHED = 30_000, 200
 #: Tasks begun before the watch: what is imported and connected late has been by then.

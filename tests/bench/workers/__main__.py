@@ -29,6 +29,8 @@ FILLED, WARM, LEFT = 6_000, 500, 1_000
 #: Tasks that are sent to the worker one by one, when it has nothing else to do.
 SENT = 100
 LATEST = SENT * 99 // 100 - 1
+#: Whether this system can bind a process to a core; macOS cannot.
+BINDS = hasattr(psutil.Process, "cpu_affinity")
 #: Tasks that a worker holds when it is killed, at least, and how long they may take to run again, in s.
 HELD, RETURN_S = 2, 400
 ROOT = Path(__file__).parents[3]
@@ -115,7 +117,7 @@ class Run:
 @click.option("--kills", default=0, help="Only kill a worker so often, and print how soon what it held runs again.")
 def main(quick: bool, only: tuple[str, ...], kills: int) -> None:
     """Prints what one worker process of each task queue that is installed takes for a task that does nothing."""
-    chosen = [one for one in CONTENDERS if _version(one.package) and (not only or one.name in only)]
+    chosen = [one for one in CONTENDERS if _can_run(one) and (not only or one.name in only)]
     click.echo(", ".join(f"{name} {value}" for name, value in machine().items()))
     click.echo(f"\n{heading()}")
     for figure in returns(chosen, kills) if kills else measure(chosen, 1 if quick else 3):
@@ -224,6 +226,10 @@ def _watched(worker: Any, redis: psutil.Process, journal: Journal) -> Run:
 def _cpu_s(process: psutil.Process) -> float:
     times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
     return float(sum(one.user + one.system for one in times))
+
+
+def _can_run(contender: Contender) -> bool:
+    return _version(contender.package) is not None and (BINDS or not contender.is_bound)
 
 
 def _version(package: str) -> str | None:
