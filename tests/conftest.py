@@ -1,7 +1,6 @@
 """Fixtures that all tiers share. Every server here is started by the test that uses it."""
 
 import gc
-import logging
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import redis
+from celery import signals
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.cut import is_contract, is_missing, is_wide
@@ -50,12 +50,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.fixture(autouse=True)
-def root_level() -> Iterator[None]:
-    """Gives the root logger its level back: a worker within the process of a test raises it for all that follow."""
-    level = logging.root.level
-    yield
-    logging.root.setLevel(level)
+@signals.setup_logging.connect
+def leave_log(**_: object) -> None:
+    """Leaves the log as it is: a worker in the process of a test would set it for all tests that follow."""
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Options and arguments that several commands have: times, durations, ids, and queues, with their completion."""
 
+import logging
 import os
 import re
 import sys
@@ -131,14 +132,19 @@ def confirm(question: str, *, yes: bool, stdin_is_read: bool = False) -> None:
 def offer(find: Callable[[], Iterable[str]], incomplete: str) -> list[CompletionItem]:
     """Returns names that begin with what is typed; none if they cannot be found.
 
-    Nothing is printed meanwhile: an app may print at its import, which the shell would take for names, and what goes
-    wrong would stand in the middle of the line.
+    Nothing is printed or logged meanwhile: an app may print at its import, which the shell would take for names, and
+    what goes wrong would stand in the middle of the line. Celery's log goes to ``sys.__stderr__``, which no redirection
+    reaches.
     """
+    disabled = logging.root.manager.disable
+    logging.disable()
     with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         try:
             names = list(find())
         except Exception:  # the command itself will report it
             return []
+        finally:
+            logging.disable(disabled)
     return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
 
 

@@ -1,11 +1,9 @@
 """Remote control, events and results, over a cluster of several nodes."""
 
 import uuid
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from celery import Celery, signals
+from celery import Celery
 from celery.contrib.testing.worker import start_worker
 
 from tests.support.conditions import until
@@ -15,7 +13,7 @@ from tests.support.workers.harness import MakeProj, Proj, Worker
 
 
 @pytest.fixture
-def clustered(cluster: PrivateCluster, make_proj: MakeProj) -> Iterator[Proj]:
+def clustered(cluster: PrivateCluster, make_proj: MakeProj) -> Proj:
     """The app on a cluster; results are on a plain server."""
     return make_proj(broker_url=cluster.url)
 
@@ -50,19 +48,6 @@ def test_workers_answer_revoke_and_send_events(clustered: Proj, workers: list[Wo
     assert all(worker.stop() == 0 for worker in workers)
 
 
-@pytest.fixture
-def unchanged_log() -> Iterator[None]:
-    """A worker inside this process leaves the log as it is, for the tests that read it."""
-
-    def leave(**_: Any) -> None:
-        pass
-
-    signals.setup_logging.connect(leave)
-    yield
-    signals.setup_logging.disconnect(leave)
-
-
-@pytest.mark.usefixtures("unchanged_log")
 def test_rpc_brings_results(cluster: PrivateCluster) -> None:
     """With ``rpc://`` the caller gets the results of immediate and of delayed tasks."""
     with Celery(uuid.uuid4().hex, broker=cluster.url, backend="rpc://", set_as_current=False) as app:

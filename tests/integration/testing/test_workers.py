@@ -1,6 +1,5 @@
 """The fixture with a worker of ``celery.contrib.pytest``, which runs what comes due."""
 
-import logging
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -67,15 +66,8 @@ def works(request: pytest.FixtureRequest) -> Iterator[Works]:
     app = TestApp(set_as_current=False, enable_logging=False, config=config)
     works = Works(app)
     app.finalize()
-    loggers = [logging.getLogger(name) for name in (None, "celery", "celery.task", "kombu")]
-    before = [(logger, logger.level, logger.propagate) for logger in loggers]
-    try:
-        with start_worker(app, pool="solo", perform_ping_check=False):
-            yield works
-    finally:  # a worker sets the logging of its process, which later tests read
-        for logger, level, propagate in before:
-            logger.setLevel(level)
-            logger.propagate = propagate
+    with start_worker(app, pool="solo", perform_ping_check=False):
+        yield works
 
 
 @pytest.fixture

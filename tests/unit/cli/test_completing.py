@@ -9,16 +9,23 @@ from celery_ext.cli.options import offer, within
 
 
 def test_what_fits_is_offered_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
-    """Only printable names that begin as typed; what an app prints or logs meanwhile goes nowhere."""
+    """Only printable names that begin as typed; what an app prints or logs meanwhile goes nowhere, as Celery logs."""
+    logger = logging.getLogger("of.an.app")
+    logger.addHandler(handler := logging.StreamHandler(sys.__stderr__))
 
     def find() -> list[str]:
         print("an app starts")
         print("with a warning", file=sys.stderr)
-        logging.getLogger("of.an.app").error("the broker is away")
+        logger.error("the broker is away")
         return ["orders", "other", "or\x1bd"]
 
-    assert [item.value for item in offer(find, "or")] == ["orders"]
-    assert tuple(capfd.readouterr()) == ("", "")
+    try:
+        assert [item.value for item in offer(find, "or")] == ["orders"]
+        assert tuple(capfd.readouterr()) == ("", "")
+        logger.error("once more")
+        assert capfd.readouterr().err == "once more\n"
+    finally:
+        logger.removeHandler(handler)
 
 
 def test_an_error_offers_nothing(capfd: pytest.CaptureFixture[str]) -> None:
