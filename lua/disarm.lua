@@ -11,21 +11,21 @@
 -- @include all_from armed clock counters find search
 
 local counts, token, state = ARGV[1], ARGV[2], ARGV[3]
+local now, left, removed = now_ms(), redis.pcall('PTTL', keys.due), 0 -- the last message may leave
 
 local latest = redis.call('HGET', periodic, '')
 if token == '' then
-  token = string.format('%.0f', math.max(tonumber(latest or 0) + 1, math.floor(now_ms())))
+  token = string.format('%.0f', math.max(tonumber(latest or 0) + 1, math.floor(now)))
 elseif latest and tonumber(latest) > tonumber(token) then
   return { 'superseded', latest }
 end
-local left, removed = redis.pcall('PTTL', keys.due), 0 -- the last message may leave
 for _, entry in ipairs(all_from(ARGV, 4)) do
   local stored_note = redis.call('HGET', periodic, entry)
   local note = read_note(stored_note)
   for _, run in ipairs(note.runs) do
     local found = #search(keys, { run[2] }, 1, math.huge, remove)[1] / 4
     removed = removed + found
-    if found == 0 then
+    if found == 0 and tonumber(run[1]) <= now then -- one of later on was purged or cancelled
       note.last = string.format('%.0f', math.max(tonumber(note.last), tonumber(run[1])))
     end
   end

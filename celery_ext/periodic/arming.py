@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from math import inf
+from operator import attrgetter
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from celery_ext.periodic.times import MOST_MISSED, NeverComes, missed_runs, next
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.periodic import CHANGED, OTHER_SCHEDULE, PAUSED, STOCK_BEAT, Note, Run, Superseded
+from kombu_delayq.store.periodic import CHANGED, OTHER_SCHEDULE, PAUSED, STOCK_BEAT, Note, Run, Superseded, Wishes
 from kombu_delayq.store.types import PageId
 
 logger = get_logger(__name__)
@@ -70,6 +71,7 @@ class Arming:
         self._token: int | None = None
         self._beyond = 0
         self._paused: frozenset[str] = frozenset()
+        self._purges = 0  # purges that are known, of the queues to which entries go
         self._latest: dict[str, float] = {}  # time of the latest run of each entry, armed or begun, ms since the epoch
         self._queues: dict[str, list[str]] = {}  # where each entry is written down to be armed
         self._unwritten: set[str] = set()  # entries whose record is not as they are
@@ -114,9 +116,9 @@ class Arming:
             return LOOK_S
         is_new = (self._source.changes and self._read()) or is_new
         try:
-            if self._token is None or is_new or wishes.paused != self._paused:
+            if self._token is None or is_new or (wishes.paused, wishes.purges) != (self._paused, self._purges):
                 self._note_runs(now_ms, at_once=True)  # ``_load`` forgets the runs that it disarms
-                self._load(int(now_ms), wishes.paused)
+                self._load(int(now_ms), wishes)
             for run, name in wishes.requests.items():
                 self._run_now(run, name, int(now_ms))
             is_done = self._arm(int(now_ms))
@@ -178,9 +180,9 @@ class Arming:
             )
         self.end()
 
-    def _load(self, now_ms: int, paused: frozenset[str]) -> None:
+    def _load(self, now_ms: int, wishes: Wishes) -> None:
         """Compares the entries with what is armed, and disarms what has to go."""
-        periodic = self._store.periodic
+        periodic, paused = self._store.periodic, wishes.paused
         token = periodic.new_token(now_ms, self._beyond)
         records = {name: json.loads(record) for name, record in periodic.records().items()}
         entries = {name: entry for name, entry in self._found.entries.items() if entry.is_on and name not in paused}
@@ -197,7 +199,7 @@ class Arming:
             if record["digest"] != entry.digest:
                 self._unwritten.add(name)
         self._write_idle(records, entries)
-        self._token, self._paused = token, paused
+        self._token, self._paused, self._purges = token, paused, wishes.purges
 
     def _disarm(self, token: int, entries: Mapping[str, Entry], records: Mapping[str, Any], off: Iterable[str]) -> None:
         """Removes the waiting runs of entries that are changed, paused or gone."""
@@ -217,13 +219,15 @@ class Arming:
         known = [note for note in notes if note is not None]
         if entry.one_off and any(note.latest_ms and note.digest != PAUSED for note in known):
             return inf
-        if not known or any(note.digest == PAUSED or not note.latest_ms for note in known):
-            # A run that was missed while the entry was paused, or unknown, is none.
-            if entry.start_ms is not None and entry.last_ms is None and not any(note.latest_ms for note in known):
-                self._unstarted.add(entry.name)
-                return entry.start_ms
-            return now_ms if known or entry.last_ms is None else entry.last_ms
-        return min(note.latest_ms for note in known)
+        # The notes of queues that the entry has left stay as they were: the latest one says how it is.
+        note = max(known, key=attrgetter("latest_ms"), default=Note())
+        if note.latest_ms and note.digest != PAUSED:
+            return note.latest_ms
+        # A run that was missed while the entry was paused, or unknown, is none.
+        if entry.start_ms is not None and entry.last_ms is None and not note.latest_ms:
+            self._unstarted.add(entry.name)
+            return entry.start_ms
+        return now_ms if known or entry.last_ms is None else entry.last_ms
 
     def _write_idle(self, records: Mapping[str, Any], entries: Mapping[str, Entry]) -> None:
         """Writes down entries of which nothing is armed, so that they are listed."""

@@ -161,7 +161,13 @@ def _check(entry: Entry) -> None:
 def _of_schedule(of: Any) -> tuple[Any, ...]:
     """Returns what makes a schedule another one; the name of its class is not enough, and its repr is rounded."""
     seconds = getattr(getattr(of, "run_every", None), "total_seconds", str)()
-    return type(of).__qualname__, repr(of), seconds, getattr(of, "relative", None), str(getattr(of, "tz", None))
+    return (
+        type(of).__qualname__,
+        _ADDRESS.sub("", repr(of)),
+        seconds,
+        getattr(of, "relative", None),
+        str(getattr(of, "tz", None)),
+    )
 
 
 def _said(value: Any) -> str:

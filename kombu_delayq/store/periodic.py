@@ -82,11 +82,13 @@ class Wishes(NamedTuple):
     Attributes:
         schedule: Hash of the schedule that was noted last; None for none.
         paused: Names of the entries that are paused.
+        purges: Number of purges that have removed runs.
         requests: Entries that are to run now, by the ids of their runs.
     """
 
     schedule: str | None
     paused: frozenset[str]
+    purges: int
     requests: Mapping[str, str]
 
 
@@ -104,12 +106,11 @@ class Periodic(StorePart):
     def wishes(self) -> Wishes:
         """Returns what is wanted of the process that arms; one round trip."""
         keys = self._keys
-        commands = [("HGET", keys.periodic_state, "schedule"), ("SMEMBERS", keys.periodic_paused)]
+        commands = [("HMGET", keys.periodic_state, "schedule", "purges"), ("SMEMBERS", keys.periodic_paused)]
         commands.append(("HGETALL", keys.periodic_requests))
-        schedule, paused, requests = checked(self._client.replies(commands))
-        return Wishes(
-            None if schedule is None else as_text(schedule), frozenset(map(as_text, paused)), _texts(requests)
-        )
+        (schedule, purges), paused, requests = checked(self._client.replies(commands))
+        names = frozenset(map(as_text, paused))
+        return Wishes(None if schedule is None else as_text(schedule), names, int(purges or 0), _texts(requests))
 
     def note_sighting(self, what: str, now_ms: float) -> None:
         """Notes that a process has seen ``OTHER_SCHEDULE`` or ``STOCK_BEAT``."""
@@ -197,6 +198,13 @@ class Periodic(StorePart):
         if as_text(word) == "superseded":
             raise Superseded(int(number))
         return int(number)
+
+    def note_purge(self, queue: str) -> None:
+        """Notes that a purge has removed the runs that were armed in a queue. Who arms looks anew."""
+        armed = [name for name, note in self.notes([queue])[queue].items() if note.runs]
+        if armed:
+            self.disarm(queue, armed, None)
+            self._client.ask("HINCRBY", self._keys.periodic_state, "purges", 1)
 
     def notes(self, queues: Iterable[str]) -> dict[str, dict[str, Note]]:
         """Returns by queue and entry what is armed; one round trip."""

@@ -1,7 +1,7 @@
 """The store's operations on whole queues: lists, counts, empties, forgets and converts them."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -129,11 +129,17 @@ class Converted(NamedTuple):
 
 
 class Queues(StorePart):
-    """Lists, counts, empties and forgets queues. All calls are short, however much a queue holds."""
+    """Lists, counts, empties and forgets queues. All calls are short, however much a queue holds.
 
-    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+    Args:
+        client: The connection.
+        registry: The queues that transfer workers know.
+        note_purge: Told of each queue that was purged.
+    """
+
+    def __init__(self, client: StoreClient, registry: QueueRegistry, note_purge: Callable[[str], None]) -> None:
         super().__init__(client)
-        self._registry = registry
+        self._registry, self._note_purge = registry, note_purge
 
     def names(self) -> list[str]:
         """Returns the names of the queues in which delayed messages wait, or have waited lately."""
@@ -230,8 +236,13 @@ class Queues(StorePart):
         return QueueStats.of(queue, self._client.run("stats", keys, []))
 
     def purge(self, queue: str) -> int:
-        """Removes all delayed messages of a queue; its counters stay for a while. Returns how many."""
+        """Removes all delayed messages of a queue; its counters stay for a while. Returns how many.
+
+        Periodic entries go on: who arms them does so anew.
+        """
         count = int(self._client.run("purge", self._client.stored(queue), [self._keys.counts(queue)]))
+        with suppress(NoPermissionError):
+            self._note_purge(queue)
         with suppress(NoPermissionError):  # then the name stays until the leading transfer worker drops it
             self.forget_empty([queue])
         return count

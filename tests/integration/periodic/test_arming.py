@@ -11,12 +11,12 @@ from celery.beat import BeatLazyFunc
 from celery.schedules import BaseSchedule, crontab, schedule
 from kombu import Exchange, Queue
 
-from celery_ext.periodic import arming, messages
+from celery_ext.periodic import arming, control, messages
 from celery_ext.periodic.armer import Armer
 from celery_ext.periodic.entries import Entry, checked
 from celery_ext.periodic.messages import BEAT, ENTRY
 from celery_ext.periodic.source import Settings
-from kombu_delayq.store.periodic import STOCK_BEAT
+from kombu_delayq.store.periodic import PAUSED, STOCK_BEAT
 from tests.support.workers.periodic import HOUR_MS, StartProcess
 
 both_brokers = pytest.mark.parametrize("broker_url", ["plain", "cluster"], indirect=True)
@@ -30,7 +30,7 @@ class Never(BaseSchedule):
         raise RuntimeError("unable to rollover")
 
 
-def every(seconds: float, task: str = "shop.tick", **more: Any) -> dict[str, Any]:
+def every(seconds: Any, task: str = "shop.tick", **more: Any) -> dict[str, Any]:
     return {"task": task, "schedule": seconds, **more}
 
 
@@ -80,12 +80,81 @@ def test_the_schedule_noted_last_wins(start_process: StartProcess, caplog: pytes
 
 
 def test_an_entry_that_moves_to_another_queue(start_process: StartProcess) -> None:
-    """What waits in the old queue goes, and the entry goes on in the new one."""
-    start_process("old", {"tick": every(600.0)})
-    new = start_process("new", {"tick": every(600.0, options={"queue": "other"})})
-    new.store.client.delete(new.store.keys.periodic_lease)
+    """What waits in the old queue goes, and the entry goes on in the new one, once, whoever leads later."""
+    start_process("old", {"tick": every(600.0)}).arming.end()
+    moved = {"tick": every(600.0, options={"queue": "other", "missed": "all"})}
+    new = start_process("new", moved)
+    armed = new.armed("other")
+    assert (len(new.armed()), len(armed)) == (0, 1)
+    for _ in range(2):
+        new.arming.end()
+        new = start_process("next", moved)
+        assert (new.arming.leads, new.armed("other")) == (True, armed)
+
+
+def test_an_entry_that_has_moved_makes_up_what_it_has_missed(start_process: StartProcess) -> None:
+    """Each run comes once, also when it moves on, and its first queue knows nothing of later runs."""
+    missed = {"missed": "all"}
+    process = start_process("first", {"tick": every(600.0, options=missed)})
+    process.age("tick", 3 * HOUR_MS)
+    process.store.periodic.end_lease("first")
+    process = start_process("second", {"tick": every(600.0, options={"queue": "second", **missed})})
+    assert len(process.armed("second")) == 19  # the next, and what was missed
+    process.age("tick", HOUR_MS, "second")
+    process.store.periodic.end_lease("second")
+    process = start_process("third", {"tick": every(600.0, options={"queue": "third", **missed})})
+    assert len(process.armed("third")) == 7
+
+
+def test_a_moved_entry_rests_and_goes_on_once(start_process: StartProcess) -> None:
+    """After a pause in its new queue it has one run, also when another process leads."""
+    start_process("old", {"tick": every(600.0)}).arming.end()
+    moved = {"tick": every(600.0, options={"queue": "other"})}
+    new = start_process("new", moved)
+    control.pause(new.store, ["tick"])
     new.step()
-    assert (len(new.armed()), len(new.armed("other"))) == (0, 1)
+    assert new.armed("other") == []
+    control.resume(new.store, ["tick"])
+    armed = new.step().armed("other")
+    new.arming.end()
+    assert start_process("next", moved).armed("other") == armed
+    assert len(armed) == 1
+
+
+@both_brokers
+def test_a_purge_costs_no_run_to_come(start_process: StartProcess) -> None:
+    """What a purge removes of a schedule is armed again, also while an entry is paused."""
+    monthly = every(crontab("0", "0", day_of_month="1"))
+    process = start_process("p", {"tick": every(600.0), "rests": every(600.0), "monthly": monthly})
+    control.pause(process.store, ["rests"])
+    process.step()
+    months = [due for _, due in process.armed() if due % 600_000 == 0]
+    assert process.app.control.purge() == 2
+    assert process.armed() == []
+    process.step()
+    assert len(process.armed()) == 2
+    assert [due for _, due in process.armed() if due % 600_000 == 0] == months
+    assert process.store.periodic.notes(["celery"])["celery"]["rests"].digest == PAUSED
+    assert process.step().armed() == process.step().armed()
+
+
+class Often(BaseSchedule):
+    """A schedule of one's own, which has no ``__repr__``."""
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+        """Says ten minutes."""
+        return timedelta(minutes=10)
+
+
+def test_a_schedule_without_a_text_is_the_same_everywhere(start_process: StartProcess) -> None:
+    """Processes with equal schedules lead one after the other, and disarm nothing."""
+    first = start_process("first", {"own": every(Often())})
+    armed = first.armed()
+    second = start_process("second", {"own": every(Often())})
+    assert first.step().arming.leads
+    first.arming.end()
+    assert second.step().arming.leads
+    assert second.armed() == armed
 
 
 @pytest.mark.parametrize(("missed", "made_up"), [("last", 1), ("skip", 0), ("all", 6)])

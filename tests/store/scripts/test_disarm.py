@@ -28,6 +28,14 @@ def test_a_run_that_has_left_is_still_known(store: DelayStore) -> None:
     assert store.periodic.arm("q", 1, [run(left, digest="d2"), run(AT, digest="d2")]) == ["repeated", "armed"]
 
 
+def test_a_run_to_come_that_was_purged_is_forgotten(store: DelayStore) -> None:
+    """A run that somebody has removed before its time did not run: the entry is armed for that time anew."""
+    store.periodic.arm("q", 1, [run(AT)])
+    store.lookup.cancel(["q"], [f"report-{AT}"])
+    assert store.periodic.disarm("q", ["report"], 1) == 0
+    assert store.periodic.arm("q", 1, [run(AT)]) == ["armed"]
+
+
 def test_without_a_token_it_supersedes_who_arms(store: DelayStore) -> None:
     """Who pauses an entry has no token; then who arms is refused until it has looked anew."""
     store.periodic.arm("q", 1, [run(AT)])
