@@ -96,7 +96,7 @@ class TransferWorker(BackgroundWorker):
         begun, led = monotonic(), self.leading
         queues = self._leadership.renew(store)
         self._messages.due_times.look_after(queues, goes_on=led and self.leading)
-        until = begun + self._leadership.look_s(store)
+        look_s = self._leadership.look_s(store)
         self._announcements.open(store.delivery.listen, wanted=self._leadership.holds_lease)
         meanwhile = partial(self._messages.transfer, store) if self.leading else bool
         self._messages.look(store, self._leadership.registered, meanwhile)
@@ -105,7 +105,8 @@ class TransferWorker(BackgroundWorker):
         self._reclaim(store)
         self._outage.succeeded()
         try:
-            self._deliver(store, until)
+            # Where Redis is far away, or queues are many, the look may take all of its interval.
+            self._deliver(store, max(begun + look_s, monotonic() + look_s / 2))
         except WakeRefused as error:
             self._announcements.narrow(error)
 

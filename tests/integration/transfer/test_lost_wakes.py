@@ -13,6 +13,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
+from tests.support.servers.proxies import Proxy
 from tests.support.workers.harness import MakeProj
 from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
@@ -45,6 +46,24 @@ def test_an_announcement_that_nobody_heard_costs_one_poll(client: redis.Redis, t
     until(lambda: arrived(client) == {"now": 1}, what="the leader waits for the message that is due far away")
     offer(mute, "near", 0.3)
     until(lambda: arrived(client) == {"now": 1, "near": 1}, LATE_S)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_redis_that_is_far_away(
+    redis_server: PrivateRedis, client: redis.Redis, transfer: Transfer, layout: str, workers: int
+) -> None:
+    """Messages come also where a look at Redis takes longer than the interval between looks."""
+
+    def late(reply: bytes) -> bytes:
+        time.sleep(0.03)  # the distance
+        return reply
+
+    with Proxy(redis_server.port, on_reply=late) as proxy:
+        transfer(workers, server=proxy, poll_interval=0.05)
+        offer(DelayStore(client, KEYS, options=Options(layout=layout)), "one", 0.3)
+        until(lambda: arrived(client) == {"one": 1}, LATE_S)
+        for worker in transfer(0):
+            worker.stop()
 
 
 def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer, layout: str) -> None:

@@ -13,6 +13,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
+from tests.support.servers.proxies import Proxy
 from tests.support.store.tuned import tuned
 from tests.support.workers.held import KEYS
 
@@ -26,7 +27,7 @@ Transfer = Callable[..., Sequence[TransferWorker]]
 def transfer(redis_server: PrivateRedis, layout: str) -> Iterator[Transfer]:
     workers: list[TransferWorker] = []
 
-    def start(count: int = 1, server: PrivateRedis = redis_server, **options: Any) -> Sequence[TransferWorker]:
+    def start(count: int = 1, server: PrivateRedis | Proxy = redis_server, **options: Any) -> Sequence[TransferWorker]:
         def connect() -> DelayStore:
             options_of = tuned(**{"layout": layout, **options})
             return DelayStore(redis.Redis(port=server.port), options=options_of)
