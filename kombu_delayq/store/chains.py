@@ -21,6 +21,11 @@ NOTES_WITHOUT_CHAINS = 1_000
 KNOWN_CHAINS = 10_000
 
 
+def warn_not_ended(error: BaseException) -> None:
+    """Logs that a full Redis keeps no note of cancelled chains. What waits is removed: that frees memory."""
+    logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", error)
+
+
 class CancelledChains(NamedTuple):
     """The result of noting cancelled ids.
 
@@ -100,7 +105,7 @@ class DelayChains(StorePart):
                 [self._client.eval_command("cancel_chains", self._of_chains, args), read]
             )
         if is_full(known):
-            logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", known)
+            warn_not_ended(known)
             known = []
         checked((known, queues))
         return CancelledChains(sorted(filter(self._keys.has_slot, map(as_text, queues))), {ids[at - 1] for at in known})

@@ -99,14 +99,14 @@ class Keys:
         return bool(brace) and rest.find("}") > 0
 
     def _tagged(self, queue: str) -> str:
-        """Returns the name of a queue with the hash tag of its list; as it is, if it has one."""
-        return queue if self._has_tag(queue) else f"{{{self.prefix}{queue}}}"
+        """Returns the name of a queue with a hash tag that puts its keys into the cluster slot of its own list.
+
+        One that has a hash tag of its own is marked, so that the queues "a" and "{a}" share no key.
+        """
+        return f"tagged:{queue}" if self._has_tag(queue) else f"{{{self.prefix}{queue}}}"
 
     def _of_queue(self, queue: str, what: str) -> str:
-        # The hash tag puts a queue's keys into the cluster slot of its own list. The name of a queue that contains a
-        # hash tag gets another layout, so that the queues "a" and "{a}" share no key.
-        tagged = f"tagged:{queue}" if self._has_tag(queue) else self._tagged(queue)
-        return f"{self.prefix}delayq:{tagged}:{what}"
+        return f"{self.prefix}delayq:{self._tagged(queue)}:{what}"
 
     def _of_redisson(self, name: str, queue: str) -> str:
         # For Redisson, the name of a queue is the name of the list to which its messages go.

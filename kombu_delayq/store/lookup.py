@@ -9,7 +9,9 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
+from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.replies import Command, check_reached
+from kombu_delayq.store.chains import warn_not_ended
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import JOURNAL, Waiting, hidden, rows_of, waiting_of
@@ -288,9 +290,14 @@ class Lookup(StorePart):
         A copy of the step may have run and stored the next one meanwhile, so the queue is searched after the note.
         """
         ttl_ms = round(self._client.options.cancelled_ttl * 1000)
-        self._client.run(
-            "cancel_chains", [self._keys.cancelled, self._keys.chains], [ttl_ms, inf, 0, *map(as_bytes, chains)]
-        )
+        try:
+            self._client.run(
+                "cancel_chains", [self._keys.cancelled, self._keys.chains], [ttl_ms, inf, 0, *map(as_bytes, chains)]
+            )
+        except ResponseError as error:
+            if not is_full(error):
+                raise
+            warn_not_ended(error)
         self._client.send([("ZREM", self._keys.chains, *map(as_bytes, chains))])
         for page in pages(chains, CHANGES_A_CALL["hash"]):
             later = self.get([queue], page)

@@ -136,6 +136,10 @@ GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
     "stats": (waits, lambda store, _: store.queues.stats("q").overdue == 10),
     "heads": (waits, lambda store, _: by_queue(store.delivery.heads(["q"])) == {"q": PAST_MS}),
     "purge": (waits, lambda store, _: store.queues.purge("q") == 10),
+    "discard of a step": (
+        lambda store: (waits(store), store.lookup.get(["q"], ["due 0"])["due 0"][0])[1],
+        lambda store, one: store.lookup.discard("q", [(one, "due 0")]) == ["cancelled"],
+    ),
     "close": (begun, lambda store, job: store.jobs.close(job, "publishing") == "closed"),
 }
 

@@ -1,9 +1,12 @@
 """Whatever a queue, an id or a body is made of, messages pass through the store unchanged."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kombu_delayq.redis.slots import slot_of_key
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
@@ -36,6 +39,17 @@ def test_names_that_differ_in_braces_only_are_two_queues(store: DelayStore) -> N
     for queue in ("a", "{a}"):
         assert store.delivery.transfer(queue).moved
         assert popped(store.client, queue) == [f"of {queue}".encode()]
+
+
+def test_in_hash_slots_they_share_no_key(store: DelayStore) -> None:
+    """Neither the lists of priorities nor what consumers hold; the keys of each are in the slot of its list."""
+    keys = replace(store.keys, slots=True)
+    of = {
+        queue: {*keys.ready(queue, (0, 3, 6, 9)), keys.unacked(queue), keys.unacked_index(queue)}
+        for queue in ("a", "{a}")
+    }
+    assert not of["a"] & of["{a}"]
+    assert {slot_of_key(key) for names in of.values() for key in names} == {slot_of_key("a")}
 
 
 @redisson_only
