@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, cached_property
 from pathlib import Path
+from threading import Lock
 from time import monotonic, sleep
 from typing import Any, TypeVar
 from urllib.parse import quote_plus
@@ -37,6 +38,11 @@ WRITES, DURABLE = "delayq_writes", "delayq_durable"
 #: A setting of SQLite by whether a transaction has to survive a loss of power. After one without FULL, the latest
 #: transactions may be gone, but none is torn.
 SYNCHRONOUS = {True: "PRAGMA synchronous=FULL", False: "PRAGMA synchronous=NORMAL"}
+
+#: Held while this process writes to SQLite. SQLite's own table of the locks of a process would go to a child that is
+#: forked meanwhile, which nobody unlocks there: the child could never write. So a fork waits.
+WRITING = Lock()
+#os.register_at_fork(before=WRITING.acquire, after_in_parent=WRITING.release, after_in_child=WRITING.release)
 
 #: What people read instead of a password.
 _HIDDEN = "***"
@@ -170,7 +176,7 @@ def prepare(engine: Engine) -> None:
     with connect(engine) as connection:
         if _version(connection) == schema.VERSION:
             return
-    with engine.execution_options(**{WRITES: True, DURABLE: True}).begin() as connection:
+    with _alone(engine), engine.execution_options(**{WRITES: True, DURABLE: True}).begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
         if _version(connection) is None:
@@ -179,6 +185,11 @@ def prepare(engine: Engine) -> None:
             totals = {"heartbeat": 0, "promoted": 0, "restored": 0, "written": "0 0", "missing_ms": 0}
             rows = [{"name": name, "value": str(value)} for name, value in {**given, **totals}.items()]
             connection.execute(insert(_facts), rows)
+
+
+def _alone(engine: Engine) -> AbstractContextManager[Any]:
+    """Keeps forks, and with SQLite other threads, away while the process writes."""
+    return WRITING if engine.dialect.name == "sqlite" else nullcontext()
 
 
 def _version(connection: Connection) -> int | None:
@@ -276,7 +287,7 @@ class Database:
         with self._limited():
             for attempt in range(1, ATTEMPTS + 1):
                 try:
-                    with as_unavailable(), connect(engine) as connection, connection.begin():
+                    with as_unavailable(), _alone(engine), connect(engine) as connection, connection.begin():
                         return work(connection)
                 except DBAPIError as error:
                     if attempt == ATTEMPTS or getattr(error.orig, "sqlstate", None) not in _UNDONE:

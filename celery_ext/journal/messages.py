@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from celery_ext.journal import schema
 from celery_ext.journal.counts import HourKey, counting
-from celery_ext.journal.database import SYNCHRONOUS, Database, sqlite_wait
+from celery_ext.journal.database import SYNCHRONOUS, WRITING, Database, sqlite_wait
 from celery_ext.journal.deadlines import as_unavailable
 from celery_ext.journal.facts import epoch_in, lock_epoch, raise_fact
 from celery_ext.journal.rows import (
@@ -46,7 +46,7 @@ def add_to_sqlite(engine: Engine, additions: Sequence[Addition], *, offered: boo
     insert, columns = _insert()
     made: list[int | None] = []
     changes = Counter[HourKey]()
-    with _writing(engine, durable=not offered) as run:
+    with WRITING, _writing(engine, durable=not offered) as run:
         state = max(int(run(*_epoch()).fetchone()[0]), epoch) if offered else WAITING
         for one in additions:
             values = {**one._asdict(), "state": state, "digest": one.digest}

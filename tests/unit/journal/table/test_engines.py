@@ -3,12 +3,14 @@
 import os
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
+from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from celery_ext.journal import database
-from celery_ext.journal.database import engine_of, parse_url
+from celery_ext.journal.database import Database, engine_of, parse_url
 from celery_ext.journal.journal import Journal
 from kombu_delayq.errors import InvalidOptions
 from tests.support.journal.additions import addition
@@ -82,6 +84,29 @@ def test_a_forked_process_has_connections_of_its_own(journal: Journal) -> None:
         child.join(30)
     assert [child.exitcode for child in children] == [0, 0, 0]
     assert journal.count("orders") == len(journal.browse("orders")) == 5
+
+
+def test_a_child_forked_while_another_thread_writes_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite's lock, which the writing thread holds, is not in the child: as when prefork replaces a child."""
+    monkeypatch.setattr(database, "SQLITE_WAIT_S", 5)
+    journal = Journal(f"sqlite:///{tmp_path}/journal.db")
+    journal.add([addition(0)])
+    writes, forked = Event(), Event()
+
+    def write(connection: Connection) -> None:
+        connection.exec_driver_sql("UPDATE delayq_journal SET value = value")
+        writes.set()
+        forked.wait(0.5)  # the fork waits for the end of the transaction
+
+    thread = Thread(target=lambda: Database(f"sqlite:///{tmp_path}/journal.db").write(write))
+    thread.start()
+    assert writes.wait(30)
+    child = get_context("fork").Process(target=_adds, args=(journal, 1))
+    child.start()
+    forked.set()
+    child.join(60)
+    thread.join(30)
+    assert (child.exitcode, journal.count("orders")) == (0, 2)
 
 
 def test_readers_of_sqlite_do_not_wait_for_a_writer(tmp_path: Path) -> None:
