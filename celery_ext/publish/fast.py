@@ -132,7 +132,10 @@ class FastPublisher:
         root_id, parent_id, reply_to = take("root_id", None), take("parent_id", None), take("reply_to", None)
         add_to_parent = take("add_to_parent", True)
         if self._watch.shard_routers:
-            options |= _shard_of(self._watch.shard_routers, name, args, kwargs, options)
+            shard = _shard_of(self._watch.shard_routers, name, args, kwargs, options)
+            if shard is None:
+                return None
+            options |= shard
         shown = _NO_OPTIONS if IN_OPTIONS.keys().isdisjoint(options) else _take_texts(options)
         is_expiring = None if expires is _OMITTED else expires is not None
         writer = self._writer(recipes, name, options, is_expiring, bool(headers), task)
@@ -274,20 +277,32 @@ class FastPublisher:
         channel.put_one(recipe.template.queue, offer, chain_id, in_chain=recipe.in_chain)
 
 
-def _shard_of(routers: list[Any], *call: Any) -> dict[str, Any]:
-    """Returns the queue of a call as an option, if it is the matter of a ``ShardRouter``; else nothing."""
-    for router in routers:
-        route: dict[str, Any] | None = router(*call)
+def _shard_of(
+    routers: list[Any], name: str, args: Any, kwargs: Any, options: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Returns the queue of a call as an option, if it is the matter of a ``ShardRouter``; else nothing.
+
+    Celery asks no router after that one, but would if the call named the queue. None if one would have an answer then.
+    """
+    for at, router in enumerate(routers):
+        route: dict[str, Any] | None = router(name, args, kwargs, options)
+        if route is not None and isinstance(router, ShardRouter):
+            named = {**options, **route}
+            is_last = all(later(name, args, kwargs, named) is None for later in routers[at + 1 :])
+            return route if is_last else None
         if route is not None:
-            return route if isinstance(router, ShardRouter) else {}
+            break
     return {}
 
 
 def _is_celerys(recipe: Recipe, expires: Any, headers: Any) -> bool:
-    """Whether Celery has to make a message: for an expiry that is no number of seconds, or headers of every message."""
+    """Whether Celery has to make a message.
+
+    It has to for an expiry that is no number of seconds, and for headers that are no dict, or those of every message.
+    """
     if expires is not None and not (type(expires) in (int, float) and 0 <= expires <= _MOST_EXPIRES_S):
         return True
-    return bool(headers) and not recipe.headers.isdisjoint(headers)
+    return bool(headers) and (type(headers) is not dict or not recipe.headers.isdisjoint(headers))
 
 
 def _take_of_celery(options: dict[str, Any]) -> bool:

@@ -558,6 +558,11 @@ def test_shards(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> 
         assert is_fast or number < 20
     assert fast.is_fast(0, queue="celery") is False
     assert client.llen("celery") == 4
+    fast.app.conf.update(task_routes=[orders, {"*": {"queue": "others", "priority": 5}}])
+    for _ in range(4):
+        client.delete(orders.queue_of(0))
+        assert not fast.is_fast(0)
+        assert '"priority": 0' in client.lindex(orders.queue_of(0), 0)
 
 
 def test_far_messages_go_to_the_journal(

@@ -26,8 +26,10 @@ OF_CELERY = {
     "link_error",
     "ids of others",
     "stamps",
+    "headers in pairs",
 }
 MORE = {
+    "headers in pairs": Case(Call(eta=ETA), {"headers": [("x", 1)]}),
     "origin": Case(Call(eta=ETA), {"origin": "gen1@there"}),
     "no origin": Case(Call(eta=ETA), {"origin": None}),
     "root and parent": Case(Call(eta=ETA), {"root_id": "r", "parent_id": 'p"'}),
