@@ -7,13 +7,12 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Coroutine,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from functools import partial
 from inspect import isawaitable
@@ -21,6 +20,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
+from celery._state import _task_stack, get_current_worker_task
 from kombu.log import get_logger
 
 from celery_ext.publish.recipe import Call
@@ -40,7 +40,36 @@ T = TypeVar("T")
 #: Threads of an app whose setting ``broker_pool_limit`` is 0 or None, which both mean any number of connections.
 THREADS = 10
 
-_executors: WeakKeyDictionary[Any, ThreadPoolExecutor] = WeakKeyDictionary()
+
+class _Threads:
+    """The threads of an app.
+
+    Those that calls share are as many as its pool has connections, so that none of them only waits for a connection.
+    They are not those of ``asyncio.to_thread``: a broker that is away holds up nothing else.
+    """
+
+    def __init__(self, app: "Celery[Any]") -> None:
+        self._shared = ThreadPoolExecutor(app.conf.broker_pool_limit or THREADS, thread_name_prefix="delayq-async")
+        self._alone: set[Future[Any]] = set()
+
+    def submit(self, call: Callable[[], T], alone: bool) -> "Future[T]":
+        """Runs a call in one of the threads that calls share, as soon as one is free; or alone, in a new thread."""
+        if not alone:
+            return self._shared.submit(call)
+        executor = ThreadPoolExecutor(1, thread_name_prefix="delayq-async-alone")
+        future = executor.submit(call)
+        executor.shutdown(wait=False)
+        self._alone.add(future)
+        future.add_done_callback(self._alone.discard)
+        return future
+
+    def close(self) -> None:
+        """Waits for the calls that are under way, and ends the threads."""
+        self._shared.shutdown()
+        wait(self._alone.copy())
+
+
+_threads: WeakKeyDictionary[Any, _Threads] = WeakKeyDictionary()
 _lock = Lock()
 
 
@@ -48,86 +77,89 @@ class Abandoned(Exception):
     """Ends a call in a thread between two steps, because nobody waits for it any more."""
 
 
-async def in_thread(app: "Celery[Any]", call: Callable[[], T]) -> T:
-    """Runs a call in a thread of an app, with the context variables of the caller.
+class Caller:
+    """The asyncio task that awaits a call in a thread. The thread asks it to run functions, and waits for them.
 
-    An app has as many threads as its pool has connections, so that no thread only waits for a connection. They are not
-    those of ``asyncio.to_thread``: a broker that is away holds up nothing else.
-
-    If the caller is cancelled, a call that has no thread yet is never made. One that has goes on to its end; if it
-    fails then, that is logged.
+    They run in this task, so that an async generator keeps its context variables and timeouts from page to page.
     """
-    future = _submit(app, call)
-    try:
-        return await asyncio.wrap_future(future)
-    except asyncio.CancelledError:
-        if not future.cancel():
-            future.add_done_callback(_log_failure)
-        raise
-
-
-class Loop:
-    """The event loop of a caller, as a thread sees it. The thread waits for what it asks of the loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._asked: asyncio.Queue[tuple[Callable[[], Awaitable[Any]], Future[Any]] | None] = asyncio.Queue()
+        self._reply: Future[Any] | None = None
         self._left = Event()
-        self._asked: Future[Any] | None = None
+
+    async def result_of(self, call: "asyncio.Future[T]") -> T:
+        """Returns the result of the call in the thread. Until it has one, runs what the thread asks for.
+
+        Raises:
+            asyncio.CancelledError: The task was cancelled, or what it runs raised the error by itself.
+        """
+        call.add_done_callback(lambda _: self._asked.put_nowait(None))
+        while (asked := await self._asked.get()) is not None:
+            work, reply = asked
+            try:
+                reply.set_result(await work())
+            except Exception as error:
+                reply.set_exception(error)
+        return await call
 
     def leave(self) -> None:
-        """Ends the call in the thread at its next step, and cancels what it has asked of the loop."""
+        """Ends the call in the thread at its next step."""
         self._left.set()
-        if self._asked is not None:
-            self._asked.cancel()
-
-    def is_left(self) -> bool:
-        """Whether nobody waits for the call any more."""
-        return self._left.is_set()
+        if self._reply is not None:
+            self._reply.cancel()
 
     def check(self) -> None:
         """Raises Abandoned if nobody waits for the call any more."""
-        if self.is_left():
+        if self._left.is_set():
             raise Abandoned
 
-    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Runs an async function in the loop, and returns its result to the thread.
+    def run(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Calls a function in the task, and returns to the thread what it returns, awaited if that can be awaited.
 
         Raises:
-            Abandoned: Nobody waits for the call any more. The function is not called then.
+            Abandoned: Nobody waits for the call any more. The function is not called then, or is cancelled.
         """
 
-        async def unless_left() -> T:
-            self.check()  # the caller leaves in this loop, so it cannot do so between this and the call
-            return await work()
+        async def call() -> Any:
+            answer = work(*args)
+            return await answer if isawaitable(answer) else answer
 
+        reply = self._reply = Future()  # before the check: the task may leave after it, and cancels the reply then
         self.check()
-        asking = unless_left()
         try:
-            asked = asyncio.run_coroutine_threadsafe(asking, self._loop)
+            self._loop.call_soon_threadsafe(self._asked.put_nowait, (call, reply))
         except RuntimeError:  # the loop is closed
-            asking.close()
             raise Abandoned from None
-        self._asked = asked
-        if self.is_left():
-            asked.cancel()
         try:
-            return asked.result()
+            return reply.result()
         except CancelledError:
-            raise Abandoned from None
+            self.check()
+            raise  # the function's own error
 
-    def tell(self, listener: Callable[..., Awaitable[object] | object], *news: Any) -> None:
-        """Calls a listener in the loop, and awaits what it returns if that can be awaited.
 
-        Raises:
-            Abandoned: Nobody waits for the call any more. The listener is not called then.
-        """
+async def in_thread(app: "Celery[Any]", call: Callable[[], T], caller: Caller | None = None) -> T:
+    """Runs a call in a thread of an app, with the context variables and the running Celery task of the caller.
 
-        async def call() -> None:
-            answer = listener(*news)
-            if isawaitable(answer):
-                await answer
+    If the caller is cancelled, a call that has no thread yet is never made. One that has goes on to its end; if it
+    fails then, that is logged.
 
-        self.run(call)
+    Args:
+        app: The app.
+        call: The call.
+        caller: Whom the call asks to run functions. The call has a thread of its own then: those functions may need one
+            that calls share.
+    """
+    future = _submit(app, partial(copy_context().run, _in_task(call)), alone=caller is not None)
+    result = asyncio.wrap_future(future)
+    try:
+        return await (result if caller is None else caller.result_of(result))
+    except asyncio.CancelledError:
+        result.cancel()
+        if not future.cancel():
+            future.add_done_callback(_log_failure)
+        raise
 
 
 async def asend(
@@ -169,53 +201,60 @@ async def asend_many(
 ) -> int:
     """Sends many calls of a task; arguments, result and errors are those of ``send_many``.
 
-    If the caller is cancelled, it sends the calls that it has read, at most two pages, and no further ones. It does not
-    call ``on_sent`` or ``on_outcomes`` any more.
+    If the caller is cancelled, it sends the pages that it has read, at most two, and no further calls. It does not call
+    ``on_sent`` or ``on_outcomes`` any more.
+
+    With an async iterable, ``on_sent`` or ``on_outcomes`` it has a thread of its own, so that they may send, too.
 
     Args:
         app: Any app.
         task: A task of the app, or the name of any task.
-        calls: The arguments, due time and task id of every call. An async iterable is read in the event loop, up to 200
-            calls at a time; any other in a thread.
-        on_sent: Called in the event loop after each page with its task ids, and awaited if it returns an awaitable. The
-            next page waits for that.
+        calls: The arguments, due time and task id of every call. An async iterable is read in the caller's asyncio
+            task, up to 200 calls at a time; any other in a thread.
+        on_sent: Called in the caller's asyncio task after each page with its task ids, and awaited if it returns an
+            awaitable. The next page waits for that.
         on_outcomes: The same with what became of each call, as of ``send_many``.
         **options: Options of ``apply_async`` for all calls.
     """
-    loop = Loop()
-    from_loop = _from_loop(loop, aiter(calls)) if isinstance(calls, AsyncIterable) else calls
+    caller = Caller()
     told: dict[str, Any] = {
-        name: partial(loop.tell, listener)
+        name: partial(caller.run, listener)
         for name, listener in (("on_sent", on_sent), ("on_outcomes", on_outcomes))
         if listener is not None
     }
+    read = _from_task(caller, aiter(calls)) if isinstance(calls, AsyncIterable) else calls
+    send = partial(send_many, app, task, _checked(caller, read), **told, **options)
     try:
-        return await in_thread(app, partial(send_many, app, task, _checked(loop, from_loop), **told, **options))
+        return await in_thread(app, send, caller if told or read is not calls else None)
     finally:
-        loop.leave()
+        caller.leave()
 
 
-def _checked(loop: Loop, calls: Iterable[Call]) -> Iterator[Call]:
+def _checked(caller: Caller, calls: Iterable[Call]) -> Iterator[Call]:
     """Yields calls, in a thread, until nobody waits for them any more."""
     for call in calls:
-        loop.check()
+        caller.check()
         yield call
 
 
-def _from_loop(loop: Loop, calls: AsyncIterator[T]) -> Iterator[T]:
+def _from_task(caller: Caller, calls: AsyncIterator[T]) -> Iterator[T]:
     """Yields what an async iterator yields, in a thread; a page at a time, because each way to the loop takes long."""
 
-    async def page() -> list[T]:
+    async def page() -> tuple[list[T], Exception | None]:
         found: list[T] = []
-        while len(found) < MAX_OFFERS:
-            try:
+        try:
+            while len(found) < MAX_OFFERS:
                 found.append(await anext(calls))
-            except StopAsyncIteration:
-                break
-        return found
+        except Exception as error:
+            return found, error
+        return found, None
 
-    while found := loop.run(page):
+    end: Exception | None = None
+    while end is None:
+        found, end = caller.run(page)
         yield from found
+    if not isinstance(end, StopAsyncIteration):
+        raise end
 
 
 async def aclose(app: "Celery[Any]") -> None:
@@ -225,20 +264,37 @@ async def aclose(app: "Celery[Any]") -> None:
     in the pools of the process.
     """
     with _lock:
-        executor = _executors.pop(_actual(app), None)
-    if executor is not None:
-        await asyncio.to_thread(executor.shutdown)
+        threads = _threads.pop(_actual(app), None)
+    if threads is not None:
+        await asyncio.to_thread(threads.close)
 
 
-def _submit(app: "Celery[Any]", call: Callable[[], T]) -> "Future[T]":
+def _submit(app: "Celery[Any]", call: Callable[[], T], alone: bool) -> "Future[T]":
     key = _actual(app)
     with _lock:
-        executor = _executors.get(key)
-        if executor is None:
-            threads = app.conf.broker_pool_limit or THREADS
-            executor = _executors[key] = ThreadPoolExecutor(threads, thread_name_prefix="delayq-async")
-        submitted: Future[T] = executor.submit(copy_context().run, call)
-        return submitted
+        threads = _threads.get(key)
+        if threads is None:
+            threads = _threads[key] = _Threads(app)
+        return threads.submit(call, alone)
+
+
+def _in_task(call: Callable[[], T]) -> Callable[[], T]:
+    """Returns a call that a thread makes as a part of the Celery task that runs here: Celery notes that by thread."""
+    task = get_current_worker_task()
+    if task is None:
+        return call
+    request = task.request
+
+    def in_task() -> T:
+        _task_stack.push(task)
+        task.request_stack.push(request)
+        try:
+            return call()
+        finally:
+            task.request_stack.pop()
+            _task_stack.pop()
+
+    return in_task
 
 
 def _actual(app: Any) -> Any:
@@ -256,7 +312,7 @@ def _forget_threads() -> None:
     """In a process that was forked: its parent's threads are not here."""
     global _lock
     _lock = Lock()
-    _executors.clear()
+    _threads.clear()
 
 
 os.register_at_fork(after_in_child=_forget_threads)

@@ -1,6 +1,7 @@
 """The async forms: what they do is what the functions do that they call, and the event loop goes on meanwhile."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,7 +17,7 @@ import celery_ext
 from celery_ext import Call, aclose, asend, asend_many
 from celery_ext.publish import asynchronous as threads
 from kombu_delayq import DelayTooLong
-from tests.support.conditions import DEADLINE_S, until, until_equal
+from tests.support.conditions import DEADLINE_S, stays, until, until_equal
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_layouts
@@ -54,40 +55,100 @@ def test_workers_run_what_async_functions_send(proj: Proj) -> None:
 
 
 def test_calls_come_from_an_async_iterable(proj: Proj) -> None:
-    """The iterable is read in the loop, and ``on_sent`` is called for each page before the next page is read."""
+    """The caller's task reads the iterable, and calls ``on_sent`` for each page before it reads the next one."""
     read: list[int] = []
     sent: list[int] = []
-    loops: set[Any] = set()
+    tasks: set[Any] = set()
 
     async def calls() -> AsyncIterator[Call]:
         for n in range(450):
-            loops.add(asyncio.get_running_loop())
+            tasks.add(asyncio.current_task())
             read.append(n)
             yield Call((n,), countdown=HOUR_S)
 
     async def on_sent(ids: list[str]) -> None:
-        loops.add(asyncio.get_running_loop())
+        tasks.add(asyncio.current_task())
         sent.append(len(ids))
         assert len(read) <= sum(sent) + 201
 
     async def work() -> None:
-        loops.add(asyncio.get_running_loop())
+        tasks.add(asyncio.current_task())
         assert await asend_many(proj.app, RECORD, calls(), on_sent=on_sent) == 450
 
     asyncio.run(work())
     assert sum(sent) == 450
     assert len(sent) >= 3
-    assert len(loops) == 1
+    assert len(tasks) == 1
     assert celery_ext.select(proj.app).count() == 450
+
+
+def test_what_asend_many_waits_for_may_send(make_proj: MakeProj) -> None:
+    """Callbacks and async iterables await further calls of the app, even if its pool has a single connection."""
+    proj = make_proj(broker_pool_limit=1)
+
+    async def progress(ids: list[str]) -> None:
+        await asend(proj.app, RECORD, ("progress",), countdown=HOUR_S)
+
+    async def calls() -> AsyncIterator[Call]:
+        await asend_many(proj.app, RECORD, [Call(("begin",), countdown=HOUR_S)], on_sent=progress)
+        yield Call((1,), countdown=HOUR_S)
+
+    async def work() -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await asyncio.gather(*(asend_many(proj.app, RECORD, calls(), on_sent=progress) for _ in range(3)))
+
+    asyncio.run(work())
+    assert celery_ext.select(proj.app).count() == 12
+
+
+def test_an_async_iterable_is_read_in_one_task(proj: Proj) -> None:
+    """On each page it has the context variables and the timeout that it has set, as in ``async for``."""
+    tenant: ContextVar[str] = ContextVar("tenant", default="none")
+    ended: list[str] = []
+
+    async def calls() -> AsyncIterator[Call]:
+        token = tenant.set("shop")
+        try:
+            async with asyncio.timeout(None) as timeout:
+                for n in range(450):
+                    assert tenant.get() == "shop"
+                    yield Call((n,), countdown=HOUR_S)
+                timeout.reschedule(0)
+                await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=DEADLINE_S)
+        except TimeoutError:
+            ended.append("timeout")
+        tenant.reset(token)
+
+    assert asyncio.run(asend_many(proj.app, RECORD, calls())) == 450
+    assert ended == ["timeout"]
+
+
+def test_what_a_task_sends_is_its_child(proj: Proj) -> None:
+    """Within a task, messages and the trail of children are as after ``apply_async`` and ``send_many``."""
+    app = proj.app
+
+    def parent(task: Any) -> None:
+        async def work() -> None:
+            await asend(app, RECORD, (1,), countdown=HOUR_S, task_id="one")
+            await asend(app, RECORD, (2,), countdown=HOUR_S, task_id="two", add_to_parent=False)
+            await asend_many(app, RECORD, [Call((3,), countdown=HOUR_S, task_id="three")])
+
+        asyncio.run(work())
+        assert [child.id for child in task.request.children] == ["one"]
+
+    app.task(parent, name="parent", bind=True, shared=False).apply(task_id="the parent", throw=True)
+    heads = [json.loads(task.message.body or "")["headers"] for task in celery_ext.select(app)]
+    assert {head["id"] for head in heads} == {"one", "two", "three"}
+    assert {(head["root_id"], head["parent_id"]) for head in heads} == {("the parent", "the parent")}
 
 
 def test_errors_of_callers_reach_them(make_proj: MakeProj) -> None:
     """Errors of the call, of an async iterable and of ``on_sent`` are raised where the call is awaited."""
     proj = make_proj(broker_transport_options={"max_delay": 60})
 
-    async def broken() -> AsyncIterator[Call]:
-        yield Call((1,), countdown=1)
-        raise KeyError("a row is missing")
+    async def broken(error: BaseException) -> AsyncIterator[Call]:
+        yield Call((1,), countdown=30)
+        raise error
 
     async def refuse(ids: list[str]) -> None:
         raise KeyError("no room")
@@ -96,7 +157,10 @@ def test_errors_of_callers_reach_them(make_proj: MakeProj) -> None:
         with pytest.raises(DelayTooLong):
             await asend(proj.app, RECORD, (1,), countdown=HOUR_S)
         with pytest.raises(KeyError, match="a row is missing"):
-            await asend_many(proj.app, RECORD, broken())
+            await asend_many(proj.app, RECORD, broken(KeyError("a row is missing")))
+        assert celery_ext.select(proj.app).count() == 1  # the call before the error, as by send_many
+        with pytest.raises(asyncio.CancelledError):
+            await asend_many(proj.app, RECORD, broken(asyncio.CancelledError()))
         with pytest.raises(KeyError, match="no room"):
             await asend_many(proj.app, RECORD, [Call((1,), countdown=1)], on_sent=refuse)
 
@@ -206,8 +270,9 @@ def test_a_cancelled_asend_many_does_not_wait_for_its_source(proj: Proj, caplog:
     assert not [record for record in caplog.records if "await was cancelled" in record.getMessage()]
 
 
-def test_a_failure_that_nobody_awaits_is_logged(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
-    """If the caller was cancelled and the call fails later, the log says so."""
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_failure_that_nobody_awaits_is_logged(proj: Proj, caplog: pytest.LogCaptureFixture, alone: bool) -> None:
+    """If the caller was cancelled and the call fails later, the log says so. ``aclose`` waits for that."""
     begun, cancelled = Event(), Event()
 
     def fail() -> None:
@@ -216,13 +281,15 @@ def test_a_failure_that_nobody_awaits_is_logged(proj: Proj, caplog: pytest.LogCa
         raise OperationalError("no broker")
 
     async def work() -> None:
-        call = asyncio.create_task(threads.in_thread(proj.app, fail))
+        call = asyncio.create_task(threads.in_thread(proj.app, fail, threads.Caller() if alone else None))
         assert await asyncio.to_thread(begun.wait, DEADLINE_S)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
+        closing = asyncio.create_task(aclose(proj.app))
+        await asyncio.to_thread(stays, lambda: not closing.done(), 0.2)
         cancelled.set()
-        await aclose(proj.app)
+        await closing
 
     asyncio.run(work())
     [record] = [record for record in caplog.records if "whose await was cancelled" in record.getMessage()]
@@ -284,10 +351,10 @@ def test_an_app_may_be_a_proxy(proj: Proj) -> None:
 
     async def work() -> None:
         await threads.in_thread(proj.app, celery_ext.select(proj.app).count)
-        known = len(threads._executors)
+        known = len(threads._threads)
         assert await threads.in_thread(proxy, celery_ext.select(proxy).count) == 0
-        assert len(threads._executors) == known
+        assert len(threads._threads) == known
         await aclose(proxy)
-        assert len(threads._executors) == known - 1
+        assert len(threads._threads) == known - 1
 
     asyncio.run(work())
