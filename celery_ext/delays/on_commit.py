@@ -1,6 +1,7 @@
 """Sends the calls of a Django app when the transaction commits: the setting ``delayq_send_on_commit``."""
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from celery.utils import uuid
@@ -13,15 +14,19 @@ SETTING = "delayq_send_on_commit"
 #: Options that the later call leaves out: the caller has given back what they name when the transaction commits.
 OF_THE_MOMENT = ("producer", "publisher", "connection")
 
+#: Whether the call is that of a task which replaces itself.
+is_replacing: ContextVar[bool] = ContextVar("task_replaces_itself", default=False)
+
 
 def waits_for_commit(options: Mapping[str, Any]) -> bool:
     """Whether a call is made within a transaction of Django's default database.
 
-    A retry and a dead letter are sent at once: the error that leads to them rolls the transaction back.
+    A retry, a dead letter and a replacement are sent at once: the error that leads to them, or that ``replace`` raises,
+    rolls the transaction back.
     """
     from django.db import transaction  # an app without Django has no such setting
 
-    is_consequence = bool(options.get("retries")) or DEAD_LETTER in options
+    is_consequence = bool(options.get("retries")) or DEAD_LETTER in options or is_replacing.get()
     return not is_consequence and transaction.get_connection().in_atomic_block
 
 
@@ -44,4 +49,6 @@ def send_on_commit(app: Any, send: Callable[..., object], args: tuple[Any, ...],
         task_id = options["task_id"] = uuid()
     later = {name: value for name, value in options.items() if name not in OF_THE_MOMENT}
     transaction.on_commit(lambda: send(*args, **later))
-    return (options.get("result_cls") or app.AsyncResult)(task_id)
+    result = (options.get("result_cls") or app.AsyncResult)(task_id)
+    result.ignored = options.get("ignore_result")
+    return result

@@ -10,15 +10,20 @@ from celery.app.task import Context, Task
 from celery.exceptions import Ignore, Reject, Retry, TaskPredicate, Terminated, TimeLimitExceeded, WorkerLostError
 from celery.utils.dispatch import Signal
 from celery.utils.imports import symbol_by_name
+from kombu.log import get_logger
+from kombu.serialization import registry
 
 from celery_ext.celery_tasks import announce_revoked
 from celery_ext.delays.burying import SETTING, bury, check_occasion, reason_of
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
+from celery_ext.delays.on_commit import is_replacing
 from celery_ext.delays.waiting_key import check_waiting
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
 from kombu_delayq.message.dead_letters import LAST_ERROR, Reason, text_of
 from kombu_delayq.message.fields import CHAIN_ID
+
+logger = get_logger(__name__)
 
 #: A task has failed after the last step of its delay chain. The sender is the task. The arguments are task_id, request,
 #: chain (a DelayChain) and exception (the one that ``retry`` got, a WorkerLostError, or None). The process that ran the
@@ -49,6 +54,12 @@ class WatchingRequest(_Request):
 
     A task that failed in its own process has handled the failure already. Celery passes ``return_ok`` then.
     """
+
+    def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(message, *args, **kwargs)
+        # The process that runs the task gets the properties with its request, and the content type in no other way.
+        properties = self._request_dict["properties"]
+        self._request_dict["properties"] = {**properties, "content_type": message.content_type}
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Handles a failure as Celery does. After a final failure Celery sends ``task_failure``."""
@@ -179,9 +190,19 @@ class DelayChainTask(_Task):
     def on_failure(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> Any:
         """Does what the task's own class does after a failure, and buries the message if the task wants that.
 
+        If it does, an error of the own class is logged. Celery would handle it as a second failure of the task, which
+        leaves no dead letter in some pools, and in others one more. With ``Reject`` the own class may still prevent it.
         ``fail_from_outside`` handles a failure that ends the task from outside, because Celery's versions differ there.
         """
-        done = super().on_failure(exc, task_id, args, kwargs, einfo)
+        done = None
+        try:
+            done = super().on_failure(exc, task_id, args, kwargs, einfo)
+        except (Reject, MemoryError):
+            raise
+        except Exception:
+            if self.request.is_eager or not self._buries_failures:
+                raise
+            logger.exception("on_failure of task %s[%s] raised an error", self.name, task_id)
         request, untraced = self.request, _untraced.get()
         if request.id != task_id and untraced is not None and untraced.id == task_id:
             request = untraced
@@ -268,11 +289,22 @@ class DelayChainTask(_Task):
                 raise reject.reason from exc  # before 5.7 Celery gives a rejected task no result
             raise
 
-    def signature_from_request(self, request: Any = None, *args: Any, **options: Any) -> Any:
+    def on_replace(self, sig: Any) -> Any:
+        """Sends what replaces this task, as ``celery.Task.on_replace`` does, also within a transaction."""
+        token = is_replacing.set(True)
+        try:
+            return super().on_replace(sig)
+        finally:
+            is_replacing.reset(token)
+
+    def signature_from_request(
+        self, request: Any = None, args: Any = None, kwargs: Any = None, *more: Any, **options: Any
+    ) -> Any:
         """Returns the signature that sends a request again, as a step of the same delay chain.
 
         Celery calls it for each retry. When a worker process was lost, Celery makes the retry itself; then ``request``
-        is not the request that runs here, and the retry waits as the chain says.
+        is not the request that runs here, and the retry waits as the chain says. Arguments that stay the same are
+        written as the request's own were, and shown as those.
         """
         request = self.request if request is None else request
         chain = self._chain_of(request)
@@ -282,7 +314,8 @@ class DelayChainTask(_Task):
                 options["countdown"] = chain.delay_s(request.retries)
         if options.get("retries") and (error := request.get("last_error")):
             options[LAST_ERROR] = error
-        return super().signature_from_request(request, *args, **options)
+        options = {**_encoding_of(request, args, kwargs), **options}
+        return super().signature_from_request(request, args, kwargs, *more, **options)
 
     def apply(
         self,
@@ -327,9 +360,13 @@ class DelayChainTask(_Task):
 
     def _fail(self, request: Any, exc: BaseException) -> None:
         """Buries the message of a task that has failed for good, if the declaration or setting says ``failure``."""
-        occasion = self.dead_letter_on or self.app.conf.get(SETTING)
-        if self.dead_letter_queue and occasion == "failure" and not request.is_eager:
+        if self._buries_failures and not request.is_eager:
             bury(self, request, reason_of(exc), exc)
+
+    @property
+    def _buries_failures(self) -> bool:
+        """Whether the message is buried after any failure that is final."""
+        return bool(self.dead_letter_queue) and (self.dead_letter_on or self.app.conf.get(SETTING)) == "failure"
 
     @property
     def override_max_retries(self) -> int:
@@ -355,6 +392,24 @@ def note_internal_error(sender: Any, request: Any, args: Any, kwargs: Any, **mor
     """Receives the signal ``task_internal_error``, and keeps the request for ``on_failure``."""
     if isinstance(sender, DelayChainTask):
         _untraced.set(Context(request or {}, args=args, kwargs=kwargs))
+
+
+def _encoding_of(request: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Returns the options of a call that say how its arguments are written and shown, as the message of a request has.
+
+    Args:
+        request: The request.
+        args: New positional arguments, for which the request does not speak; None for those of the request.
+        kwargs: The same of keyword arguments.
+    """
+    encoding = {"compression": request.get("compression")}
+    if args is None:
+        encoding["argsrepr"] = request.get("argsrepr")
+    if kwargs is None:
+        encoding["kwargsrepr"] = request.get("kwargsrepr")
+    if args is None and kwargs is None:
+        encoding["serializer"] = registry.type_to_name.get((request.properties or {}).get("content_type"))
+    return {name: value for name, value in encoding.items() if value}
 
 
 def _id_of_chain(request: Any) -> str:

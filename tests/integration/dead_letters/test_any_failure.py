@@ -1,5 +1,6 @@
 """Tasks that are buried after any failure that is final, however they end."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("any failure")
 
 @pytest.fixture(scope="module")
 def proj() -> Iterator[Proj]:
-    with fleet() as proj:
+    with fleet(accept_content=["json", "yaml"]) as proj:
         yield proj
 
 
@@ -89,6 +90,18 @@ def test_a_failure_beside_the_chain_is_buried(proj: Proj) -> None:
     assert (again.delay_chain, [each["retries"] for each in proj.runs(id=sent.id)]) == ("1h", [0, 1, 0])
     run_now(proj.app, sent.id)
     assert buried(proj) == [("failed", "ValueError: no such order", 1)]
+
+
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_a_letter_is_written_as_the_message_was(proj: Proj, how: str) -> None:
+    """It has the same serializer and compression, and hidden arguments stay hidden, whichever process buries it."""
+    broker = proj.server.client()
+    proj.send("doomed", how, serializer="yaml", compression="zlib", argsrepr="***", kwargsrepr="****")
+    [found] = [json.loads(raw) for raw in until(lambda: broker.lrange("failed", 0, -1), 30)]
+    assert found["content-type"] == "application/x-yaml"
+    told = {name: found["headers"][name] for name in ("argsrepr", "kwargsrepr", "compression")}
+    assert told == {"argsrepr": "***", "kwargsrepr": "****", "compression": "application/x-gzip"}
+    broker.delete("failed")
 
 
 def test_a_task_that_comes_again_is_buried_when_it_has_failed(proj: Proj) -> None:

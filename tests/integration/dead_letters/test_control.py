@@ -16,6 +16,7 @@ from celery_ext.dead_letters import Choice
 from celery_ext.dead_letters import letters as letters_of
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.dead_letters import Reason
 from kombu_delayq.store.dead_letters import PAGE, Letter
 from kombu_delayq.store.dead_letters import DeadLetters as LettersOfStore
@@ -78,6 +79,19 @@ def test_a_cancel_names_a_dead_letter(app: Celery) -> None:
     outcomes |= {"sent again": "dead_letter", **dict.fromkeys(others, "not_delayed")}
     assert cancel(app, [*outcomes]) == outcomes
     assert DeadLetters(app).queues()["dead-mail"] == 3
+
+
+def test_a_replay_begins_a_cancelled_chain_anew(app: Celery) -> None:
+    """The chain of a cancelled id takes no step, also when the task is sent again, until its letter is replayed."""
+    bury_some(app, "mail", "m0")
+    assert cancel(app, "m0") == "dead_letter"
+    app.tasks["shop.mail"].apply_async((1,), task_id="m0", delay_chain="1h")
+    step = {"task_id": "m0", "retries": 1, "countdown": 300, "delay_chain": "1h", "delay_chain_id": "any"}
+    with pytest.raises(DelayChainCancelled):
+        app.tasks["shop.mail"].apply_async((1,), **step)
+    assert DeadLetters(app).replay("m0") == {"replayed": 1, "unroutable": 0}
+    app.tasks["shop.mail"].apply_async((1,), **step)
+    assert cancel(app, "m0") == "cancelled"
 
 
 def test_letters_are_replayed_and_dropped(app: Celery) -> None:

@@ -90,6 +90,26 @@ def test_what_a_call_of_retry_says_wins(app: Celery, retry: dict[str, Any], when
     assert raised.value.sig.args == retry.get("args", (1,))
 
 
+#: What a request knows of how its message has its arguments, beside the content type.
+ENCODING = {"argsrepr": "***", "kwargsrepr": "****", "compression": "application/x-gzip"}
+
+
+@pytest.mark.parametrize(("new", "shown"), [({}, ("***", "****")), ({"args": (2,), "kwargs": {}}, ("(2,)", "{}"))])
+def test_a_retry_is_written_as_the_message_was(app: Celery, new: dict[str, Any], shown: tuple[str, str]) -> None:
+    """Its serializer, its compression and the texts that hide its arguments stay; new arguments go their own way."""
+
+    @app.task(bind=True, delay_chain="4m,10m")
+    def task(self: Any, *args: Any) -> None:
+        self.retry(**new)
+
+    with pytest.raises(Retry):
+        run(task, object(), properties={"content_type": "application/x-python-serialize"}, **ENCODING)
+    message = published(app)
+    assert (message["headers"]["argsrepr"], message["headers"]["kwargsrepr"]) == shown
+    assert message["headers"]["compression"] == "application/x-gzip"
+    assert message["content-type"] == ("application/json" if new else "application/x-python-serialize")
+
+
 @pytest.mark.parametrize(
     ("given", "raised"),
     [({}, MaxRetriesExceededError), ({"exc": KeyError("why")}, KeyError)],

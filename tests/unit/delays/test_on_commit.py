@@ -8,7 +8,8 @@ from tests.support import ROOT
 PROGRAM = """
 from queue import Empty
 
-from celery import Celery
+from celery import Celery, group
+from celery.exceptions import Ignore
 from django.conf import settings
 
 settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
@@ -19,7 +20,7 @@ django.setup()
 
 from celery_ext import install
 
-app = Celery("shop", broker="memory://", set_as_current=False)
+app = Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)
 app.conf.delayq_send_on_commit = True
 install(app)
 
@@ -27,6 +28,13 @@ install(app)
 @app.task(name="shop.remind", bind=True, dead_letter_queue="failed")
 def remind(self, number):
     pass
+
+
+@app.task(bind=True, ignore_result=True)
+@transaction.atomic
+def prepare(self, *numbers):
+    remind.delay(0)  # of the transaction
+    return self.replace(group(remind.s(number).set(task_id=str(number)) for number in numbers))
 
 
 def sent():
@@ -60,11 +68,25 @@ with transaction.atomic():
         inner = remind.delay(5)
     assert sent() == []
 assert sent() == [inner.id]
+with transaction.atomic():
+    calls = remind.delay(6), remind.apply_async((7,), ignore_result=True), prepare.delay(8)
+assert [result.ignored for result in calls] == [False, True, True]
+sent()
+prepare.push_request(id="prepare", called_directly=False)
+try:
+    prepare.run(9, 10)
+except Ignore:
+    replacements = sent()
+assert replacements == ["9", "10"]
+remind.push_request(id="after", called_directly=False)
+with transaction.atomic():
+    remind.delay(11)
+    assert sent() == []
 """
 
 
 def test_calls_in_a_transaction_are_sent_when_it_commits() -> None:
-    """They wait for the outermost commit, with their ids; a rollback drops them, but for retries."""
+    """They wait for the outermost commit, with their ids; a rollback drops them, but for retries and replacements."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )

@@ -1,9 +1,12 @@
 """Chains of tasks whose base class is the project's own."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from celery import Celery, Task
+from celery.app.trace import trace_task
+from celery.exceptions import Reject
 
 from celery_ext import install
 from tests.support.messages import published
@@ -45,6 +48,18 @@ class NarrowTask(Task):
         return super().retry(exc=exc, countdown=countdown, throw=False)
 
 
+class LoudTask(Task):
+    """A base class whose ``on_failure`` fails itself; ``errors`` are what it raises."""
+
+    errors: tuple[Exception, ...] = ()
+
+    def on_failure(self, *args: Any) -> None:
+        """Raises the next error."""
+        self.errors, errors = self.errors[1:], self.errors
+        for error in errors:
+            raise error
+
+
 @pytest.mark.parametrize("how", ["task_cls", "base"])
 def test_an_own_base_class_is_still_called(app: Celery, how: str) -> None:
     """With an app's own Task class, by ``task_cls`` or ``base``, chains work, and its methods are called."""
@@ -73,3 +88,42 @@ def test_a_base_class_gets_no_argument_that_the_task_did_not_give(app: Celery) -
     task.push_request(id="i", args=(), kwargs={}, called_directly=False, delivery_info={})
     assert task.retry(exc=ValueError()).when == 240
     task.pop_request()
+
+
+def trace(app: Celery, errors: list[Exception], **options: Any) -> int:
+    """Runs a ``LoudTask`` that fails, as a worker does. Returns how many messages were published."""
+    app.conf.result_backend = "cache+memory://"
+    install(app)
+
+    @app.task(name="loud", base=LoudTask, dead_letter_queue="published", dead_letter_on="failure", **options)
+    def task() -> None:
+        raise ValueError("no such order")
+
+    app.tasks["loud"].errors = tuple(errors)
+    request = {"id": "i", "retries": 1, "delivery_info": {"exchange": "", "routing_key": "orders"}}
+    trace_task(app.tasks["loud"], "i", (), {}, request, app=app)
+    with app.connection_for_write() as connection:
+        channel = connection.default_channel
+        return int(channel._size("published")) if channel._has_queue("published") else 0
+
+
+@pytest.mark.parametrize("options", [{}, {"delay_chain": "1s", "autoretry_for": (ValueError,)}], ids=["", "chain"])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_an_error_of_on_failure_is_no_second_failure(
+    app: Celery, caplog: pytest.LogCaptureFixture, calls: int, options: dict[str, Any]
+) -> None:
+    """The task is buried once, with its own error as its result, also after the last step; the log has the other."""
+    assert trace(app, [OSError("no disk")] * calls, **options) == 1
+    assert published(app)["properties"]["dead_letter"]["error"] == "ValueError: no such order"
+    assert isinstance(app.AsyncResult("i").result, ValueError)
+    assert "on_failure of task loud[i] raised an error" in caplog.text
+    assert "OSError: no disk" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore:Exception raised outside body")  # so Celery before 5.7 calls it
+def test_on_failure_may_reject_the_message(app: Celery) -> None:
+    """A ``Reject`` there is no final failure, so nothing is buried."""
+    with suppress(Reject):
+        assert trace(app, [Reject("not mine", requeue=True)] * 2) == 0
+    with app.connection_for_write() as connection:
+        assert not connection.default_channel._has_queue("published")
