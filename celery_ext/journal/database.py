@@ -42,7 +42,7 @@ SYNCHRONOUS = {True: "PRAGMA synchronous=FULL", False: "PRAGMA synchronous=NORMA
 #: Held while this process writes to SQLite. SQLite's own table of the locks of a process would go to a child that is
 #: forked meanwhile, which nobody unlocks there: the child could never write. So a fork waits.
 WRITING = Lock()
-#os.register_at_fork(before=WRITING.acquire, after_in_parent=WRITING.release, after_in_child=WRITING.release)
+os.register_at_fork(before=WRITING.acquire, after_in_parent=WRITING.release, after_in_child=WRITING.release)
 
 #: What people read instead of a password.
 _HIDDEN = "***"

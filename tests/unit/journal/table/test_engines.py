@@ -101,7 +101,7 @@ def test_a_child_forked_while_another_thread_writes_can_write(tmp_path: Path, mo
     thread = Thread(target=lambda: Database(f"sqlite:///{tmp_path}/journal.db").write(write))
     thread.start()
     assert writes.wait(30)
-    child = get_context("fork").Process(target=_adds, args=(journal, 1))
+    child = get_context("fork").Process(target=_adds, args=(journal, 1), daemon=True)
     child.start()
     forked.set()
     child.join(60)
