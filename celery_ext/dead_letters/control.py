@@ -10,7 +10,7 @@ from celery_ext.connection import as_operational_errors, open_store
 from celery_ext.dead_letters import letters as letters_of
 from celery_ext.dead_letters import routes
 from celery_ext.dead_letters.choice import Choice
-from celery_ext.dead_letters.letters import DeadLetter, LetterAction
+from celery_ext.dead_letters.letters import Cursor, DeadLetter, LetterAction
 from kombu_delayq.audit import ids_named
 from kombu_delayq.store.dead_letters import PAGE
 
@@ -61,13 +61,15 @@ class DeadLetters:
         with self._opened() as store:
             queues = self._queues(store, queue)
         for name in queues:
-            skip: int | None = 0
-            while skip is not None and left != 0:
+            cursor: Cursor | None = None
+            while left != 0:
                 count = PAGE if left is None else min(left, PAGE)
                 with self._opened() as store:  # open for one page only: the caller may need the pool's connections
-                    found, skip = letters_of.chosen_page(store, name, skip, count, choice)
+                    found, cursor = letters_of.page_from(store, name, cursor, count, choice)
                 yield from found
                 left = None if left is None else left - len(found)
+                if cursor is None:
+                    break
 
     def get(self, task_id: str) -> DeadLetter | None:
         """Returns the dead letter of a task; None if it is not among the latest 2,000 of a queue.

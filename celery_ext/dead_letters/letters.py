@@ -1,15 +1,17 @@
 """Dead letters: as a user sees them, and how they are read, replayed and dropped. Knows the store, and no app."""
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from itertools import accumulate
+from hashlib import blake2b
+from itertools import accumulate, islice
 from math import inf
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from celery_ext.waiting import DelayedTask, buried_task
 from kombu_delayq.audit import audited
@@ -120,7 +122,35 @@ class DeadLetter:
         return found if isinstance(found, str) else None
 
 
-#: Most letters at which ``chosen_page`` looks.
+_CURSOR = re.compile(r"([0-9]{1,2})-([0-9]{1,12})-([0-9a-f]{16})")
+
+
+class Cursor(NamedTuple):
+    """Where a page of dead letters begins.
+
+    Attributes:
+        step: Number of the list, from 0: one for each priority step, the most urgent first.
+        position: How many older letters the list had.
+        digest: Of the first letter of the page, hexadecimal. Its id would not do: a task may fail for good again.
+    """
+
+    step: int
+    position: int
+    digest: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads what ``str`` has written. Raises a ValueError for any other text."""
+        match = _CURSOR.fullmatch(text)
+        if not match:
+            raise ValueError("this is no cursor of a list of dead letters")
+        return cls(int(match[1]), int(match[2]), match[3])
+
+    def __str__(self) -> str:
+        return "-".join(map(str, self))
+
+
+#: Most letters at which a page looks, and among which the letter of a cursor is searched.
 MOST_LOOKED = 10_000
 
 #: Least number of letters a second: a replay that is paced renews its hold on the queue in time.
@@ -146,48 +176,74 @@ def count(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
             yield letter
 
 
-def browse(store: OperatorStore, queue: str, skip: int = 0, most: int = PAGE) -> Iterator[DeadLetter]:
+def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
     """Yields the dead letters of a queue, priority by priority, the oldest first. Reads them a page at a time.
 
     It is no snapshot: if others take letters meanwhile, it may leave some out.
-
-    Args:
-        store: The broker's store.
-        queue: Name of the queue.
-        skip: How many to pass over.
-        most: Most letters to read at once.
     """
-    for key, length in store.letters.lists(queue).items():
-        at, count = min(skip, length), min(PAGE, most)
-        skip -= at
-        while at < length and (page := store.letters.page(key, at, min(count, length - at))):
-            yield from (DeadLetter(queue, message) for message in page)
-            at, count = at + len(page), min(most, next_count(page))
+    return (letter for _, _, letter in _walk(store, queue, None, PAGE))
 
 
-def chosen_page(
-    store: OperatorStore, queue: str, skip: int, limit: int, chosen: Callable[[DeadLetter], bool]
-) -> tuple[list[DeadLetter], int | None]:
+def page_from(
+    store: OperatorStore, queue: str, cursor: Cursor | None, limit: int, chosen: Callable[[DeadLetter], bool]
+) -> tuple[list[DeadLetter], Cursor | None]:
     """Returns dead letters of a queue in the order of ``browse``.
 
+    Letters may leave the queue from page to page, and no other is passed over. If the letter of the cursor has left,
+    its list begins anew. New letters come last in their lists.
+
     Args:
         store: The broker's store.
         queue: Name of the queue.
-        skip: How many to pass over.
+        cursor: Where the page begins; None for the first.
         limit: Most letters to return.
         chosen: Whether a letter is wanted.
 
     Returns:
-        The letters, and how many to pass over for the next page; None for the last page. At most ``MOST_LOOKED`` are
-        looked at, so there may be fewer than ``limit``.
+        The letters, and where the next page begins; None after the last. At most ``MOST_LOOKED`` are looked at, so
+        there may be fewer than ``limit``.
     """
     found: list[DeadLetter] = []
-    for at, letter in enumerate(browse(store, queue, skip, limit), skip):
-        if len(found) >= limit or at - skip >= MOST_LOOKED:
-            return found, at
+    for looked, (step, position, letter) in enumerate(_walk(store, queue, cursor, limit)):
+        if len(found) >= limit or looked >= MOST_LOOKED:
+            return found, Cursor(step, position, _digest(letter.message))
         if chosen(letter):
             found.append(letter)
     return found, None
+
+
+def _walk(store: OperatorStore, queue: str, cursor: Cursor | None, most: int) -> Iterator[tuple[int, int, DeadLetter]]:
+    """Yields dead letters from a cursor on, each after the number of its list and its position there."""
+    first, count = cursor.step if cursor else 0, min(PAGE, most)
+    for step, (key, length) in islice(enumerate(store.letters.lists(queue).items()), first, None):
+        at = _position(store, key, length, cursor) if cursor and step == first else 0
+        while at < length and (page := store.letters.page(key, at, min(count, length - at))):
+            yield from ((step, position, DeadLetter(queue, message)) for position, message in enumerate(page, at))
+            at, count = at + len(page), min(most, next_count(page))
+
+
+def _position(store: OperatorStore, key: str, length: int, cursor: Cursor) -> int:
+    """Returns where the letter of a cursor is now; 0 if it is not among the ``MOST_LOOKED`` before its old position.
+
+    When older letters leave, it moves towards 0. If it moved the other way, others came before it, such as those that
+    a replay under way puts back: they may not have been listed yet.
+    """
+    at, count = min(cursor.position + 1, length), 1  # mostly it is where it was
+    end = max(at - MOST_LOOKED, 0)
+    while at > end:
+        count = min(count, at)
+        at -= count
+        if not (page := store.letters.page(key, at, count)):
+            break
+        for position, message in reversed(list(enumerate(page, at))):
+            if _digest(message) == cursor.digest:
+                return position
+        count = next_count(page)
+    return 0
+
+
+def _digest(message: bytes) -> str:
+    return blake2b(message, digest_size=8).hexdigest()
 
 
 def latest(store: WaitingStore, more: Iterable[str] = ()) -> Iterator[DeadLetter]:

@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from celery_ext import waiting
 from celery_ext.dead_letters import Choice, DeadLetter, routes
 from celery_ext.dead_letters import letters as letters_of
-from celery_ext.dead_letters.letters import LetterAction
+from celery_ext.dead_letters.letters import Cursor, LetterAction
 from celery_ext.periodic import control
 from celery_ext.serve.access.identity import Action, Caller
-from celery_ext.serve.problems import Problem
+from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import Serve
 from celery_ext.waiting import BulkAction, DelayedTask, Outcome, by_id, revoke
 from kombu_delayq.audit import audited, ids_named
@@ -62,6 +62,14 @@ def letter_queues(store: OperatorStore, more: tuple[str, ...] = ()) -> dict[str,
 def count_letters(store: OperatorStore, queue: str) -> int:
     """Returns how many dead letters a queue holds."""
     return sum(store.letters.lists(queue).values())
+
+
+def letter_cursor(given: str | None) -> Cursor | None:
+    """Returns where a page of dead letters begins; None for the first. Raises a problem, 400, for what is no cursor."""
+    try:
+        return Cursor.parse(given) if given else None
+    except ValueError as error:
+        raise bad_request(str(error), "bad-cursor") from None
 
 
 class LettersChanged(NamedTuple):

@@ -254,7 +254,9 @@ def health_of(broker: ServeBroker, *, needs_leader: bool) -> tuple[HTTPStatus, H
     """Asks Redis for the leader; one round trip."""
     try:
         is_up, leads = True, broker.store.leases.leader() is not None
-    except (RedisError, OSError, OperationalError):
+    except (RedisError, OSError, OperationalError) as error:
+        if not isinstance(error, ResponseError):
+            broker.lost()  # the next probe may reach another broker of a failover list
         is_up, leads = False, None
     if is_up and (leads or not needs_leader):
         return HTTPStatus.OK, HealthAnswer("ok", is_up, leads)

@@ -29,7 +29,7 @@ from celery_ext.serve.api.exchange import (
     iso_of,
 )
 from celery_ext.serve.api.visible import shown_of
-from celery_ext.serve.problems import Problem, bad_request
+from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, serve_of
 
 
@@ -220,9 +220,9 @@ def list_letters(request: Request, query: PageQuery) -> LetterList:
     serve, caller, queue = serve_of(request), caller_of(request), request.path_params["queue"]
     caller.check(Action.READ, queue=queue)
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
-    skip, hidden = _skip(query.cursor), serve.settings.hide_arguments
+    cursor, hidden = changes.letter_cursor(query.cursor), serve.settings.hide_arguments
     choice = query.choice(hidden=hidden)
-    found, after = letters_of.chosen_page(serve.store, queue, skip, query.limit, choice)
+    found, after = letters_of.page_from(serve.store, queue, cursor, query.limit, choice)
     shown = [_shown(one, hidden=hidden) for one in found if caller.may(Action.READ, task=one.name or "")]
     return LetterList(dead_letters=shown, cursor=None if after is None else str(after))
 
@@ -240,14 +240,6 @@ def _changed(
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     done, met, more = act(serve, caller, queue, wanted.choice(wanted.ids, hidden=serve.settings.hide_arguments))
     return LettersDone(**done, missing=[one for one in wanted.ids or () if one not in met], more=more)
-
-
-def _skip(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 12):
-        raise bad_request("this is no cursor of such a list", "bad-cursor")
-    return int(cursor)
 
 
 def _shown(letter: Letter, *, hidden: bool) -> DeadLetter:

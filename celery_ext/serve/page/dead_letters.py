@@ -92,7 +92,7 @@ def _page(request: Request, queue: str, notes: list[Note], status: int = 200) ->
     caller.check(Action.READ, queue=queue)
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     page.now_ms, count = serve.store.now_ms(), changes.count_letters(serve.store, queue)
-    skip, hidden = _skip(request.query_params), serve.settings.hide_arguments
+    cursor, hidden = changes.letter_cursor(request.query_params.get("cursor")), serve.settings.hide_arguments
     wanted = Filter.of(dict(form_of(request)) if request.method == "POST" else request.query_params)
     try:
         choice = wanted.choice(hidden=hidden)
@@ -103,8 +103,8 @@ def _page(request: Request, queue: str, notes: list[Note], status: int = 200) ->
     def is_shown(letter: DeadLetter) -> bool:
         return choice(letter) and caller.may(Action.READ, task=letter.name or "")
 
-    found, after = letters_of.chosen_page(serve.store, queue, skip, ROWS, is_shown)
-    more = page.letters(queue, skip=str(after), **wanted.query) if after is not None and after < count else ""
+    found, after = letters_of.page_from(serve.store, queue, cursor, ROWS, is_shown)
+    more = page.letters(queue, cursor=str(after), **wanted.query) if after is not None else ""
     matching = sum(map(is_shown, letters_of.browse(serve.store, queue))) if choice.narrow else count
     return render(
         "letters.html",
@@ -179,10 +179,3 @@ def _notes(request: Request) -> list[Note]:
     if request.query_params.get("more"):
         notes.append(Note("warn", "Others wait for their turn: replay again to go on."))
     return notes
-
-
-def _skip(query: Mapping[str, str]) -> int:
-    given = query.get("skip", "0")
-    if not (given.isdecimal() and len(given) < 10):
-        raise bad_request("skip is no number of letters")
-    return int(given)

@@ -72,13 +72,13 @@ def test_a_caller_sees_its_own_queues(make_api: MakeApi) -> None:
         assert api.get(where).status_code == 403
 
 
-def bury_some(redis_server: PrivateRedis, *ids: str, queue: str = "celery") -> Any:
+def bury_some(redis_server: PrivateRedis, *ids: str, queue: str = "celery", priority: int = 0) -> Any:
     """Buries tasks as a worker does."""
     app = shop(redis_server.url)
     task = app.tasks["shop.remind"]
     task.dead_letter_queue = "dead/letters"
     for task_id in ids:
-        info = {"exchange": "", "routing_key": queue}
+        info = {"exchange": "", "routing_key": queue, "priority": priority}
         request = Context(
             id=task_id, args=[task_id], kwargs={}, retries=3, hostname="w1", delivery_info=info, called_directly=False
         )

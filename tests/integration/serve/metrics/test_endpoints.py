@@ -18,6 +18,7 @@ from celery_ext.serve.application import make_app
 from celery_ext.serve.service import ServeBroker
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.store import DelayStore
+from tests.support.conditions import until
 from tests.support.serve.metrics import series_in
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
 from tests.support.workers.transfers import offer
@@ -34,18 +35,18 @@ Get = Callable[..., Any]
 @pytest.fixture
 def get(redis_server: PrivateRedis) -> Iterator[Get]:
     """Asks a server, by default as somebody who may see all."""
-    with client_of(redis_server) as client:
+    with client_of(redis_server.url) as client:
         yield lambda path, by="all", **headers: client.get(path, headers={"X-As": by, **headers})
 
 
-def client_of(server: PrivateRedis) -> TestClient:
+def client_of(url: str) -> TestClient:
     """Returns a client of a server for a broker."""
 
     def identify(request: Request) -> Caller | None:
         return CALLERS.get(request.headers.get("x-as", ""))
 
     app = Celery(set_as_current=False)
-    broker = ServeBroker(app, lambda: Connection(server.url, transport=TRANSPORT))
+    broker = ServeBroker(app, lambda: Connection(url, transport=TRANSPORT))
     settings = ServeSettings(identify=identify, dead_letters=("failed", "orders.failed"))
     return TestClient(make_app(broker, settings), base_url="http://127.0.0.1", raise_server_exceptions=False)
 
@@ -146,7 +147,7 @@ def test_scale_says_that_a_queue_cannot_be_counted(get: Get, store: DelayStore) 
 
 def test_health_is_that_of_redis_and_if_asked_of_the_transfer(own_server: PrivateRedis) -> None:
     """200 while Redis answers, also for a caller without a token; `leader=required` needs a leader besides."""
-    with client_of(own_server) as client:
+    with client_of(own_server.url) as client:
         assert client.get("/healthz").json() == {"status": "ok", "redis": True, "leader": False}
         answer = client.get("/healthz?leader=required")
         assert (answer.status_code, answer.json()["status"]) == (503, "failing")
@@ -160,3 +161,12 @@ def test_health_is_that_of_redis_and_if_asked_of_the_transfer(own_server: Privat
         assert client.get("/scale?queue=orders", headers={"X-As": "all"}).status_code == 503
         own_server.start()
         assert client.get("/healthz").status_code == 200
+
+
+def test_health_is_that_of_the_next_broker_of_a_list() -> None:
+    """When a broker of a failover list ends, probes find the next one, though nobody sends any other request."""
+    with PrivateRedis() as first, PrivateRedis() as second, client_of(f"{first.url};{second.url}") as client:
+        assert client.get("/healthz").status_code == 200
+        first.stop()
+        assert client.get("/healthz").status_code == 503
+        until(lambda: client.get("/healthz").status_code == 200, what="the second broker is used")

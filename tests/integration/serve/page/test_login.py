@@ -50,7 +50,7 @@ def test_nonsense_gets_a_clear_answer(serve) -> None:
         "/queues/%00%ff%2e",
         "/tasks",
         f"/tasks/{'x' * 5000}",
-        "/dead-letters/none?skip=many",
+        "/dead-letters/none?cursor=many",
         "/bulk/none",
         "/static/../rendering.py",
         "/static/uplot",
