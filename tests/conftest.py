@@ -112,6 +112,14 @@ def own_cluster() -> "Iterator[PrivateCluster]":
         yield cluster
 
 
+@pytest.fixture
+def patient_cluster(own_cluster: "PrivateCluster") -> "PrivateCluster":
+    """A cluster that the test may harm, of which no node gives up another that waits for the processor."""
+    for node in own_cluster.nodes:
+        node.client.config_set("cluster-node-timeout", 15_000)  # only now: it takes longer to form with that
+    return own_cluster
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> "Iterator[PrivatePostgres]":
     """One PostgreSQL for all tests that do not harm it; a test of SQLite alone does not ask for it."""

@@ -40,13 +40,15 @@ class PrivateRedis:
 
     Args:
         *options: Further options of ``redis-server``, such as ``"--appendonly", "yes"``.
+        port: Its port; without one, any that is free when it starts.
         slots: Whether the server is a Redis Cluster of one node, which has all hash slots.
     """
 
-    def __init__(self, *options: str, slots: bool = False) -> None:
+    def __init__(self, *options: str, port: int = 0, slots: bool = False) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="delayq-redis-"))
         self.socket_path = self.directory / "redis.sock"
-        self.port = free_port()
+        self.port = port or free_port()
+        self._keeps_port = bool(port)
         self._binary = find_server()
         self._options = options
         self.slots = slots
@@ -72,15 +74,19 @@ class PrivateRedis:
 
     def start(self) -> Self:
         """Starts the server, with the data it had, and returns when it answers."""
-        for _ in range(STARTS - 1):
+        for left in reversed(range(STARTS)):
             try:
-                return self._start()
+                self._start()
+                break
             except RuntimeError as error:  # another process has taken a port since it was free
-                if "Address already in use" not in str(error):
+                if not left or "Address already in use" not in str(error):
                     raise
-        return self._start()
+                if not self._keeps_port:
+                    self.port = free_port()
+        self._keeps_port = True
+        return self
 
-    def _start(self) -> Self:
+    def _start(self) -> None:
         bus = self._bus() if self.slots else ()
         with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -99,7 +105,6 @@ class PrivateRedis:
         self._await_answer()
         if self.slots:
             self._take_slots()
-        return self
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """Ends the server process; its files stay until ``close``."""

@@ -16,7 +16,7 @@ class RedisServer:
 
     def __init__(self) -> None:
         self._redis = PrivateRedis()
-        self._client: Any = self._redis.client()
+        self._client: Any = None
 
     @property
     def url(self) -> str:
@@ -25,12 +25,13 @@ class RedisServer:
 
     def start(self) -> None:
         """Starts it, empty. If that fails, ``close`` ends what has been started."""
-        self._redis.start()
+        self._client = self._redis.start().client()
         self._client.config_set("slowlog-max-len", 100_000)
 
     def close(self) -> None:
         """Ends it, and removes what it kept."""
-        self._client.close()
+        if self._client is not None:
+            self._client.close()
         self._redis.close()
 
     def kept_bytes(self) -> int:

@@ -3,8 +3,10 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.commands.shell import BIN
 from tests.support.conditions import until
 from tests.support.serve.running import ask
@@ -19,6 +21,19 @@ def test_the_demo_loses_nothing() -> None:
     assert "failed 3 times, then succeeded" in result.stdout
     assert re.search(r"^cancelled +never ran$", result.stdout, re.MULTILINE)
     assert "delayq demo --serve" in result.stdout
+
+
+def test_a_server_whose_port_was_taken_gets_another_and_keeps_it() -> None:
+    """Only the first start may change the port: later on, others know it."""
+    server = PrivateRedis()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        server.port = taken = other.getsockname()[1]
+        with server:
+            port = server.port
+            assert port != taken
+            server.stop()
+            assert server.start().client().ping()
+            assert server.port == port
 
 
 TASK = {"task": "mail.send", "queue": "mail", "args": ["ada@example.org", "Hello"]}

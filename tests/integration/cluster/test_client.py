@@ -192,11 +192,11 @@ def test_says_that_no_node_answers() -> None:
         connection.connect()
 
 
-def test_says_how_long_it_has_waited(own_cluster: PrivateCluster, own_client: ClusterClient) -> None:
+def test_says_how_long_it_has_waited(patient_cluster: PrivateCluster, own_client: ClusterClient) -> None:
     """A slot that no node has is an error after some time, and other slots go on."""
     pool_of(own_client).retry_s = 0.3
     slot = slot_of("a")
-    for node in own_cluster.nodes:
+    for node in patient_cluster.nodes:
         node.client.execute_command("CLUSTER DELSLOTS", slot)
     with pytest.raises(NoNode, match=r"within 0\.3 s"):
         own_client.get("a")

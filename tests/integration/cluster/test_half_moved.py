@@ -1,6 +1,5 @@
 """A slot that stays between two nodes, as an operator leaves it who has stopped in the middle."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
@@ -56,11 +55,11 @@ class Move:
 
 
 @pytest.fixture
-def move(own_cluster: PrivateCluster) -> Iterator[Move]:
+def move(patient_cluster: PrivateCluster) -> Move:
     """A slot that may be left between two nodes."""
-    here = own_cluster.node_of(QUEUE)
-    there = next(node for node in own_cluster.primaries() if node is not here)
-    return Move(own_cluster, here, there)
+    here = patient_cluster.node_of(QUEUE)
+    there = next(node for node in patient_cluster.primaries() if node is not here)
+    return Move(patient_cluster, here, there)
 
 
 def in_hand(looped: Looped) -> int:

@@ -59,7 +59,7 @@ def test_a_restarted_redis_goes_on_from_its_file(
     """What became due while Redis was down, and what is due later, runs once after Redis is back; the worker stays."""
     proj = make_proj(durable_server)
     worker = proj.worker()
-    dues = _send_spread(proj, 20, first_s=2, last_s=5)
+    dues = _send_spread(proj, 20, first_s=6, last_s=8)
     durable_server.stop(how)
     with pytest.raises((OperationalError, redis.ConnectionError)):
         proj.send("record", countdown=1, retry=False)

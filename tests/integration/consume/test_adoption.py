@@ -120,8 +120,8 @@ def test_plain_consumers_get_a_task_when_it_is_due(
     make_proj: MakeProj, proj: Proj, make_consumer: MakeConsumer, no_ack: bool
 ) -> None:
     """A plain kombu consumer, with and without acknowledgements, gets what stood in its queue once, and not early."""
-    due = time.time() + 2
-    make_proj(broker_transport="").send("record", countdown=2)
+    due = time.time() + COUNTDOWN_S
+    make_proj(broker_transport="").send("record", countdown=COUNTDOWN_S)
     consumer = make_consumer(no_ack=no_ack)
     consumer.drain_until(lambda: proj.delayed() == 1)
     assert not consumer.received

@@ -35,7 +35,7 @@ def test_what_a_prefork_worker_had_reserved_waits_for_the_visibility_timeout(
     proj = make_proj(durable_server)
     worker = proj.worker(pool="prefork", concurrency=1)
     for value in range(4):
-        proj.send("busy", 2, value)
+        proj.send("busy", 0 if value else 6, value)
     proj.await_runs(1)
     until(lambda: in_hand(durable_server.client()) == 3)
     durable_server.stop(signal.SIGKILL)
@@ -71,7 +71,7 @@ def test_a_killed_sweep_stops_all_others_until_its_lock_has_expired(proj: Proj) 
             assert holder.stdout is not None
             assert holder.stdout.readline() == "held\n"
             holder.kill()
-        stays(lambda: _sweep(proj) == 0, expire_s / 2)
+        stays(lambda: _sweep(proj) == 0, 0.5)
         until(lambda: _sweep(proj) == 1, 30)
         assert not in_hand(proj.server.client())
         assert message.delivery_tag

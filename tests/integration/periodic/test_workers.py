@@ -11,6 +11,7 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.held import in_hand
 
 EACH_SECOND = {"task": "proj.record", "schedule": 1.0, "args": ["tick"]}
 INCLUDE = {"include": ["periodic_tasks"]}
@@ -29,15 +30,22 @@ def leader(proj: Proj) -> str:
     return str(proj.server.client().get("{delayq}:periodic:lease") or "")
 
 
+def await_acks(proj: Proj) -> None:
+    """Waits until no run is in hand: a worker acknowledges one after its child has noted it."""
+    until(lambda: not in_hand(proj.server.client()))
+
+
 @pytest.mark.journey
 def test_each_run_comes_once_when_workers_die(make_proj: MakeProj) -> None:
     """One worker is killed, another is stopped while it arms and goes on later, a third arms: each run comes once."""
     proj = make_proj(periodic_entries={"tick": EACH_SECOND}, **INCLUDE)
     killed, stopped = proj.worker(), proj.worker()
     proj.await_runs(2)
+    await_acks(proj)
     killed.kill()
     proj.await_runs(4)
     third = proj.worker()
+    await_acks(proj)
     os.killpg(stopped.process.pid, signal.SIGSTOP)
     try:
         proj.server.client().delete("{delayq}:periodic:lease")  # as after its time

@@ -111,7 +111,7 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "args that are none": (Call({1}), TypeError, "must be a list or tuple"),  # type: ignore[arg-type]
     "kwargs that are none": (Call((), [("value", 1)]), TypeError, "mapping"),  # type: ignore[arg-type]
     "a delay that is too long": (Call((1,), countdown=7201), DelayTooLong, "max_delay"),
-    "an eta that is too far away": (Call((1,), eta=datetime.now(UTC) + 3 * HOUR), DelayTooLong, "max_delay"),
+    "an eta that is too far away": (Call((1,), eta=datetime.now(UTC) + 72 * HOUR), DelayTooLong, "max_delay"),
     "two times": (Call((1,), countdown=1, eta="2044-01-01"), ValueError, "both countdown=1 and eta="),
     "a countdown after the year 9999": (Call((1,), countdown=1e12), OverflowError, "out of range"),
     "no call": ((1, 2), TypeError, "celery_ext.Call, not tuple"),

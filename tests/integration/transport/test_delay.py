@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from celery_ext import Call, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.servers.proxies import CountsRequests
@@ -85,8 +86,8 @@ def test_tasks_due_in_the_same_instant_run_as_they_were_published(proj: Proj) ->
     """Tasks with one eta run in the order of publishing, those of a higher priority first; none is early."""
     proj.worker(pool="solo")
     due = _soon(4)
-    for n in range(250):  # more than one batch
-        proj.send("record", n, eta=_iso(due))
+    # More than one batch, and sent at once: each has to be there before it is due.
+    send_many(proj.app, "proj.record", [Call((n,), eta=_iso(due)) for n in range(250)])
     for n in range(250, 290):
         proj.send("record", n, eta=_iso(due + 2), priority=9 if n < 270 else 0)
     runs = proj.await_runs(290)

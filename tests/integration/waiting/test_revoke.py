@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -92,8 +93,11 @@ def test_revoke_and_inspect_in_every_pool(proj: Proj, pool: str) -> None:
 
 
 def _sockets(pid: int) -> int:
-    files = Path(f"/proc/{pid}/fd")
-    return sum(os.readlink(each).startswith("socket:") for each in files.iterdir())
+    count = 0
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            count += os.readlink(each).startswith("socket:")
+    return count
 
 
 def test_terminate_ends_running_tasks_and_removes_waiting_ones(proj: Proj) -> None:
@@ -185,7 +189,7 @@ def test_a_stock_worker_revokes_as_ever(make_proj: MakeProj) -> None:
     proj = make_proj(broker_transport="")
     worker = proj.worker("-E", concurrency=1)
     proj.await_answers()
-    task = proj.send("record", "x", countdown=3)
+    task = proj.send("record", "x", countdown=8)
     until(lambda: f"{task.id}] received" in worker.log)
     inspect = proj.app.control.inspect(destination=[worker.node], timeout=30)
     [told] = inspect.scheduled()[worker.node]

@@ -6,10 +6,12 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action
 from celery_ext.serve.access.tokens import Token
+from tests.support.conditions import until
 from tests.support.serve.running import Served, token_of, tokens_file
 
 #: Names of tokens; the secret of each is ``dq_`` and its name.
@@ -65,6 +67,17 @@ class HttpConsumer:
 
 #: Starts a server; the URL of a broker in place of the test's own.
 Serve = Callable[..., Served]
+
+
+def looks(client: redis.Redis) -> int:
+    """Counts how often somebody has looked whether messages are ready."""
+    return int(client.info("commandstats").get("cmdstat_llen", {}).get("calls", 0))
+
+
+def await_look(client: redis.Redis) -> None:
+    """Waits until somebody looks from now on, as who waits for messages does."""
+    before = looks(client)
+    until(lambda: looks(client) > before)
 
 
 def tags_of(taken: dict[str, Any]) -> list[str]:

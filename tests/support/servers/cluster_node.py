@@ -34,8 +34,7 @@ class Node:
     def __init__(self, *options: str, password: str = "", tls: bool = False) -> None:
         self.port = free_port()
         encrypted = ("--port", "0", "--tls-port", str(self.port)) if tls else ()
-        self.server = PrivateRedis(*options, *encrypted, slots=False)
-        self.server.port = self.port
+        self.server = PrivateRedis(*options, *encrypted, port=self.port, slots=False)
         self.is_up = self.is_stopped = False
         # Over the socket file: it needs no TLS.
         self.client = redis.Redis(

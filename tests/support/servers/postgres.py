@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
@@ -104,19 +105,19 @@ class PrivatePostgres:
 
     def hang(self) -> None:
         """Lets the server and its connections stand still: the system accepts connections, and nobody answers."""
-        for process in self._processes():
-            os.kill(process, signal.SIGSTOP)
+        self._send(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """Lets a server go on that hangs."""
-        for process in self._processes():
-            os.kill(process, signal.SIGCONT)
+        self._send(signal.SIGCONT)
 
-    def _processes(self) -> list[int]:
+    def _send(self, number: signal.Signals) -> None:
         assert self._process is not None
         pid = self._process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [pid, *map(int, children)]
+        for process in (pid, *map(int, children)):
+            with suppress(ProcessLookupError):  # a child that has just ended
+                os.kill(process, number)
 
     def close(self) -> None:
         """Ends the server and removes its directory."""

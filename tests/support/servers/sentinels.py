@@ -34,22 +34,31 @@ class Sentinels:
     Attributes:
         ports: Ports of the Sentinels.
         master: The first master.
-        replicas: Its replicas.
-        replica: The first of them. If it is the only one, it becomes the master.
+        replicas: Its replicas, once they run.
     """
 
     def __init__(self, *options: str, replicas: int = 1) -> None:
-        sync = ("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
-        self.master = PrivateRedis(*options, *sync)
-        follow = ("--replicaof", "127.0.0.1", str(self.master.port))
-        self.replicas = [PrivateRedis(*options, *sync, *follow) for _ in range(replicas)]
-        self.replica = self.replicas[0]
+        self._options = (*options, "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
+        self._count = replicas
+        self.master = PrivateRedis(*self._options)
+        self.replicas: list[PrivateRedis] = []
         self.ports: list[int] = []
         self._running = ExitStack()
+
+    @property
+    def replica(self) -> PrivateRedis:
+        """The first replica. If it is the only one, it becomes the master."""
+        return self.replicas[0]
 
     def urls(self, scheme: str) -> str:
         """Returns the broker URL that names all Sentinels."""
         return ";".join(f"{scheme}://127.0.0.1:{port}/0" for port in self.ports)
+
+    def await_copies(self) -> None:
+        """Waits until a replica has all that the master has answered."""
+        with self.master.client() as client:
+            client.publish("copied", "")  # WAIT is about what its own connection has sent to replicas
+            until(lambda: client.wait(1, 1000), what="a replica has it")
 
     def fail_over(self) -> None:
         """Makes the replica the master, while the old master lives."""
@@ -75,8 +84,9 @@ class Sentinels:
     def __enter__(self) -> Self:
         with ExitStack() as starting:
             starting.enter_context(self.master)
-            for replica in self.replicas:
-                starting.enter_context(replica)
+            follow = ("--replicaof", "127.0.0.1", str(self.master.port))
+            for _ in range(self._count):
+                self.replicas.append(starting.enter_context(PrivateRedis(*self._options, *follow)))
             directory = Path(starting.enter_context(tempfile.TemporaryDirectory(prefix="delayq-sentinel-")))
             for number in range(2):
                 starting.callback(_end, self._start(directory, number))

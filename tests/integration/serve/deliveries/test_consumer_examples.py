@@ -40,7 +40,7 @@ COMMANDS = {
 @pytest.fixture
 def task_ids(app: Celery, client: redis.Redis) -> list[str]:
     """Ids of tasks in the queue ``orders``: an example ends with an error where nobody has published to its queue."""
-    tasks = {"plain": {}, "failing": {"fail": True}, "long": {"seconds": 4}}
+    tasks = {"plain": {}, "failing": {"fail": True}, "long": {"seconds": 5}}
     for task_id, kwargs in tasks.items():
         app.send_task("orders.pack", ('ü "x"', 1.5), kwargs, queue="orders", task_id=task_id)
     return [*tasks]
@@ -54,7 +54,7 @@ def example(
     if shutil.which(request.param) is None:
         missing(f"there is no {request.param} on the PATH")
     settings = {
-        "DELAYQ_LEASE_S": "2",
+        "DELAYQ_LEASE_S": "3",
         "DELAYQ_RETRY_S": "1",
         "DELAYQ_URL": served.url.rstrip("/"),
         "DELAYQ_TOKEN": "dq_billing",

@@ -9,7 +9,7 @@ from celery import Celery
 
 from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import DEADLINE_S, until
-from tests.support.serve.http_consumers import HttpConsumer, numbers_of
+from tests.support.serve.http_consumers import HttpConsumer, await_look, looks, numbers_of
 from tests.support.serve.running import Served, connected
 
 
@@ -20,21 +20,10 @@ def declared(app: Celery, client: redis.Redis) -> None:
     client.delete("orders")
 
 
-def looks(client: redis.Redis) -> int:
-    """Counts how often somebody has looked whether messages are ready."""
-    return int(client.info("commandstats").get("cmdstat_llen", {}).get("calls", 0))
-
-
-def await_look(client: redis.Redis) -> None:
-    """Waits until somebody looks from now on, as who waits for messages does."""
-    before = looks(client)
-    until(lambda: looks(client) > before)
-
-
 def nobody_looks(client: redis.Redis) -> bool:
-    """Whether nobody looks within the time of six looks, so that nobody waits for messages."""
+    """Whether nobody looks within the time of twenty looks, so that nobody waits for messages."""
     before = looks(client)
-    sleep(0.3)
+    sleep(1)
     return looks(client) == before
 
 

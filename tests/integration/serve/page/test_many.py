@@ -45,7 +45,7 @@ def test_many_messages_are_no_trouble(app: Celery, store: DelayStore, visit: Vis
     begun = perf_counter()
     page = reader.see()
     page.locator("tbody tr").nth(QUEUES - 1).wait_for()
-    assert perf_counter() - begun < 10  # on any machine, however busy; the benchmark has the sharp figure
+    assert perf_counter() - begun < 20  # on any machine, however busy; the benchmark has the sharp figure
     assert f"{MANY + FEWER * (QUEUES - 1):,} delayed tasks" in page.locator(".health").inner_text()
     page.get_by_role("rowheader", name="bench-07").get_by_role("link").click()
     page.locator(".u-over").wait_for()

@@ -105,7 +105,7 @@ def test_after_an_outage_consumers_have_the_time_to_come_back(own_server: Privat
     """When Redis was silent for longer than all leases, what living consumers hold is not given back."""
     store = DelayStore(redis.Redis(port=own_server.port), KEYS)
     store.consumers.note_queues(["q"])
-    transfer(server=own_server, poll_interval=0.05, consumer_ttl=2)
+    transfer(server=own_server, poll_interval=0.05, consumer_ttl=4)
     store.client.zadd(CONSUMERS, {OTHER: 1})
     until(lambda: gone(store, OTHER))  # so the worker has no patience left
     publish(store, 1)
@@ -114,7 +114,7 @@ def test_after_an_outage_consumers_have_the_time_to_come_back(own_server: Privat
     connection, ends_ms = redis.Connection(port=own_server.port), store.now_ms() + 500
     connection.connect()
     os.kill(own_server.pid, signal.SIGSTOP)
-    sleep(1.5)  # for so long Redis is silent
+    sleep(2.5)  # for so long Redis is silent
     connection.send_command("ZADD", CONSUMERS, ends_ms, ME)  # nobody has seen the lease before it has ended
     os.kill(own_server.pid, signal.SIGCONT)
     assert connection.read_response() == 0
