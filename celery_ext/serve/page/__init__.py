@@ -33,6 +33,7 @@ def routes() -> list[ActionRoute]:
         *(_change(f"/bulk/{action}", partial(bulk.count, name), action) for name, action in bulk.ACTIONS.items()),
         ActionRoute("/bulk/{id:name}", bulk.bulk, Action.READ),
         _change("/bulk/{id:name}/start", bulk.start, Action.READ),
+        ActionRoute("/bulk/{id:name}/start", bulk.bulk, Action.READ),  # as which a page asks that has refused a number
         _change("/bulk/{id:name}/stop", bulk.stop, Action.READ),
         ActionRoute("/dead-letters", dead_letters.queues, Action.READ),
         ActionRoute("/dead-letters/{queue:name}", dead_letters.letters, Action.READ),

@@ -72,7 +72,10 @@ BODIES: dict[str, Any] = {
     "POST /v1/bulk/{id:name}:stop": None,
 }
 #: Routes of a bulk action, which begins as a cancel here, need its action beside their own.
-_OF_JOBS = ("GET /bulk/{id:name}", "POST /bulk/{id:name}/start", "POST /bulk/{id:name}/stop", "GET /v1/bulk/{id:name}")
+_OF_JOBS = (
+    *("GET /bulk/{id:name}", "GET /bulk/{id:name}/start", "POST /bulk/{id:name}/start", "POST /bulk/{id:name}/stop"),
+    "GET /v1/bulk/{id:name}",
+)
 BULK = dict.fromkeys(
     (*_OF_JOBS, "POST /v1/bulk", "POST /v1/bulk/{id:name}:start", "POST /v1/bulk/{id:name}:stop"), Action.CANCEL
 )
