@@ -305,8 +305,9 @@ class Options:
         return 3 * self.poll_interval
 
     def limits_of(self, queue: str) -> QueueLimits | None:
-        """Returns what limits the transfer of a queue's messages; None if nothing does."""
+        """Returns what limits the transfer of a queue's messages; None if nothing does. No dead letter is too late."""
         policy, max_s = _value_for(queue, self.overdue, "run"), _value_for(queue, self.max_lateness, None)
+        policy = "run" if queue == self.dead_letter_queue else policy
         given = _value_for(queue, self.transfer_rate, None)
         a_second, burst = given if isinstance(given, (list, tuple)) else (given, max(given or 1, 1))
         max_ms = None if policy == "run" or max_s is None else 1000 * max_s

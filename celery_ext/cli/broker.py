@@ -13,10 +13,12 @@ from click.core import ParameterSource
 from kombu.connection import Connection
 from redis.exceptions import RedisError
 
+from celery_ext.cli.group import is_unwritable
 from celery_ext.cli.output import escaped, logs_on_stderr
 from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store, patient_options
 from kombu_delayq import urls
 from kombu_delayq.errors import DelayqError
+from kombu_delayq.options import number, or_none
 from kombu_delayq.store import DelayStore
 
 
@@ -146,6 +148,8 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
     except BrokenPipeError:  # from stdout, as in `… | head`; redis-py raises its own errors instead
         raise
     except Exception as error:
+        if is_unwritable(error):
+            raise
         if isinstance(error, database_errors()):  # some are also errors of a connection
             raise click.ClickException(escaped(database_in_words(error))) from error
         if not isinstance(error, (RedisError, OSError, *connection.connection_errors)):
@@ -153,19 +157,37 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
         raise click.ClickException(escaped(f"{connection.as_uri()}: {error}")) from error
 
 
+#: Transport options that are texts, also those that look like JSON, such as ``global_keyprefix=1``.
+_TEXTS = frozenset(
+    (
+        *("global_keyprefix", "master_name", "client_name", "sep", "queue_order_strategy", "dead_letter_queue"),
+        *("unacked_key", "unacked_index_key", "unacked_mutex_key"),
+    )
+)
+#: Transport options of kombu in s. It does not check them itself.
+_TIMES = ("socket_timeout", "socket_connect_timeout")
+_time = or_none(number(0.001))
+
+
 def parse_transport_options(
     context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, Any]:
     """Turns ``NAME=VALUE`` into transport options."""
-    options = {}
+    options: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", context, parameter)
         try:
-            options[name] = json.loads(value)
+            found = json.loads(value)
         except ValueError:
-            options[name] = value
+            found = value
+        options[name] = value if name in _TEXTS and not isinstance(found, str) else found
+    for name in options.keys() & _TIMES:
+        try:
+            _time(options[name])
+        except ValueError as error:
+            raise click.BadParameter(f"{name}={options[name]!r} {error}", context, parameter) from error
     return options
 
 

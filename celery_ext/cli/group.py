@@ -1,5 +1,6 @@
 """The group of all commands, and its help, with examples for each command."""
 
+import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -130,15 +131,31 @@ class Reader(click.Command):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Python flushes the streams when it ends, and would report the broken pipe. Source: the note on SIGPIPE in
-            # the documentation of Python's module signal.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            for stream in (sys.stdout, sys.stderr):
-                try:
-                    stream.flush()
-                except BrokenPipeError:
-                    os.dup2(nowhere, stream.fileno())
+            _drop_unwritten()
             raise SystemExit(0) from None
+
+
+#: What the system says of an output that has no room, or fails; it says none of it of a connection.
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def is_unwritable(error: BaseException) -> bool:
+    """Whether an error says that the output cannot be written, such as because the disk is full."""
+    return isinstance(error, OSError) and error.errno in _UNWRITABLE
+
+
+def _drop_unwritten() -> None:
+    """Lets the standard streams that cannot be written lead nowhere.
+
+    Python flushes them when it ends, and would report the error once more.
+    Source: the note on SIGPIPE in the documentation of Python's module signal
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
 
 
 class SectionedGroup(click.Group):
@@ -159,9 +176,17 @@ class SectionedGroup(click.Group):
                 formatter.write_dl([(str(each.name), each.get_short_help_str(_WHOLE)) for each in commands])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command. An option of all commands behind it is an error that says where the option stands."""
+        """Runs the command. An output that cannot be written ends it with a message.
+
+        An option of all commands behind the command is an error that says where the option stands.
+        """
         try:
             return super().invoke(ctx)
+        except OSError as error:
+            if not is_unwritable(error):
+                raise
+            _drop_unwritten()
+            raise click.ClickException(f"the output cannot be written: {error}") from error
         except click.NoSuchOption as error:
             names = [name for parameter in self.params for name in parameter.opts]
             if error.option_name not in names:

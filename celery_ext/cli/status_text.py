@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 from typing import Any
 
 from celery_ext.cli.broker import prefixes_in_words
@@ -88,8 +89,8 @@ def _number(count: int | None) -> str:
 def _overdue(row: dict[str, Any]) -> str:
     if not row["overdue"]:
         return "0"
-    held = row["held_back"]
-    by = f"{row['overdue']:,} by {in_words(row['overdue_by_s'], plain=True)}"
+    held, by_s = row["held_back"], row["overdue_by_s"]
+    by = f"{row['overdue']:,} by {in_words(inf if by_s is None else by_s, plain=True)}"
     if held is None:
         return bad(by)
     return warning(f"{by}, held back at {held['per_s']:g}/s until about {local_time(held['until'])}")

@@ -2,6 +2,7 @@
 
 import re
 from fractions import Fraction
+from math import isfinite
 
 from kombu_delayq.errors import quoted
 
@@ -63,10 +64,17 @@ def in_words(seconds: float, *, plain: bool = False) -> str:
     """Returns a duration as text, by its two largest units: ``in 3h 12m``, ``4.2s ago``.
 
     Args:
-        seconds: From now; negative is past.
+        seconds: From now; negative is past. It may be infinite, as the score of a damaged entry is.
         plain: Without ``in`` and ``ago``.
     """
-    left = float(abs(seconds))
+    text = _largest(abs(seconds)) if isfinite(seconds) else "an endless time"
+    if plain:
+        return text
+    return f"in {text}" if seconds >= 0 else f"{text} ago"
+
+
+def _largest(seconds: float) -> str:
+    left = float(seconds)
     left = round(left, 1) if left < 10 else round(left)
     parts = []
     for size, unit in _SHOWN:
@@ -75,7 +83,4 @@ def in_words(seconds: float, *, plain: bool = False) -> str:
             left %= size
     if not parts or (len(parts) == 1 and parts[0].endswith("m")):
         parts.append(f"{left:.1f}s" if isinstance(left, float) else f"{left}s")
-    text = " ".join(parts[:2])
-    if plain:
-        return text
-    return f"in {text}" if seconds >= 0 else f"{text} ago"
+    return " ".join(parts[:2])

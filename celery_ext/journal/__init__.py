@@ -4,7 +4,7 @@ from celery_ext.journal.database import parse_url, shown
 from celery_ext.journal.deadlines import DATABASE_ERRORS, error_in_words
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.leadership import NotLeading, notice
-from celery_ext.journal.recovery import Checked, check, find_missing, restore
+from celery_ext.journal.recovery import Checked, check, count_noted, find_missing, restore
 from celery_ext.journal.state import JournalState, Loss, fault_of, state_of
 from celery_ext.journal.store import JournaledStore
 from celery_ext.journal.worker import JournalWorker
@@ -19,6 +19,7 @@ __all__ = [
     "Loss",
     "NotLeading",
     "check",
+    "count_noted",
     "error_in_words",
     "fault_of",
     "find_missing",

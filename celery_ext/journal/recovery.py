@@ -1,14 +1,18 @@
 """Compares Redis with the journal, fills a Redis again that has lost its data, and trims."""
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from math import inf
 from time import sleep
 from typing import NamedTuple
 
+from celery_ext.journal.leadership import LOST
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.schema import WAITING
+from celery_ext.journal.state import fault_of
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.errors import InvalidOptions
 from kombu_delayq.message.dead_letters import DEAD_LETTER, too_late
@@ -18,6 +22,8 @@ from kombu_delayq.store.promotion import Row
 
 #: Most ids that are looked up in one call.
 IDS = 200
+#: A queue, and some of its rows.
+QueuePage = tuple[str, list[Row]]
 
 
 def rows_in_redis(store: JournaledStore, queue: str, rows: Sequence[Row]) -> set[int]:
@@ -83,6 +89,15 @@ def find_missing(store: JournaledStore, queues: Collection[str] = (), until: int
     Yields:
         What has been compared; the last one has what is missing. Nothing is noted before.
     """
+    missing: list[Row] = []
+    yield from _find(store, queues, until, missing)
+    if missing:
+        store.journal.note_missing([row.seq for row in missing], store.now_ms())
+    yield Checked("", 0, len(missing))
+
+
+def _find(store: JournaledStore, queues: Collection[str], until: int | None, missing: list[Row]) -> Iterator[Checked]:
+    """Yields what has been compared, and adds the rows of ``find_missing`` to a list at the end."""
     journal, absent = store.journal, list[Row]()
     until = journal.last_number() if until is None else until
     for queue, rows in _given(store, queues):
@@ -91,19 +106,21 @@ def find_missing(store: JournaledStore, queues: Collection[str] = (), until: int
     if not absent:
         return
     sleep(min(PUBLISHED_S, store.options.lease_ttl / 4))
-    noted = set[int]()
-    after, now_ms = journal.written_before(), store.now_ms()
-    overdue = [row for row in journal.written(after, until, now_ms) if not queues or row.queue in queues]
-    for queue in sorted({row.queue for row in absent}):
-        noted.update(row.seq for row in _missing(store, queue, [row for row in absent if row.queue == queue]))
-    if noted:
-        for queue in sorted({row.queue for row in overdue}):
-            noted.update(row.seq for row in _absent(store, queue, [row for row in overdue if row.queue == queue]))
-        journal.note_missing(noted, now_ms)
-    yield Checked("", 0, len(noted))
+    overdue = journal.written(journal.written_before(), until, store.now_ms())
+    missing += [row for queue, rows in _by_queue(absent) for row in _missing(store, queue, rows)]
+    if missing:
+        overdue = [row for row in overdue if not queues or row.queue in queues]
+        missing += [row for queue, rows in _by_queue(overdue) for row in _absent(store, queue, rows)]
 
 
-def _given(store: JournaledStore, queues: Collection[str]) -> Iterator[tuple[str, list[Row]]]:
+def _by_queue(rows: Iterable[Row]) -> list[QueuePage]:
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.queue].append(row)
+    return sorted(found.items())
+
+
+def _given(store: JournaledStore, queues: Collection[str]) -> Iterator[QueuePage]:
     """Yields pages of rows that are not due yet, and whose messages Redis should have."""
     for queue in _among(queues, store.journal.queues_in_redis()):
         from_ms = store.now_ms()  # what is due by now leaves
@@ -182,7 +199,7 @@ def restore(
         from_ms: Only messages that are due from then on, ms since the epoch.
         overdue: One of ``OVERDUE``.
         dead_letters: Queue for overdue messages, by default the option ``dead_letter_queue``.
-        dry_run: Whether to count only.
+        dry_run: Whether to count only, also what ``notice`` and ``find_missing`` would note now.
 
     Yields:
         What each page has done.
@@ -195,16 +212,58 @@ def restore(
     letters = dead_letters or store.options.dead_letter_queue
     journal = store.journal
     for lost in journal.unrestored():
-        for queue, given in journal.lost_in(lost.epoch):
-            if queues and queue not in queues:
-                continue
-            for rows in _pages(partial(journal.lost, lost.epoch, queue, from_ms, count=PAGE, given=given)):
-                yield _restore_page(store, queue, rows, overdue, letters, dry_run)
+        for queue, rows in _lost(store, lost.epoch, queues, from_ms):
+            yield _restore_page(store, queue, rows, overdue, letters, dry_run)
         if not queues and from_ms == -inf and not dry_run:
             journal.finish_restore(lost.epoch, store.now_ms())
-    for queue in _among(queues, journal.queues_missing()):
-        for rows in _pages(partial(journal.missing, queue, from_ms, count=PAGE)):
-            yield _restore_page(store, queue, rows, overdue, letters, dry_run)
+    unnoted = _unnoted(store, queues, from_ms) if dry_run else ()
+    for queue, rows in chain(_noted_missing(store, queues, from_ms), unnoted):
+        yield _restore_page(store, queue, rows, overdue, letters, dry_run)
+
+
+def count_noted(store: JournaledStore, *, queues: Collection[str] = (), from_ms: float = -inf) -> int:
+    """Counts the rows that ``restore`` looks at. Takes longer the more there is. The arguments are those of it."""
+    lost = (rows for one in store.journal.unrestored() for _, rows in _lost(store, one.epoch, queues, from_ms))
+    return sum(map(len, lost)) + sum(len(rows) for _, rows in _noted_missing(store, queues, from_ms))
+
+
+def _lost(store: JournaledStore, epoch: int, queues: Collection[str], from_ms: float) -> Iterator[QueuePage]:
+    for queue, given in store.journal.lost_in(epoch):
+        if not queues or queue in queues:
+            for rows in _pages(partial(store.journal.lost, epoch, queue, from_ms, count=PAGE, given=given)):
+                yield queue, rows
+
+
+def _noted_missing(store: JournaledStore, queues: Collection[str], from_ms: float) -> Iterator[QueuePage]:
+    for queue in _among(queues, store.journal.queues_missing()):
+        for rows in _pages(partial(store.journal.missing, queue, from_ms, count=PAGE)):
+            yield queue, rows
+
+
+def _unnoted(store: JournaledStore, queues: Collection[str], from_ms: float) -> Iterator[QueuePage]:
+    """Yields pages of rows that nobody has noted yet as lost or missing."""
+    journal, epoch, watermarks = store.journal, store.journal.epoch(), store.journal.watermarks()
+    known = _among(queues, journal.queues_in_redis())
+    lost = _lost_queues(store, known)
+    for queue in sorted(lost):
+        least_ms = max(from_ms, watermarks.of(queue))
+        for rows in _pages(partial(journal.offered, queue, from_ms=least_ms, count=PAGE)):
+            yield queue, [row for row in rows if row.state <= epoch]  # others were published since the loss
+    if others := [queue for queue in known if queue not in lost]:
+        missing: list[Row] = []
+        for _ in _find(store, others, None, missing):
+            pass
+        yield from _by_queue(row for row in missing if row.due_ms >= from_ms)
+
+
+def _lost_queues(store: JournaledStore, queues: Collection[str]) -> set[str]:
+    """Returns the queues beside whose markers Redis has lost data, if ``notice`` would say so."""
+    promotion, heartbeat = store.promotion, store.journal.heartbeat()  # before the markers
+    if fault_of(store, heartbeat) not in LOST:
+        return set()
+    markers = {share: promotion.marker(share) for share in set(map(promotion.share_of, queues))}
+    gone = {share for share, one in markers.items() if one is None or one.heartbeat < heartbeat - 1}
+    return {queue for queue in queues if promotion.share_of(queue) in gone}
 
 
 def _restore_page(
@@ -232,7 +291,8 @@ def _letter(row: Row, now_ms: float, queue: str) -> Addition:
     letter = too_late(json.loads(row.body), late_ms, 0.0, row.queue, queue)
     why = letter["properties"][DEAD_LETTER]
     why["error"] = f"Redis had lost it, and it was due {late_ms / 1000:.1f} s before it was restored"
-    return Addition(queue, row.id, row.due_ms, row.priority, to_json(letter).encode(), 0, b"late %d" % row.seq)
+    # Due now: with the due time that has passed, it would itself be too late for ``max_lateness``.
+    return Addition(queue, row.id, now_ms, row.priority, to_json(letter).encode(), 0, b"late %d" % row.seq)
 
 
 def trim(store: JournaledStore) -> Iterator[int]:

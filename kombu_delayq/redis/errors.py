@@ -71,6 +71,7 @@ class _NoticesDemotion(_Connection):
 
     on_refusal: Callable[[], object]
     refusals: tuple[type[ResponseError], ...]
+    socket_timeout: float | None
     _is_lost = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -79,7 +80,14 @@ class _NoticesDemotion(_Connection):
 
     def _connect(self) -> Any:
         self.connected_at = monotonic()
-        return super()._connect()
+        # The TLS handshake is part of connecting, but redis-py lets it last as long as an answer, so often for ever.
+        answer_s, self.socket_timeout = self.socket_timeout, self.socket_connect_timeout
+        try:
+            sock = super()._connect()
+        finally:
+            self.socket_timeout = answer_s
+        sock.settimeout(answer_s)
+        return sock
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
         if self._is_lost:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf, isfinite
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +24,7 @@ from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadab
 from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.waiting import DelayedTask, Selection, by_id, sizes_of
 from kombu_delayq.store import WaitingStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Waiting
 
 
@@ -67,15 +69,18 @@ def export(
         click.echo(f"{what} written to {escaped(str(output))}")
     if work.lost:
         print_stderr(f"not in it: {number_of(work.lost, 'message')} whose body is lost; `delayq repair` removes such")
+    if work.endless:
+        why = "whose due time is infinite; `delayq reschedule` gives them another"
+        print_stderr(f"not in it: {number_of(work.endless, 'message')} {why}")
     report_unreadable(work.unreadable)
-    if work.failed or set(queues) - set(names):
+    if work.failed or work.endless or set(queues) - set(names):
         raise SystemExit(1)
 
 
 class _Export:
     def __init__(self, store: WaitingStore, file: BinaryIO, selection: Selection) -> None:
         self.counts: Counter[str] = Counter()
-        self.lost = self.unreadable = 0
+        self.lost = self.unreadable = self.endless = 0
         self.failed = False
         self._store = store
         self._file = file
@@ -97,6 +102,8 @@ class _Export:
             try:
                 for message in by_id.browse(self._store, queue, *self._bounds):
                     yield self._line(message)
+                if self._selection.to_ms == inf:  # no range of due times has those of a damaged entry
+                    self.endless += self._store.client.zcount(self._due(queue), inf, inf)
             except ResponseError as error:  # such as for a key of another type; the other queues go on
                 self.failed = True
                 print_stderr(f"queue {queue!r}: {error}")
@@ -105,11 +112,17 @@ class _Export:
         if message.body is None:
             self.lost += 1
             return None
+        if not isfinite(message.due_ms):
+            self.endless += 1
+            return None
         if self._selection.reads_bodies and not self._selection.accepts(task := DelayedTask(message)):
             self.unreadable += self._selection.cannot_read(task)
             return None
         self.counts[message.queue] += 1
         return message_line(message)
+
+    def _due(self, queue: str) -> str:
+        return LAYOUT_OF[self._store.layout].due(self._store.keys, queue)
 
     def _write(self, line: str) -> None:
         self._file.write(line.encode() + b"\n")

@@ -124,25 +124,23 @@ def restore(
     With --queue or --due-from, the loss stays noted until a restore of everything.
     """
     with _opened(broker) as (connection, store):
-        from celery_ext.journal import check as look
+        from celery_ext.journal import count_noted
         from celery_ext.journal import restore as pages_of
 
+        from_ms = due_from.at(store.now_ms()) if due_from else -inf
+        conditions: dict[str, Any] = {"queues": queues, "from_ms": from_ms}
+        count = None
         if not dry_run:
             _note_losses(store, queues)
-        unnoted = sum(page.missing for page in look(store, queues=queues)) if dry_run else 0
-        count = sum(store.journal.count_lost(loss.epoch) for loss in store.journal.unrestored())
-        count += store.journal.count_missing() + unnoted
-        if not count and not store.journal.unrestored():
-            click.echo(json_line({"restored": 0}) if as_json else "nothing is to be restored")
-            return
-        if not dry_run:
+            count = count_noted(store, **conditions)
+            if not count and not store.journal.unrestored():
+                click.echo(json_line({"restored": 0}) if as_json else "nothing is to be restored")
+                return
             confirm(f"Restore about {number_of(count, 'message')} for {broker_in_words(connection)}?", yes=yes)
-        from_ms = due_from.at(store.now_ms()) if due_from else -inf
-        conditions: dict[str, Any] = {"queues": queues, "from_ms": from_ms, "overdue": overdue}
-        pages = pages_of(store, **conditions, dead_letters=dead_letters, dry_run=dry_run)
-        done = Counter(looked=unnoted, restored=unnoted, skipped=0, dead_letters=0, in_redis=0)
+        pages = pages_of(store, **conditions, overdue=overdue, dead_letters=dead_letters, dry_run=dry_run)
+        done = Counter(looked=0, restored=0, skipped=0, dead_letters=0, in_redis=0)
         what = {"queues": list(queues), "overdue": overdue}
-        noted = audited("journal restore", what, of=count, unchanged=("looked", "in_redis"))
+        noted = audited("journal restore", what, of=count or 0, unchanged=("looked", "in_redis"))
         with nullcontext(Counter[str]()) if dry_run else noted as counts:
             try:
                 for page in with_progress(pages, "restoring", count, size=attrgetter("looked")):
@@ -151,6 +149,8 @@ def restore(
                 counts.update(done)
         if as_json:
             click.echo(json_line({**done, "dry_run": dry_run}))
+        elif dry_run and not done["looked"]:
+            click.echo("nothing is to be restored")
         else:
             click.echo(_restored_text(done, dry_run=dry_run))
         if not dry_run and done["restored"] and not store.promotion.promoter():

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import isfinite
 from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -136,9 +137,9 @@ def _row(
         "ready": stats.ready,
         "oldest_ready_s": None if stats.oldest_ready_s is None else round(stats.oldest_ready_s, 3),
         "next_due": None if due_ms is None else iso_of(due_ms),
-        "next_due_in_s": None if due_ms is None else round((due_ms - stats.now_ms) / 1000, 3),
+        "next_due_in_s": None if due_ms is None else _seconds(due_ms - stats.now_ms),
         "overdue": stats.overdue,
-        "overdue_by_s": round(stats.overdue_ms / 1000, 3),
+        "overdue_by_s": _seconds(stats.overdue_ms),
         "held_back": _held_back(stats, counts),
         "too_late": None if counts is None else counts.too_late,
         "unacked": None if consuming.error else unacked,
@@ -146,6 +147,11 @@ def _row(
         "paused_since": iso_of(consuming.paused[queue]) if queue in consuming.paused else None,
         "no_consumer": is_idle and bool(stats.ready or stats.overdue),
     }
+
+
+def _seconds(ms: float) -> float | None:
+    """Returns a time in ms in s; None if it is infinite, which JSON is not, as the score of a damaged entry may be."""
+    return round(ms / 1000, 3) if isfinite(ms) else None
 
 
 def _in_journal(queue: str, state: "JournalState | None") -> int | None:

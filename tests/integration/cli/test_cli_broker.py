@@ -1,6 +1,8 @@
 """Which broker a command asks, and what it says of one that it cannot use."""
 
 import json
+import socket
+import subprocess
 
 import pytest
 import redis
@@ -9,7 +11,7 @@ from click.testing import CliRunner
 from celery_ext.cli import delayq
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store.keys import Keys
-from tests.support.commands.shell import run
+from tests.support.commands.shell import BIN, run
 from tests.support.workers.harness import MakeProj, Proj
 
 
@@ -57,11 +59,38 @@ def test_a_question_names_the_broker_and_its_prefix_without_the_password(
     assert f" on {url.replace('s3cret', '**')} with key prefix 'shop.'? Nobody can be asked" in result.output
 
 
-@pytest.mark.parametrize("args", [["status"], ["--broker", "redis://", "-o", "nonsense", "status"], ["nonsense"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["status"],
+        ["--broker", "redis://", "-o", "nonsense", "status"],
+        ["--broker", "redis://", "-o", "socket_timeout=x", "status"],
+        ["--broker", "redis://", "-o", "socket_connect_timeout=0", "status"],
+        ["nonsense"],
+    ],
+)
 def test_what_is_not_understood_exits_with_2(args: list[str]) -> None:
     """No broker, a malformed option, or an unknown command: exit code 2, with what to write."""
     result = CliRunner().invoke(delayq, args, env={"DELAYQ_BROKER_URL": "", "CELERY_BROKER_URL": ""})
     assert result.exit_code == 2, result.output
+
+
+def test_an_option_that_is_a_text_may_look_like_a_number(make_proj: MakeProj) -> None:
+    """A key prefix of digits, or one that is a text of JSON, is the same prefix that an app has."""
+    proj = make_proj(broker_transport_options={"global_keyprefix": "1"})
+    proj.send("record", countdown=3600, task_id="t")
+    for value in ("1", '"1"'):
+        assert run(proj.server, "-o", f"global_keyprefix={value}", "list", "--json").stdout.startswith('{"id": "t"')
+
+
+def test_a_server_that_answers_no_tls_is_given_up() -> None:
+    """A port that says nothing, as a Redis without TLS does, ends the command after the time for connecting."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"rediss://127.0.0.1:{silent.getsockname()[1]}"
+        args = [BIN / "delayq", "-b", url, "-o", "socket_connect_timeout=0.2", "list"]
+        done = subprocess.run(args, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"Error: {url}//: Timeout connecting to server\n")
 
 
 def test_who_names_an_app_is_told_how() -> None:

@@ -157,10 +157,61 @@ def test_restore_looks_for_itself(store: JournaledStore, delayq: Delayq, lost: t
     for key in lost or store.client.keys("*"):
         store.client.delete(key)
     delayq("journal", "check", code=1)
-    assert "1 would wait again" in delayq("journal", "restore", "--dry-run").stdout
+    assert "1 would wait again" in delayq("journal", "restore", "--dry-run", "--due-from", "1h").stdout
+    assert delayq("journal", "restore", "--dry-run", "--due-from", "3h").stdout == "nothing is to be restored\n"
     assert json.loads(delayq("journal", "restore", "--yes", "--json").stdout)["restored"] == 1
     assert [row.id for row in store.journal.browse("q")] == ["near", "far"]
     assert delayq("journal", "restore", "--yes").stdout == "nothing is to be restored\n"
+
+
+@pytest.fixture
+def unnoted(journaled_store: JournaledStore) -> JournaledStore:
+    """A loss that no promoter has noted: of two messages of each of two queues, one has come due since."""
+    store = journaled_store
+    Promoter(store).heartbeat().heartbeat()
+    due_ms = clock_ms(store.client) + 1
+    for queue, at in (("near", due_ms), ("far", due_ms + HOUR_MS)):
+        store.delivery.offer(queue, offer(f"{queue} 1", due_ms), offer(f"{queue} 2", at + HOUR_MS / 2))
+    store.client.flushall()
+    until(lambda: clock_ms(store.client) > due_ms)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("narrow", "counts"),
+    [
+        ((), (4, 4, 0, 0)),
+        (("--queue", "near"), (2, 2, 0, 0)),
+        (("--due-from", "1h"), (1, 1, 0, 0)),
+        (("--overdue", "skip"), (4, 2, 2, 0)),
+        (("--overdue", "dead-letter", "--queue", "far"), (2, 1, 0, 1)),
+    ],
+)
+def test_a_dry_run_says_what_a_restore_does(
+    unnoted: JournaledStore, delayq: Delayq, narrow: tuple[str, ...], counts: tuple[int, ...]
+) -> None:
+    """Also before any promoter has noted the loss: with what came due meanwhile, and for the same options."""
+    would, done = (
+        json.loads(delayq("journal", "restore", "--json", how, *narrow).stdout) for how in ("--dry-run", "--yes")
+    )
+    assert (would.pop("dry_run"), done.pop("dry_run")) == (True, False)
+    assert would == done
+    assert tuple(done[name] for name in ("looked", "restored", "skipped", "dead_letters")) == counts
+
+
+def test_a_dry_run_leaves_alone_what_was_published_since(unnoted: JournaledStore, delayq: Delayq) -> None:
+    """What Redis was given after a loss is not counted, and nothing is noted."""
+    unnoted.delivery.offer("near", offer("new", clock_ms(unnoted.client) + HOUR_MS))
+    assert delayq("journal", "restore", "--dry-run").stdout == "4 messages looked at: 4 would wait again\n"
+    assert delayq("journal", "restore", "--dry-run", "--queue", "other").stdout == "nothing is to be restored\n"
+    assert unnoted.journal.unrestored() == []
+
+
+@pytest.mark.usefixtures("unnoted")
+def test_the_question_of_a_restore_counts_what_is_selected(delayq: Delayq) -> None:
+    """It has the number of the messages that the options let through."""
+    for narrow, messages in (("--queue=far", "2 messages"), ("--due-from=1h", "1 message")):
+        assert f"Restore about {messages} for " in delayq("journal", "restore", narrow, code=2).stderr
 
 
 def test_a_database_that_is_away(

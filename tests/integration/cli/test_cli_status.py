@@ -1,6 +1,7 @@
 """``delayq status``."""
 
 import json
+import re
 import unittest.mock
 
 import pytest
@@ -57,6 +58,30 @@ def test_a_damaged_queue_hides_no_other(proj: Proj) -> None:
     assert "key delayq:{damaged}:due holds a string" in result.stdout
     rows = json.loads(run(proj.server, "status", "--json", code=1).stdout)["queues"]
     assert [("error" in row, row["queue"]) for row in rows] == [(True, "damaged"), (False, "sound")]
+
+
+@pytest.fixture
+def infinite(proj: Proj) -> PrivateRedis:
+    """A broker with the entries of two queues damaged: their scores are infinite."""
+    for queue, due in (("past", "-inf"), ("never", "inf")):
+        proj.send("record", countdown=3600, queue=queue, task_id=queue)
+        assert proj.server.client().zadd(f"delayq:{{{queue}}}:due", {queue: due}, xx=True, ch=True) == 1
+    return proj.server
+
+
+def test_an_infinite_due_time_hides_no_queue(infinite: PrivateRedis) -> None:
+    """It is a word in the table, and null in the JSON."""
+    assert re.search(r"^past .* 1 by an endless time$", run(infinite, "status").stdout, re.M)
+    rows = json.loads(run(infinite, "status", "--json").stdout, parse_constant=pytest.fail)["queues"]
+    found = [(row["queue"], row["next_due_in_s"], row["overdue"], row["overdue_by_s"]) for row in rows]
+    assert found == [("never", None, 0, 0.0), ("past", None, 1, None)]
+
+
+def test_an_export_tells_of_infinite_due_times(infinite: PrivateRedis) -> None:
+    """It leaves them out, as no import takes them, and ends with 1."""
+    done = run(infinite, "export", code=1)
+    assert [json.loads(line).get("messages") for line in done.stdout.splitlines()] == [None, 0]
+    assert "not in it: 2 messages whose due time is infinite" in done.stderr
 
 
 def test_status_as_a_celery_command_shows_the_queues_of_the_app(proj: Proj) -> None:

@@ -131,6 +131,17 @@ def test_a_reader_that_has_enough_ends_a_listing_quietly(proj: Proj, tmp_path: P
         assert (len(done.stdout.splitlines()), done.stderr, done.returncode) == (1, "", int(args not in looks)), args
 
 
+def test_an_output_without_room_is_told_as_such(proj: Proj) -> None:
+    """A full disk under the output ends a command with one line that does not blame Redis, and exit code 1."""
+    _fill(proj, 1)
+    for args in (["list"], ["export"], ["export", "--output", "/dev/full"], ["status", "--json"]):
+        with open("/dev/full", "w") as full:
+            command = [BIN / "delayq", "-b", proj.server.url, *args]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.stderr == "Error: the output cannot be written: [Errno 28] No space left on device\n", args
+        assert done.returncode == 1
+
+
 @pytest.fixture
 def late(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> Proj:
     """A broker with a message that is overdue and one that is not, and a terminal for which nobody wishes anything."""

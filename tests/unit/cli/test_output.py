@@ -1,5 +1,6 @@
 import json
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from celery_ext.delays.durations import in_words
         (3599.6, "in 1h"),
         (9.97, "in 10.0s"),
         (59.7, "in 1m 0s"),
+        (inf, "in an endless time"),
+        (-inf, "an endless time ago"),
     ],
 )
 def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:

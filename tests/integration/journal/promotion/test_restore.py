@@ -1,17 +1,30 @@
 """``restore``: what Redis lost waits again, and nothing else."""
 
 import json
+from typing import Any
 
 import pytest
 
 from celery_ext.journal.recovery import check
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.errors import InvalidOptions
+from kombu_delayq.store.types import DelayedQueue
+from kombu_delayq.transfer.due_messages import DueMessages
 from tests.support.conditions import until
-from tests.support.journal.stores import HOUR_MS, Promoter, addition, body_of, delivered, in_redis, offer, restored
+from tests.support.journal.stores import (
+    HOUR_MS,
+    MakeJournaled,
+    Promoter,
+    addition,
+    body_of,
+    delivered,
+    in_redis,
+    offer,
+    restored,
+)
 from tests.support.store.keyspace import clock_ms
 
-SOON_MS = 600_000.0
+SOON_MS, MINUTE_MS = 600_000.0, 60_000.0
 
 pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 
@@ -61,21 +74,47 @@ def test_what_came_due_meanwhile(
     assert in_redis(store) == ["soon"]
 
 
-def test_what_came_due_meanwhile_may_be_buried(journaled_store: JournaledStore, now_ms: float) -> None:
-    """Overdue messages become dead letters, which say why, and come to their queue like any message."""
-    store = journaled_store
+#: Options that let no message run that is a minute late.
+STRICT = [{"overdue": policy, "max_lateness": 30.0} for policy in ("drop", "dead-letter")]
+
+
+@pytest.mark.parametrize("options", [{}, *STRICT], ids=["run", "drop", "dead-letter"])
+def test_what_came_due_meanwhile_may_be_buried(make_journaled: MakeJournaled, options: dict[str, Any]) -> None:
+    """Overdue messages become dead letters, which say why, and come to their queue; none of them is too late there."""
+    store = make_journaled(journal="all", **options)
+    now_ms = clock_ms(store.client)
     Promoter(store).heartbeat()
-    store.delivery.offer("q", offer("late", clock_ms(store.client) + 1), offer("soon", now_ms + SOON_MS))
+    store.journal.lower_watermarks({"q": now_ms - MINUTE_MS})
+    store.delivery.offer("q", offer("late", now_ms - MINUTE_MS), offer("soon", now_ms + SOON_MS))
     promoter = lose(store)
     assert restored(store, overdue="dead-letter", dead_letters="buried") == (2, 1, 0, 1, 0)
     promoter.promote()
-    assert delivered(store) == []
-    assert delivered(store, "buried") == ["late"]
+    transfer(store, "q", "buried")
+    assert store.client.llen("q") == 0
     [letter] = map(json.loads, store.client.lrange("buried", 0, -1))
     found = letter["properties"]["dead_letter"]
     assert (found["reason"], found["routing_key"]) == ("too late", "q")
     assert "before it was restored" in found["error"]
     assert store.client.sismember("{delayq}:dead_letters", "buried")
+
+
+@pytest.mark.parametrize("options", STRICT, ids=["drop", "dead-letter"])
+def test_a_dead_letter_that_waited_for_a_promoter_is_not_too_late(
+    make_journaled: MakeJournaled, options: dict[str, Any]
+) -> None:
+    """Where nobody promotes for long after a restore, the letters still come to their queue."""
+    store = make_journaled(journal="all", **options)
+    letters = store.options.dead_letter_queue
+    store.journal.add([addition("late", clock_ms(store.client) - MINUTE_MS, letters)])
+    Promoter(store).heartbeat().promote()
+    transfer(store, letters)
+    assert store.client.lrange(letters, 0, -1) == [body_of("late")]  # as it was, not buried once more
+
+
+def transfer(store: JournaledStore, *queues: str) -> None:
+    """Delivers what is due, as a transfer worker does."""
+    for queue in queues:
+        DueMessages(None).transfer_batch(store, DelayedQueue(queue, store.layout))
 
 
 def test_a_restore_may_be_narrowed(journaled_store: JournaledStore, now_ms: float) -> None:
