@@ -49,11 +49,11 @@ class LeanConsumer(_Consumer):
         """Acknowledges or rejects a message."""
         return p(*args, **kwargs) if _acks_later(p) else super().call_soon_ack(p, *args, **kwargs)
 
-    def stop(self) -> None:
-        """Stops consuming. What no thread has begun goes back to its queue, and must not begin any more."""
-        super().stop()
+    def on_connection_error_after_connected(self, exc: Exception) -> None:
+        """Closes the connection. What no thread has begun goes back to its queue then, and must not begin meanwhile."""
         if self._threads is not None:
             self._threads.clear()
+        super().on_connection_error_after_connected(exc)
 
 
 def make_lean(worker: Any) -> None:

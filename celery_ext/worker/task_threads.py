@@ -51,7 +51,7 @@ class TaskThreads:
         if type(pool) is not thread.TaskPool:
             return None
         threads = cls(pool)
-        pool.on_apply = threads.apply
+        pool.on_apply, pool.flush = threads.apply, threads.clear
         return threads
 
     def apply(
@@ -63,7 +63,11 @@ class TaskThreads:
         accept_callback: Any = None,
         **_: Any,
     ) -> None:
-        """Runs a task in a thread; the arguments are those of ``TaskPool.on_apply``."""
+        """Runs a task in a thread; the arguments are those of ``TaskPool.on_apply``.
+
+        Raises:
+            RuntimeError: The pool has no thread, and the system lets it start none. The task stays for the next call.
+        """
         self._calls.append((target, args, kwargs, callback, accept_callback))
         before, self._applied_at = self._applied_at, monotonic()
         if self._awake or self._applied_at - before < IDLE_S:
@@ -80,14 +84,29 @@ class TaskThreads:
     def _wake(self) -> None:
         """Lets one more thread run tasks, unless there is nothing to do, or no thread, or one is about to begin."""
         with self._lock:
-            if self._is_waking or self._awake == self._most or not self._calls:
+            if self._is_waking or self._awake >= self._most or not self._calls:
                 return
             self._is_waking = True
             self._awake += 1
         try:
             self._executor.submit(self._run)
-        except RuntimeError:  # the pool has stopped
+        except RuntimeError as error:
+            self._go_on_without(error)
+
+    def _go_on_without(self, error: RuntimeError) -> None:
+        """Goes on without a further thread: the executor has stopped, or the system starts none."""
+        has = len(self._executor._threads)
+        if self._executor._shutdown:
             self._calls.clear()
+        elif not has:
+            self._executor._work_queue.get_nowait()  # what was submitted, and has no thread
+            with self._lock:
+                self._is_waking = False
+                self._awake -= 1
+            raise error
+        elif has < self._most:  # one of them calls `_run`, which was submitted all the same
+            logger.warning("the pool goes on with %d of %d threads until it is restarted: %s", has, self._most, error)
+            self._most = has  # the executor counts an idle thread too many from now on, and might start none
 
     def _run(self) -> None:
         """Runs tasks until none is left."""

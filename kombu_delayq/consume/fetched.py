@@ -1,5 +1,6 @@
 """Messages as a script of ours fetched them: with the delivery tag under which they are in hand."""
 
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -37,14 +38,20 @@ class FetchedMessage(_Message):
     def __init__(self, payload: Message, channel: Any = None, **kwargs: Any) -> None:
         headers, properties = payload.get("headers"), payload["properties"]
         body = payload.get("body")
-        if body:
-            body = channel.decode_body(body, properties.get("body_encoding"))
-        if type(body) is not bytes or kwargs or (headers and "compression" in headers):
+        self.errors: list[Any] = []
+        try:
+            if body:
+                body = channel.decode_body(body, properties.get("body_encoding"))
+            if type(body) is not bytes and not isinstance(body, str | None):
+                raise TypeError(f"the body of a message is text, and not of type {type(body).__name__}")
+        except Exception:  # as where kombu cannot decompress: its consumer hands the message to `on_decode_error`
+            self.errors.append(sys.exc_info())
+            body = str(body).encode(errors="replace")
+        if not self.errors and (type(body) is not bytes or kwargs or (headers and "compression" in headers)):
             super().__init__(payload, channel=channel, **kwargs)
         else:  # what kombu's two classes do, in half the time
             self._raw, self._state, self._decoded_cache = payload, "RECEIVED", None
             self.channel, self.accept = channel, None
-            self.errors: list[Any] = []
             self.body, self.headers, self.properties = body, headers or {}, properties
             self.content_type, self.content_encoding = payload.get("content-type"), payload.get("content-encoding")
             self.delivery_info = properties.get("delivery_info") or {}

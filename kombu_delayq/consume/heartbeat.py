@@ -35,7 +35,8 @@ class Heartbeat:
     Args:
         consumer: The consumer.
         store: The store of the broker, over connections of its own, which this class closes.
-        fetchers: Returns the fetchers of the consumer's channels; None once nobody uses the connection any more.
+        fetchers: Returns the fetchers of the consumer's channels; None once the transport is gone. One that consumes
+            and is never closed stays until the process ends, when kombu gives back what its channels hold.
         visibility_timeout_s: For how long a message may be in hand, in s, before stock kombu gives it back, unless its
             time is renewed.
     """

@@ -110,7 +110,8 @@ def _is_fit(connection: Any) -> bool:
     """Whether a connection is open, and nothing has come over it since it was last used."""
     try:
         return connection._sock is not None and not connection.can_read()
-    except (OSError, redis.RedisError):
+    # The others: another thread closes the connection in between, and it has no socket any more.
+    except (OSError, redis.RedisError, AttributeError, TypeError, ValueError):
         return False
 
 

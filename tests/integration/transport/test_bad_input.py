@@ -8,8 +8,11 @@ import redis
 
 from celery_ext import select
 from kombu_delayq import DelayTooLong, UnsupportedRedis
+from kombu_delayq.message.fields import to_json
 from tests.support.conditions import until
+from tests.support.messages import task_message
 from tests.support.servers.proxies import LosesReply, old_redis
+from tests.support.workers.consumers import none_held
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_layouts
@@ -17,6 +20,8 @@ pytestmark = pytest.mark.both_layouts
 YEAR_9999 = "9999-12-31T23:59:59.999999"
 #: Etas that no worker can read: each ends in an error in the worker's log, as with stock Celery.
 UNREADABLE = ["soon", "2026-13-45T99:00:00", " ", 12345, 1.5e12, True, ["2030-01-01"], {"at": "2030-01-01"}]
+#: Bodies, each with what it says about its encoding.
+UNDECODABLE = [("a", "base64"), ("YQ==", "rot13"), (5, "base64"), ({"args": []}, "base64"), (5, None), (0, None)]
 #: Etas that are past.
 PAST = ["1960-01-01T00:00:00+00:00", "1969-12-31T23:59:59.999999", "2001-02-03T04:05:06Z", None]
 #: Etas after the last one that a datetime can name in UTC included.
@@ -56,6 +61,20 @@ def test_every_eta_gives_a_run_a_wait_or_an_error(proj: Proj) -> None:
     assert proj.lengths() == (len(FAR), len(FAR))
     assert all(due > 32e12 for due in _dues_ms(proj))
     assert "the transfer worker failed" not in worker.log
+    assert worker.stop() == 0
+
+
+def test_a_body_that_cannot_be_decoded_is_reported_and_acknowledged(proj: Proj) -> None:
+    """A message of a program that does not encode as kombu does ends no worker, which runs what comes behind it."""
+    worker, client = proj.worker(), proj.server.client()
+    for body, encoding in UNDECODABLE:
+        message = task_message() | {"body": body}
+        message["properties"] |= {"body_encoding": encoding, "delivery_info": {}, "delivery_tag": "tag"}
+        client.lpush("celery", to_json(message))
+    proj.send("record", "behind")
+    proj.await_runs(1)
+    until(lambda: none_held(client), what="all acknowledged")
+    assert worker.log.count("Can't decode message body") == len(UNDECODABLE)
     assert worker.stop() == 0
 
 

@@ -47,6 +47,32 @@ def test_a_message_is_the_one_that_kombu_makes(found: dict[str, Any]) -> None:
         assert (ours.delivery_tag, theirs.delivery_tag) == ("tag", "t")
 
 
+@pytest.mark.parametrize(
+    ("body", "encoding", "error"),
+    [
+        ("YQ", "base64", "Incorrect padding"),
+        ("YQ==", "rot13", "'NoneType' object has no attribute 'decode'"),
+        (5, "base64", "not 'int'"),
+        *((body, None, "the body of a message is text") for body in (5, 0, {"a": "\ud800"}, [])),
+    ],
+)
+def test_a_body_that_cannot_be_decoded_is_an_error_of_the_message(body: Any, encoding: Any, error: str) -> None:
+    """A consumer of kombu hands the message to ``on_decode_error``, which may show the body and its length."""
+    found = payload(body=body, properties={"delivery_tag": "t", "body_encoding": encoding})
+    reported: list[tuple[Any, str]] = []
+    with Connection("memory://") as connection:
+        channel = connection.default_channel
+        message = FetchedMessage(FetchedPayload(found, "tag", "q"), channel=channel)
+        consumer = connection.Consumer(
+            [], on_decode_error=lambda message, error: reported.append((message, str(error)))
+        )
+        consumer._receive_callback(message)
+    assert [message for message, _ in reported] == [message]
+    assert error in reported[0][1]
+    assert (message.delivery_tag, message.headers) == ("tag", found["headers"])
+    assert message.body == str(body).encode(errors="replace")
+
+
 @pytest.mark.parametrize("accept", [None, set(), {"application/json"}])
 @pytest.mark.parametrize("body", [b'[[{"__type__": "uuid"}, NaN], {}, {}]', b"[[1], {}, {}]", b"", b"{", b"\xff"])
 def test_content_is_what_kombu_reads(body: bytes, accept: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,18 @@ def test_what_sends_something_is_left_to_the_loop(consumer: Any) -> None:
     assert twice.acked == ["tag"]
 
 
+def test_what_no_thread_has_begun_is_dropped_before_a_lost_connection_is_closed(
+    consumer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a thread could begin a task whose message has just gone back to its queue."""
+    consumer._threads, left = ["task"], list[Any]()
+    monkeypatch.setattr(
+        Consumer, "on_connection_error_after_connected", lambda self, exc: left.append([*self._threads])
+    )
+    consumer.on_connection_error_after_connected(OSError())
+    assert left == [[]]
+
+
 def test_json_of_tasks_is_read_by_us_unless_the_user_has_registered_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker reads JSON in less time, and a serializer of the user's own stays."""
     decoders: dict[str, Any] = serialization.registry._decoders

@@ -1,7 +1,8 @@
 """Tasks of the thread pool, without a worker."""
 
 from collections.abc import Iterator
-from threading import Barrier, Event, Timer, get_ident
+from contextlib import contextmanager
+from threading import Barrier, Event, Thread, Timer, get_ident
 from typing import Any
 
 import pytest
@@ -109,18 +110,64 @@ def test_an_error_in_a_callback_ends_neither_the_thread_nor_the_rest(pool: Any) 
     until(lambda: len(ended) == 2 * LIMIT)
 
 
-def test_what_has_not_begun_is_dropped_on_request() -> None:
-    """A pool that is cleared ends what runs, and begins nothing more."""
+@contextmanager
+def no_new_thread() -> Iterator[None]:
+    """Lets the system start no thread."""
+
+    def refuse(self: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Thread, "start", refuse)
+        yield
+
+
+def test_a_pool_goes_on_with_the_threads_that_it_has(pool: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Where the system starts no further thread, those that there are run all tasks, and the log says so once."""
+    goes_on, pair, ended = Barrier(3), Barrier(2), list[Any]()
+    for _ in range(2):
+        pool.apply_async(goes_on.wait, (10,), callback=ended.append)
+    until(lambda: goes_on.n_waiting == 2)
+    with no_new_thread():
+        for _ in range(10):
+            pool.apply_async(pair.wait, (10,), callback=ended.append)
+        goes_on.wait(10)
+        until(lambda: len(ended) == 12)
+        until(lambda: pool.on_apply.__self__._awake == 0)
+        for _ in range(10):
+            pool.apply_async(pair.wait, (10,), callback=ended.append)
+        until(lambda: len(ended) == 22)
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "the pool goes on with 2 of 4 threads until it is restarted: can't start new thread"
+    ]
+
+
+def test_a_pool_that_can_start_no_thread_says_so(pool: Any) -> None:
+    """Whoever hands over a task gets the error, as with Celery's executor, and the tasks run once threads can start."""
+    together, ended = Barrier(LIMIT), list[Any]()
+    with no_new_thread():
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                pool.apply_async(together.wait, (10,), callback=ended.append)
+    for _ in range(LIMIT - 2):
+        pool.apply_async(together.wait, (10,), callback=ended.append)
+    until(lambda: len(ended) == LIMIT)
+    assert sorted(ended) == [*range(LIMIT)]
+
+
+def test_what_has_not_begun_is_dropped_when_celery_flushes_the_pool() -> None:
+    """A pool that is flushed or stopped ends what runs, and begins nothing more."""
     pool = TaskPool(1)
     threads = TaskThreads.of(pool)
     assert threads is not None
     goes_on, ended = Event(), list[Any]()
     pool.apply_async(goes_on.wait, (10,), callback=ended.append)
     pool.apply_async(int, callback=ended.append)
-    threads.clear()
+    pool.flush()
     goes_on.set()
     pool.stop()
-    assert ended == [True]
+    pool.on_apply(int, callback=ended.append)
+    assert (len(threads), ended) == (0, [True])
 
 
 def test_other_pools_stay_as_they_are() -> None:

@@ -8,7 +8,7 @@ import pytest
 from kombu.exceptions import OperationalError
 
 from tests.support.conditions import until
-from tests.support.workers.consumers import none_held, waiting
+from tests.support.workers.consumers import held, none_held, waiting
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.visibility import sweep, swept_after
 
@@ -47,12 +47,31 @@ def test_a_worker_goes_on_after_it_lost_its_connections(make_proj: MakeProj, poo
     client = proj.server.client()
     worker = proj.worker(pool=pool)
     for value in range(3):
+        until(lambda: none_held(client))  # else the task before would come again
         _lose_connections(proj)
         proj.send("record", value)
         proj.await_runs(value + 1)
     until(lambda: none_held(client) and not waiting(client))
     assert [run["value"] for run in proj.runs()] == [0, 1, 2]
     proj.await_answers()
+    assert worker.stop() == 0
+
+
+def test_what_no_thread_has_begun_runs_once_after_a_lost_connection(make_proj: MakeProj) -> None:
+    """Reserved messages go back to their queue with the connection, so the pool must not run them as well."""
+    proj = make_proj(include=["stock_tasks"])
+    client = proj.server.client()
+    worker = proj.worker(pool="threads")
+    for value in range(6):  # fewer than it may reserve
+        proj.send("gated", "gate", value)
+    proj.await_runs(2)
+    until(lambda: held(client) == 4 and client.info("clients")["blocked_clients"])  # it waits, and so notices the loss
+    _lose_connections(proj)
+    until(lambda: "Connection to broker lost" in worker.log)
+    proj.journal.set("gate", 1)
+    proj.await_runs(6)
+    until(lambda: none_held(client) and not waiting(client))
+    assert sorted(run["value"] for run in proj.runs()) == [*range(6)]
     assert worker.stop() == 0
 
 
