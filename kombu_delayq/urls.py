@@ -23,7 +23,8 @@ DEFAULT_PORT = 6379
 #: Our schemes for a cluster. Stock kombu has none.
 CLUSTER_SCHEMES = ("delayq+cluster", "delayqs+cluster")
 
-_HOST = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\],/@?#\s]+)(:(?P<port>\d+))?")
+#: A host and a port. kombu takes the brackets off an IPv6 address.
+_HOST = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\],/@?#\s]+|([\da-fA-F.]*:){2,}[\da-fA-F.]*)(:(?P<port>\d+))?")
 
 Address = tuple[str, int]
 
@@ -403,8 +404,13 @@ def written_hosts(addresses: Iterable[Address]) -> str:
 
 
 def with_one_host(url: str) -> str:
-    """Returns a URL whose list of nodes looks like the name of one host, because kombu reads only such URLs."""
+    """Returns a URL whose list of nodes looks like the name of one host, because kombu reads only such URLs.
+
+    A single node stays as it is: kombu would not find its port in such a name.
+    """
     scheme, separator, rest = url.partition("://")
     at = min((rest.find(char) for char in "/?#" if char in rest), default=len(rest))
     login, mark, hosts = rest[:at].rpartition("@")
+    if "," not in unquote(hosts):
+        return url
     return f"{scheme}{separator}{login}{mark}{quote(unquote(hosts), safe='')}{rest[at:]}"

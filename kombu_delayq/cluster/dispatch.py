@@ -319,12 +319,15 @@ def follow(pool: NodePools, error: AskError, node: Node) -> Node | None:
     Args:
         pool: The connections.
         error: The answer of the other node.
-        node: The other node; a cluster may name nodes by their ports alone.
+        node: The other node; a cluster may name nodes by their ports alone, and those without a name by ``?``.
 
     Returns:
         The node that is to be asked once; None if the slot has moved for good.
     """
     named = Node(str(error.host) or node.host, int(error.port))
+    if named.host == "?":
+        known = [one for one in (*pool.topology.primaries, *pool.topology.replicas) if one.port == named.port]
+        named = known[0] if len(known) == 1 else named
     if not isinstance(error, MovedError):
         return named
     pool.topology.moved(int(error.slot_id), named)

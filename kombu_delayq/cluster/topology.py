@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any, NamedTuple
@@ -205,7 +205,9 @@ class Topology:
     def _probe(self, node: Node) -> None:
         """Trusts a node again if it names the nodes and slots."""
         try:
-            self._take(node, self._ask(node, ASK_S))
+            found = self._ask(node, ASK_S)
+            if found:  # a node that has lost its memory knows none
+                self._take(node, found)
         except (RedisError, OSError) as error:
             logger.debug("the node %s does not answer yet: %s", node, error)
         else:
@@ -264,6 +266,6 @@ def _node(asked: Node, fields: list[Any]) -> Node:
     host, port, *_, more = [*fields, []] if len(fields) < 4 else fields
     name = as_text(host or b"")
     if name == "?":  # the node has no name yet; its address is among the rest
-        pairs = [as_text(item) for item in more]
-        name = dict(zip(pairs[::2], pairs[1::2], strict=False)).get("ip", "")
+        pairs = more.items() if isinstance(more, Mapping) else zip(more[::2], more[1::2], strict=False)
+        name = {as_text(key): as_text(value) for key, value in pairs}.get("ip", "")
     return Node(name or asked.host, int(port))

@@ -20,6 +20,8 @@ DOTTED = "kombu_delayq.cluster:Transport"
     [
         ("delayq+cluster://h1:7000,h2", {}, [("h1", 7000), ("h2", 6379)]),
         ("delayq+cluster://h1", {}, [("h1", 6379)]),
+        ("delayq+cluster://[::1]:7000/0", {}, [("::1", 7000)]),
+        ("delayqs+cluster://[fe80::1]", {}, [("fe80::1", 6379)]),
         ("delayq+cluster://h1:7000/0", {"transport": "kombu_delayq.transport:Transport"}, [("h1", 7000)]),
         ("delayq+cluster://[::1]:7000,[::2]", {}, [("::1", 7000), ("::2", 6379)]),
         ("redis://h1:7000,h2:7001/0", {"transport": DOTTED}, [("h1", 7000), ("h2", 7001)]),
@@ -72,6 +74,22 @@ def test_switches_to_another_cluster() -> None:
     connection.maybe_switch_next()
     assert [seed.port for seed in connection.transport.seeds] == [3, 4]
     assert connection.password == "pw"
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("delayq+cluster://h1:7000;delayq+cluster://h2:7001", {}),
+        ("delayqs+cluster://h1:7000/0;delayqs+cluster://h2:7001/0", {}),
+        ("redis://h1:7000/0;redis://h2:7001/0", {"transport": DOTTED}),
+    ],
+)
+def test_switches_between_clusters_of_one_node_each(url: str, options: dict[str, Any]) -> None:
+    """As with the configuration endpoints of a managed service."""
+    connection = Connection(url, **options)
+    assert [tuple(seed) for seed in connection.transport.seeds] == [("h1", 7000)]
+    connection.maybe_switch_next()
+    assert [tuple(seed) for seed in connection.transport.seeds] == [("h2", 7001)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,33 @@
+"""What is known of the nodes, by what they answer."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from redis.exceptions import AskError
+
+from kombu_delayq.cluster.dispatch import follow
+from kombu_delayq.cluster.topology import Node, Topology
+
+A, B = Node("a", 7000), Node("b", 7001)
+FOUND = [[0, 8191, [b"a", 7000, b"id", []]], [8192, 16383, [b"b", 7001, b"id", []]]]
+
+
+def test_a_node_that_has_lost_its_memory_says_nothing_of_others() -> None:
+    """A node that comes back blank names no slots: those of the others stay known."""
+    answers: list[Any] = [FOUND, []]
+    topology = Topology([A], lambda node, limit_s: answers.pop(0))
+    topology.know()
+    topology.suspect(A)
+    assert topology.may_answer(A)
+    assert (topology.primaries, topology.owner_of(16383), answers) == ((A, B), B, [])
+
+
+@pytest.mark.parametrize("more", [[b"ip", b"10.0.0.2"], {b"ip": b"10.0.0.2"}])
+def test_a_node_without_a_name_is_known_by_its_address(more: Any) -> None:
+    """By RESP2 the rest of a node is a list, by RESP3 a dict; a redirection names no address at all."""
+    topology = Topology([A], lambda node, limit_s: [FOUND[0], [8192, 16383, [b"?", 7001, b"id", more]]])
+    topology.know()
+    assert topology.owner_of(16383) == Node("10.0.0.2", 7001)
+    pools: Any = SimpleNamespace(topology=topology)
+    assert follow(pools, AskError("16383 ?:7001"), A) == Node("10.0.0.2", 7001)
