@@ -65,7 +65,7 @@ def losses(state: "JournalState") -> Iterator[str]:
     if state.fault:
         yield _FAULTS[state.fault]
     if state.option == "far" and state.has_lost:
-        yield "what was published into Redis alone does not come back: journal is 'far'"
+        yield "what an app with journal 'far' has published into Redis alone does not come back"
 
 
 def _timing(state: "JournalState", now_ms: float, lead_s: float) -> str:

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
+from redis.exceptions import NoPermissionError
 
 from celery_ext.delays.install import is_installed
 from celery_ext.doctor.workers import Worker
@@ -83,11 +84,17 @@ class Subject:
 
     @cached_property
     def unknown_to_app(self) -> list[QueueStats]:
-        """Figures of the queues that only kombu knows, by its bindings; without those of remote control and events."""
+        """Figures of the queues that only kombu knows, by its bindings; without those of remote control and events.
+
+        None for a user who may not look for bindings, as that of the app.
+        """
         store = self.the_store
         events = self.app.conf.event_queue_prefix if self.app is not None else "celeryev"
         known = {stats.queue for stats in self.overview}
-        names = [name for name in store.queues.bound() - known if not name.endswith(".pidbox")]
+        try:
+            names = [name for name in store.queues.bound() - known if not name.endswith(".pidbox")]
+        except NoPermissionError:
+            return []
         found = store.figures.overview(sorted(name for name in names if not name.startswith(f"{events}.")))
         return [stats for stats in found if not stats.error]
 

@@ -94,7 +94,8 @@ class JournalState(NamedTuple):
 
     @property
     def _lost(self) -> str:
-        rest = " What was published into Redis alone does not come back: `journal` is 'far'." * (self.option == "far")
+        rest = " What an app with `journal` 'far' has published into Redis alone does not come back."
+        rest = rest if self.option == "far" else ""
         if not self.losses:
             start = "start one, then run `delayq journal restore`"
             return f"Redis has lost data, and no promoter has noted it yet: {start}.{rest}"

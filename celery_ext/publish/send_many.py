@@ -21,7 +21,7 @@ from celery_ext.publish.write import ManyMessages
 from celery_ext.typing import SharedOptions
 from kombu_delayq.message.due import DELAY_SECONDS
 from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.message.once import Once
+from kombu_delayq.message.once import Once, became
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS, PutAhead
 from kombu_delayq.store.types import Offer, PageId
@@ -144,14 +144,19 @@ def _sent(target: Target, calls: Iterator[Call]) -> Iterator[Sent]:
             reason = str(error)
     if recipe is None:
         logger.info("calls of task %s are sent one by one: %s", target.name, reason)
-        for results in pages(map(target.call, calls), MAX_OFFERS):
-            outcomes: list[Once] = [getattr(result, "if_waiting", None) or "added" for result in results]
-            yield Sent([str(result.id) for result in results], outcomes)
+        for sent in pages(map(partial(_sent_alone, target), calls), MAX_OFFERS):
+            yield Sent([identity for identity, _ in sent], [outcome for _, outcome in sent])
         return
     messages = map(ManyMessages(target, recipe).of, map(target.with_id, calls))
     with closing(_Sender(target.app, recipe)) as sender:
         found = pages(messages, MAX_OFFERS, MAX_BYTES, attrgetter("size"))
         yield from sender.sent(found) if target.mode is None else sender.sent_once(found, target.mode)
+
+
+def _sent_alone(target: Target, call: Call) -> tuple[str, Once]:
+    """Sends a call as Celery does. Returns its task id, and what became of it."""
+    became.set(None)
+    return str(target.call(call).id), became.get() or "added"
 
 
 class _Sender:

@@ -6,6 +6,7 @@ from typing import Any
 
 import kombu
 import pytest
+from celery import Celery
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
@@ -109,6 +110,17 @@ def test_asking_needs_the_rights_of_the_app(users: PrivateRedis, user: str, expe
     found = list(examine(checks, None, lambda: Connection(url, transport=TRANSPORT), timeout_s=0.1))
     assert {finding.check: finding.level for finding in found if finding.level != "ok"} == expected
     assert "clock" in {finding.check for finding in found}
+
+
+def test_the_user_of_the_app_needs_one_right_more(users: PrivateRedis) -> None:
+    """With ``CONFIG GET``, as the ACL page says, no check fails."""
+    with users.client() as client:
+        client.execute_command("ACL", "SETUSER", "shop", "+config|get")
+    url = f"redis://shop:password@127.0.0.1:{users.port}/0"
+    with Celery("shop", broker=url, set_as_current=False) as app:
+        app.conf.broker_transport = TRANSPORT
+        found = list(examine(CHECKS, app, app.connection_for_write, timeout_s=0.1))
+    assert [finding.found for finding in found if "check failed" in finding.found] == []
 
 
 def test_a_full_redis_is_no_matter_of_rights(proj: Proj) -> None:

@@ -36,6 +36,22 @@ def waiting(proj: Proj, queue: str = "celery") -> list[Any]:
     return sorted(task.args[0] for task in select(proj.app, queues=queue))
 
 
+def test_each_says_what_became_of_it(proj: Proj) -> None:
+    """Also for an app without ``install``, whose results do not say it."""
+    task, found = add_task(proj), list[Any]()
+
+    def before(**_: Any) -> None:
+        """Celery calls it for each."""
+
+    signals.before_task_publish.connect(before)
+    try:
+        calls = [Call((n,), countdown=600, task_id="x") for n in range(3)]
+        send_many(proj.app, task, calls, if_waiting="keep", on_outcomes=found.extend)
+    finally:
+        signals.before_task_publish.disconnect(before)
+    assert found == [("x", "added"), ("x", "kept"), ("x", "kept")]
+
+
 @pytest.mark.parametrize("sender", [None, RECORD])
 def test_receivers_of_signals_hear_of_each(proj: Proj, sender: str | None) -> None:
     """What ``before_task_publish`` adds to a message is in it, and ``after_task_publish`` tells of each."""

@@ -104,7 +104,7 @@ def test_a_loss_promises_what_a_restore_does(
     store.client.flushall()
     Promoter(store).heartbeat()
     status = list(losses(state_of(store)))
-    lost = "what was published into Redis alone"
+    lost = "published into Redis alone"
     assert (lost in caplog.text, any(lost in line for line in status)) == (
         (True, True) if kind == "far" else (False,) * 2
     )

@@ -58,7 +58,7 @@ def test_metrics_tell_what_the_journal_has_and_what_redis_has_lost(
     page = client.get("/").text
     assert "<h1>Redis has lost data" in page
     assert "about 1 task is to be restored: run <code>delayq journal restore</code>" in page
-    assert "What was published into Redis alone does not come back: <code>journal</code> is" in page
+    assert "What an app with <code>journal</code> " in page
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
