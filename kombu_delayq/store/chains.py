@@ -3,27 +3,20 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kombu.log import get_logger
 from redis.exceptions import NoScriptError
 
 from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.replies import Command, checked
 from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.lookup import warn_not_ended
 from kombu_delayq.store.queues import QueueRegistry
 from kombu_delayq.store.types import Offer
 from kombu_delayq.text import as_bytes, as_text, digest
-
-logger = get_logger(__name__)
 
 #: About how many cancelled ids Redis keeps while no use of delay chains is known, in case a chain begins just now.
 NOTES_WITHOUT_CHAINS = 1_000
 #: How many chains Redis remembers after the due times of their latest steps.
 KNOWN_CHAINS = 10_000
-
-
-def warn_not_ended(error: BaseException) -> None:
-    """Logs that a full Redis keeps no note of cancelled chains. What waits is removed: that frees memory."""
-    logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", error)
 
 
 class CancelledChains(NamedTuple):

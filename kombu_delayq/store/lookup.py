@@ -11,7 +11,6 @@ from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.replies import Command, check_reached
-from kombu_delayq.store.chains import warn_not_ended
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import JOURNAL, Waiting, hidden, rows_of, waiting_of
@@ -33,6 +32,11 @@ MAX_DUPLICATES = 100
 SPARE_QUEUES = 20
 #: Largest number of messages that one call changes, by layout: in list layout each costs Redis a few times more.
 CHANGES_A_CALL = {"hash": 100, "redisson": 30, JOURNAL: 100}
+
+
+def warn_not_ended(error: BaseException) -> None:
+    """Logs that a full Redis keeps no note of cancelled chains. What waits is removed: that frees memory."""
+    logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", error)
 
 
 class Change(NamedTuple):
