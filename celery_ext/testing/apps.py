@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
@@ -9,6 +11,7 @@ from celery import Celery, _state
 from celery.app.control import Control
 from celery.app.task import Task
 from celery.backends.cache import CacheBackend
+from celery.canvas import _chain, _chord
 from celery.exceptions import AlwaysEagerIgnored
 from celery.result import AsyncResult
 from celery.signals import before_task_publish
@@ -24,6 +27,8 @@ from kombu_delayq.store import Store
 _KEPT_BACKENDS = ("cache+memory", "db+", "django-", "file:")
 #: Options of a retry that belong to the try before.
 _OF_EAGER = ("is_eager", "exchange", "routing_key", "priority")
+#: Whether an eager chain or chord runs a task now. It awaits the result, so a retry that waited would hang it.
+_awaited: ContextVar[bool] = ContextVar("awaited", default=False)
 
 
 class Patches:
@@ -80,7 +85,7 @@ def pointed_at(connect: Callable[[Any], Connection] | None, sending: Sending) ->
     try:
         patches.replace(Celery, "send_task", lambda app, *args, **options: sending.send_task(app, *args, **options))
         _wait_also_when_eager(patches)
-        _revoke_what_waits(patches)
+        _revoke(patches, sending.revoked)
         _skip(patches, sending.clock)
         # With a receiver, send_many and the fast publisher leave all calls to send_task.
         before_task_publish.connect(_hear, weak=False, dispatch_uid="delayed-tasks")
@@ -159,7 +164,8 @@ class _Results(dict[Any, Any]):
 def _wait_also_when_eager(patches: Patches) -> None:
     """With ``task_always_eager``, lets calls and retries wait that have a delay. Celery would run them at once.
 
-    The other calls run as in a worker on our transport, so that a retry waits as its delay chain says.
+    The other calls run as in a worker on our transport, so that a retry waits as its delay chain says. Within a chain
+    or a chord retries run at once, as without the fixture.
     """
     apply_async, apply = Task.apply_async, Task.apply
 
@@ -168,7 +174,8 @@ def _wait_also_when_eager(patches: Patches) -> None:
         if eager and not _has_delay(options):
             patches.extend(task.app)
         if not (eager and _has_delay(options)):
-            return apply_async(task, *args, **options)
+            with _while_awaited(False):  # nobody awaits what a task of a chain calls
+                return apply_async(task, *args, **options)
         conf.task_always_eager = False
         try:
             return apply_async(task, *args, **options)
@@ -176,7 +183,8 @@ def _wait_also_when_eager(patches: Patches) -> None:
             conf.task_always_eager = eager
 
     def maybe_retry(task: Any, *args: Any, **options: Any) -> Any:
-        if not (options.get("retries") and task.app.conf.task_always_eager and _has_delay(options)):
+        is_retry = options.get("retries") and _has_delay(options)
+        if not (is_retry and task.app.conf.task_always_eager) or _awaited.get():
             return apply(task, *args, **options)
         kept = {
             name: value for name, value in options.items() if not (name in _OF_EAGER and not isinstance(value, str))
@@ -185,18 +193,45 @@ def _wait_also_when_eager(patches: Patches) -> None:
 
     patches.replace(Task, "apply_async", maybe_wait)
     patches.replace(Task, "apply", maybe_retry)
+    for canvas in (_chain, _chord):
+        patches.replace(canvas, "apply", _awaiting(canvas.apply))
+
+
+@contextmanager
+def _while_awaited(awaited: bool) -> Iterator[None]:
+    token = _awaited.set(awaited)
+    try:
+        yield
+    finally:
+        _awaited.reset(token)
+
+
+def _awaiting(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    def await_tasks(*args: Any, **options: Any) -> Any:
+        with _while_awaited(True):
+            return call(*args, **options)
+
+    return await_tasks
 
 
 def _has_delay(options: dict[str, Any]) -> bool:
     return bool(options.get("eta") or options.get("delay_level")) or is_delay(options.get("countdown"))
 
 
-def _revoke_what_waits(patches: Patches) -> None:
-    """Lets ``revoke`` cancel tasks that wait, as workers on our transport do."""
+def _revoke(patches: Patches, revoked: set[str]) -> None:
+    """Lets ``revoke`` cancel tasks that wait, as workers on our transport do, and note the ids of all, as any worker.
+
+    Args:
+        patches: What the test changes.
+        revoked: The ids that were revoked.
+    """
     revoke = Control.revoke
 
     def revoke_and_cancel(self: Any, task_id: Any, *args: Any, **options: Any) -> Any:
-        control.cancel(self.app, [task_id] if isinstance(task_id, (str, AsyncResult)) else task_id)
+        ids = [task_id] if isinstance(task_id, (str, AsyncResult)) else list(task_id)
+        revoked.update(map(str, ids))
+        control.cancel(self.app, ids)
         return revoke(self, task_id, *args, **options)
 
     patches.replace(Control, "revoke", revoke_and_cancel)

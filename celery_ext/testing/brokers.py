@@ -19,8 +19,9 @@ from celery_ext.testing.memory_transport import MemoryBroker
 from celery_ext.testing.sending import Clock, Sending, Sent
 from celery_ext.waiting import DelayedTask, by_id
 from celery_ext.waiting.delayed_task import READABLE
+from kombu_delayq.message.fields import priority_of, to_json
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Waiting
+from kombu_delayq.store.types import Offer, Waiting
 
 _numbers = count()
 #: Transport options that say how a server is reached, or which keys are whose: those of a test's server are others.
@@ -77,16 +78,22 @@ class Broker:
         message.accept = self._accept()
         return message
 
-    def ready(self) -> list[Message]:
-        """Takes all messages out of the queues, but for dead letters, in the order of sending."""
+    def ready(self) -> list[tuple[str, Message]]:
+        """Takes all messages out of the queues, but for dead letters, in the order of sending. Each with its queue."""
         found = []
         channel = self._connection.default_channel
         for queue in self._queues():
             with suppress(*channel.connection.client.channel_errors):  # nobody has declared the queue
                 while (message := channel.basic_get(queue, no_ack=True)) is not None:
                     message.accept = self._accept()
-                    found.append(message)
-        return sorted(found, key=self._number)
+                    found.append((queue, message))
+        return sorted(found, key=lambda one: self._number(one[1]))
+
+    def requeue(self, queue: str, message: Message) -> None:
+        """Puts a message back that its consumer has rejected."""
+        message.delivery_info["redelivered"] = True
+        raw = message.serializable()
+        self.store.delivery.push(queue, Offer(message.delivery_tag, "", priority_of(raw), to_json(raw)))
 
     def dead_letters(self) -> list[DeadLetter]:
         """Returns the latest dead letters in the queues that the apps name, of each queue the oldest first."""

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from kombu_delayq.message.fields import CHAIN_ID, headers_of, read
 from kombu_delayq.message.once import Once
 from kombu_delayq.options import Options
 from kombu_delayq.store.chains import CancelledChains
+from kombu_delayq.store.dead_letters import PAGE, Letter
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import (
     Cursor,
@@ -301,20 +303,57 @@ class MemoryQueues:
 
 
 class MemoryLetters:
-    """The counterpart of ``kombu_delayq.store.dead_letters.DeadLetters``: finds dead letters.
+    """The counterpart of those operations of ``kombu_delayq.store.dead_letters.DeadLetters`` that an app uses.
+
+    A queue is one list here, whatever the priorities, and its key is its name.
 
     Args:
         queues: Names of the queues into which dead letters were put.
-        messages: Reads the messages of a queue.
+        ready: Reads the messages of a queue, the oldest first.
+        take: Takes the oldest message out of a queue, if it is this one; False if it is not.
+        push: Pushes a message to its queue.
     """
 
-    def __init__(self, queues: Collection[str], messages: Callable[[str], Iterable[bytes]]) -> None:
-        self._queues, self._messages = queues, messages
+    def __init__(
+        self,
+        queues: Collection[str],
+        ready: Callable[[str], Sequence[bytes]],
+        take: Callable[[str, bytes], bool],
+        push: Callable[[Waiting], None],
+    ) -> None:
+        self._queues, self._ready, self._take, self._push = queues, ready, take, push
+
+    def lists(self, queue: str) -> dict[str, int]:
+        """Returns the list of a queue with its length, as ``DeadLetters.lists``."""
+        return {queue: len(self._ready(queue))}
+
+    def queues(self) -> list[str]:
+        """Returns the names of the queues into which dead letters were put."""
+        return sorted(self._queues)
 
     def latest(self, more: Iterable[str] = ()) -> Iterator[tuple[str, bytes]]:
         """Yields all dead letters with their queues, as ``DeadLetters.latest``."""
         for queue in sorted({*self._queues, *more}):
-            yield from ((queue, message) for message in self._messages(queue))
+            yield from ((queue, message) for message in self._ready(queue))
+
+    def page(self, key: str, skip: int = 0, count: int = PAGE) -> list[bytes]:
+        """Reads messages of a list, the oldest first, after ``skip`` of them."""
+        return list(self._ready(key)[skip : skip + count])
+
+    def replaying(self, queue: str) -> AbstractContextManager[Callable[[], None]]:
+        """Holds nothing: a test is the only one that replays."""
+        return nullcontext(lambda: None)
+
+    def replay(self, queue: str, key: str, letters: Sequence[Letter]) -> int:
+        """Takes dead letters from their list and sends them to their goals, as ``DeadLetters.replay``."""
+        for taken, letter in enumerate(letters):
+            if not self._take(queue, letter.message):
+                return taken
+            if letter.to == "queue":
+                self._push(Waiting(letter.queue, "", 0.0, letter.priority, letter.body))
+            elif letter.to == "back":
+                self._push(Waiting(queue, "", 0.0, letter.priority, letter.message))
+        return len(letters)
 
 
 class MemoryChains:
@@ -380,7 +419,8 @@ class MemoryStore:
         options: Transport options; they may change.
         now_ms: The clock, ms since the epoch.
         push: Pushes a message to its queue.
-        ready: Reads the messages of a queue that wait for a consumer.
+        ready: Reads the messages of a queue that wait for a consumer, the oldest first.
+        take: Takes the oldest of them, if it is this one; False if it is not.
     """
 
     layout = LAYOUT
@@ -392,6 +432,7 @@ class MemoryStore:
         now_ms: Callable[[], float],
         push: Callable[[Waiting], None],
         ready: Callable[[str], Sequence[bytes]] = lambda queue: (),
+        take: Callable[[str, bytes], bool] = lambda queue, message: False,
     ) -> None:
         self._shelf = shelf = Shelf(now_ms, push)
         self.options, self.now_ms = options, now_ms
@@ -401,7 +442,7 @@ class MemoryStore:
 
         self.delivery = MemoryDelivery(shelf, given)
         self.queues = MemoryQueues(shelf)
-        self.letters = MemoryLetters(self.queues.of_letters, ready)
+        self.letters = MemoryLetters(self.queues.of_letters, ready, take, push)
         self.chains = MemoryChains(shelf, self.delivery)
         self.lookup = MemoryLookup(shelf)
         self.scan = MemoryScan(shelf)

@@ -40,7 +40,7 @@ class MemoryBroker:
         self.name, self.clock = name, clock
         self.queues: _Queues = stock.Channel.queues if shared else {}
         self.state = stock.Transport.global_state if shared else virtual.BrokerState()
-        self.store = MemoryStore(Options(), clock.now_ms, self._push, self._ready)
+        self.store = MemoryStore(Options(), clock.now_ms, self._push, self._ready, self._take)
         _brokers[name] = self
 
     def _push(self, message: Waiting) -> None:
@@ -48,6 +48,14 @@ class MemoryBroker:
 
     def _ready(self, queue: str) -> list[bytes]:
         return [to_json(message).encode() for message in self.queues[queue].queue] if queue in self.queues else []
+
+    def _take(self, queue: str, message: bytes) -> bool:
+        found = self.queues.get(queue, Queue())
+        with found.mutex:
+            if not (found.queue and to_json(found.queue[0]).encode() == message):
+                return False
+            found.queue.popleft()
+            return True
 
 
 class Channel(OfferingChannel, stock.Channel):

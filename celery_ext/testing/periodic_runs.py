@@ -16,11 +16,11 @@ class PeriodicRuns:
     """The runs of the periodic entries of all apps, each sent once.
 
     Args:
-        clock: The clock of the test. Entries count from its present.
+        clock: The clock of the test. Entries count from where it has begun.
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock, self._begun_ms = clock, int(clock.now_ms())
+        self._clock, self._begun_ms = clock, 0
         self._latest: dict[tuple[int, str], int] = {}
 
     def send(self, end_s: float) -> None:
@@ -30,11 +30,15 @@ class PeriodicRuns:
             RuntimeError: They are more than a test can want.
         """
         end_ms, sent = self._clock.now_ms() + (end_s - self._clock.still_s()) * 1000, 0
+        begun_ms = int(self._clock.begin())
+        if begun_ms != self._begun_ms:
+            self._begun_ms = begun_ms
+            self._latest.clear()
         for app in filter(is_periodic, active_apps()):
             found = Settings(app).read()
             for entry in found.entries.values() if found is not None else ():
                 key = id(app), entry.name
-                at_ms = next_ms(entry.schedule, self._latest.get(key, self._begun_ms), app.timezone)
+                at_ms = next_ms(entry.schedule, self._latest.get(key, begun_ms), app.timezone)
                 while at_ms <= end_ms:
                     sent += 1
                     if sent > MOST_SENT:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from threading import Condition
 from typing import Any, NamedTuple
 
+from celery.exceptions import Reject
 from celery.signals import task_failure, task_internal_error, task_postrun, task_revoked, task_unknown
+from celery.worker import state as worker_state
 from celery.worker.request import Request
 from celery.worker.strategy import proto1_to_proto2
 from kombu.message import Message
@@ -64,6 +66,7 @@ class Runs:
         self.all: list[Ran] = []
         self.errors: list[BaseException] = []
         self._ended = Counter[str]()
+        self._requeued = set[str]()
         self._change = Condition()
         self._signals = (
             (task_postrun, self._note_run),
@@ -84,7 +87,7 @@ class Runs:
             signal.disconnect(dispatch_uid=(id(self), id(signal)))
 
     def ended(self, task_id: str) -> int:
-        """Returns how many runs of a task have ended."""
+        """Returns how many runs of a task have ended, but for those whose message goes back to its queue."""
         return self._ended[task_id]
 
     def await_ended(self, runs: Callable[[], Mapping[str, int]], timeout_s: float) -> set[str]:
@@ -107,11 +110,19 @@ class Runs:
         errors, self.errors = self.errors, []
         return errors[0] if errors else None
 
+    def take_requeued(self, task_id: str) -> bool:
+        """Returns whether the message of a task goes back to its queue, and forgets it."""
+        requeued = task_id in self._requeued
+        self._requeued.discard(task_id)
+        return requeued
+
     def _note_run(
         self, sender: Any, task_id: str, args: Any, kwargs: Any, retval: Any, state: str | None, **more: Any
     ) -> None:
         result = getattr(retval, "exception", retval) if state != "SUCCESS" else retval
-        self._note(Ran(sender.name, task_id, tuple(args), dict(kwargs), state or "UNKNOWN", result))
+        # Without acks_late the message was acknowledged before the run, so that nobody can reject it.
+        requeued = isinstance(result, Reject) and result.requeue and sender.acks_late
+        self._note(Ran(sender.name, task_id, tuple(args), dict(kwargs), state or "UNKNOWN", result), requeued=requeued)
 
     def _note_failure(self, sender: Any, exception: BaseException, **more: Any) -> None:
         if isinstance(exception, BaseException):
@@ -131,20 +142,26 @@ class Runs:
         self.errors.append(error)
         self._note(Ran(name, id, (), {}, "REJECTED", error))
 
-    def _note(self, ran: Ran) -> None:
+    def _note(self, ran: Ran, *, requeued: bool = False) -> None:
         with self._change:
             self.all.append(ran)
-            self._ended[ran.id] += 1
+            if requeued:
+                self._requeued.add(ran.id)
+            else:
+                self._ended[ran.id] += 1
             self._change.notify_all()
 
 
-def run(message: Message, app: Any, *, expired: bool | None, extend: Callable[[Any], None]) -> None:
+def run(
+    message: Message, app: Any, *, expired: bool | None, revoked: bool = False, extend: Callable[[Any], None]
+) -> None:
     """Runs the task of a message.
 
     Args:
         message: The message, as a consumer gets it.
         app: The app that sent it, if it is known.
         expired: Whether it has expired; None for a task that does not expire.
+        revoked: Whether its id was revoked. It ends as revoked then, and does not run.
         extend: Called with the app that runs it.
 
     Raises:
@@ -160,10 +177,15 @@ def run(message: Message, app: Any, *, expired: bool | None, extend: Callable[[A
     task = app.tasks[headers["task"]]
     trace = task.__trace__
     task.__trace__ = None  # what a worker has prepared knows the result backend of the worker
+    request = Request(message, app=app, task=task, body=body, headers=headers, decoded=decoded, utc=utc)
+    if revoked:
+        worker_state.revoked.add(request.id)
     try:
-        Request(message, app=app, task=task, body=body, headers=headers, decoded=decoded, utc=utc).execute()
+        request.execute()
     finally:
         task.__trace__ = trace
+        # The next test may use the id again. An expired task is noted there, too.
+        worker_state.revoked.discard(request.id)
 
 
 def app_of(name: str, app: Any) -> Any:
@@ -213,21 +235,24 @@ class InThisProcess:
         """
         while messages := self._broker.ready():
             check_end()
-            for message in messages:
-                self._run(message, propagate)
+            for queue, message in messages:
+                self._run(queue, message, propagate)
 
     def run(self, task: DelayedTask, propagate: bool) -> None:
         """Takes a task that waits, and runs it."""
         if self._broker.take(task.message):
-            self._run(self._broker.message(task.body), propagate)
+            self._run(task.queue, self._broker.message(task.body), propagate)
 
-    def _run(self, message: Any, propagate: bool) -> None:
+    def _run(self, queue: str, message: Any, propagate: bool) -> None:
         task_id = str(message.properties.get("correlation_id"))
         call = self._sending.sent.get(task_id)
         app = None if call is None else call.app()
         expired = self._sending.is_expired(task_id, message.headers.get("expires"))
         self._runs.take_error()
-        run(message, app, expired=expired, extend=self._extend)
+        run(message, app, expired=expired, revoked=task_id in self._sending.revoked, extend=self._extend)
+        if self._runs.take_requeued(task_id):
+            self._sending.note_requeued(message.headers.get("task"))
+            self._broker.requeue(queue, message)
         _raise(self._runs, propagate)
 
 

@@ -38,6 +38,7 @@ class Clock:
     def __init__(self) -> None:
         self.skipped_s = self.ticked_s = 0.0
         self.moves = 0
+        self._begun_ms: float | None = None
         self._still_s = self._seen_s = time.time()
         self._seen_monotonic_s = _monotonic_s()
 
@@ -62,11 +63,23 @@ class Clock:
         if not -_JUMP_S <= step_s <= passed_s + _JUMP_S:
             self._still_s = seen_s
             self.moves += 1
+            self._begun_ms = self._begun_ms if step_s > 0 else None
             # It was moved at some time since the latest look.
             self.ticked_s = passed_s if _is_ticking() else 0.0
         else:
             self.ticked_s += step_s
         return self._still_s + self.skipped_s
+
+    def begin(self) -> float:
+        """Begins the test, unless it has begun. When somebody has moved the process's clock back, it begins anew.
+
+        Returns:
+            When it has begun, ms since the epoch.
+        """
+        self.still_s()  # sees such a move
+        if self._begun_ms is None:
+            self._begun_ms = self.now_ms()
+        return self._begun_ms
 
     def skip(self, seconds: float) -> None:
         """Skips so many s; nothing if negative."""
@@ -137,6 +150,8 @@ class Sending:
         self.sent: dict[str, Sent] = {}
         #: Ids of the calls without a delay that were sent.
         self.immediate: list[str] = []
+        #: Ids that were revoked. A task that is sent later under one of them does not run either.
+        self.revoked: set[str] = set()
         #: The apps that have sent a call.
         self.senders: set[Callable[[], Celery | None]] = set()
         self._send_task, self._prepare = send_task, prepare
@@ -149,6 +164,7 @@ class Sending:
         A countdown becomes an eta by the clock of the test. An eta comes later by all that the test has skipped,
         because whoever made it has read the clock of the process.
         """
+        self.clock.begin()  # a move before the first call is part of what the test prepares
         if ref(app) not in self.senders:
             self._prepare(app)
         options = {**dict(zip(_ARGUMENTS, given, strict=False)), **options}
@@ -189,6 +205,10 @@ class Sending:
         """The number of the latest call; -1 before the first one."""
         return self._latest[0]
 
+    def note_requeued(self, name: str | None) -> None:
+        """Counts a message that goes back to its queue as a call, for ``endless``."""
+        self._latest = next(self._numbers), name or ""
+
     def endless(self) -> Callable[[], None]:
         """Returns a function that raises a RuntimeError when too many calls have been sent since."""
         begun, _ = self._latest
@@ -197,8 +217,8 @@ class Sending:
             number, name = self._latest
             if number - begun > MOST_SENT:
                 raise RuntimeError(
-                    f"while tasks ran, they have sent more than {MOST_SENT:,} others, {name} last: do they send each "
-                    "other for ever?"
+                    f"while tasks ran, they have sent or requeued more than {MOST_SENT:,}, {name} last: do they send "
+                    "each other for ever?"
                 )
 
         return check

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from celery import Celery
 from celery.contrib.testing.worker import start_worker
-from celery.exceptions import Retry
+from celery.exceptions import Reject, Retry
 from celery.schedules import crontab
 
 from celery_ext import install
@@ -180,6 +180,29 @@ def test_a_task_that_calls_itself_for_ever_is_an_error(
     forever.delay()
     with pytest.raises(RuntimeError, match=r"shop\.forever.* for ever"):
         delayed_tasks.advance("1h")
+
+
+@pytest.mark.parametrize("countdown", [None, 60])
+def test_a_rejected_task_goes_back_to_its_queue(
+    delayed_tasks: DelayedTasks, shop: Shop, monkeypatch: pytest.MonkeyPatch, countdown: float | None
+) -> None:
+    """With ``requeue`` and ``acks_late`` it runs again, though not for ever; without ``acks_late`` it is lost."""
+
+    @shop.app.task(shared=False, name="shop.rejects", acks_late=True)
+    def rejects(most: int) -> None:
+        shop.done.append(most)
+        raise Reject("busy", requeue=len(shop.done) < most)
+
+    rejects.apply_async((3,), countdown=countdown, queue="mail", priority=9)
+    assert [ran.state for ran in delayed_tasks.advance("1m")] == ["REJECTED"] * 3
+    monkeypatch.setattr("celery_ext.testing.sending.MOST_SENT", 50)
+    rejects.apply_async((1000,), countdown=countdown)
+    with pytest.raises(RuntimeError, match=r"requeued more than 50, shop\.rejects last"):
+        delayed_tasks.advance("1m")
+    delayed_tasks.clear()
+    rejects.acks_late = False
+    rejects.apply_async((1000,), countdown=countdown)
+    assert len(delayed_tasks.advance("1m")) == 1
 
 
 def test_a_test_may_send_as_much_as_it_likes(

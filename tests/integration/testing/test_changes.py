@@ -1,11 +1,13 @@
 """Waiting tasks that are cancelled, rescheduled, revoked or run now, and delay chains, by the library's own API."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import celery_ext
 from celery_ext.testing.delayed_tasks import DelayedTasks
+from celery_ext.testing.delayed_tasks import delayed_tasks as make
 from kombu_delayq.errors import DelayTooLong, InvalidDelayLevel, InvalidIfWaiting
 from tests.integration.testing.conftest import Shop
 
@@ -22,6 +24,22 @@ def test_a_cancelled_task_does_not_run(delayed_tasks: DelayedTasks, shop: Shop) 
     assert celery_ext.cancel(shop.app, third) == "not_delayed"
 
 
+def test_a_revoked_task_does_not_run_when_it_comes(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """``revoke`` stops what was sent without a delay, and what is sent later, such as the next task of a chain."""
+    ready = shop.remind.delay(1)
+    ready.revoke()
+    later = (shop.remind.si(2) | shop.remind.si(3).set(countdown=60))()
+    shop.app.control.revoke([later.id])
+    delayed_tasks.advance("1m")
+    assert shop.done == [2]
+    assert [ran.state for ran in delayed_tasks.ran] == ["REVOKED", "SUCCESS", "REVOKED"]
+    assert (ready.state, later.state) == ("REVOKED", "REVOKED")
+    with make("memory") as others:
+        shop.remind.apply_async((4,), task_id=ready.id)
+        others.run_due()
+    assert shop.done == [2, 4]
+
+
 def test_a_rescheduled_task_runs_at_its_new_time(delayed_tasks: DelayedTasks, shop: Shop) -> None:
     """``reschedule`` counts from the time by the clock of the test; ``run_now`` lets a task run with the next step."""
     late, now = (shop.remind.apply_async((n,), countdown=3600) for n in range(2))
@@ -36,6 +54,19 @@ def test_a_rescheduled_task_runs_at_its_new_time(delayed_tasks: DelayedTasks, sh
     assert shop.done == [1]
     delayed_tasks.advance("1m")
     assert shop.done == [1, 0]
+
+
+def test_an_eta_of_reschedule_is_by_the_clock_of_the_test(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """It is a moment by ``delayed_tasks.now``, as a due time is that was read: a task can be put off by an hour."""
+    result = shop.remind.apply_async((1,), countdown=7200)
+    delayed_tasks.advance("1h")
+    task = celery_ext.get(shop.app, result)
+    assert task is not None
+    assert celery_ext.reschedule(shop.app, result, eta=task.due + timedelta(hours=1)) == "rescheduled"
+    assert delayed_tasks.has(in_="2h", count=1)
+    eta = delayed_tasks.now + timedelta(hours=3)
+    assert celery_ext.select(shop.app, task="shop.remind").reschedule(eta=eta)["rescheduled"] == 1
+    assert delayed_tasks.has(in_="3h", count=1)
 
 
 def test_a_delay_chain_goes_on(delayed_tasks: DelayedTasks, shop: Shop) -> None:
@@ -84,6 +115,32 @@ def test_dead_letters_do_not_run(delayed_tasks: DelayedTasks, shop: Shop) -> Non
     pay.dead_letter_queue = "shop.dead"
     delayed_tasks.clear()
     assert delayed_tasks.dead_letters() == []
+
+
+def test_dead_letters_are_replayed_and_dropped(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """``DeadLetters`` lists and counts what a test has buried, sends it back to its queue, and drops it."""
+
+    @shop.app.task(shared=False, name="shop.pay", dead_letter_queue="shop.dead", dead_letter_on="failure")
+    def pay(order: int) -> None:
+        shop.done.append(order)
+        raise OSError("declined")
+
+    results = [pay.apply_async((order,), countdown=60) for order in range(3)]
+    delayed_tasks.advance("1m", propagate=False)
+    letters = celery_ext.DeadLetters(shop.app)
+    assert [letter.task.args for letter in letters.list()] == [[0], [1], [2]]
+    assert letters.queues()["shop.dead"] == 3
+    assert letters.get(results[1].id) is not None
+    assert letters.replay(results[1].id) == {"replayed": 1, "unroutable": 0}
+    assert [letter.task.args for letter in letters.list("shop.dead", limit=5)] == [[0], [2]]
+    delayed_tasks.run_due(propagate=False)
+    assert shop.done == [0, 1, 2, 1]
+    assert letters.drop(results[2].id) == 1
+    assert letters.replay(queue="shop.dead") == {"replayed": 2, "unroutable": 0}
+    delayed_tasks.run_due(propagate=False)
+    assert shop.done[4:] == [0, 1]
+    assert letters.drop(task="shop.*", error="declined") == 2
+    assert (delayed_tasks.dead_letters(), letters.replay(queue="shop.dead")["replayed"]) == ([], 0)
 
 
 def test_one_task_of_an_id_waits(delayed_tasks: DelayedTasks, shop: Shop) -> None:

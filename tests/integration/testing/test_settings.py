@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, chain, chord
 from celery.app.control import Control
 from celery.app.task import Task
+from celery.canvas import _chain, _chord
 from celery.exceptions import Retry
 from kombu import Exchange, Queue
 
@@ -42,6 +43,23 @@ def test_an_eager_task_waits_for_its_retry(eager: Shop, delayed_tasks: DelayedTa
     assert eager.done == [0, 1]
     delayed_tasks.advance("1m")
     assert (eager.done, delayed_tasks.ran[-1].result) == ([0, 1, 2], "works")
+
+
+def test_retries_in_an_eager_canvas_run_at_once(eager: Shop, delayed_tasks: DelayedTasks) -> None:
+    """A chain and a chord await their tasks, but not what these call."""
+
+    @eager.app.task(shared=False, name="shop.calls")
+    def calls() -> None:
+        eager.flaky.delay(1, countdown=600)
+
+    assert chain(eager.flaky.si(2), eager.remind.s())().get() == ("works",)
+    assert eager.done == [0, 1, 2, "works"]
+    assert chord([eager.flaky.si(1), eager.flaky.si(0)], app=eager.app)(eager.remind.s()).get() == (["works"] * 2,)
+    assert delayed_tasks.waiting() == []
+    chain(calls.si(), eager.remind.si(1))()
+    assert delayed_tasks.has(eager.flaky, in_="10m", count=1)
+    eager.flaky.delay(1)
+    assert delayed_tasks.has(eager.flaky, in_="1m", count=1)
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -106,14 +124,14 @@ def test_any_broker_will_do_and_stays_set(settings: dict[str, Any]) -> None:
     shop = Shop()
     shop.app.conf.update(settings)
     shop.app.conf.broker_transport_options = {"visibility_timeout": 7}
-    shared = {kind: dict(vars(kind)) for kind in (Celery, Task, Control)}
+    shared = {kind: dict(vars(kind)) for kind in (Celery, Task, Control, _chain, _chord)}
     before = (dict(shop.app.conf.items()), shop.app._pool, type(shop.remind))
     with make("memory") as delayed_tasks:
         result = shop.remind.apply_async((1,), countdown=60)
         delayed_tasks.advance("1m")
         assert result.get() == [1]
     assert (dict(shop.app.conf.items()), shop.app._pool, type(shop.remind)) == before
-    assert {kind: dict(vars(kind)) for kind in (Celery, Task, Control)} == shared
+    assert {kind: dict(vars(kind)) for kind in shared} == shared
     with shop.app.connection_for_write() as connection:
         assert "delayed-tasks" not in repr(connection)
     assert not shop.app.amqp._producer_pool

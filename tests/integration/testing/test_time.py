@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from celery_ext import install
 from celery_ext.testing import sending
 from celery_ext.testing.delayed_tasks import DelayedTasks
 from celery_ext.testing.sending import Clock
@@ -85,6 +86,25 @@ def test_both_ways_may_be_mixed(delayed_tasks: DelayedTasks, shop: Shop, travel:
     assert shop.done == ["then"]
     delayed_tasks.advance("5m")
     assert shop.done == ["then", "before"]
+
+
+@pytest.mark.parametrize("delayed_tasks_broker", ["memory"], indirect=True)
+@pytest.mark.parametrize("year", [2020, 2060])
+def test_periodic_tasks_count_from_where_the_test_begins(
+    delayed_tasks: DelayedTasks, shop: Shop, travel: Any, year: int
+) -> None:
+    """A test begins with its first call or step, at whatever time, and anew when the time moves back."""
+    shop.app.conf.beat_schedule = {"often": {"task": "shop.remind", "schedule": 600.0, "args": ("often",)}}
+    install(shop.app, periodic=True)
+    with travel(FRIDAY.replace(year=year)) as moved:
+        shop.remind.apply_async(("called",), countdown=7200)
+        moved.move_to(FRIDAY.replace(year=year, hour=13))  # an hour since the first call
+        delayed_tasks.advance("1h")
+        assert shop.done.count("often") in (11, 12)
+        moved.move_to(FRIDAY.replace(year=year, hour=10))
+        shop.done.clear()
+        delayed_tasks.advance("1h")
+        assert shop.done.count("often") in (5, 6)
 
 
 def test_a_slow_test_changes_no_countdown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from celery import Celery
 from celery.contrib.testing.app import TestApp
 from celery.contrib.testing.worker import start_worker
+from celery.exceptions import Reject
 from kombu.exceptions import EncodeError
 
 from celery_ext.demo.private_redis import PrivateRedis
@@ -52,7 +53,13 @@ class Works:
             if left:
                 task.delay(left - 1)
 
-        self.remind, self.both, self.chain, self.forever = remind, both, chain, forever
+        @app.task(shared=False, name="works.busy", acks_late=True)
+        def busy() -> None:
+            note("busy")
+            if len(self.done) < 3:
+                raise Reject("busy", requeue=True)
+
+        self.remind, self.both, self.chain, self.forever, self.busy = remind, both, chain, forever, busy
 
 
 @pytest.fixture(params=["memory", "redis"])
@@ -99,6 +106,16 @@ def test_what_a_task_sends_is_waited_for(works: Works, delayed: DelayedTasks) ->
     assert works.done == [("both", True), (7, True)]
     delayed.advance("10m")
     assert works.done[2:] == [(8, True)]
+
+
+def test_a_rejected_task_is_waited_for(works: Works, delayed: DelayedTasks) -> None:
+    """A task that goes back to its queue has not ended, whether it had a delay or not."""
+    works.busy.apply_async(countdown=60)
+    delayed.advance("1m")
+    assert works.done == [("busy", True)] * 3
+    works.done.clear()
+    works.busy.delay()
+    assert [ran.state for ran in delayed.run_due()] == ["REJECTED", "REJECTED", "SUCCESS"]
 
 
 def test_delay_chains_go_on(works: Works, delayed: DelayedTasks) -> None:
