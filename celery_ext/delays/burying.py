@@ -2,12 +2,13 @@
 
 import sys
 from traceback import format_exception
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery.exceptions import TimeLimitExceeded, WorkerLostError
 from kombu.entity import Exchange, Queue
 from kombu.log import get_logger
 
+from celery_ext.delays.chain import DelayChain
 from kombu_delayq.errors import InvalidDeadLetter, did_you_mean, quoted
 from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record, text_of
 from kombu_delayq.message.fields import CHAIN_ID
@@ -18,6 +19,29 @@ logger = get_logger(__name__)
 OCCASIONS = ("exhausted", "failure")
 #: The app's setting for tasks without a ``dead_letter_on``.
 SETTING = "delayq_dead_letter_on"
+
+
+class GivenUp(NamedTuple):
+    """What is told of a task without retries, if it fails: its chain, the error of ``retry``, and its dead letter."""
+
+    chain: DelayChain | None
+    exception: Any
+    letter: dict[str, Any] | None
+
+
+class BackendAfterLetter:
+    """The result backend of a task that has given up: buries the message before the failure is stored."""
+
+    def __init__(self, backend: Any, task: Any, request: Any) -> None:
+        self._backend, self._task, self._request = backend, task, request
+
+    def mark_as_failure(self, *args: Any, **kwargs: Any) -> Any:
+        """Stores a failure as the backend does."""
+        self._task.end_retries(self._request)
+        return self._backend.mark_as_failure(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
 
 
 def check_occasion(given: Any, where: str) -> str:
@@ -48,22 +72,20 @@ def reason_of(error: BaseException) -> Reason:
 def bury(task: Any, request: Any, reason: Reason, exception: Any) -> None:
     """Puts the message of a task that has failed into its dead letter queue, with the reason, once.
 
-    The message is published as it was first sent, so that it can be consumed or replayed: without retries, without
-    expiry, and outside its chord, which has failed. If publishing fails, that is logged; the task still fails with its
-    own error.
-
     Args:
         task: The task, with a ``dead_letter_queue``.
         request: The request that failed.
         reason: Why it is buried.
         exception: Why it failed; None for the exception that is being handled.
     """
-    if request.get("buried"):
-        return
-    request.buried = True
+    publish_letter(task, request, told_of(request, reason, exception))
+
+
+def told_of(request: Any, reason: Reason, exception: Any) -> dict[str, Any]:
+    """Returns what the dead letter of a request tells. The arguments are those of ``bury``."""
     info = request.delivery_info or {}
     error = exception if exception is not None else sys.exc_info()[1]
-    buried = record(
+    return record(
         reason,
         None if error is None else text_of(error),
         traceback=None if error is None else _traceback_of(error),
@@ -72,12 +94,29 @@ def bury(task: Any, request: Any, reason: Reason, exception: Any) -> None:
         routing_key=info.get("routing_key"),
         worker=request.hostname,
     )
+
+
+def publish_letter(task: Any, request: Any, told: dict[str, Any]) -> None:
+    """Publishes the dead letter of a request, once.
+
+    The message is published as it was first sent, so that it can be consumed or replayed: without retries, without
+    expiry, and outside its chord, which has failed. If publishing fails, that is logged; the task still fails with its
+    own error.
+
+    Args:
+        task: The task, with a ``dead_letter_queue``.
+        request: The request that failed.
+        told: What ``told_of`` returned for it.
+    """
+    if request.get("buried"):
+        return
+    request.buried = True
     try:
         # Through the default exchange, which needs no declaration, even if the app may not create queues.
         queue = Queue(task.dead_letter_queue, Exchange(""), routing_key=task.dead_letter_queue)
         letter = task.signature_from_request(request, queue=queue, retries=0, expires=None, chord=None, countdown=None)
         letter.options.pop(CHAIN_ID, None)  # when it is replayed, its chain begins anew
-        _send(task, letter, {"add_to_parent": False, DEAD_LETTER: buried})
+        _send(task, letter, {"add_to_parent": False, DEAD_LETTER: told})
     except Exception:  # publishing failed; the task still fails with its own error
         logger.exception("task %s[%s] could not be put into %r", task.name, request.id, task.dead_letter_queue)
 

@@ -1,8 +1,10 @@
 """The class of tasks that follow a delay chain when they fail, and are buried after the last step."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from billiard.einfo import ExceptionWithTraceback
@@ -14,7 +16,16 @@ from kombu.log import get_logger
 from kombu.serialization import registry
 
 from celery_ext.celery_tasks import announce_revoked
-from celery_ext.delays.burying import SETTING, bury, check_occasion, reason_of
+from celery_ext.delays.burying import (
+    SETTING,
+    BackendAfterLetter,
+    GivenUp,
+    bury,
+    check_occasion,
+    publish_letter,
+    reason_of,
+    told_of,
+)
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.on_commit import is_replacing
@@ -37,6 +48,13 @@ _Request: Any = Any if TYPE_CHECKING else object
 
 #: The request whose failure the worker's main process is handling.
 _handled: ContextVar[Any] = ContextVar("request_that_failed", default=None)
+
+#: Held while a task has the limit of one of its messages: pools without an event loop handle failures in threads.
+_limit_lock = RLock()
+
+
+class _ChainCancelled(BaseException):
+    """The chain of a task that lost its process was cancelled. Celery would catch an ``Exception`` of that retry."""
 
 
 def request_class(base: Any) -> Any:
@@ -66,7 +84,8 @@ class WatchingRequest(_Request):
         self._count(exc_info.exception)
         token = _handled.set(None if return_ok else self)
         try:
-            return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+            with self._limit_of_message():
+                return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
         except Exception:  # an error of the result backend, or a child's MemoryError, which Celery raises here
             error = exc_info.exception
             if isinstance(error, ExceptionWithTraceback):
@@ -76,6 +95,34 @@ class WatchingRequest(_Request):
             raise
         finally:
             _handled.reset(token)
+
+    @contextmanager
+    def _limit_of_message(self) -> Iterator[None]:
+        """Gives the task the length of its message's chain as ``max_retries``, by which Celery retries lost processes.
+
+        Celery has no limit for a single message.
+        """
+        task = self.task
+        chain = DelayChain.read(self._request_dict["properties"].get("delay_chain"))
+        if chain is None or not getattr(task, "retry_on_worker_lost", False):  # from Celery 5.7 on
+            yield
+            return
+        with _limit_lock:
+            before, task.max_retries = task.max_retries, len(chain)
+            try:
+                yield
+            finally:
+                task.max_retries = before
+
+    def _retry_worker_lost(self, exc: Any, exc_info: Any) -> bool:
+        """Retries the task as Celery does from 5.7 on, or revokes it if its chain was cancelled while it ran."""
+        try:
+            return bool(super()._retry_worker_lost(exc, exc_info))
+        except _ChainCancelled as cancelled:
+            announce_revoked(self.app, self.task, self._context, str(cancelled), self.eventer)
+            if self.task.acks_late:
+                self.acknowledge()
+            return True
 
     def on_timeout(self, soft: bool, timeout: float) -> Any:
         """Handles a time limit as Celery does. Some pools call only this method, not ``on_failure``."""
@@ -220,8 +267,8 @@ class DelayChainTask(_Task):
         """
         if isinstance(exc, WorkerLostError) and getattr(self, "retry_on_worker_lost", False):  # from Celery 5.7 on
             chain = self._chain_of(request)
-            limits = (self.max_retries, None if chain is None else len(chain))
-            if any(limit is not None and request.retries >= limit for limit in limits):
+            limit = self.max_retries if chain is None else len(chain)
+            if limit is not None and request.retries >= limit:
                 self._give_up(request, chain, exc)
         self._fail(request, exc)
 
@@ -237,7 +284,13 @@ class DelayChainTask(_Task):
                 options["delayq_left_to_celery"] = True  # so that ``send_task`` does not look at the call again
             elif result is not None:
                 return result
-        return super().apply_async(args, kwargs, *more, **options)
+        try:
+            return super().apply_async(args, kwargs, *more, **options)
+        except DelayChainCancelled as error:
+            handled = _handled.get()
+            if handled is not None and handled.id == options.get("task_id"):
+                raise _ChainCancelled(str(error)) from error
+            raise
 
     def retry(
         self,
@@ -349,17 +402,43 @@ class DelayChainTask(_Task):
         return len(chain) if max_retries is None else min(max_retries, len(chain))
 
     def _give_up(self, request: Any, chain: DelayChain | None, exc: Any) -> None:
-        """Buries the message and sends the signal, once, when no retry is left. Celery's own error follows."""
+        """Notes, once, that no retry is left. Celery's own error follows, which the task may still handle."""
         if request.get("gave_up_at") is not None:
             return  # the task's own retry gave up before, and autoretry_for caught its error
         request.gave_up_at = request.retries
-        if self.dead_letter_queue and not request.is_eager:
-            bury(self, request, Reason.RETRIES_EXHAUSTED if chain is None else Reason.CHAIN_EXHAUSTED, exc)
+        reason = Reason.RETRIES_EXHAUSTED if chain is None else Reason.CHAIN_EXHAUSTED
+        buries = self.dead_letter_queue and not request.is_eager
+        # A base class whose ``__call__`` calls Celery's may run the task with a copy of its request.
+        outer = next((each for each in self.request_stack.stack if each.id == request.id), request)
+        # The letter tells of the error as it is now, before Celery raises it again.
+        outer.given_up = GivenUp(chain, exc, told_of(request, reason, exc) if buries else None)
+
+    def end_retries(self, request: Any) -> None:
+        """Buries the message and sends the signal, once, when a task that has given up fails."""
+        given_up, request.given_up = request.get("given_up"), None
+        if given_up is None:
+            return
+        chain, exception, letter = given_up
+        if letter is not None:
+            publish_letter(self, request, letter)
         if chain is not None:
-            delay_chain_exhausted.send(sender=self, task_id=request.id, request=request, chain=chain, exception=exc)
+            delay_chain_exhausted.send(
+                sender=self, task_id=request.id, request=request, chain=chain, exception=exception
+            )
+
+    @property
+    def backend(self) -> Any:
+        """The result backend. Celery's first step after a failure is to store it there."""
+        backend, request = super().backend, self.request
+        return BackendAfterLetter(backend, self, request) if request.get("given_up") else backend
+
+    @backend.setter
+    def backend(self, backend: Any) -> None:
+        self._backend = backend
 
     def _fail(self, request: Any, exc: BaseException) -> None:
-        """Buries the message of a task that has failed for good, if the declaration or setting says ``failure``."""
+        """Buries the message of a task that has failed for good, if no retry was left or any failure is buried."""
+        self.end_retries(request)
         if self._buries_failures and not request.is_eager:
             bury(self, request, reason_of(exc), exc)
 

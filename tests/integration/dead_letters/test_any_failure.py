@@ -6,19 +6,24 @@ from typing import Any
 
 import celery
 import pytest
+from celery.exceptions import WorkerLostError
 
 from celery_ext import run_now
 from tests.support.commands.shell import run
 from tests.support.conditions import stays, until
-from tests.support.workers.chains import TASKS, error_of, fleet, messages, waiting_step
+from tests.support.workers.chains import TASKS, error_of, fleet, messages, retries_of, steps_of, waiting_step
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.xdist_group("any failure")
 
+retried_when_lost = pytest.mark.skipif(celery.__version__ < "5.7", reason="Celery has retry_on_worker_lost from 5.7 on")
+
 
 @pytest.fixture(scope="module")
 def proj() -> Iterator[Proj]:
-    with fleet(accept_content=["json", "yaml"]) as proj:
+    with fleet(
+        accept_content=["json", "yaml"], task_annotations={"proj.dies_always": {"delay_chain": "1h,1h"}}
+    ) as proj:
         yield proj
 
 
@@ -121,15 +126,32 @@ def test_a_replayed_letter_of_a_lost_process_runs_again(proj: Proj) -> None:
     assert found[0] == "worker lost"
 
 
-@pytest.mark.skipif(celery.__version__ < "5.7", reason="Celery has retry_on_worker_lost from 5.7 on")
-def test_a_chain_whose_last_step_loses_its_process_is_exhausted(proj: Proj) -> None:
-    """Where lost processes count for a chain, the task is buried after the last step, and the signal is sent."""
-    sent = proj.send("dies_always")
-    waiting_step(proj, sent.id, 1)
-    run_now(proj.app, sent.id)
+def assert_lost_until_exhausted(proj: Proj, steps: int, **options: Any) -> None:
+    """Sends a task that loses its process at each step, and checks that it ends after the last one."""
+    sent = proj.send("dies_always", **options)
+    steps_of(proj, sent.id, steps)
     [found] = buried(proj)
-    assert (found[0], found[2]) == ("delay chain exhausted", 1)
+    assert (found[0], found[2]) == ("delay chain exhausted", steps)
     assert len(proj.runs(id=sent.id, told="exhausted")) == 1
+    assert retries_of(proj, sent.id) == list(range(steps + 1))
+    assert isinstance(error_of(sent), WorkerLostError)
+
+
+@retried_when_lost
+@pytest.mark.parametrize(("chain", "steps"), [(None, 2), ("1h", 1), ("1h*4", 4)])
+def test_a_chain_whose_last_step_loses_its_process_is_exhausted(proj: Proj, chain: str | None, steps: int) -> None:
+    """Where lost processes count for a chain, of the task or of a call, it is buried after the last step."""
+    assert_lost_until_exhausted(proj, steps, delay_chain=chain)
+
+
+@retried_when_lost
+def test_a_message_that_would_come_again_ends_with_its_chain(make_proj: MakeProj) -> None:
+    """After the last step a lost process ends the task, also where its message goes back to the queue otherwise."""
+    late = {"delay_chain": "1h,1h", "acks_late": True, "reject_on_worker_lost": True}
+    proj = make_proj(**TASKS, task_annotations={"proj.dies_always": late})
+    proj.worker(concurrency=1)
+    assert_lost_until_exhausted(proj, 1, delay_chain="1h")
+    until(lambda: proj.server.client().hlen("unacked") == 0)
 
 
 @pytest.mark.parametrize("pool", ["solo", "threads"])

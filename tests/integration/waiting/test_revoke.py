@@ -1,16 +1,18 @@
 """Celery's own ways to revoke, for tasks that wait in Redis."""
 
 import os
+import signal
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import celery
 import pytest
 from celery.exceptions import TaskRevokedError
 
-from celery_ext import run_now
+from celery_ext import cancel, run_now
 from tests.support.conditions import stays, until
 from tests.support.workers.events import captured
 from tests.support.workers.harness import MakeProj, Proj
@@ -141,6 +143,23 @@ def test_revoking_a_running_step_refuses_the_next(make_proj: MakeProj) -> None:
     until(lambda: f"Ending the delay chain of revoked task: {running.id}" in proj.workers[0].log)
     proj.journal.rpush(f"fail {running.id}", 1)
     until(lambda: running.state == "REVOKED")
+
+
+@pytest.mark.skipif(celery.__version__ < "5.7", reason="Celery has retry_on_worker_lost from 5.7 on")
+def test_a_cancelled_chain_ends_with_a_lost_process(make_proj: MakeProj) -> None:
+    """A chain that is cancelled while a step runs, which then loses its process, is REVOKED and does not run again."""
+    lost = {"retry_on_worker_lost": True, "reject_on_worker_lost": True}
+    proj = make_proj(include=["chain_tasks"], task_annotations={"proj.gated": lost})
+    worker = proj.worker(concurrency=1)
+    task = proj.send("gated")
+    [run] = proj.await_runs(1)
+    assert cancel(proj.app, task.id) == "not_delayed"
+    os.kill(run["pid"], signal.SIGKILL)
+    until(lambda: task.state == "REVOKED")
+    until(lambda: proj.runs(id=task.id, told="revoked"))
+    until(lambda: proj.server.client().hlen("unacked") == 0)
+    stays(lambda: proj.delayed() == 0 and len(proj.runs(id=task.id, told=None)) == 1, 1.0)
+    assert "Failed to retry" not in worker.log
 
 
 @pytest.mark.timeout(400)  # Celery 5.7 itself looks at the result of each id

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from celery import Celery
-from celery.exceptions import MaxRetriesExceededError, Retry
+from celery import Celery, Task
+from celery.app.trace import trace_task
+from celery.exceptions import Ignore, MaxRetriesExceededError, Retry, TaskPredicate
+from celery.signals import task_failure
 
 from celery_ext import delay_chain_exhausted, install
 from kombu_delayq import InvalidDelayChain, InvalidDelayLevel
@@ -33,10 +35,14 @@ def exhausted() -> Iterator[list[dict[str, Any]]]:
 
 
 def run(task: Any, *args: Any, retries: int = 0, **request: Any) -> Any:
-    """Runs a task's body as a worker does; raises what it raises."""
+    """Runs a task's body as a worker does, and its ``on_failure`` after an error; raises what the body raises."""
     task.push_request(id="i", args=args, kwargs={}, called_directly=False, retries=retries, delivery_info={}, **request)
     try:
         return task.run(*args)
+    except Exception as error:
+        if not isinstance(error, TaskPredicate):
+            task.on_failure(error, "i", args, {}, None)
+        raise
     finally:
         task.pop_request()
 
@@ -179,6 +185,89 @@ def test_a_task_gives_up_once_though_two_retries_fail(app: Celery, exhausted: li
         with app.connection_for_write() as connection:
             assert connection.default_channel._size("published") == 1
         assert published(app)["headers"]["retries"] == 0
+
+
+class CallingTask(Task):
+    """A base class whose ``__call__`` calls Celery's, which runs the task with a copy of its request."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the task."""
+        return super().__call__(*args, **kwargs)
+
+
+def trace_last_run(app: Celery, after: type[Exception] | None, **options: Any) -> str:
+    """Lets a worker run a task that handles the end of its retries, and then raises an error or returns.
+
+    Returns:
+        The state in which it ends.
+    """
+
+    @app.task(bind=True, delay_chain="1s", dead_letter_queue="published", **options)
+    def task(self: Any) -> str:
+        try:
+            raise self.retry(exc=KeyError("why"))
+        except KeyError:
+            if after is not None:
+                raise after("later") from None
+            return "fallback"
+
+    request = {"id": "i", "retries": 1, "delivery_info": {}}
+    info = trace_task(app.tasks[task.name], "i", (), {}, request, app=app).info
+    return "SUCCESS" if info is None else str(info.state)
+
+
+def letters(app: Celery) -> int:
+    """Returns how many messages wait in the queue ``published``."""
+    with app.connection_for_write() as connection:
+        channel = connection.default_channel
+        return int(channel._size("published")) if channel._has_queue("published") else 0
+
+
+@pytest.mark.parametrize(("after", "state"), [(None, "SUCCESS"), (Ignore, "IGNORED")])
+def test_a_task_that_handles_the_end_of_its_retries(
+    app: Celery, exhausted: list[dict[str, Any]], after: Any, state: str
+) -> None:
+    """A task that returns a fallback after its last step, or ignores its message, has not failed."""
+    assert trace_last_run(app, after) == state
+    assert (exhausted, letters(app)) == ([], 0)
+
+
+@pytest.mark.parametrize("base", [Task, CallingTask])
+def test_an_error_after_the_end_of_the_retries(app: Celery, exhausted: list[dict[str, Any]], base: type[Task]) -> None:
+    """A task that fails after its last step with another error is buried once, before anybody sees that it failed."""
+    app.conf.result_backend = "cache+memory://"
+    app.AsyncResult("i").forget()  # the cache is the process's own
+    seen: list[Any] = []
+
+    def note(**what: Any) -> None:
+        seen.append((app.AsyncResult("i").state, letters(app)))
+
+    delay_chain_exhausted.connect(note, weak=False, dispatch_uid="order")
+    task_failure.connect(note, weak=False, dispatch_uid="order")
+    try:
+        assert trace_last_run(app, OSError, base=base, dead_letter_on="failure") == "FAILURE"
+    finally:
+        delay_chain_exhausted.disconnect(dispatch_uid="order")
+        task_failure.disconnect(dispatch_uid="order")
+    assert seen == [("PENDING", 1), ("FAILURE", 1)]
+    [told] = exhausted
+    assert repr(told["exception"]) == "KeyError('why')"
+    buried = published(app)["properties"]["dead_letter"]
+    assert (buried["reason"], buried["error"]) == ("delay chain exhausted", "KeyError: 'why'")
+
+
+@pytest.mark.filterwarnings("ignore:Exception raised outside body")
+def test_a_result_backend_that_fails_costs_no_dead_letter(
+    app: Celery, exhausted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that has no retry left is buried, also if its failure cannot be stored."""
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise OSError("no result backend")
+
+    monkeypatch.setattr(app.backend, "mark_as_failure", fail)
+    assert trace_last_run(app, OSError) == "FAILURE"
+    assert (len(exhausted), letters(app)) == (1, 1)
 
 
 def test_a_broker_that_takes_no_dead_letter(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
