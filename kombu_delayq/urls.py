@@ -9,6 +9,8 @@ import logging
 import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from ipaddress import IPv6Address
 from typing import Any
 from urllib.parse import quote, unquote, urlparse
 
@@ -23,8 +25,7 @@ DEFAULT_PORT = 6379
 #: Our schemes for a cluster. Stock kombu has none.
 CLUSTER_SCHEMES = ("delayq+cluster", "delayqs+cluster")
 
-#: A host and a port. kombu takes the brackets off an IPv6 address.
-_HOST = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\],/@?#\s]+|([\da-fA-F.]*:){2,}[\da-fA-F.]*)(:(?P<port>\d+))?")
+_HOST = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\],/@?#\s]+)(:(?P<port>\d+))?")
 
 Address = tuple[str, int]
 
@@ -387,6 +388,8 @@ def addresses_of(hosts: str, port: int | None = None) -> list[Address]:
         InvalidBrokerURL: The list cannot be read.
     """
     found = []
+    with suppress(ValueError):
+        hosts = f"[{IPv6Address(hosts)}]"  # kombu has taken the brackets off a single address
     for part in hosts.split(","):
         match = _HOST.fullmatch(part.strip())
         if match is None or not 0 < int(match["port"] or port or DEFAULT_PORT) < 65536:

@@ -3,7 +3,7 @@
 -- KEYS[2-5] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] counts  key of the queue's counters
 -- ARGV[2] token   fencing token of the process that arms; '' for anybody else, who supersedes it
--- ARGV[3] state   'changed' or 'paused', for the note
+-- ARGV[3] state   'changed' or 'paused', for the note; 'purged' after a purge: 'changed', and runs to come will come again
 -- ARGV[4...] one an entry: its name
 -- Returns {'disarmed', number of messages removed}; or {'superseded', the token}, with nothing changed
 -- Atomic: a run that is removed is forgotten, as if it had never been armed.
@@ -19,17 +19,18 @@ if token == '' then
 elseif latest and tonumber(latest) > tonumber(token) then
   return { 'superseded', latest }
 end
+redis.call('HDEL', periodic, '') -- a full Redis refuses a script whose first write needs memory
 for _, entry in ipairs(all_from(ARGV, 4)) do
   local stored_note = redis.call('HGET', periodic, entry)
   local note = read_note(stored_note)
   for _, run in ipairs(note.runs) do
     local found = #search(keys, { run[2] }, 1, math.huge, remove)[1] / 4
     removed = removed + found
-    if found == 0 and tonumber(run[1]) <= now then -- one of later on was purged or cancelled
+    if found == 0 and not (state == 'purged' and tonumber(run[1]) > now) then
       note.last = string.format('%.0f', math.max(tonumber(note.last), tonumber(run[1])))
     end
   end
-  note.digest, note.runs = state, {}
+  note.digest, note.runs = state == 'purged' and 'changed' or state, {}
   if stored_note then
     redis.call('HSET', periodic, entry, written_note(note))
   end

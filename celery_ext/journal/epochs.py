@@ -138,8 +138,8 @@ class Epochs:
             where = between(max(from_ms, loss.watermarks.of(queue)), inf, after)
             return rows_where(connection, [of_epoch(given or epoch), _messages.c.queue == queue, *where], count)
 
-    def count_lost(self, epoch: int) -> int:
-        """Counts what ``lost`` returns for all queues. Takes longer the more there is."""
+    def count_lost(self, epoch: int, queues: Collection[str] = (), from_ms: float = -inf) -> int:
+        """Counts what ``lost`` returns for all queues, or some. Takes longer the more there is."""
         with self._database.reading() as connection:
             loss = _ended(connection).get(epoch)
             if loss is None:
@@ -147,11 +147,14 @@ class Epochs:
             return sum(
                 connection.scalar(
                     select(func.count()).where(
-                        of_epoch(given), _messages.c.queue == queue, _messages.c.due_ms >= loss.watermarks.of(queue)
+                        of_epoch(given),
+                        _messages.c.queue == queue,
+                        _messages.c.due_ms >= max(from_ms, loss.watermarks.of(queue)),
                     )
                 )
                 or 0
                 for queue, given in _lost_in(connection, epoch)
+                if not queues or queue in queues
             )
 
     def note_missing(self, seqs: Collection[int], now_ms: float) -> None:
@@ -176,10 +179,12 @@ class Epochs:
         """Returns the names of the queues with rows of ``note_missing``, sorted."""
         return self._database.read(lambda connection: sorted(queues_where(connection, schema.is_missing)))
 
-    def count_missing(self) -> int:
-        """Counts the rows of ``note_missing``."""
+    def count_missing(self, queues: Collection[str] = (), from_ms: float = -inf) -> int:
+        """Counts the rows of ``note_missing``, of all queues or some."""
         with self._database.reading() as connection:
-            return connection.scalar(select(func.count()).where(schema.is_missing)) or 0
+            where = [schema.is_missing, *between(from_ms, inf)]
+            where += [among(connection, _messages.c.queue, queues)] if queues else []
+            return connection.scalar(select(func.count()).where(*where)) or 0
 
     def missing_ms(self) -> float:
         """Returns when rows were noted as missing last, ms since the epoch; 0 if none is missing."""

@@ -223,8 +223,9 @@ def restore(
 
 def count_noted(store: JournaledStore, *, queues: Collection[str] = (), from_ms: float = -inf) -> int:
     """Counts the rows that ``restore`` looks at. Takes longer the more there is. The arguments are those of it."""
-    lost = (rows for one in store.journal.unrestored() for _, rows in _lost(store, one.epoch, queues, from_ms))
-    return sum(map(len, lost)) + sum(len(rows) for _, rows in _noted_missing(store, queues, from_ms))
+    journal = store.journal
+    lost = sum(journal.count_lost(one.epoch, queues, from_ms) for one in journal.unrestored())
+    return lost + journal.count_missing(queues, from_ms)
 
 
 def _lost(store: JournaledStore, epoch: int, queues: Collection[str], from_ms: float) -> Iterator[QueuePage]:

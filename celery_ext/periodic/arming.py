@@ -71,7 +71,6 @@ class Arming:
         self._token: int | None = None
         self._beyond = 0
         self._paused: frozenset[str] = frozenset()
-        self._purges = 0  # purges that are known, of the queues to which entries go
         self._latest: dict[str, float] = {}  # time of the latest run of each entry, armed or begun, ms since the epoch
         self._queues: dict[str, list[str]] = {}  # where each entry is written down to be armed
         self._unwritten: set[str] = set()  # entries whose record is not as they are
@@ -116,7 +115,7 @@ class Arming:
             return LOOK_S
         is_new = (self._source.changes and self._read()) or is_new
         try:
-            if self._token is None or is_new or (wishes.paused, wishes.purges) != (self._paused, self._purges):
+            if is_new or self._token is None or (wishes.token, wishes.paused) != (self._token, self._paused):
                 self._note_runs(now_ms, at_once=True)  # ``_load`` forgets the runs that it disarms
                 self._load(int(now_ms), wishes)
             for run, name in wishes.requests.items():
@@ -199,7 +198,7 @@ class Arming:
             if record["digest"] != entry.digest:
                 self._unwritten.add(name)
         self._write_idle(records, entries)
-        self._token, self._paused, self._purges = token, paused, wishes.purges
+        self._token, self._paused = token, paused
 
     def _disarm(self, token: int, entries: Mapping[str, Entry], records: Mapping[str, Any], off: Iterable[str]) -> None:
         """Removes the waiting runs of entries that are changed, paused or gone."""

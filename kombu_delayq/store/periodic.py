@@ -81,14 +81,14 @@ class Wishes(NamedTuple):
 
     Attributes:
         schedule: Hash of the schedule that was noted last; None for none.
+        token: Token of the process that armed last; None since somebody wants that all is looked at anew.
         paused: Names of the entries that are paused.
-        purges: Number of purges that have removed runs.
         requests: Entries that are to run now, by the ids of their runs.
     """
 
     schedule: str | None
+    token: int | None
     paused: frozenset[str]
-    purges: int
     requests: Mapping[str, str]
 
 
@@ -106,11 +106,15 @@ class Periodic(StorePart):
     def wishes(self) -> Wishes:
         """Returns what is wanted of the process that arms; one round trip."""
         keys = self._keys
-        commands = [("HMGET", keys.periodic_state, "schedule", "purges"), ("SMEMBERS", keys.periodic_paused)]
+        commands = [("HMGET", keys.periodic_state, "schedule", "token"), ("SMEMBERS", keys.periodic_paused)]
         commands.append(("HGETALL", keys.periodic_requests))
-        (schedule, purges), paused, requests = checked(self._client.replies(commands))
-        names = frozenset(map(as_text, paused))
-        return Wishes(None if schedule is None else as_text(schedule), names, int(purges or 0), _texts(requests))
+        (schedule, token), paused, requests = checked(self._client.replies(commands))
+        return Wishes(
+            None if schedule is None else as_text(schedule),
+            None if token is None else int(token),
+            frozenset(map(as_text, paused)),
+            _texts(requests),
+        )
 
     def note_sighting(self, what: str, now_ms: float) -> None:
         """Notes that a process has seen ``OTHER_SCHEDULE`` or ``STOCK_BEAT``."""
@@ -176,7 +180,11 @@ class Periodic(StorePart):
         return list(map(as_text, words))
 
     def disarm(
-        self, queue: str, entries: Iterable[str], token: int | None, state: Literal["changed", "paused"] = "changed"
+        self,
+        queue: str,
+        entries: Iterable[str],
+        token: int | None,
+        state: Literal["changed", "paused", "purged"] = "changed",
     ) -> int:
         """Removes the waiting runs of entries from a queue; one round trip.
 
@@ -184,7 +192,8 @@ class Periodic(StorePart):
             queue: The queue.
             entries: Names of the entries.
             token: Token of the caller; None for somebody who does not arm: the process that does looks anew.
-            state: For the note, which says that nothing is armed.
+            state: For the note, which says that nothing is armed. ``purged`` is ``changed`` after a purge of the queue:
+                a run to come that does not wait was not sent early, and is armed again.
 
         Returns:
             How many runs were removed. They will never come.
@@ -203,8 +212,8 @@ class Periodic(StorePart):
         """Notes that a purge has removed the runs that were armed in a queue. Who arms looks anew."""
         armed = [name for name, note in self.notes([queue])[queue].items() if note.runs]
         if armed:
-            self.disarm(queue, armed, None)
-            self._client.ask("HINCRBY", self._keys.periodic_state, "purges", 1)
+            self.disarm(queue, armed, None, "purged")
+            self._client.ask("HDEL", self._keys.periodic_state, "token")  # also a full Redis does that
 
     def notes(self, queues: Iterable[str]) -> dict[str, dict[str, Note]]:
         """Returns by queue and entry what is armed; one round trip."""

@@ -8,12 +8,13 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
+from kombu_delayq.store.periodic import Run
 from kombu_delayq.store.promotion import ALL
 from kombu_delayq.store.types import Landing, PageId, Request, Requeued
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, fetch, land, lives
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, STAGED, begun, claim, now, published, several, staged_job
-from tests.support.store.keyspace import BODIES, PAST_MS, by_queue, contents, in_form, popped, waiting
+from tests.support.store.keyspace import BODIES, FUTURE_MS, PAST_MS, by_queue, contents, in_form, popped, waiting
 from tests.support.store.promoting import JOURNAL_ID, elected, numbers, row, several_rows
 
 SIZE = 10_000
@@ -135,6 +136,10 @@ GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
     ),
     "stats": (waits, lambda store, _: store.queues.stats("q").overdue == 10),
     "heads": (waits, lambda store, _: by_queue(store.delivery.heads(["q"])) == {"q": PAST_MS}),
+    "purge of armed runs": (
+        lambda store: store.periodic.arm("q", 1, [Run("report", "d", int(FUTURE_MS), waiting("i", FUTURE_MS))]),
+        lambda store, _: (store.queues.purge("q"), store.periodic.notes(["q"])["q"]["report"].runs) == (1, ()),
+    ),
     "purge": (waits, lambda store, _: store.queues.purge("q") == 10),
     "discard of a step": (
         lambda store: (waits(store), store.lookup.get(["q"], ["due 0"])["due 0"][0])[1],

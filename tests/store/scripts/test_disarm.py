@@ -29,11 +29,18 @@ def test_a_run_that_has_left_is_still_known(store: DelayStore) -> None:
 
 
 def test_a_run_to_come_that_was_purged_is_forgotten(store: DelayStore) -> None:
-    """A run that somebody has removed before its time did not run: the entry is armed for that time anew."""
-    store.periodic.arm("q", 1, [run(AT)])
+    """The entry is armed for that time anew. A run that was cancelled, or sent early, does not come again."""
+    early = int(store.now_ms()) - 10
+    store.periodic.arm("q", 1, [run(early), run(AT)])
+    store.queues.purge("q")
+    assert store.periodic.notes(["q"])["q"]["report"] == Note("changed", early)
+    assert store.periodic.arm("q", store.periodic.new_token(store.now_ms()), [run(early), run(AT)]) == [
+        "repeated",
+        "armed",
+    ]
     store.lookup.cancel(["q"], [f"report-{AT}"])
-    assert store.periodic.disarm("q", ["report"], 1) == 0
-    assert store.periodic.arm("q", 1, [run(AT)]) == ["armed"]
+    assert store.periodic.disarm("q", ["report"], None) == 0
+    assert store.periodic.notes(["q"])["q"]["report"] == Note("changed", AT)
 
 
 def test_without_a_token_it_supersedes_who_arms(store: DelayStore) -> None:

@@ -101,6 +101,8 @@ def test_switches_between_clusters_of_one_node_each(url: str, options: dict[str,
         ("sentinel://h1", {"transport": DOTTED}, "no Sentinels"),
         ("delayq+cluster://h1:x,h2", {}, "names the node 'h1:x'"),
         ("delayq+cluster://h1,,h2", {}, "names the node ''"),
+        ("delayq+cluster://10.0.0.1:7000:7001,h2", {}, "names the node '10.0.0.1:7000:7001'"),
+        ("delayq+cluster://::1:7000,::2:7001", {}, "names the node '::1:7000'"),
         ("delayq+cluster://h1;delayq+sentinel://h2", {}, "all of one cluster scheme"),
     ],
 )
