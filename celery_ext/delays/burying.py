@@ -41,6 +41,8 @@ class BackendAfterLetter:
         return self._backend.mark_as_failure(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_backend":  # of a copy that has no attributes yet
+            raise AttributeError(name)
         return getattr(self._backend, name)
 
 

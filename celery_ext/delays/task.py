@@ -2,9 +2,8 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from billiard.einfo import ExceptionWithTraceback
@@ -49,8 +48,8 @@ _Request: Any = Any if TYPE_CHECKING else object
 #: The request whose failure the worker's main process is handling.
 _handled: ContextVar[Any] = ContextVar("request_that_failed", default=None)
 
-#: Held while a task has the limit of one of its messages: pools without an event loop handle failures in threads.
-_limit_lock = RLock()
+#: What Celery gets where the process of a task has ended.
+_PROCESS_ENDED = (WorkerLostError, SystemExit, KeyboardInterrupt)
 
 
 class _ChainCancelled(BaseException):
@@ -83,13 +82,13 @@ class WatchingRequest(_Request):
         """Handles a failure as Celery does. After a final failure Celery sends ``task_failure``."""
         self._count(exc_info.exception)
         token = _handled.set(None if return_ok else self)
+        error = exc_info.exception
+        if isinstance(error, ExceptionWithTraceback):
+            error = error.exc
         try:
-            with self._limit_of_message():
+            with self._limit_of_message() if isinstance(error, _PROCESS_ENDED) else nullcontext():
                 return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
         except Exception:  # an error of the result backend, or a child's MemoryError, which Celery raises here
-            error = exc_info.exception
-            if isinstance(error, ExceptionWithTraceback):
-                error = error.exc
             if not (return_ok or self.task.acks_late or isinstance(error, (TaskPredicate, Terminated))):
                 self.fail(error)
             raise
@@ -100,19 +99,20 @@ class WatchingRequest(_Request):
     def _limit_of_message(self) -> Iterator[None]:
         """Gives the task the length of its message's chain as ``max_retries``, by which Celery retries lost processes.
 
-        Celery has no limit for a single message.
+        Celery has no limit for a single message. Where tasks have processes, nobody else in this one asks for it.
         """
         task = self.task
         chain = DelayChain.read(self._request_dict["properties"].get("delay_chain"))
         if chain is None or not getattr(task, "retry_on_worker_lost", False):  # from Celery 5.7 on
             yield
             return
-        with _limit_lock:
-            before, task.max_retries = task.max_retries, len(chain)
-            try:
-                yield
-            finally:
-                task.max_retries = before
+        own = {name: value for name, value in vars(task).items() if name == "max_retries"}
+        task.max_retries = len(chain)
+        try:
+            yield
+        finally:
+            del task.max_retries
+            task.__dict__.update(own)
 
     def _retry_worker_lost(self, exc: Any, exc_info: Any) -> bool:
         """Retries the task as Celery does from 5.7 on, or revokes it if its chain was cancelled while it ran."""
@@ -238,7 +238,8 @@ class DelayChainTask(_Task):
         """Does what the task's own class does after a failure, and buries the message if the task wants that.
 
         If it does, an error of the own class is logged. Celery would handle it as a second failure of the task, which
-        leaves no dead letter in some pools, and in others one more. With ``Reject`` the own class may still prevent it.
+        leaves no dead letter in some pools, and in others one more. With ``Reject`` the own class may still prevent it,
+        unless no retry was left: then it was written before.
         ``fail_from_outside`` handles a failure that ends the task from outside, because Celery's versions differ there.
         """
         done = None
@@ -429,7 +430,7 @@ class DelayChainTask(_Task):
     @property
     def backend(self) -> Any:
         """The result backend. Celery's first step after a failure is to store it there."""
-        backend, request = super().backend, self.request
+        backend, request = super().backend if self._backend is None else self._backend, self.request
         return BackendAfterLetter(backend, self, request) if request.get("given_up") else backend
 
     @backend.setter

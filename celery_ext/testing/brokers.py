@@ -91,8 +91,8 @@ class Broker:
 
     def requeue(self, queue: str, message: Message) -> None:
         """Puts a message back that its consumer has rejected."""
-        message.delivery_info["redelivered"] = True
-        raw = message.serializable()
+        raw = message._raw
+        raw["properties"].setdefault("delivery_info", {})["redelivered"] = True
         self.store.delivery.push(queue, Offer(message.delivery_tag, "", priority_of(raw), to_json(raw)))
 
     def dead_letters(self) -> list[DeadLetter]:

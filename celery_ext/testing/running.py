@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from celery.exceptions import Reject
 from celery.signals import task_failure, task_internal_error, task_postrun, task_revoked, task_unknown
 from celery.worker import state as worker_state
-from celery.worker.request import Request
 from celery.worker.strategy import proto1_to_proto2
 from kombu.message import Message
+from kombu.utils.imports import symbol_by_name
 
 from celery_ext.testing.apps import active_apps
 from celery_ext.testing.brokers import Broker
@@ -177,7 +177,8 @@ def run(
     task = app.tasks[headers["task"]]
     trace = task.__trace__
     task.__trace__ = None  # what a worker has prepared knows the result backend of the worker
-    request = Request(message, app=app, task=task, body=body, headers=headers, decoded=decoded, utc=utc)
+    make = symbol_by_name(task.Request)
+    request = make(message, app=app, task=task, body=body, headers=headers, decoded=decoded, utc=utc)
     if revoked:
         worker_state.revoked.add(request.id)
     try:

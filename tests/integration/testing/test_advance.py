@@ -182,11 +182,13 @@ def test_a_task_that_calls_itself_for_ever_is_an_error(
         delayed_tasks.advance("1h")
 
 
+@pytest.mark.parametrize("compact", [False, True])
 @pytest.mark.parametrize("countdown", [None, 60])
 def test_a_rejected_task_goes_back_to_its_queue(
-    delayed_tasks: DelayedTasks, shop: Shop, monkeypatch: pytest.MonkeyPatch, countdown: float | None
+    delayed_tasks: DelayedTasks, shop: Shop, monkeypatch: pytest.MonkeyPatch, countdown: float | None, compact: bool
 ) -> None:
     """With ``requeue`` and ``acks_late`` it runs again, though not for ever; without ``acks_late`` it is lost."""
+    shop.app.conf.broker_transport_options = {"compact": compact}
 
     @shop.app.task(shared=False, name="shop.rejects", acks_late=True)
     def rejects(most: int) -> None:
@@ -203,6 +205,21 @@ def test_a_rejected_task_goes_back_to_its_queue(
     rejects.acks_late = False
     rejects.apply_async((1000,), countdown=countdown)
     assert len(delayed_tasks.advance("1m")) == 1
+
+
+def test_a_retry_is_written_as_the_call_was(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """By the serializer of the call, as in a worker: the task's own may not know the arguments."""
+    shop.app.conf.accept_content = ["json", "pickle"]
+
+    @shop.app.task(shared=False, name="shop.picky", bind=True)
+    def picky(task: Any, of: Any) -> None:
+        if task.request.retries < 2:
+            raise task.retry(countdown=1)
+        shop.done.append(of)
+
+    picky.apply_async(({1, 2},), serializer="pickle")
+    delayed_tasks.advance(2)
+    assert shop.done == [{1, 2}]
 
 
 def test_a_test_may_send_as_much_as_it_likes(

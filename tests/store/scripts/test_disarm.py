@@ -29,7 +29,7 @@ def test_a_run_that_has_left_is_still_known(store: DelayStore) -> None:
 
 
 def test_a_run_to_come_that_was_purged_is_forgotten(store: DelayStore) -> None:
-    """The entry is armed for that time anew. A run that was cancelled, or sent early, does not come again."""
+    """The entry is armed for that time anew, while one that was cancelled, or sent early, does not come again."""
     early = int(store.now_ms()) - 10
     store.periodic.arm("q", 1, [run(early), run(AT)])
     store.queues.purge("q")

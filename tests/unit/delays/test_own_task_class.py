@@ -1,14 +1,16 @@
 """Chains of tasks whose base class is the project's own."""
 
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery import Celery, Task
 from celery.app.trace import trace_task
-from celery.exceptions import Reject
+from celery.exceptions import Reject, WorkerLostError
 
 from celery_ext import install
+from celery_ext.delays.task import request_class
 from tests.support.messages import published
 
 CHAIN = "4m,10m*2,1h"
@@ -105,6 +107,39 @@ def trace(app: Celery, errors: list[Exception], **options: Any) -> int:
     with app.connection_for_write() as connection:
         channel = connection.default_channel
         return int(channel._size("published")) if channel._has_queue("published") else 0
+
+
+def test_a_backend_that_is_assigned_holds(app: Celery) -> None:
+    """Also for a task that was declared with one."""
+    install(app)
+
+    @app.task(name="mine", backend=object())
+    def task() -> None: ...
+
+    task.backend = other = object()
+    assert task.backend is other
+
+
+@pytest.mark.parametrize(("error", "limit"), [(ValueError(), 3), (WorkerLostError(), 2), (SystemExit(), 2)])
+def test_the_chain_of_a_message_is_the_limit_for_lost_processes_only(error: BaseException, limit: int) -> None:
+    """Other threads of a pool may ask for the task's limit while Celery handles any other failure."""
+    seen = []
+
+    class Request:
+        def __init__(self, message: Any) -> None:
+            self._request_dict = {"properties": {"delay_chain": "1s,1s"}}
+
+        def on_failure(self, exc_info: Any, **options: Any) -> None:
+            seen.append(task.max_retries)
+
+    class Task:
+        max_retries, retry_on_worker_lost, acks_late = 3, True, False
+
+    task = Task()
+    request = request_class(Request)(SimpleNamespace(content_type="application/json"))
+    request.task, request.message = task, None
+    request.on_failure(SimpleNamespace(exception=error))
+    assert (seen, task.max_retries, vars(task)) == ([limit], 3, {})
 
 
 @pytest.mark.parametrize("options", [{}, {"delay_chain": "1s", "autoretry_for": (ValueError,)}], ids=["", "chain"])
