@@ -3,7 +3,7 @@
 -- KEYS[2-5] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] counts  key of the queue's counters
 -- ARGV[2] token   fencing token of the process that arms; '' for anybody else, who supersedes it
--- ARGV[3] state   'changed' or 'paused', for the note; 'purged' after a purge: 'changed', and runs to come will come again
+-- ARGV[3] state   'changed' or 'paused', for the note; 'purged': 'changed', and runs to come are armed again
 -- ARGV[4...] one an entry: its name
 -- Returns {'disarmed', number of messages removed}; or {'superseded', the token}, with nothing changed
 -- Atomic: a run that is removed is forgotten, as if it had never been armed.

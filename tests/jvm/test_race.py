@@ -25,7 +25,7 @@ from tests.support.workers.harness import APPS, TRANSPORT
 
 TIMEOUT, LISTED = "redisson_delay_queue_timeout:{q}", "redisson_delay_queue:{q}"
 #: How long after the offers begin messages become due, and for how long.
-HEAD_START_S, SPREAD_S = 4.0, 3.0
+HEAD_START_S, SPREAD_S = 10.0, 3.0
 
 
 @pytest.fixture
