@@ -306,8 +306,9 @@ class Options:
 
     def limits_of(self, queue: str) -> QueueLimits | None:
         """Returns what limits the transfer of a queue's messages; None if nothing does. No dead letter is too late."""
-        policy, max_s = _value_for(queue, self.overdue, "run"), _value_for(queue, self.max_lateness, None)
-        policy = "run" if queue == self.dead_letter_queue else policy
+        is_of_letters = queue == self.dead_letter_queue
+        policy = "run" if is_of_letters else _value_for(queue, self.overdue, "run")
+        max_s = _value_for(queue, self.max_lateness, None)
         given = _value_for(queue, self.transfer_rate, None)
         a_second, burst = given if isinstance(given, (list, tuple)) else (given, max(given or 1, 1))
         max_ms = None if policy == "run" or max_s is None else 1000 * max_s

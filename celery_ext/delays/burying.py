@@ -22,7 +22,13 @@ SETTING = "delayq_dead_letter_on"
 
 
 class GivenUp(NamedTuple):
-    """What is told of a task without retries, if it fails: its chain, the error of ``retry``, and its dead letter."""
+    """A task has no retry left. If it fails, its dead letter is published, and the signal tells of chain and error.
+
+    Attributes:
+        chain: Its delay chain; None without one.
+        exception: The error that ``retry`` got.
+        letter: What the dead letter tells; None if there is to be none.
+    """
 
     chain: DelayChain | None
     exception: Any

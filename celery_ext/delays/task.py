@@ -80,11 +80,11 @@ class WatchingRequest(_Request):
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Handles a failure as Celery does. After a final failure Celery sends ``task_failure``."""
-        self._count(exc_info.exception)
-        token = _handled.set(None if return_ok else self)
         error = exc_info.exception
         if isinstance(error, ExceptionWithTraceback):
             error = error.exc
+        self._count(error)
+        token = _handled.set(None if return_ok else self)
         try:
             with self._limit_of_message() if isinstance(error, _PROCESS_ENDED) else nullcontext():
                 return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
@@ -137,7 +137,6 @@ class WatchingRequest(_Request):
 
     def _count(self, error: BaseException) -> None:
         """Counts a failure, once, for the chart of what has happened to the queue."""
-        error = error.exc if isinstance(error, ExceptionWithTraceback) else error
         is_none = isinstance(error, (Ignore, Terminated)) or (isinstance(error, Reject) and error.requeue)
         count = getattr(self.message, "count", None)  # of kombu's own messages nobody knows the queue
         if count is not None and not is_none and not self.__dict__.get("is_counted"):
@@ -411,7 +410,7 @@ class DelayChainTask(_Task):
         buries = self.dead_letter_queue and not request.is_eager
         # A base class whose ``__call__`` calls Celery's may run the task with a copy of its request.
         outer = next((each for each in self.request_stack.stack if each.id == request.id), request)
-        # The letter tells of the error as it is now, before Celery raises it again.
+        # Celery raises the error again, and its traceback grows then: the letter tells of it as it is now.
         outer.given_up = GivenUp(chain, exc, told_of(request, reason, exc) if buries else None)
 
     def end_retries(self, request: Any) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from celery_ext.journal.leadership import LOST
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.schema import WAITING
-from celery_ext.journal.state import fault_of
+from celery_ext.journal.state import fault_of, marker_fault
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.errors import InvalidOptions
 from kombu_delayq.message.dead_letters import DEAD_LETTER, too_late
@@ -262,8 +262,8 @@ def _lost_queues(store: JournaledStore, queues: Collection[str]) -> set[str]:
     promotion, heartbeat = store.promotion, store.journal.heartbeat()  # before the markers
     if fault_of(store, heartbeat) not in LOST:
         return set()
-    markers = {share: promotion.marker(share) for share in set(map(promotion.share_of, queues))}
-    gone = {share for share, one in markers.items() if one is None or one.heartbeat < heartbeat - 1}
+    shares = set(map(promotion.share_of, queues))
+    gone = {one for one in shares if marker_fault(promotion.marker(one), store.journal.id, heartbeat) in LOST}
     return {queue for queue in queues if promotion.share_of(queue) in gone}
 
 

@@ -161,11 +161,12 @@ def fault_of(store: StoreOfTwo, heartbeat: int | None = None) -> str | None:
     heartbeat = journal.heartbeat() if heartbeat is None else heartbeat  # before the markers
     if heartbeat == 0:
         return None  # nobody has promoted yet, so nobody has written a marker
-    faults = [_fault_of(promotion.marker(queue), journal.id, heartbeat) for queue in sorted(journal.marked()) or [ALL]]
+    faults = [marker_fault(promotion.marker(one), journal.id, heartbeat) for one in sorted(journal.marked()) or [ALL]]
     return next((fault for fault in ("other", "lost", "behind") if fault in faults), None)
 
 
-def _fault_of(marker: Marker | None, journal: str, heartbeat: int) -> str | None:
+def marker_fault(marker: Marker | None, journal: str, heartbeat: int) -> str | None:
+    """Returns what is wrong beside a marker, by the id and the heartbeat of the journal."""
     if marker is None:
         return "lost"
     if marker.id != journal:

@@ -80,7 +80,7 @@ def test_the_schedule_noted_last_wins(start_process: StartProcess, caplog: pytes
 
 
 def test_an_entry_that_moves_to_another_queue(start_process: StartProcess) -> None:
-    """What waits in the old queue goes, and the entry goes on in the new one, once, whoever leads later."""
+    """The run in the old queue is removed, the new queue has one, and a process that leads later adds none."""
     start_process("old", {"tick": every(600.0)}).arming.end()
     moved = {"tick": every(600.0, options={"queue": "other", "missed": "all"})}
     new = start_process("new", moved)
