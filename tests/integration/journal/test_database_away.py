@@ -17,7 +17,7 @@ from celery_ext.journal.database import Database
 from celery_ext.journal.deadlines import DatabaseUnavailable
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.state import state_of
-from tests.support.conditions import until
+from tests.support.conditions import until, until_equal
 from tests.support.journal.stores import DAY_MS, in_redis, journaled, offer
 from tests.support.servers.postgres import PrivatePostgres
 from tests.support.store.keyspace import clock_ms
@@ -138,6 +138,6 @@ def test_a_worker_goes_on_while_the_database_hangs(make_proj: MakeProj, own_post
     proj.app.control.revoke("some-id")
     runs = proj.await_runs(40, 60)
     assert {run["value"] for run in runs} == set(range(40))
-    until(lambda: proj.lengths() == (40, 40))
+    until_equal(proj.lengths, (40, 40))
     own_postgres.go_on()
     assert worker.stop() == 0

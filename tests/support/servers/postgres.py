@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import psycopg
 
+from tests.support.conditions import until
 from tests.support.missing import missing
 
 #: Where Debian keeps the programs of each version.
@@ -112,10 +113,13 @@ class PrivatePostgres:
         self._send(signal.SIGCONT)
 
     def _send(self, number: signal.Signals) -> None:
+        """Sends a signal to the server, and to its connections, which it cannot have more of once it stands still."""
         assert self._process is not None
         pid = self._process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for process in (pid, *map(int, children)):
+        os.kill(pid, number)
+        if number == signal.SIGSTOP:
+            until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        for process in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
             with suppress(ProcessLookupError):  # a child that has just ended
                 os.kill(process, number)
 
