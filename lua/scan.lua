@@ -1,7 +1,7 @@
 -- Reads the waiting messages of a queue, or of a part of it, in the order of their due times, a page at a time.
 -- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] from         least due time, ms since the epoch, or -inf
--- ARGV[2] to           due time before which messages are wanted, ms since the epoch, or +inf
+-- ARGV[2] to           due time before which messages are wanted, ms since the epoch; inf for all
 -- ARGV[3] last         end of the page or part before: an index member, or its cursor; '' at the queue's beginning
 -- ARGV[4] last_due     due time of that member, as returned; '' at the queue's beginning
 -- ARGV[5] final        end of the part: an index member, or its cursor; '' for the queue's end

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from math import isfinite
 from typing import Any, Literal
 
 from kombu import serialization
@@ -118,15 +119,16 @@ class DelayedTask:
 
         Returns:
             JSON values. ``due`` is in ISO 8601 and UTC, None beyond the year 9999; ``due_in_s`` is negative if the task
-            is overdue.
+            is overdue, and None if the due time of a damaged entry is infinite.
         """
+        due_in_s = (self.message.due_ms - now_ms) / 1000
         return {
             "id": self.id,
             "task": self.name,
             "queue": self.queue,
             "tier": self.tier,
             "due": iso_of(self.message.due_ms),
-            "due_in_s": round((self.message.due_ms - now_ms) / 1000, 3),
+            "due_in_s": round(due_in_s, 3) if isfinite(due_in_s) else None,
             "priority": self.priority,
             "retries": self.retries,
             "last_error": self.last_error,

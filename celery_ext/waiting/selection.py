@@ -234,7 +234,7 @@ class Selection:
     def matches(self, task: DelayedTask) -> bool:
         """Whether a message meets all conditions."""
         message = task.message
-        is_in_range = self.from_ms <= message.due_ms < self.to_ms
+        is_in_range = self.from_ms <= message.due_ms and (message.due_ms < self.to_ms or self.to_ms == inf)
         return is_in_range and (self.queues is None or message.queue in self.queues) and self.accepts(task)
 
     def accepts(self, task: DelayedTask) -> bool:

@@ -55,7 +55,7 @@ class Scan(StorePart):
             Number of messages by queue and layout.
         """
         delayed_queues = [DelayedQueue(queue, self._client.layout) for queue in queues]
-        ends = (from_ms, f"({to_ms!r}")
+        ends = (from_ms, "inf" if to_ms == inf else f"({to_ms!r}")
         counts = self._client.send([("ZCOUNT", self._client.due(*delayed), *ends) for delayed in delayed_queues])
         return dict(zip(delayed_queues, counts, strict=True))
 

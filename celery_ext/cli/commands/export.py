@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +24,6 @@ from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadab
 from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.waiting import DelayedTask, Selection, by_id, sizes_of
 from kombu_delayq.store import WaitingStore
-from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Waiting
 
 
@@ -102,8 +101,6 @@ class _Export:
             try:
                 for message in by_id.browse(self._store, queue, *self._bounds):
                     yield self._line(message)
-                if self._selection.to_ms == inf:  # no range of due times has those of a damaged entry
-                    self.endless += self._store.client.zcount(self._due(queue), inf, inf)
             except ResponseError as error:  # such as for a key of another type; the other queues go on
                 self.failed = True
                 print_stderr(f"queue {queue!r}: {error}")
@@ -120,9 +117,6 @@ class _Export:
             return None
         self.counts[message.queue] += 1
         return message_line(message)
-
-    def _due(self, queue: str) -> str:
-        return LAYOUT_OF[self._store.layout].due(self._store.keys, queue)
 
     def _write(self, line: str) -> None:
         self._file.write(line.encode() + b"\n")

@@ -54,8 +54,8 @@ local function rank_after(due, member, due_ms)
 end
 
 -- Returns the rank of the first message that is due at `from` or later and before `to`, and the rank behind the last.
--- from: ms since the epoch, or -inf; to: ms since the epoch, or +inf. Cost O(log N).
+-- from: ms since the epoch, or -inf; to: ms since the epoch, or inf, which no message is behind. Cost O(log N).
 local function between(due, from, to)
   local first = from == '-inf' and 0 or redis.call('ZCOUNT', due, '-inf', '(' .. from)
-  return first, redis.call('ZCOUNT', due, '-inf', '(' .. to)
+  return first, redis.call('ZCOUNT', due, '-inf', (to == 'inf' and '' or '(') .. to)
 end

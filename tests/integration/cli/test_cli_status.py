@@ -77,6 +77,16 @@ def test_an_infinite_due_time_hides_no_queue(infinite: PrivateRedis) -> None:
     assert found == [("never", None, 0, 0.0), ("past", None, 1, None)]
 
 
+def test_entries_with_infinite_due_times_are_listed_and_changed(infinite: PrivateRedis) -> None:
+    """They wait as others do, until somebody gives them another time."""
+    lines = run(infinite, "list", "--json").stdout.splitlines()
+    found = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+    assert {row["id"]: (row["due"], row["due_in_s"]) for row in found} == {"past": (None, None), "never": (None, None)}
+    assert run(infinite, "reschedule", "-q", "never", "-q", "past", "--eta", "2099-01-01T00:00Z", "-y")
+    dues = [json.loads(line)["due"] for line in run(infinite, "list", "--json").stdout.splitlines()]
+    assert dues == ["2099-01-01T00:00:00+00:00"] * 2
+
+
 def test_an_export_tells_of_infinite_due_times(infinite: PrivateRedis) -> None:
     """It leaves them out, as no import takes them, and ends with 1."""
     done = run(infinite, "export", code=1)
