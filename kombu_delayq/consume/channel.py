@@ -103,7 +103,7 @@ class ConsumingChannel(_Channel):
         queue = self._tag_to_queue.get(consumer_tag)
         result = super()._basic_cancel(consumer_tag)
         self.connection.cycle.look()
-        if queue is not None and self.fetches and queue not in self._active_queues:
+        if queue is not None and self.fetches and not self._closing and queue not in self._active_queues:
             self.fetcher.end(queue)
         return result
 

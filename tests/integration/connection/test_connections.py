@@ -2,11 +2,12 @@
 
 import gc
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import redis
-from kombu import Connection
+from kombu import Connection, Queue
 
 import celery_ext
 from celery_ext.demo.private_redis import PrivateRedis
@@ -49,6 +50,22 @@ def test_a_store_of_spark_that_is_closed_leaves_no_connection(own_server: Privat
         assert connections(own_server.port) == 1
         store.close()
         until(lambda: connections(own_server.port) == 0, what="closed")
+
+
+def test_a_consumer_that_waits_leaves_no_connection_when_it_is_closed(own_server: PrivateRedis) -> None:
+    """A worker closes channels that it has consumed by without a cancel, such as when its subscription breaks."""
+    with Connection(own_server.url, transport=TRANSPORT, transport_options={"transfer": False}) as connection:
+        channel: Any = connection.default_channel
+        connection.Consumer([Queue("q")], callbacks=[lambda *_: None]).consume()
+
+        def waits() -> bool:
+            with suppress(TimeoutError):
+                connection.drain_events(timeout=0.1)
+            return any(each["cmd"] == "blmove" for each in own_server.client().client_list())
+
+        until(waits)
+    until(lambda: connections(own_server.port) == 0, what="closed")
+    assert channel.closed
 
 
 def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pytest.MonkeyPatch) -> None:
