@@ -96,7 +96,7 @@ def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Seq
     """Returns those that are queues of dead letters, and names the others on stderr.
 
     A queue is one if dead letters were put into it, as Redis knows, or if the app names it. The messages of any other
-    queue are tasks that workers run. An empty queue is known when the app or the transfer workers know it.
+    queue are tasks that workers run. An empty queue is known also when the app or the transfer workers know it.
     """
     letters, known = letters_of.queues(store), set(store.queues.names())
     if broker.app is not None:
@@ -105,7 +105,7 @@ def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Seq
     queues = []
     for name in names:
         held = _count(store, name)
-        if held is None or name in (letters if held else known):
+        if held is None or name in (letters if held else known | letters):
             queues.append(name)
         elif held:
             why = "no dead letter was put into it, and no task of the app names it"

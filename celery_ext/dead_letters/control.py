@@ -106,8 +106,7 @@ class DeadLetters:
             ValueError: No id, queue or condition says which letters, or ``rate`` is too low.
             kombu.exceptions.OperationalError: Redis does not answer.
         """
-        if rate is not None and not rate >= letters_of.LEAST_RATE:
-            raise ValueError(f"rate={rate!r} is not {letters_of.LEAST_RATE} or more letters a second")
+        rate = None if rate is None else letters_of.rate_of(rate)
         with self._connected() as connection:
             send = routes.sending(connection.default_channel, self._app, to_queue)
             done = self._change(open_store(connection), "replay", send, ids, queue, conditions, rate)

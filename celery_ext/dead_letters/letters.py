@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from celery_ext.waiting import DelayedTask, buried_task
 from kombu_delayq.audit import audited
+from kombu_delayq.errors import quoted
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import in_utc
 from kombu_delayq.message.fields import priority_of
@@ -155,6 +156,22 @@ MOST_LOOKED = 10_000
 
 #: Least number of letters a second: a replay that is paced renews its hold on the queue in time.
 LEAST_RATE = 0.1
+
+
+def rate_of(given: float | str) -> float:
+    """Returns most letters a second.
+
+    Raises:
+        ValueError: It is no number, or less than ``LEAST_RATE``, or has no end.
+    """
+    try:
+        rate = float(given)
+    except ValueError:
+        rate = 0.0
+    if not LEAST_RATE <= rate < inf:
+        raise ValueError(f"{quoted(given)} letters a second: give a number from {LEAST_RATE} on")
+    return rate
+
 
 #: Decides where a dead letter goes.
 Decide = Callable[[DeadLetter], Letter]

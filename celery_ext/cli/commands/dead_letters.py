@@ -35,7 +35,7 @@ from celery_ext.cli.output import (
 from celery_ext.cli.progress import with_progress
 from celery_ext.dead_letters import Choice, DeadLetter, routes
 from celery_ext.dead_letters import letters as letters_of
-from celery_ext.dead_letters.letters import LEAST_RATE, LetterAction
+from celery_ext.dead_letters.letters import LetterAction
 from kombu_delayq.audit import audited
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.dead_letters import Letter
@@ -139,6 +139,13 @@ def _row(letter: DeadLetter, now_ms: float) -> list[str]:
     ]
 
 
+def _rate(text: str) -> float:
+    try:
+        return letters_of.rate_of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @dead_letters.command()
 @dead_letter_queues_argument
 @letter_filter_options
@@ -147,8 +154,9 @@ def _row(letter: DeadLetter, now_ms: float) -> list[str]:
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(min=LEAST_RATE),
-    help="Most letters a second, so that what failed once is not overrun; by default all at once.",
+    metavar="NUMBER",
+    type=_rate,
+    help="Most letters a second, from 0.1 on, so that what failed once is not overrun; by default all at once.",
 )
 @json_option()
 @click.pass_obj
@@ -263,7 +271,7 @@ class _LetterJob:
             print_stderr(f"… and {len(unmet) - LINES:,} more are not among the dead letters")
         if self._left:
             print_stderr(f"{self._left:,} stay, because {why_left}")
-        if not self.wanted and not self._left and not self._selection.ids and not self._as_json and not self._failed:
+        if not self.wanted and not self._left and not self._selection.ids and not self._failed:
             print_stderr("there are no such dead letters")
         nothing = self._selection.narrow and not self.wanted
         raise SystemExit(int(self._failed or bool(self._left) or nothing))

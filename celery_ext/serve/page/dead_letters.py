@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import partial
-from math import inf
 from typing import Self
 
 from starlette.requests import Request
@@ -12,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from celery_ext.dead_letters import Choice, DeadLetter
 from celery_ext.dead_letters import letters as letters_of
-from celery_ext.dead_letters.letters import LEAST_RATE
+from celery_ext.dead_letters.letters import LEAST_RATE, rate_of
 from celery_ext.delays import durations
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
@@ -132,7 +131,7 @@ def change(action: Action, request: Request) -> Response:
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     every, begun_at = "all" in form, serve.store.now_ms()
     try:
-        rate = _rate(form.get("rate", ""))
+        rate = rate_of(pace) if (pace := form.get("rate", "").strip()) else None
         until = in_utc(datetime.fromisoformat(form["until"])) if form.get("until") else None
         choice = wanted.choice(hidden=serve.settings.hide_arguments, until=until) if every else Choice(ids)
     except ValueError as error:
@@ -151,19 +150,6 @@ def change(action: Action, request: Request) -> Response:
     if done.more:
         query |= {"more": "1", "rate": f"{rate:g}", "until": (until or moment_of(begun_at)).isoformat(), **wanted.query}
     return RedirectResponse(View(request).letters(queue, **query), 303)
-
-
-def _rate(given: str) -> float | None:
-    """Returns most letters a second; None for no limit."""
-    if not given.strip():
-        return None
-    try:
-        rate = float(given)
-    except ValueError:
-        rate = 0.0
-    if not LEAST_RATE <= rate < inf:
-        raise ValueError(f"“{given[:40]}” letters a second: give a number from {LEAST_RATE} on")
-    return rate
 
 
 def _unconfirmed(form: Mapping[str, str], count: int) -> str:
