@@ -101,6 +101,8 @@ KEEP_S = 3600.0
 WAIT_S = 1.0
 #: How often a process looks for commands of others to its runs, in s.
 LISTEN_S = 0.25
+#: For how long a process that ends waits for calls of its runs, in s.
+END_S = 10.0
 
 
 @dataclass
@@ -146,16 +148,25 @@ class BulkRuns:
         self._broker = broker
         self._closed = Event()
         self._runs: dict[str, BulkRun] = {}
+        self._working: set[Thread] = set()
         self._lock = Lock()
         self._listener = Thread(target=self._listen, name="bulk-listener", daemon=True)
         self._listener.start()
 
     def close(self) -> None:
-        """Stops all runs."""
+        """Stops all runs, and waits for their calls under way: what these have changed is announced and audited."""
         self._closed.set()
-        for run in list(self._runs.values()):
+        with self._lock:
+            runs, working = list(self._runs.values()), list(self._working)
+        for run in runs:
             run.stop.set()
         self._listener.join()
+        until = monotonic() + END_S
+        for thread in working:
+            thread.join(max(until - monotonic(), 0))
+        for run in runs:
+            if not _is_written(run):
+                _write(self._broker, run)
 
     def count(self, who: str, selection: Selection, action: BulkAction) -> RunView:
         """Begins a run: counts the tasks, and notes which they are.
@@ -268,8 +279,11 @@ class BulkRuns:
                 known = isinstance(error, DelayqError)
                 shown.error = str(error) if known else f"{away} did not answer, or refused; see the server's log"
                 shown.state = "failed"
+            finally:
+                self._working.discard(thread)
 
         thread = Thread(target=guarded, name=f"bulk-{shown.id}", daemon=True)
+        self._working.add(thread)
         thread.start()
         return thread
 

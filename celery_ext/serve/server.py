@@ -1,5 +1,6 @@
 """Runs the application with uvicorn, until a signal ends it."""
 
+import errno
 import logging
 import re
 import signal
@@ -88,7 +89,8 @@ def listen(host: str, port: int) -> socket.socket:
             taken.close()
             raise
     except OSError as error:
-        hint = "; give another --port, or 0 for any that is free" if port else ""
+        is_taken = port and error.errno in (errno.EADDRINUSE, errno.EACCES)
+        hint = "; give another --port, or 0 for any that is free" if is_taken else ""
         raise CannotServe(f"cannot listen on port {port} of {host}: {error.strerror}{hint}") from error
     return taken
 

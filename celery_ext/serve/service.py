@@ -1,5 +1,6 @@
 """A server: its broker, and its store."""
 
+import atexit
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,6 +80,8 @@ class ServeBroker:
         """Returns what a function makes of this broker: the same object each time, such as a thread that publishes."""
         with self._lock:
             if make not in self._parts:
+                if not self._parts:
+                    atexit.register(self.close)  # for an app around this server that does not say when it ends
                 self._parts[make] = make(self)
             found: T = self._parts[make]
             return found
@@ -91,7 +94,8 @@ class ServeBroker:
             yield connection.default_channel
 
     def close(self) -> None:
-        """Closes the connections to Redis. The next caller connects again."""
+        """Ends what works in the background, and closes the connections to Redis. The next caller connects again."""
+        atexit.unregister(self.close)
         with self._lock:
             parts, self._parts = self._parts, {}
         for part in parts.values():  # a thread among them may need the store to come to its end

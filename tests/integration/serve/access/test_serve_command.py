@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 import redis
+from celery import Celery
 from click.testing import CliRunner
 
+from celery_ext import Call, send_many
 from celery_ext.cli import delayq
+from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.commands.shell import run
 from tests.support.conditions import until
@@ -65,6 +68,27 @@ def test_a_signal_ends_the_server_at_once(
     assert not re.search("ERROR|Traceback|Exception", served.text), served.text
 
 
+def test_a_bulk_action_under_way_ends_tidily(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """SIGTERM stops it after the call of Redis that is under way, and the audit has what it has done."""
+    count, file, log = 20_000, str(tmp_path / "tokens"), tmp_path / "audit"
+    actions = [part for action in ("read", "cancel") for part in ("--action", action)]
+    secret = run(redis_server, "tokens", "add", "boss", "--file", file, *actions).stdout.strip()
+    app = Celery("shop", broker=redis_server.url, broker_transport=TRANSPORT, set_as_current=False)
+    send_many(app, "t", (Call(countdown=3600) for _ in range(count)))
+    app.close()
+    audit = {"DELAYQ_AUDIT_LOG": str(log)}
+    with serving(redis_server.url, "--allow-write", "--tokens", file, log=tmp_path / "log", env=audit) as served:
+        made = ask(served.url, "/v1/bulk", "POST", body={"action": "cancel", "filter": {}}, token=secret).json
+        until(lambda: ask(served.url, f"/v1/bulk/{made['id']}", token=secret).json["state"] == "counted")
+        ask(served.url, f"/v1/bulk/{made['id']}:start", "POST", body={"confirm": count}, token=secret)
+        until(lambda: client.zcard("delayq:{celery}:due") < count)
+        assert served.end() == 0
+    left = client.zcard("delayq:{celery}:due")
+    begun, ended = [json.loads(line.partition("audit: ")[2]) for line in log.read_text().splitlines()]
+    assert 0 < left < count
+    assert (begun["count"], ended["count"]) == (0, count - left)
+
+
 def test_a_port_that_is_in_use_is_named(redis_server: PrivateRedis) -> None:
     """Two servers on one port: the second says so in a line."""
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -90,6 +114,7 @@ def test_a_port_that_is_in_use_is_named(redis_server: PrivateRedis) -> None:
         (["--trust-header", "X-User", "--trusted-proxy", "10.0.0.0/99"], "10.0.0.0/99"),
         (["--trust-header", "X-User", "--trusted-proxy", "proxy"], "proxy"),
         (["--tokens", "/nowhere/tokens.json"], "No such file"),
+        (["--trust-header", "X-User", "--trusted-proxy", "::1", "--host", "no-such-host.invalid"], "not known\n"),
         (["--root-path", "delayq"], "no path"),
         (["--root-path", "/<b>"], "no path"),
     ],

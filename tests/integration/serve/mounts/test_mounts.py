@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Thread
+from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
@@ -26,6 +27,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import asgi, wsgi
 from celery_ext.serve.access.identity import OPERATING, Caller
 from tests.support import ROOT
+from tests.support.pages import blocks
 from tests.support.serve.running import ask, in_thread, raw
 
 PREFIX = "/tools/delayq"
@@ -171,3 +173,18 @@ def test_an_odd_path_is_no_failure(site: Site) -> None:
         head = b"GET /%s%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nCookie: %s\r\n\r\n"
         answer = raw(site.url, head % (path.encode(), target, cookie), end=False)
         assert answer.split(b" ")[1][:1] in (b"2", b"3", b"4"), (target, answer[:300])
+
+
+def test_the_app_of_the_page_asks_for_a_login(monkeypatch: pytest.MonkeyPatch, redis_server: PrivateRedis) -> None:
+    """The block for FastAPI runs as it stands, and lets nobody in whose session names no user."""
+    [code] = [block for block in blocks(ROOT / "docs/how-to/serve.md", "python") if "FastAPI(" in block]
+    app = Celery("mounted", broker=redis_server.url, set_as_current=False)
+    app.conf.broker_transport = TRANSPORT
+    for name in ("proj", "proj.celery"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys.modules["proj.celery"], "app", app, raising=False)
+    monkeypatch.setenv("SESSION_KEY", "of the test")
+    names: dict[str, Any] = {}
+    exec(code, names)  # noqa: S102
+    with in_thread(names["app"]) as url:
+        assert ask(url, "/delayq/v1/queues").status == 401
