@@ -89,6 +89,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 #: Rights of others than the owner: with the hashes anybody could sign a cookie of the page.
 _OTHERS = 0o077
+#: The same for a file of root's, which its group may read: so a Secret comes to a container that is not run as root.
+_OTHERS_OF_ROOT = 0o037
 
 
 class InvalidTokens(DelayqError, ValueError):
@@ -227,8 +229,12 @@ def read_tokens(path: Path) -> Tokens:
         InvalidTokens: The file cannot be read, or is not written as one.
     """
     try:
-        if path.stat().st_mode & _OTHERS:
-            logger.warning("others may read or write the file of tokens %s: change its mode to 0600", path)
+        found = path.stat()
+        if found.st_mode & (_OTHERS if found.st_uid else _OTHERS_OF_ROOT):
+            logger.warning(
+                "others may read or write the file of tokens %s: change its mode to 0600, or to 0440 if it is root's",
+                path,
+            )
         return Tokens(msgspec.json.decode(path.read_bytes(), type=_Content).tokens)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

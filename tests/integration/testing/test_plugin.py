@@ -196,12 +196,17 @@ def test_a_wrong_broker_is_named(project: pytest.Pytester, broker: str, said: st
     ("example", "needed", "passed"),
     [("fastapi_trials", ["fastapi"], 2), ("django_orders", ["django", "pytest_django"], 2)],
 )
-def test_the_tests_of_an_example_pass(pytester: pytest.Pytester, example: str, needed: list[str], passed: int) -> None:
-    """The tests of a project pass, with warnings as errors."""
+def test_the_tests_of_an_example_pass(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, example: str, needed: list[str], passed: int
+) -> None:
+    """The tests of a project pass in a checkout, without the plugins of its own tests, and with warnings as errors."""
     for module in needed:
         pytest.importorskip(module, reason="the extra `test-all` brings it")
-    shutil.copytree(EXAMPLES / example, pytester.path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    run_with_all(pytester, "-W", "error").assert_outcomes(passed=passed)
+    directory = pytester.path / example
+    shutil.copytree(EXAMPLES / example, directory, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", pytester.path)
+    monkeypatch.chdir(directory)
+    run_with_all(pytester, "-p", "no:timeout", "-W", "error").assert_outcomes(passed=passed)
 
 
 def test_the_how_to_names_the_examples() -> None:

@@ -12,8 +12,10 @@ import yaml
 from celery_ext.cli import delayq
 from celery_ext.delays import durations
 from celery_ext.doctor import explain
+from celery_ext.serve.access.gate import TrustedProxies
 from celery_ext.serve.metrics import ScaleQuery, Work, routes
 from tests.support import ROOT
+from tests.support.pages import blocks
 from tests.support.serve.prometheus import promtool
 
 MONITORING = ROOT / "docs/monitoring"
@@ -60,19 +62,24 @@ def test_each_alert_leads_to_its_runbook(rule: dict[str, Any]) -> None:
 
 
 def test_the_example_for_keda_asks_what_the_server_answers() -> None:
-    """Its URL is a route with known parameters, and Service and Deployment are those of the other manifests."""
+    """Its URLs are routes with known parameters, asked with the token of the Service of the other manifests."""
     scaled, auth = yaml.safe_load_all((MONITORING / "keda.yaml").read_text(encoding="utf-8"))
-    [trigger] = scaled["spec"]["triggers"]
-    asked = urlsplit(trigger["metadata"]["url"])
     named = {(each["kind"], each["metadata"]["name"]) for each in manifests()}
-    assert {("Deployment", scaled["spec"]["scaleTargetRef"]["name"]), ("Service", asked.netloc.split(".")[0])} <= named
-    query = parse_qs(asked.query)
-    assert asked.path in {route.path for route in routes()}
-    assert query.keys() <= set(ScaleQuery.__struct_fields__)
-    assert durations.parse(query["ahead"][0]) == 90
-    assert trigger["metadata"]["valueLocation"] in Work.__struct_fields__
-    assert all(isinstance(value, str) for value in trigger["metadata"].values())
-    assert trigger["authenticationRef"]["name"] == auth["metadata"]["name"]
+    assert ("Deployment", scaled["spec"]["scaleTargetRef"]["name"]) in named
+    [first] = scaled["spec"]["triggers"]
+    [[by_seconds]] = (yaml.safe_load(block) for block in blocks(ROOT / "docs/how-to/kubernetes.md", "yaml"))
+    for trigger, ahead in ((first, ["90s"]), (by_seconds, [])):
+        asked = urlsplit(trigger["metadata"]["url"])
+        assert ("Service", asked.netloc.split(".")[0]) in named
+        query = parse_qs(asked.query)
+        assert asked.path in {route.path for route in routes()}
+        assert query.keys() <= set(ScaleQuery.__struct_fields__)
+        assert query.get("ahead", []) == ahead
+        assert all(durations.parse(each) == 90 for each in ahead)
+        assert trigger["metadata"]["valueLocation"] in Work.__struct_fields__
+        assert all(isinstance(value, str) for value in trigger["metadata"].values())
+        assert trigger["metadata"]["authMode"] == "bearer"
+        assert trigger["authenticationRef"]["name"] == auth["metadata"]["name"]
     assert [each["parameter"] for each in auth["spec"]["secretTargetRef"]] == ["token"]
 
 
@@ -94,6 +101,11 @@ def test_the_manifests_for_kubernetes_start_what_there_is() -> None:
             )
         probe = container["readinessProbe"]["httpGet"]
         assert (probe["path"], probe["port"]) == ("/healthz", container["ports"][0]["name"])
+    # Of `delayq serve`, the last: it knows of https at the Ingress, and has nothing against the mode of the tokens.
+    assert TrustedProxies(context.params["trusted_proxies"], None).trusts("10.1.2.3")
+    [volume] = pods["delayq-serve"]["volumes"]
+    assert volume["secret"]["defaultMode"] == 0o440
+    assert pods["delayq-serve"]["securityContext"]["fsGroup"] > 0
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:

@@ -14,7 +14,7 @@ LANGUAGES = ("de", "en", "fr", "nl", "pl")
 #: Number of the first car.
 FIRST_CAR = 1_000_000
 #: The folder of a row, in UTC whatever the time zone of the session is.
-HOUR = "date_format(to_utc_timestamp(eta, current_timezone()), \"yyyy-MM-dd'T'HH\")"
+HOUR = "replace(left(TIMESTAMP_NTZ'1970-01-01' + make_dt_interval(0, 0, 0, unix_seconds(eta)), 13), ' ', 'T')"
 
 
 def of_cars(spark: SparkSession, first: int, count: int, begin: datetime, within: timedelta) -> DataFrame:

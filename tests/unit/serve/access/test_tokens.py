@@ -136,14 +136,27 @@ def test_the_file_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.L
     assert file.tokens.of_secret(SECRET) is not None
 
 
-def test_a_file_that_others_may_read_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With a hash one can sign a session, so the server warns."""
+@pytest.mark.parametrize(
+    ("mode", "owner", "told"),
+    [
+        (0o600, 1000, False),
+        (0o440, 1000, True),
+        (0o604, 1000, True),
+        (0o400, 0, False),
+        (0o440, 0, False),
+        (0o444, 0, True),
+        (0o660, 0, True),
+    ],
+)
+def test_a_file_that_others_may_read_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, told: bool
+) -> None:
+    """With a hash one can sign a session, so the server warns, but not of a group that may read a file of root's."""
     path = written(tmp_path / "tokens.json", ENTRY)
+    found = os.stat_result((0o100000 | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(Path, "stat", lambda self: found)
     read_tokens(path)
-    assert not caplog.records
-    path.chmod(0o640)
-    read_tokens(path)
-    assert "change its mode to 0600" in caplog.text
+    assert ("change its mode to 0600" in caplog.text) is told
 
 
 def test_new_tokens_have_256_random_bits() -> None:
