@@ -130,7 +130,7 @@ class Values:
     def python(self) -> list[Any]:
         """Python values. Times are in UTC, maps and structs are dicts; a value that Python does not have is text."""
         try:
-            return self._converted(self.array)
+            return self._converted(self._readable)
         except _NO_PYTHON_VALUE:
             if self._on_error is None:
                 raise
@@ -188,8 +188,17 @@ class Values:
             return iso_texts(array.cast(pa.int64()), has_zone=kind.tz is not None)
         return None
 
+    @cached_property
+    def _readable(self) -> pa.Array:
+        """The column, with nested times in UTC: Spark takes zones that Python does not have, such as PST."""
+        return self.array.cast(_type_in_utc(self._type)) if self._has_nested_times else self.array
+
+    @property
+    def _has_nested_times(self) -> bool:
+        return bool(pa.types.is_nested(self._type)) and _has_times(self._type)
+
     def _convert_row(self, row: int, on_error: Callable[[int, Any, object], None]) -> Any:
-        array = self.array.slice(row, 1)
+        array = self._readable.slice(row, 1)
         try:
             return self._converted(array)[0]
         except _NO_PYTHON_VALUE as reason:
@@ -197,7 +206,7 @@ class Values:
                 value = str(array[0])
             else:
                 value = " ".join(str(array).split()).removeprefix("[ ").removesuffix(" ]")
-            on_error(row, value, reason.args[0])
+            on_error(row, value, "is not valid UTF-8" if isinstance(reason, UnicodeDecodeError) else reason.args[0])
             return value
 
     def _converted(self, array: pa.Array) -> list[Any]:
@@ -207,7 +216,7 @@ class Values:
         values: list[Any] = array.to_pylist(maps_as_pydicts="strict")
         if self._as_uuid:
             return [None if value is None else _uuid(value) for value in values]
-        return _in_utc(values) if pa.types.is_nested(self._type) and _has_times(self._type) else values
+        return _in_utc(values) if self._has_nested_times else values
 
 
 def iso_texts(us: pa.Array, *, has_zone: bool = True) -> pa.Array:
@@ -275,6 +284,23 @@ def _has_times(kind: pa.DataType) -> bool:
     if pa.types.is_nested(kind):
         return any(_has_times(kind.field(index).type) for index in range(kind.num_fields))
     return bool(pa.types.is_timestamp(kind))
+
+
+def _type_in_utc(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return kind if kind.tz is None else pa.timestamp(kind.unit, tz="UTC")
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _field_in_utc(kind.item_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_field_in_utc(kind.field(index)) for index in range(kind.num_fields)])
+    if pa.types.is_nested(kind):
+        make = pa.large_list if pa.types.is_large_list(kind) else pa.list_
+        return make(_field_in_utc(kind.value_field))
+    return kind
+
+
+def _field_in_utc(field: pa.Field) -> pa.Field:
+    return field.with_type(_type_in_utc(field.type))
 
 
 def _in_utc(value: Any) -> Any:

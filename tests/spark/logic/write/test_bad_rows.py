@@ -34,6 +34,8 @@ def far(kind: pa.DataType) -> pa.Array:
 TWICE = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))
 ZONED, LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 TIMES = pa.ListArray.from_arrays([0, 1], far(ZONED))
+NO_TEXT = pa.array([b"\xffA"]).cast(pa.string(), safe=False)
+NO_TEXTS = pa.ListArray.from_arrays([0, 1], NO_TEXT)
 DAYS = pa.array([2**31 - 1], pa.int32()).cast(pa.date32())
 
 #: Columns, and of the fault the column, what it shows of the value, and a part of the reason.
@@ -80,6 +82,9 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "a time too late": ({"at": far(ZONED)}, "at", OUT_OF_RANGE, "out of range"),
     "a local time too late": ({"at": far(LOCAL)}, "at", OUT_OF_RANGE, "out of range"),
     "a time too late in an array": ({"at": TIMES}, "at", f"'[ {OUT_OF_RANGE[1:]}", "out of range"),
+    "a text in no UTF-8": ({"text": NO_TEXT}, "text", "'", "is not valid UTF-8"),
+    "a text in no UTF-8 in an array": ({"a": NO_TEXTS}, "a", "'[ ", "is not valid UTF-8"),
+    "a task in no UTF-8": ({"task": NO_TEXT}, "task", "'", "is not valid UTF-8"),
     "a date too late": ({"day": DAYS}, "day", "'<value out of range: 2147483647>'", "days"),
     "a map with a key twice": ({"m": TWICE}, "m", "'keys", "duplicate key was 'a'"),
 }

@@ -209,6 +209,9 @@ def test_short_rows_beside_a_long_one_are_whole() -> None:
     check(batch_of(t=texts, n=[1, 2, 3]), [()] * 3, [{"t": each, "n": n} for n, each in enumerate(texts, 1)])
 
 
+FIVE_US = datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC)
+#: Spark takes zones that Python does not have.
+UNKNOWN_ZONE = pa.struct([pa.field("at", pa.timestamp("us", "UTC+5"), nullable=False), ("wall", pa.timestamp("us"))])
 #: Arrow arrays of one value, and the Python value that a task gets.
 ARRIVING: dict[str, tuple[pa.Array, Any]] = {
     "first instant": (
@@ -233,6 +236,15 @@ ARRIVING: dict[str, tuple[pa.Array, Any]] = {
     "instants in a map": (
         pa.array([[("at", datetime(2024, 7, 1, tzinfo=UTC))]], pa.map_(pa.string(), pa.timestamp("us", "Asia/Tokyo"))),
         {"at": datetime(2024, 7, 1, tzinfo=UTC)},
+    ),
+    "instant of a zone that Python does not have": (pa.array([5], pa.timestamp("us", "PST")), FIVE_US),
+    "instants of such a zone in a map": (
+        pa.array([[("at", 5), ("no", None)]], pa.map_(pa.string(), pa.timestamp("us", "GMT+5"))),
+        {"at": FIVE_US, "no": None},
+    ),
+    "instants of such a zone in a struct in a large array": (
+        pa.array([[{"at": 5, "wall": 5}, None]], pa.large_list(UNKNOWN_ZONE)),
+        [{"at": FIVE_US, "wall": FIVE_US.replace(tzinfo=None)}, None],
     ),
     "local times in an array": (
         pa.array([[datetime(2024, 7, 1)]], pa.list_(pa.timestamp("us"))),
@@ -289,10 +301,11 @@ def test_arguments_that_are_null_are_none() -> None:
     check(batch_of(a=pa.array([None], pa.int64()), b=["x"]), [()], [{"a": None, "b": "x"}])
 
 
-def test_the_moment_of_a_time_is_the_same_in_all_columns() -> None:
+@pytest.mark.parametrize("zone", ["America/New_York", "PST", "GMT+5"])
+def test_the_moment_of_a_time_is_the_same_in_all_columns(zone: str) -> None:
     """A due time, an expiry and an argument of the same instant are the same instant in the message."""
     at = datetime(2044, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
-    column = pa.array([at], pa.timestamp("us", "America/New_York"))
+    column = pa.array([at], pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone))
     offer = sole(made_of(batch_of(eta=column, expires=column, at=column)))[1]
     message = json.loads(offer.body)
     assert datetime.fromisoformat(message["headers"]["eta"]) == at
