@@ -1,5 +1,6 @@
 """How driver and executors reach the broker, without a password in what Spark keeps or shows, and try again."""
 
+import logging
 import os
 import random
 import re
@@ -21,6 +22,7 @@ from celery_ext.connection import TRANSPORT, open_store
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.errors import BrokerUnavailable, InvalidSparkOption
 from celery_ext.spark.options import BrokerOptions
+from celery_ext.spark.python_workers import log
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import AnswerLost, DelayqError
@@ -236,6 +238,7 @@ class Retry:
         self.also = also
         self._timeout_s = timeout_s
         self._since: float | None = None
+        self._is_told = False
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
 
     def progress(self) -> None:
@@ -276,13 +279,20 @@ class Retry:
             except (RedisError, BrokerUnavailable, AnswerLost) as error:
                 if not is_temporary(error):
                     raise
-                self.wait(error)
+                self._wait_told(error)
             except self.also as error:
-                self.wait(f"the journal's database fails with {type(error).__name__}")
+                self._wait_told(f"the journal's database fails with {type(error).__name__}")
             else:
                 if is_progress(result):
                     self.progress()
                 return result
+
+    def _wait_told(self, reason: object) -> None:
+        """Pauses as ``wait`` does. Logs the first time why."""
+        if not self._is_told:
+            self._is_told = True
+            log(logging.WARNING, f"tries again, for up to {self._timeout_s:g} s, the option write_timeout: {reason}")
+        self.wait(reason)
 
 
 def is_temporary(error: Exception) -> bool:

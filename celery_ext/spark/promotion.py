@@ -5,24 +5,26 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.functions import lit
+from redis.exceptions import RedisError
 
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker, Retry
-from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption, StragglerRefused
+from celery_ext.spark.errors import BrokerUnavailable, InvalidColumns, InvalidSparkOption, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log
 from celery_ext.spark.source import CeleryDataSource
-from celery_ext.spark.tables import HOUR, check_eta, open_table
+from celery_ext.spark.tables import HOUR, Table, check_eta, open_table
 from celery_ext.spark.write.job import CommitMessage, JobWriter
 from celery_ext.spark.write.writers import BatchWriter, prepare, reports_of
 from kombu_delayq.message.due import us_of
@@ -39,6 +41,9 @@ LEAD = timedelta(hours=2)
 _BACK = timedelta(days=1)
 #: How often a promotion begins an hour anew because a cancel came meanwhile.
 _TRIES = 5
+#: Errors that are not of one hour: the next hour would fail, too. Spark passes those of its workers on as text.
+_OF_ALL = (BrokerUnavailable, InvalidSparkOption, StragglerRefused)
+_OURS = re.compile(r"celery_ext\.spark\.errors\.(\w+): .*")
 
 
 @dataclass(frozen=True)
@@ -86,9 +91,11 @@ def promote(
     Raises:
         InvalidSparkOption: An option is wrong.
         InvalidColumns: The columns make no tasks, or ``eta`` is not a timestamp.
-        TableUnavailable: The folder is missing, or has no folders of hours.
+        TableUnavailable: The folder is missing, or has no folders of hours or others beside them or within.
         BrokerUnavailable: The broker does not answer.
         StragglerRefused: Another promotion of the table has begun, and goes on.
+
+    An hour that fails for its rows or files does not stop the others: the first such error is raised after them.
     """
     promotion = _Promotion(spark, table, options)
     try:
@@ -137,35 +144,59 @@ class _Promotion:
         self._ttl_ms = round(parsed.job_ttl * 1000)
         self._retry = Retry(parsed.write_timeout)
         broker = Broker.named_by(parsed, AppSettings.of(parsed.celery_app))
-        self.store: SparkStore = self._retry.until_done(broker.connect)
+        self.store: SparkStore = broker.connect()  # what is wrong with its URL fails at once
         spark.dataSource.register(CeleryDataSource)
         spark.dataSource.register(HourDataSource)
 
     def run(self, until: datetime | None, select: Callable[[DataFrame], DataFrame]) -> Promoted:
         """Promotes the hours that begin before a time."""
         table = open_table(self._spark, self._table)
-        done = Promoted()
+        done, failed = Promoted(), {}
         for hour in table.hours(self._until(until)[1]):
-            for _ in range(_TRIES):
-                # A cancel that does not interrupt this run has removed its rows before they are read here.
-                run = self._retry.until_done(self.store.jobs.new_run)
-                window = table.window(hour)
-                if window is None:
-                    break
-                try:
-                    sent = self._send(select(window.rows), hour, run)
-                except Exception as error:
-                    if window.is_there() or isinstance(error, StragglerRefused):
-                        raise
-                    continue  # another promotion has removed files meanwhile
+            try:
+                sent = self._promote(table, hour, select)
+            except Exception as error:
+                if _is_of_all(error):
+                    raise
+                failed[_text(hour)] = error
+            else:
                 if sent is not None:
-                    window.remove()
                     done = _with(done, hour, *sent)
                     log(logging.INFO, f"promoted {done.rows:,} rows of {self._table}, up to the hour {_text(hour)}")
-                    break
-            else:
-                raise StragglerRefused(f"others have interrupted the promotion of {_text(hour)} {_TRIES} times")
+        failed.update(table.wrong())
+        if failed:
+            self._raise(failed)
         return done
+
+    def _promote(
+        self, table: Table, hour: datetime, select: Callable[[DataFrame], DataFrame]
+    ) -> tuple[Job, int] | None:
+        """Sends the rows of an hour, and removes them. Returns as ``_send``; None if there are none."""
+        for _ in range(_TRIES):
+            # A cancel that does not interrupt this run has removed its rows before they are read here.
+            run = self._retry.until_done(self.store.jobs.new_run)
+            window = table.window(hour)
+            if window is None:
+                return None
+            try:
+                sent = self._send(select(window.rows), hour, run)
+            except Exception as error:
+                if window.is_there() or isinstance(error, StragglerRefused):
+                    raise
+                continue  # another promotion has removed files meanwhile
+            if sent is not None:
+                window.remove()
+                return sent
+        raise StragglerRefused(f"others have interrupted the promotion of {_text(hour)} {_TRIES} times")
+
+    def _raise(self, failed: dict[str, Exception]) -> NoReturn:
+        """Raises the first error of hours or folders that were not promoted. Names them all."""
+        for name, error in failed.items():
+            ours = _OURS.search(str(error))
+            log(logging.ERROR, f"{name} of {self._table} was not promoted: {ours[0] if ours else error}")
+        first = next(iter(failed.values()))
+        first.add_note(f"Of {self._table} these were not promoted, and what else is near was: {', '.join(failed)}")
+        raise first
 
     def interrupt(self, until: datetime | None) -> None:
         """Ends whatever runs send the rows of hours that may be promoted now; they begin these hours anew."""
@@ -196,9 +227,10 @@ class _Promotion:
         name = self._name(hour)
         found = self._find(name)
         before = 0 if found is None else found.enqueued
-        given = {**self._options, "job_id": name, "run": str(run), "hour": hour.isoformat()}
+        now_ms = self._retry.until_done(self.store.now_ms)
+        of_hour = {"job_id": name, "run": str(run), "hour": hour.isoformat(), "now_ms": str(now_ms)}
         try:
-            rows.write.format(HourDataSource.name()).options(**given).mode("append").save()
+            rows.write.format(HourDataSource.name()).options(**self._options, **of_hour).mode("append").save()
         except Exception:
             if self._is_interrupted(name, run):
                 return None
@@ -225,7 +257,7 @@ class _Promotion:
 
 
 class HourDataSource(DataSource):
-    """Writes the rows of an hour. Its options are those of ``celery``, and ``run`` and ``hour``."""
+    """Writes the rows of an hour. Its options are those of ``celery``, and ``run``, ``hour`` and ``now_ms``."""
 
     @classmethod
     def name(cls) -> str:
@@ -236,8 +268,10 @@ class HourDataSource(DataSource):
         """Returns the writer of an hour."""
         given = dict(self.options)
         run, hour = int(given.pop("run")), datetime.fromisoformat(given.pop("hour"))
+        now_ms = float(given.pop("now_ms"))
         options = WriteOptions.parse(given)
-        return HourWriter(replace(prepare(options, schema, overwrite), run=run), str(options.job_id), hour)
+        writer = replace(prepare(options, schema, overwrite), run=run, now_ms=now_ms)
+        return HourWriter(writer, str(options.job_id), hour)
 
 
 class HourWriter(BatchWriter):
@@ -265,13 +299,18 @@ def _of_hour(batches: Iterator[pa.RecordBatch], hour: datetime) -> Iterator[pa.R
         ]
         times = pc.min_max(eta.cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
         first, last = times["min"].as_py(), times["max"].as_py()
-        if eta.null_count or (
-            first is not None and not begin_us <= first <= last < begin_us + HOUR // timedelta.resolution
-        ):
+        if first is not None and not begin_us <= first <= last < begin_us + HOUR // timedelta.resolution:
             raise InvalidColumns(
-                f"rows of the hour {_text(hour)} have no eta, or are due in another hour. Is the hour in UTC?"
+                f"rows of the hour {_text(hour)} are due in another hour. Is the hour in UTC? Write them again with "
+                "their hours in UTC, and delete the files of this hour"
             )
         yield batch
+
+
+def _is_of_all(error: Exception) -> bool:
+    ours = _OURS.search(str(error))
+    names = [each.__name__ for each in _OF_ALL]
+    return isinstance(error, (*_OF_ALL, RedisError)) or (ours is not None and ours[1] in names)
 
 
 def _with(done: Promoted, hour: datetime, job: Job, before: int) -> Promoted:

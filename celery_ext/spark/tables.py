@@ -3,6 +3,7 @@
 # The documentation is built without Spark: annotations are not evaluated.
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HOUR = timedelta(hours=1)
+#: How Spark names the folder of rows whose hour is null.
+_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,9 @@ class Table(Protocol):
 
     def window(self, hour: datetime) -> Window | None:
         """Returns the rows of an hour as they are now; None if there are none."""
+
+    def wrong(self) -> dict[str, Exception]:
+        """Returns an error for each folder, by its name, that ``hours`` has found and that is of no hour."""
 
 
 def open_table(spark: SparkSession, table: str) -> Table:
@@ -87,20 +93,35 @@ class _HourFolders:
         return bool(self._files.exists(self._at(self._path, "_delta_log")))
 
     def hours(self, until: datetime) -> list[datetime]:
-        folders = [status.getPath() for status in self._files.listStatus(self._path) if status.isDirectory()]
-        hours = [_hour_of(folder.toString()) for folder in folders if folder.getName().startswith("hour=")]
-        if not hours:
+        self._folders: dict[datetime, Any] = {}
+        self._wrong: dict[str, Exception] = {}
+        for status in self._files.listStatus(self._path):
+            folder = status.getPath()
+            if status.isDirectory() and folder.getName().startswith("hour="):
+                try:
+                    self._folders[_hour_of(folder.toString())] = folder
+                except TableUnavailable as error:
+                    self._wrong[folder.getName()] = error
+        if not self._folders and not self._wrong:
             raise TableUnavailable(
                 f"the folder {self._path.toString()} has no folder hour=…, such as hour=2026-11-22T22"
             )
-        self._folders = dict(zip(hours, [each for each in folders if each.getName().startswith("hour=")], strict=True))
-        return sorted(hour for hour in hours if hour < until)
+        return sorted(hour for hour in self._folders if hour < until)
+
+    def wrong(self) -> dict[str, Exception]:
+        return self._wrong
 
     def window(self, hour: datetime) -> Window | None:
         folder = self._folders[hour]
         if not self._files.exists(folder):  # another promotion has removed it
             return None
-        files = [status.getPath() for status in self._files.listStatus(folder) if not _is_hidden(status)]
+        found = [status for status in self._files.listStatus(folder) if not _is_hidden(status.getPath().getName())]
+        if any(status.isDirectory() for status in found):
+            raise TableUnavailable(
+                f"the folder {folder.toString()} has folders within the hour, whose rows are not sent; write them "
+                "again, partitioned by hour alone, and delete these folders"
+            )
+        files = [status.getPath() for status in found]
         if not files:
             return None
 
@@ -117,8 +138,9 @@ class _HourFolders:
 
         try:
             # Without a base path Spark does not make a column of the folder's name.
-            return Window(self._spark.read.parquet(*(file.toString() for file in files)), remove, is_there)
-        except Py4JJavaError:
+            reader = self._spark.read.option("mergeSchema", "true")
+            return Window(reader.parquet(*(_literal(file.toString()) for file in files)), remove, is_there)
+        except Exception:
             if is_there():
                 raise
             return self.window(hour)  # another promotion has removed files meanwhile
@@ -161,6 +183,9 @@ class _NamedTable:
 
         return Window(rows, remove)
 
+    def wrong(self) -> dict[str, Exception]:
+        return {}
+
     def _rows(self) -> DataFrame:
         if "`" not in self._name:
             self._spark.catalog.refreshTable(self._name)  # a catalog may show an earlier state for some seconds
@@ -181,6 +206,11 @@ def check_eta(schema: StructType) -> None:
 
 def _hour_of(folder: str) -> datetime:
     text = unquote(folder.rpartition("/hour=")[2])
+    if text == _NULL:
+        raise TableUnavailable(
+            f"the rows in the folder {folder} have no eta, so they are never sent: delete the folder, write those that "
+            "are needed with an eta, and leave rows without one out"
+        )
     try:
         hour = datetime.fromisoformat(text)
     except ValueError:
@@ -188,8 +218,14 @@ def _hour_of(folder: str) -> datetime:
     return hour.replace(tzinfo=UTC) if hour.tzinfo is None else hour.astimezone(UTC)
 
 
-def _is_hidden(status: Any) -> bool:
-    return str(status.getPath().getName()).startswith(("_", ".")) or bool(status.isDirectory())
+def _is_hidden(name: str) -> bool:
+    """Whether Spark does not read a file or folder."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _literal(path: str) -> str:
+    """Returns a path for Spark, which takes it for a pattern."""
+    return re.sub(r"[{}\[\]*?\\]", r"\\\g<0>", path)
 
 
 def _is_comparable(kind: DataType) -> bool:

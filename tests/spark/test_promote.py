@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import psutil
@@ -14,13 +15,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import cancel, promote
-from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption, StragglerRefused, TableUnavailable
+from celery_ext.spark.errors import (
+    BrokerUnavailable,
+    InvalidColumns,
+    InvalidSparkOption,
+    StragglerRefused,
+    TableUnavailable,
+)
 from celery_ext.spark.promotion import Promoted
 from celery_ext.spark.tables import Window
 from kombu_delayq.store.job_types import JobRun
 from tests.support.conditions import until
-from tests.support.spark.jobs import BEGIN, beside, delayed, write_table
+from tests.support.spark.jobs import BEGIN, beside, delayed, kwargs, taken, tasks, write_table
 from tests.support.spark.landing import open_store
+from tests.support.spark.session import GONE_ENV, WRONG_ENV
 
 #: After all hours.
 LATE = BEGIN + timedelta(days=1)
@@ -32,6 +40,11 @@ def left(table: Path) -> set[str]:
     return {file.parent.name for file in table.glob("hour=*/*.parquet")}
 
 
+def moment(headers: dict[str, Any], name: str) -> datetime:
+    """Returns a time in the headers of a message."""
+    return datetime.fromisoformat(headers[name])
+
+
 @pytest.fixture
 def options(redis_server: PrivateRedis) -> dict[str, Any]:
     """Options of a promotion."""
@@ -40,9 +53,10 @@ def options(redis_server: PrivateRedis) -> dict[str, Any]:
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Path:
-    """A table with 40 rows of two hours."""
-    write_table(spark, tmp_path / "table", range(40))
-    return tmp_path / "table"
+    """A table with 40 rows of two hours, in a folder that Spark would take for a pattern."""
+    folder = tmp_path / "{a}[1]*?table"
+    write_table(spark, folder, range(40))
+    return folder
 
 
 def test_near_hours_are_promoted(
@@ -58,25 +72,71 @@ def test_near_hours_are_promoted(
 
 
 def test_late_rows(spark: SparkSession, client: redis.Redis, table: Path, options: dict[str, Any]) -> None:
-    """Rows that come to an hour that was promoted are sent by the next promotion, and ids that it had are not."""
+    """Late rows of an hour are sent by the next promotion, with all columns of their files, and known ids are not."""
     promote(spark, str(table), until=LATE, **options)
-    client.delete("delayq:{q}:due", "delayq:{q}:backup")  # consumed
-    write_table(spark, table, [38, 39, 40, 41, 41])
-    done = promote(spark, str(table), until=LATE, **options)
-    assert (done.rows, done.sent, done.repeated) == (5, 2, 3)
-    assert delayed(client).keys() == {"40", "41"}
+    client.delete("delayq:{q}:due", "delayq:{q}:backup", "delayq:{q}:bodies")  # consumed
+    write_table(spark, table, [38, 39, 40], BEGIN, "'gold' AS tier")
+    write_table(spark, table, [41, 41, 42], BEGIN, "'left' AS lane")
+    done = promote(spark, str(table), until=LATE, expires="10s", **options)
+    assert (done.rows, done.sent, done.repeated) == (6, 3, 3)
+    assert delayed(client).keys() == {"40", "41", "42"}
+    bodies = [body[body.index("{") :] for body in client.hvals("delayq:{q}:bodies")]
+    assert sorted((kwargs(taken(body)) for body in bodies), key=lambda given: given["id"]) == [
+        {"id": 40, "tier": "gold", "lane": None},
+        {"id": 41, "tier": None, "lane": "left"},
+        {"id": 42, "tier": None, "lane": "left"},
+    ]
+    for headers in (taken(body)["headers"] for body in bodies):
+        assert moment(headers, "expires") == moment(headers, "eta") + timedelta(seconds=10)
     assert left(table) == set()
 
 
-def test_folders_of_hours_that_are_over_go(spark: SparkSession, tmp_path: Path, options: dict[str, Any]) -> None:
-    """The folder of an hour goes with its files once the hour is over; what is overdue is sent at once."""
-    for hour in ("2020-01-01T05", "2020-01-01 06%3A00%3A00"):
-        rows = f"SELECT 1 AS id, timestamp'2020-01-01 0{5 + ('06' in hour)}:30:00Z' AS eta"
-        spark.sql(rows).write.parquet(str(tmp_path / "table" / f"hour={hour}"))
-        (tmp_path / "table" / f"hour={hour}" / "_SUCCESS").unlink()
-        (tmp_path / "table" / f"hour={hour}" / "._SUCCESS.crc").unlink()
-    assert promote(spark, str(tmp_path / "table"), **options).sent == 2
-    assert list((tmp_path / "table").iterdir()) == []
+def test_folders_of_hours_that_are_over_go(
+    spark: SparkSession, client: redis.Redis, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """The folder of an hour goes with its files once the hour is over; overdue rows go at once, and expire after."""
+    table = tmp_path / "table"
+    for hours in (("2020-01-01T05", "2020-01-01 06%3A00%3A00"), ("2020-01-01T05",)):
+        before = datetime.now(UTC)
+        for hour in hours:
+            rows = f"SELECT {len(hours)} AS id, timestamp'2020-01-01 0{5 + ('06' in hour)}:30:00Z' AS eta"
+            spark.sql(rows).write.parquet(str(table / f"hour={hour}"))
+            (table / f"hour={hour}" / "_SUCCESS").unlink()
+            (table / f"hour={hour}" / "._SUCCESS.crc").unlink()
+        assert promote(spark, str(table), expires="1h", **options).sent == len(hours)
+        assert list(table.iterdir()) == []
+        sent = [message["headers"] for message in tasks(client)][-len(hours) :]
+        assert all(moment(headers, "expires") >= before + timedelta(hours=1) for headers in sent)
+
+
+def test_an_hour_that_fails_does_not_stop_the_others(
+    spark: SparkSession, client: redis.Redis, table: Path, options: dict[str, Any]
+) -> None:
+    """Folders that cannot be promoted stay, and the first is the error, once the other hours are in Redis."""
+    wrong = [f"hour=2039-12-31T{hour}" for hour in (21, 22)]
+    (table / "hour=2040-01-01T00").rename(table / wrong[0])
+    (table / wrong[1]).mkdir()
+    write_table(spark, table / "other", range(40, 42))
+    (table / "other" / "hour=2040-01-01T00").rename(table / wrong[1] / "_region=eu")
+    null = "hour=__HIVE_DEFAULT_PARTITION__"
+    (table / "other" / "hour=2040-01-01T01").rename(table / null)
+
+    def select(rows: DataFrame) -> DataFrame:
+        return rows.selectExpr("id", "task_id", "IF(id = 1, NULL, eta) AS eta")
+
+    with pytest.raises(Exception, match="rows of the hour 2039-12-31T21 are due in another hour") as caught:
+        promote(spark, str(table), until=LATE, select=select, on_bad_row="drop", **options)
+    [note] = caught.value.__notes__
+    assert note.endswith(f"what else is near was: 2039-12-31T21, 2039-12-31T22, {null}")
+    assert delayed(client).keys() == {str(n) for n in range(3, 40, 2)}
+    assert tasks(client) == []
+    assert left(table) == {wrong[0], null}
+    rmtree(table / wrong[0])
+    with pytest.raises(TableUnavailable, match=r"has folders within the hour.*partitioned by hour alone"):
+        promote(spark, str(table), until=LATE, **options)
+    rmtree(table / wrong[1])
+    with pytest.raises(TableUnavailable, match=r"PARTITION__ have no eta.*: delete the folder"):
+        promote(spark, str(table), until=LATE, **options)
 
 
 class Killed(BaseException):
@@ -191,6 +251,13 @@ def test_another_promotion_of_the_same_hour(
     assert len(left(table)) == 2
 
 
+@pytest.mark.parametrize("env", [WRONG_ENV, GONE_ENV], ids=["password", "address"])
+def test_a_broker_that_cannot_be_used(spark: SparkSession, env: str) -> None:
+    """A wrong password or address fails a promotion at once."""
+    with pytest.raises(BrokerUnavailable, match=r"^the broker .* cannot be used"):
+        promote(spark, "/table", broker_url_env=env, write_timeout="3s", task="t")
+
+
 def test_wrong_uses(spark: SparkSession, client: redis.Redis, tmp_path: Path, options: dict[str, Any]) -> None:
     """A folder that is missing, empty or of another kind, an unknown option and a wrong eta are errors that say so."""
     folder = tmp_path / "table"
@@ -199,10 +266,10 @@ def test_wrong_uses(spark: SparkSession, client: redis.Redis, tmp_path: Path, op
     folder.mkdir()
     with pytest.raises(TableUnavailable, match="has no folder hour=…"):
         promote(spark, str(folder), **options)
-    (folder / "hour=__HIVE_DEFAULT_PARTITION__").mkdir()
+    (folder / "hour=22").mkdir()
     with pytest.raises(TableUnavailable, match="is not of an hour in UTC"):
         promote(spark, str(folder), **options)
-    (folder / "hour=__HIVE_DEFAULT_PARTITION__").rename(folder / "hour=2020-01-01T00")
+    (folder / "hour=22").rename(folder / "hour=2020-01-01T00")
     assert promote(spark, str(folder), **options) == Promoted()
     with pytest.raises(InvalidSparkOption, match="lead is not an option"):
         promote(spark, str(folder), lead=3, **options)
@@ -210,7 +277,7 @@ def test_wrong_uses(spark: SparkSession, client: redis.Redis, tmp_path: Path, op
         promote(spark, str(folder), job_id="j", **options)
     rows = spark.sql("SELECT 1 AS id, timestamp'2020-01-01 01:30:00Z' AS eta")
     rows.write.mode("append").parquet(str(folder / "hour=2020-01-01T00"))
-    with pytest.raises(Exception, match="rows of the hour 2020-01-01T00 have no eta, or are due in another hour"):
+    with pytest.raises(Exception, match="rows of the hour 2020-01-01T00 are due in another hour"):
         promote(spark, str(folder), **options)
     with pytest.raises(InvalidColumns, match="column eta is string"):
         promote(spark, str(folder), select=lambda found: found.withColumn("eta", found.eta.cast("string")), **options)

@@ -103,6 +103,7 @@ class JobWriter:
         columns: What the columns mean.
         broker: Broker of the tasks.
         run: Number of this run.
+        now_ms: For a promotion, when it sends, in ms since the epoch: its job began with the first row of the hour.
     """
 
     options: WriteOptions
@@ -110,6 +111,7 @@ class JobWriter:
     columns: Columns
     broker: Broker
     run: int
+    now_ms: float | None = None
 
     def job_run(self, name: str, run: int | None = None) -> JobRun:
         """Returns a run of the job with this name, by default this run."""
@@ -237,7 +239,8 @@ class JobWriter:
 
     def _builder(self, name: str, base_ms: float, max_delay: float | None) -> MessageBuilder:
         levels = DelayLevels.parse(self.options.delayq_levels or self.settings.levels or DEFAULT)
-        schedule = Schedule(self.options, levels, base_ms, max_delay)
+        promotes = self.now_ms is not None
+        schedule = Schedule(self.options, levels, base_ms if self.now_ms is None else self.now_ms, max_delay, promotes)
         return MessageBuilder(self.columns, self.options, Templates(self.settings), schedule, name)
 
     def _report_bad_row(self, error: str, letter: Offer | None, sender: Sender, report: CommitMessage) -> None:

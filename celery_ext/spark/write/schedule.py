@@ -18,15 +18,26 @@ _FIRST_US, _LAST_US = us_of(datetime.min), us_of(datetime.max)
 class Schedule:
     """Due times and expiries of one job. Delays count from the moment when the job began.
 
+    In a promotion each row must have an eta, and its relative expiry counts from there.
+
     Args:
         options: Options of the job.
         levels: Delay levels of the job.
         base_ms: When the job began, ms since the epoch.
         max_delay: Longest delay that the transport option allows, in s; None for no limit.
+        promotes: Whether the job promotes rows of a table.
     """
 
-    def __init__(self, options: WriteOptions, levels: DelayLevels, base_ms: float, max_delay: float | None) -> None:
+    def __init__(
+        self,
+        options: WriteOptions,
+        levels: DelayLevels,
+        base_ms: float,
+        max_delay: float | None,
+        promotes: bool = False,
+    ) -> None:
         self._options = options
+        self._promotes = promotes
         self._levels = levels
         self._base_us = round(base_ms * 1000)
         self._latest_us = _LAST_US if max_delay is None else min(_LAST_US, self._base_us + int(max_delay * 1e6))
@@ -60,15 +71,19 @@ class Schedule:
             Times in µs since the epoch, None for a row without an expiry; None instead of the list when there is
             neither the column nor the option.
         """
-        default = None if self._options.expires is None else self.expiry_us(self._options.expires)
-        column = rows.columns.get("expires")
+        option, column = self._options.expires, rows.columns.get("expires")
+        if option is None and column is None:
+            return None
+        defaults = [None if option is None else self.expiry_us(option)] * rows.count
+        if not isinstance(option, datetime):
+            defaults = self._after_eta(defaults, rows)
         if column is None:
-            return None if default is None else [default] * rows.count
+            return defaults
         if pa.types.is_timestamp(column.array.type):
             expiries = _without_impossible("expires", rows)
         else:
-            expiries = rows.parse("expires", column.python, self._after)
-        return [default if us is None else us for us in expiries]
+            expiries = self._after_eta(rows.parse("expires", column.python, self._after), rows)
+        return [default if us is None else us for default, us in zip(defaults, expiries, strict=True)]
 
     def expiry_us(self, expires: float | datetime) -> int:
         """Returns an expiry in µs since the epoch. expires: A time, or s after the job began."""
@@ -80,7 +95,11 @@ class Schedule:
 
     def _due_without_spread(self, rows: Rows) -> list[int | None] | None:
         if "eta" in rows.columns:
-            return _without_impossible("eta", rows)
+            due = _without_impossible("eta", rows)
+            if self._promotes:
+                for row in (row for row, us in enumerate(due) if us is None):
+                    rows.add_error(row, None, "is not the due time that each row of a promotion has", "eta")
+            return due
         for name, parse in (("countdown", self._after_countdown), ("delay_level", self._after_level)):
             option = getattr(self._options, name)
             default = None if option is None else parse(option)
@@ -91,6 +110,15 @@ class Schedule:
             if default is not None:
                 return [default] * rows.count
         return None
+
+    def _after_eta(self, expiries: list[int | None], rows: Rows) -> list[int | None]:
+        """Returns relative expiries; in a promotion from each row's eta, unless the job began later."""
+        if not self._promotes:
+            return expiries
+        later = [max((us or 0) - self._base_us, 0) for us in microseconds(rows.columns["eta"].array)]
+        return [
+            None if us is None else min(us + more_us, _LAST_US) for us, more_us in zip(expiries, later, strict=True)
+        ]
 
     def _not_too_late(self, due: list[int | None], rows: Rows) -> list[int | None]:
         for row, us in enumerate(due):

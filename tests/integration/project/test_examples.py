@@ -140,7 +140,7 @@ class SharedShop(Shop):
         told = ""
         for how in (("--offline",), ()):  # the network only if it must be
             built = self.start("-q", "-B", *how, "package", log=self._log, program="mvn")
-            if built.wait(100) == 0:
+            if built.wait(200) == 0:
                 return
             told = self._log.read_text()
         assert "COMPILATION ERROR" not in told, told

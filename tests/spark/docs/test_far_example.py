@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support import ROOT
+from tests.support.spark.jobs import HOUR
 
 EXAMPLE = ROOT / "docs" / "examples" / "spark" / "reminders"
 
@@ -48,6 +49,23 @@ def test_the_reminders_of_today_are_sent_once(
     assert sum(outcome.sent.values()) == 198
     assert outcome.figures["reminders that wait, by a query"].startswith("400 on ")
     assert outcome.figures["reminders promoted to Redis"].startswith("199 in ")
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"])
+def test_the_hour_of_a_row_is_in_utc(demo: Any, spark: SparkSession, zone: str) -> None:
+    """The expression of page and example is right for each quarter of an hour of a year, in zones of all kinds."""
+    page = (ROOT / "docs" / "how-to" / "spark" / "far.md").read_text(encoding="utf-8")
+    assert f'hour = "{HOUR}"' in page
+    assert sys.modules["reminders"].HOUR == HOUR  # type: ignore[attr-defined]
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        times = spark.range(0, 366 * 96).selectExpr("timestamp_seconds(1767225600 + id * 900) AS eta")
+        found = times.selectExpr("unix_seconds(eta) div 3600 AS h", f"{HOUR} AS hour").distinct().collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    assert len(found) == 366 * 24
+    assert [row for row in found if row.hour != f"{datetime.fromtimestamp(row.h * 3600, UTC):%Y-%m-%dT%H}"] == []
 
 
 DAG = ROOT / "docs" / "examples" / "spark" / "reminders" / "promote_dag.py"

@@ -69,11 +69,14 @@ def test_what_stays_wrong_is_not_waited_for(client: redis.Redis) -> None:
         Retry(60).until_done(lambda: client.lpush("key", "value"))
 
 
-def test_waiting_ends_after_the_timeout() -> None:
-    """What cannot be done for as long as ``write_timeout`` says fails with its reason."""
+def test_waiting_ends_after_the_timeout(caplog: pytest.LogCaptureFixture) -> None:
+    """What cannot be done for as long as ``write_timeout`` says fails with its reason, which was logged once before."""
 
     def call() -> None:
         raise BrokerUnavailable("it sleeps")
 
     with pytest.raises(BrokerUnavailable, match=r"0\.2 s.*write_timeout.*it sleeps"):
         Retry(0.2).until_done(call)
+    assert [record.message for record in caplog.records] == [
+        "tries again, for up to 0.2 s, the option write_timeout: it sleeps"
+    ]

@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from celery_ext.demo.private_redis import PrivateRedis
 
 T = TypeVar("T")
+#: The folder of a row, as the page has it.
+HOUR = "replace(left(TIMESTAMP_NTZ'1970-01-01' + make_dt_interval(0, 0, 0, unix_seconds(eta)), 13), ' ', 'T')"
 #: When the rows of a table are due first.
 BEGIN = datetime(2040, 1, 1, tzinfo=UTC)
 
@@ -52,15 +54,25 @@ def _told(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def write_table(spark: SparkSession, table: Path | str, ids: Sequence[int], begin: datetime = BEGIN) -> None:
-    """Writes rows to a table of hours as a user does: even ids are due in the first hour, odd ones in the second."""
+def write_table(
+    spark: SparkSession, table: Path | str, ids: Sequence[int], begin: datetime = BEGIN, *more: str
+) -> None:
+    """Writes rows to a table of hours as a user does: even ids are due in the first hour, odd ones in the second.
+
+    Args:
+        spark: The session.
+        table: The folder.
+        ids: Numbers of the rows.
+        begin: When the first hour begins.
+        *more: Further columns, in SQL.
+    """
     rows = spark.createDataFrame([(n,) for n in ids], "id long").selectExpr(
         "id",
         "CAST(id AS STRING) AS task_id",
         f"timestamp'{begin.isoformat()}' + make_interval(0, 0, 0, 0, id % 2, 0, id) AS eta",
+        *more,
     )
-    hour = "date_format(to_utc_timestamp(eta, current_timezone()), \"yyyy-MM-dd'T'HH\") AS hour"
-    rows.selectExpr("*", hour).write.partitionBy("hour").mode("append").parquet(str(table))
+    rows.selectExpr("*", f"{HOUR} AS hour").write.partitionBy("hour").mode("append").parquet(str(table))
 
 
 def tasks(client: redis.Redis, queue: str = "q") -> list[dict[str, Any]]:
