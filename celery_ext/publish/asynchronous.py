@@ -73,6 +73,10 @@ _threads: WeakKeyDictionary[Any, _Threads] = WeakKeyDictionary()
 _lock = Lock()
 
 
+#: How often a thread that waits for its event loop looks whether that was closed, in s.
+LOOK_S = 1.0
+
+
 class Abandoned(Exception):
     """Ends a call in a thread between two steps, because nobody waits for it any more."""
 
@@ -119,7 +123,8 @@ class Caller:
         """Calls a function in the task, and returns to the thread what it returns, awaited if that can be awaited.
 
         Raises:
-            Abandoned: Nobody waits for the call any more. The function is not called then, or is cancelled.
+            Abandoned: Nobody waits for the call any more. The function is not called then, or is cancelled; or it never
+                ends, because the loop was closed.
         """
 
         async def call() -> Any:
@@ -132,6 +137,9 @@ class Caller:
             self._loop.call_soon_threadsafe(self._asked.put_nowait, (call, reply))
         except RuntimeError:  # the loop is closed
             raise Abandoned from None
+        while not wait([reply], LOOK_S).done:
+            if self._loop.is_closed():
+                raise Abandoned
         try:
             return reply.result()
         except CancelledError:

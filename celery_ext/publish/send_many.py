@@ -187,7 +187,7 @@ class _Sender:
         while True:
             try:
                 page = next(pages, ())
-            except Exception:
+            except BaseException:  # such as of Ctrl-C
                 yield from self._confirmed()
                 raise
             yield from self._confirmed()

@@ -10,7 +10,9 @@ from time import monotonic
 from typing import Any
 
 from kombu.log import get_logger
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from kombu_delayq.redis.backoff import Backoff
@@ -19,7 +21,7 @@ logger = get_logger(__name__)
 
 #: A process asks the Sentinels every ``ASK_S``. While none answers, the pause doubles up to ``LONGEST_PAUSE_S``. In s.
 ASK_S, LONGEST_PAUSE_S = 1.0, 30.0
-#: How long the process waits for the answer of a Sentinel, in s. Short, because the asking thread has other work.
+#: How long the process waits for the answer of a Sentinel, in s, and no second time: the asking thread has other work.
 ANSWER_S = 0.5
 
 Address = tuple[str, int]
@@ -36,7 +38,7 @@ class NamedPrimary:
     def __init__(self, manager: Sentinel, service: str) -> None:
         timeouts = {"socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S}
         nodes = [_address_of(node) for node in manager.sentinels]
-        how = {**manager.sentinel_kwargs, **timeouts}
+        how = {**manager.sentinel_kwargs, **timeouts, "retry": Retry(NoBackoff(), 0)}
         self._sentinels = Sentinel(nodes, manager.min_other_sentinels, how)
         self._service = service
         self._address: Address | None = None

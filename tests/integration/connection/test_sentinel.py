@@ -1,9 +1,11 @@
 """Delayed delivery goes on by itself when a primary becomes a replica, by a failover of Sentinel or in place."""
 
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,9 +13,11 @@ import pytest
 import redis
 from kombu import Connection
 from kombu.exceptions import OperationalError
+from redis.sentinel import Sentinel
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.channel import connect_store
+from kombu_delayq.redis import sentinel
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import stays, until
 from tests.support.servers.sentinels import MASTER_NAME, Sentinels, role_of
@@ -115,6 +119,26 @@ def test_sentinels_that_do_not_answer_hold_up_nobody(sentinels: Sentinels) -> No
         for _ in range(50):
             assert channel.store.queues.size("q") == 0
         assert asked.address() is None
+
+
+def test_a_sentinel_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever publishes waits meanwhile: it takes the word of another one, and asks the silent one no second time."""
+    monkeypatch.setattr(sentinel, "ASK_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        primary = sentinel.NamedPrimary(Sentinel([("127.0.0.1", port)]), MASTER_NAME)
+        assert primary.address() is None
+        silent.setblocking(False)
+        asked = list(iter(lambda: _accepted(silent), None))
+    assert len(asked) == 1
+    for connection in asked:
+        connection.close()
+
+
+def _accepted(server: socket.socket) -> socket.socket | None:
+    with suppress(BlockingIOError):
+        return server.accept()[0]
+    return None
 
 
 def test_transfer_worker_waits_for_no_sentinel_without_end(sentinels: Sentinels) -> None:

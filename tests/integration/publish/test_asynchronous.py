@@ -322,6 +322,26 @@ def test_threads_begin_anew(proj: Proj) -> None:
     assert asyncio.run(work()) == 0
 
 
+def test_a_loop_that_is_closed_leaves_no_thread(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that waits for its event loop ends when somebody closes that, and holds ``aclose`` up no longer."""
+    monkeypatch.setattr(threads, "LOOK_S", 0.05)
+    reading = Event()
+
+    async def endless() -> AsyncIterator[Call]:
+        reading.set()
+        await asyncio.Event().wait()
+        yield Call()
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(asend_many(proj.app, RECORD, endless()))
+    while not reading.is_set():
+        loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    asyncio.run(asyncio.wait_for(aclose(proj.app), DEADLINE_S))
+    assert not task.done()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody can end it
+
+
 FORKING = """
 import asyncio, os
 from celery import Celery

@@ -100,9 +100,9 @@ def test_a_countdown_begins_when_its_call_is_read(proj: Proj) -> None:
     assert read[0] <= first <= read[1] <= second
 
 
-def _failing() -> Iterator[Call]:
-    yield Call((1,), countdown=60)
-    raise KeyError("no more")
+def _failing(error: type[BaseException] = KeyError, count: int = 1) -> Iterator[Call]:
+    yield from (Call((n,), countdown=60) for n in range(count))
+    raise error("no more")
 
 
 BAD: dict[str, tuple[Any, type[Exception], str]] = {
@@ -138,11 +138,13 @@ def only_value(value: Any = None) -> None:
 
 
 def test_what_is_before_a_failure_of_the_callers_is_sent(proj: Proj) -> None:
-    """An exception of what makes the calls, or of ``on_sent``, goes through; what was read before is sent."""
+    """An exception of what makes the calls, or of ``on_sent``, goes through; what was read before is sent, and told."""
     ids: list[str] = []
-    with pytest.raises(KeyError, match="no more"):
-        send_many(proj.app, RECORD, _failing(), on_sent=ids.extend)
-    assert messages(proj) == Counter(ids)
+    for error, count in ((KeyError, 1), (KeyboardInterrupt, 400)):
+        with pytest.raises(error, match="no more"):
+            send_many(proj.app, RECORD, _failing(error, count), on_sent=ids.extend)
+        assert messages(proj) == Counter(ids)
+    assert len(ids) == 401
 
     def fail(page: list[str]) -> None:
         ids.extend(page)
@@ -150,7 +152,7 @@ def test_what_is_before_a_failure_of_the_callers_is_sent(proj: Proj) -> None:
 
     with pytest.raises(LookupError, match="not wanted"):
         send_many(proj.app, RECORD, [Call((n,), countdown=60) for n in range(500)], on_sent=fail)
-    assert len(ids) == 201
+    assert len(ids) == 601
     assert messages(proj) == Counter(ids)
 
 
