@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, InternalError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from kombu_delayq.errors import JournalUnavailable
@@ -63,6 +63,10 @@ class DatabaseUnavailable(OperationalError, ConnectionError):
         return f"the journal's database: {said}"
 
 
+#: SQLSTATE of a PostgreSQL that writes nothing now, such as a standby: read_only_sql_transaction.
+_READ_ONLY = "25006"
+
+
 @contextmanager
 def as_unavailable() -> Iterator[None]:
     """Raises ``DatabaseUnavailable`` in place of SQLAlchemy's error."""
@@ -72,7 +76,9 @@ def as_unavailable() -> Iterator[None]:
         raise
     except NoConnectionFree as error:  # each connection of the pool waits for an answer
         raise DatabaseUnavailable(None, None, error, hide_parameters=True) from error
-    except OperationalError as error:
+    except (OperationalError, InternalError) as error:
+        if isinstance(error, InternalError) and getattr(error.orig, "sqlstate", None) != _READ_ONLY:
+            raise
         raise DatabaseUnavailable(
             error.statement,
             error.params,

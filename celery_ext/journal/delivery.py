@@ -8,7 +8,7 @@ from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
 from celery_ext.journal.both import PartOfBoth
-from celery_ext.journal.deadlines import DATABASE_ERRORS
+from celery_ext.journal.deadlines import DATABASE_ERRORS, error_in_words
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.lookup import JournaledLookup
 from celery_ext.journal.placement import Placement
@@ -155,7 +155,7 @@ class JournaledDelivery(PartOfBoth[Delivery]):
                 others = f". So do others that come too early, for {PAUSE_S:.0f} s"
             logger.warning(
                 "the journal does not take a message of queue %r, which waits in Redis now: %s%s",
-                *(queue, type(error).__name__, others),
+                *(queue, error_in_words(error.__cause__ or error), others),
             )
             return Placed([offer])
 

@@ -8,6 +8,7 @@ from kombu.utils.functional import LRUCache
 from redis.exceptions import RedisError, ResponseError
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from celery_ext.journal.deadlines import error_in_words
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.rows import Addition
 from kombu_delayq.errors import JournalUnavailable
@@ -223,8 +224,7 @@ def _as_unavailable() -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError) as error:
-        what = type(getattr(error, "orig", error)).__name__
-        raise JournalUnavailable(f"the journal's database does not take a message: {what}") from error
+        raise JournalUnavailable(f"the journal's database does not take a message: {error_in_words(error)}") from error
 
 
 def _keys_of(offers: Sequence[Offer]) -> Iterator[Hashable]:

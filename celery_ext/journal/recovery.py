@@ -281,10 +281,13 @@ def _restore_page(
     if buried:
         # The letters wait in the journal before their messages leave it. Repeated, they are the same rows.
         journal.add([_letter(row, now_ms, letters) for row in late])
-        store.queues.note_dead_letters(letters, buried)
-    journal.delete_rows([row.seq for row in late], None)
+        store.queues.note_dead_letters(letters, 0)  # they are shown, even if this process dies before it counts them
+    gone = len(journal.delete_rows([row.seq for row in late], None))  # another restore may have been faster
+    if buried and gone:
+        store.queues.note_dead_letters(letters, gone)
+    skipped, buried = (gone, 0) if overdue == "skip" else (0, gone)
     journal.keep(present)
-    return done._replace(restored=len(journal.wait_again(again)))
+    return done._replace(restored=len(journal.wait_again(again)), skipped=skipped, dead_letters=buried)
 
 
 def _letter(row: Row, now_ms: float, queue: str) -> Addition:

@@ -211,6 +211,8 @@ class JournalWorker(BackgroundWorker):
                 if lease.acquire(token=self.name) and self._lead(store, lease) not in STANDS_BY:
                     self._stopping.wait(AGAIN_S)
                 else:
+                    if self._outage.down_since is not None:
+                        store.journal.heartbeat()  # without the lease nothing else has asked the database
                     self._outage.succeeded()
                     self._stopping.wait(store.options.lease_ttl)
 
@@ -227,7 +229,7 @@ class JournalWorker(BackgroundWorker):
                 logger.info("journal worker %s promotes", self.name)
                 self._work(store, lease, leadership)
             except NotLeading as error:
-                self._refuse(str(error))
+                self._refuse(store, str(error))
                 return str(error)
             except LockError:
                 logger.info("journal worker %s has no lease any more", self.name)
@@ -274,11 +276,12 @@ class JournalWorker(BackgroundWorker):
         lease.reacquire()
         return True
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, store: JournaledStore, why: str) -> None:
         if why == "other" and why != self._refused:
             logger.error(
                 "nothing is promoted: this Redis belongs to another journal. Check journal_url; if Redis was filled by "
-                "a journal that is gone, delete the key delayq:journal"
+                "a journal that is gone, delete the key %s",
+                store.keys.journal(),
             )
         self._refused = why
 

@@ -13,6 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from inspect import isawaitable
@@ -137,10 +138,12 @@ class Caller:
             self._loop.call_soon_threadsafe(self._asked.put_nowait, (call, reply))
         except RuntimeError:  # the loop is closed
             raise Abandoned from None
-        while not wait([reply], LOOK_S).done:
-            if self._loop.is_closed():
-                raise Abandoned
         try:
+            while not reply.done():
+                with suppress(TimeoutError):
+                    return reply.result(LOOK_S)
+                if self._loop.is_closed() and not reply.done():
+                    raise Abandoned
             return reply.result()
         except CancelledError:
             self.check()

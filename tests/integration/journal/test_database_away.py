@@ -25,6 +25,8 @@ from tests.support.workers.harness import MakeProj
 from tests.support.workers.held import INDEX, UNACKED
 
 DAY_S = 86_400
+#: Ends all connections of journals.
+CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'delayq'"
 
 
 @pytest.fixture
@@ -69,21 +71,36 @@ def test_a_connection_that_is_cut_is_no_error_of_a_publisher(
     app: Celery, own_postgres: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is cut between two calls is replaced, and kombu repeats a call whose transaction is cut: a row each."""
-    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'delayq'"
     insert, cuts = messages.insert_new, list[object]()
 
     def insert_and_cut(*args: Any) -> Any:
         made = insert(*args)
         if not cuts:
-            cuts.extend(own_postgres.execute(cut))
+            cuts.extend(own_postgres.execute(CUT))
         return made
 
-    until(lambda: not own_postgres.execute(cut))
+    until(lambda: not own_postgres.execute(CUT))
     sent = [_send(app, retry=False)]
     monkeypatch.setattr(messages, "insert_new", insert_and_cut)
     sent.append(_send(app))
     assert cuts
     assert [row.id for row in Journal(own_postgres.url).get(sent)] == sent
+
+
+@pytest.mark.parametrize("journal", ["far", "all"])
+def test_a_database_that_is_read_only_is_away_for_who_writes(
+    app: Celery, own_postgres: PrivatePostgres, journal: str
+) -> None:
+    """Such as after a failover, who publishes or cancels gets the error Celery's users know, with what it says."""
+    app.conf.broker_transport_options = {"journal_url": own_postgres.url, "journal": journal}
+    sent = _send(app)
+    own_postgres.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
+    own_postgres.execute(CUT)
+    with pytest.raises(OperationalError, match=r"the journal's database does not take a message: .*read-only"):
+        _send(app)
+    with pytest.raises(OperationalError, match=r"the journal's database: .*read-only"):
+        cancel(app, sent)
+    assert [row.id for row in Journal(own_postgres.url).get([sent])] == [sent]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import signal
 from pathlib import Path
 from time import time
@@ -9,13 +10,15 @@ from time import time
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import JournaledStore
+from celery_ext.journal import JournaledStore, database
 from celery_ext.journal.worker import JournalWorker
+from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.journal.stores import HOUR_MS, MakeJournaled, Promoter, body_of, in_redis, journaled, offer, restored
 from tests.support.servers.postgres import PrivatePostgres
 from tests.support.store.keyspace import clock_ms
+from tests.support.store.tuned import tuned
 from tests.support.workers.fixtures import make_proj
 from tests.support.workers.harness import MakeProj
 
@@ -95,10 +98,15 @@ def test_a_failover_is_no_loss(make_journaled: MakeJournaled, own_server: Privat
 
 
 def test_an_outage_of_the_database_is_logged_once(
-    redis_server: PrivateRedis, postgres_server: PrivatePostgres, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    redis_server: PrivateRedis,
+    postgres_server: PrivatePostgres,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While the database is away a worker tries again and again; when it is there, it promotes."""
+    """While the database is away a worker tries again and again, also without the lease; then it promotes."""
     caplog.set_level(logging.INFO)
+    monkeypatch.setattr(database, "AWAY_S", 0.1)
     redis_server.client().flushall()
     url = postgres_server.make_schema().replace(str(postgres_server.directory), f"{tmp_path}/away")
     attempts: list[int] = []
@@ -107,15 +115,45 @@ def test_an_outage_of_the_database_is_logged_once(
         attempts.append(1)
         return journaled(redis_server.port, {"journal_url": url, "lease_ttl": 0.5})
 
-    worker = JournalWorker(connect)
+    worker, lease = JournalWorker(connect), Keys().journal_lease
     worker.start()
     try:
         until(lambda: len(attempts) >= 3)
-        assert worker.down_since is not None
+        down_since = worker.down_since
+        redis_server.client().set(lease, "another")
+        until(lambda: len(attempts) >= 6)
+        assert worker.down_since == down_since is not None
         (tmp_path / "away").symlink_to(postgres_server.directory)
+        until(lambda: worker.down_since is None)
+        assert not worker.leading
+        redis_server.client().delete(lease)
         until(lambda: worker.leading and worker.down_since is None)
     finally:
         worker.stop()
     said = [record.getMessage() for record in caplog.records if record.name.startswith("celery_ext.journal")]
     assert sum("because the journal's database cannot be used" in text for text in said) == 1
     assert sum(text.startswith("the journal goes on after") for text in said) == 1
+
+
+def test_a_worker_names_the_key_that_ties_redis_to_a_journal(
+    redis_server: PrivateRedis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where Redis belongs to a journal that is gone, the log says what to delete, with the prefix of the keys."""
+    redis_server.client().flushall()
+
+    def connect(name: str = "new") -> JournaledStore:
+        options = tuned(journal_url=f"sqlite:///{tmp_path}/{name}.db", lease_ttl=0.2)
+        return JournaledStore(redis_server.client(), Keys("shop:"), (0, 3, 6, 9), options)
+
+    old = connect("old")
+    Promoter(old).heartbeat()
+    old.close()
+    worker = JournalWorker(connect)
+    worker.start()
+    try:
+        until(lambda: "nothing is promoted" in caplog.text)
+        [key] = re.findall(r"delete the key (\S+)", caplog.text)
+        assert redis_server.client().delete(key) == 1
+        until(lambda: worker.leading)
+    finally:
+        worker.stop()

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from celery_ext.journal.recovery import check
+from celery_ext.journal import recovery
+from celery_ext.journal.recovery import Restored, check
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.errors import InvalidOptions
 from kombu_delayq.store.types import DelayedQueue
@@ -96,6 +97,28 @@ def test_what_came_due_meanwhile_may_be_buried(make_journaled: MakeJournaled, op
     assert (found["reason"], found["routing_key"]) == ("too late", "q")
     assert "before it was restored" in found["error"]
     assert store.client.sismember("{delayq}:dead_letters", "buried")
+
+
+@pytest.mark.parametrize("overdue", ["skip", "dead-letter"])
+def test_two_restores_at_once_count_a_message_once(
+    journaled_store: JournaledStore, monkeypatch: pytest.MonkeyPatch, overdue: str
+) -> None:
+    """The one that takes the row out counts its message, and the other, which has read the same page, does not."""
+    store, done = journaled_store, list[Restored]()
+    Promoter(store).heartbeat()
+    store.delivery.offer("q", offer("late", clock_ms(store.client) + 1))
+    lose(store)
+    read = recovery.rows_in_redis
+
+    def other_meanwhile(*args: Any) -> set[int]:
+        monkeypatch.setattr(recovery, "rows_in_redis", read)
+        done.append(restored(store, overdue=overdue, dead_letters="buried"))
+        return read(*args)
+
+    monkeypatch.setattr(recovery, "rows_in_redis", other_meanwhile)
+    done.append(restored(store, overdue=overdue, dead_letters="buried"))
+    assert sum(one.skipped + one.dead_letters for one in done) == 1
+    assert int(store.client.hget(store.keys.counts("buried"), "dead") or 0) == (overdue == "dead-letter")
 
 
 @pytest.mark.parametrize("options", STRICT, ids=["drop", "dead-letter"])
