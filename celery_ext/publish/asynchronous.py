@@ -50,6 +50,7 @@ class _Threads:
     """
 
     def __init__(self, app: "Celery[Any]") -> None:
+        _ = app.amqp.producer_pool  # Celery makes it at its first use, which two threads at once would not survive
         self._shared = ThreadPoolExecutor(app.conf.broker_pool_limit or THREADS, thread_name_prefix="delayq-async")
         self._alone: set[Future[Any]] = set()
 

@@ -101,6 +101,14 @@ def test_what_asend_many_waits_for_may_send(make_proj: MakeProj) -> None:
     assert celery_ext.select(proj.app).count() == 12
 
 
+def test_the_pool_of_an_app_is_there_before_its_threads(make_proj: MakeProj) -> None:
+    """Threads that began together would set its limit while one of them uses it already, which kombu refuses."""
+    app = make_proj(broker_pool_limit=1).app
+    pool: Any = asyncio.run(threads.in_thread(app, lambda: app.amqp._producer_pool))
+    assert pool is not None
+    assert pool.limit == 1
+
+
 def test_an_async_iterable_is_read_in_one_task(proj: Proj) -> None:
     """On each page it has the context variables and the timeout that it has set, as in ``async for``."""
     tenant: ContextVar[str] = ContextVar("tenant", default="none")
