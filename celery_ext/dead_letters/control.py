@@ -103,7 +103,7 @@ class DeadLetters:
             How many were ``replayed``; and how many stay as ``unroutable``, for nobody knows their queue.
 
         Raises:
-            ValueError: No id, queue or condition says which letters, or ``rate`` is too low.
+            ValueError: No id, queue or condition says which letters, or ``rate`` is too low or has no end.
             kombu.exceptions.OperationalError: Redis does not answer.
         """
         rate = None if rate is None else letters_of.rate_of(rate)

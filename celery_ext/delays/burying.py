@@ -22,7 +22,7 @@ SETTING = "delayq_dead_letter_on"
 
 
 class GivenUp(NamedTuple):
-    """A task has no retry left. If it fails, its dead letter is published, and the signal tells of chain and error.
+    """What is kept of a task that may not retry any more. When it fails, its worker publishes the letter.
 
     Attributes:
         chain: Its delay chain; None without one.

@@ -410,7 +410,7 @@ class DelayChainTask(_Task):
         buries = self.dead_letter_queue and not request.is_eager
         # A base class whose ``__call__`` calls Celery's may run the task with a copy of its request.
         outer = next((each for each in self.request_stack.stack if each.id == request.id), request)
-        # Celery raises the error again, and its traceback grows then: the letter tells of it as it is now.
+        # Celery raises the error again, which adds to its traceback. The letter has the traceback of now.
         outer.given_up = GivenUp(chain, exc, told_of(request, reason, exc) if buries else None)
 
     def end_retries(self, request: Any) -> None:

@@ -274,20 +274,19 @@ def _restore_page(
     lost = [row for row in rows if row.seq not in present]
     late = [row for row in lost if row.due_ms <= now_ms and overdue != "run"]
     again = [row.seq for row in lost if row.due_ms > now_ms or overdue == "run"]
-    skipped, buried = (len(late), 0) if overdue == "skip" else (0, len(late))
-    done = Restored(len(rows), len(again), skipped, buried, len(present))
+    name = "skipped" if overdue == "skip" else "dead_letters"
+    done = Restored(len(rows), len(again), 0, 0, len(present))._replace(**{name: len(late)})
     if dry_run:
         return done
-    if buried:
+    if done.dead_letters:
         # The letters wait in the journal before their messages leave it. Repeated, they are the same rows.
         journal.add([_letter(row, now_ms, letters) for row in late])
         store.queues.note_dead_letters(letters, 0)  # they are shown, even if this process dies before it counts them
     gone = len(journal.delete_rows([row.seq for row in late], None))  # another restore may have been faster
-    if buried and gone:
+    if done.dead_letters and gone:
         store.queues.note_dead_letters(letters, gone)
-    skipped, buried = (gone, 0) if overdue == "skip" else (0, gone)
     journal.keep(present)
-    return done._replace(restored=len(journal.wait_again(again)), skipped=skipped, dead_letters=buried)
+    return done._replace(restored=len(journal.wait_again(again)), **{name: gone})
 
 
 def _letter(row: Row, now_ms: float, queue: str) -> Addition:

@@ -114,6 +114,7 @@ class BulkRun:
         matched: The tasks; None until they are counted.
         work: The work; None until it begins.
         stop: Set when it is to end.
+        thread: The latest that counts or works; None before.
         touched: When somebody last asked for it, in s of ``monotonic``.
         written: What other processes see of it; None before, and while that cannot be written.
         tried: When this was last tried to be written, in s of ``monotonic``.
@@ -123,6 +124,7 @@ class BulkRun:
     matched: Snapshot | None = None
     work: Bulk | None = None
     stop: Event = field(default_factory=Event)
+    thread: Thread | None = None
     touched: float = field(default_factory=monotonic)
     written: RunView | None = None
     tried: float = -inf
@@ -148,7 +150,6 @@ class BulkRuns:
         self._broker = broker
         self._closed = Event()
         self._runs: dict[str, BulkRun] = {}
-        self._working: set[Thread] = set()
         self._lock = Lock()
         self._listener = Thread(target=self._listen, name="bulk-listener", daemon=True)
         self._listener.start()
@@ -157,14 +158,14 @@ class BulkRuns:
         """Stops all runs, and waits for their calls under way: what these have changed is announced and audited."""
         self._closed.set()
         with self._lock:
-            runs, working = list(self._runs.values()), list(self._working)
+            runs = list(self._runs.values())
         for run in runs:
             run.stop.set()
         self._listener.join()
         until = monotonic() + END_S
-        for thread in working:
-            thread.join(max(until - monotonic(), 0))
         for run in runs:
+            if run.thread is not None:
+                run.thread.join(max(until - monotonic(), 0))
             if not _is_written(run):
                 _write(self._broker, run)
 
@@ -279,12 +280,10 @@ class BulkRuns:
                 known = isinstance(error, DelayqError)
                 shown.error = str(error) if known else f"{away} did not answer, or refused; see the server's log"
                 shown.state = "failed"
-            finally:
-                self._working.discard(thread)
 
         thread = Thread(target=guarded, name=f"bulk-{shown.id}", daemon=True)
-        self._working.add(thread)
         thread.start()
+        run.thread = thread
         return thread
 
     def _listen(self) -> None:

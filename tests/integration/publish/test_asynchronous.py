@@ -333,7 +333,7 @@ def test_threads_begin_anew(proj: Proj) -> None:
 def test_a_loop_that_is_closed_leaves_no_thread(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that waits for its event loop ends when somebody closes that, and holds ``aclose`` up no longer."""
     monkeypatch.setattr(threads, "LOOK_S", 0.05)
-    reading = Event()
+    reading = asyncio.Event()
 
     async def endless() -> AsyncIterator[Call]:
         reading.set()
@@ -342,8 +342,7 @@ def test_a_loop_that_is_closed_leaves_no_thread(proj: Proj, monkeypatch: pytest.
 
     loop = asyncio.new_event_loop()
     task = loop.create_task(asend_many(proj.app, RECORD, endless()))
-    while not reading.is_set():
-        loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(asyncio.wait_for(reading.wait(), DEADLINE_S))
     loop.close()
     asyncio.run(asyncio.wait_for(aclose(proj.app), DEADLINE_S))
     assert not task.done()
