@@ -64,7 +64,7 @@ def test_the_demo_closes_what_is_not_paid(
     stdout = capsys.readouterr().out
     assert ended.value.code == 0, stdout
     [waiting, still] = re.findall(r"^close_unpaid\.py .*?(\d+)(?: tasks wait in Redis)? \(", stdout, re.MULTILINE)
-    assert 0 < int(still) <= int(waiting) <= 400  # where Spark was slow, some are closed already
+    assert int(still) <= int(waiting) <= 400  # where Spark was slow, some are closed already, or all
     counts = re.findall(r"^(never paid|paid in time|paid too late) +(\d+) +(\d+) +(\d+)$", stdout, re.MULTILINE)
     assert sum(int(orders) for _, orders, _, _ in counts) == 400
     closings = [json.loads(line)["order_id"] for line in lines_in(tmp_path / "files" / "closed")]
