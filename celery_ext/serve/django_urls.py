@@ -67,6 +67,8 @@ def _answer(request: HttpRequest, path: str, caller: Caller | None) -> HttpRespo
         "wsgi.input": request,
         _CALLER: caller,
     }
+    if scope := getattr(request, "scope", None):  # under ASGI, where Django has read the whole body already
+        environ |= {"RAW_URI": scope.get("raw_path", b"").decode("latin-1"), "wsgi.input_terminated": True}
     started: list[Any] = []
 
     def start_response(status: str, headers: list[tuple[str, str]], error: object = None) -> Callable[[bytes], object]:

@@ -19,7 +19,7 @@ class ServeSettings:
         allow_write: Whether callers may change anything. Without it, also a token changes nothing.
         hide_arguments: Whether arguments of tasks are kept from every answer and page.
         dead_letters: Names of further queues of dead letters, beside those that Redis knows.
-        root_path: Path below which a proxy serves the page, such as ``/delayq``; the proxy strips it from requests.
+        root_path: Path below which a proxy serves the page, such as ``/delayq``, whether it strips that or not.
         tokens: File with the hashes of tokens; None where there are none.
         trust_header: Name of the header in which a proxy names its user; None where there is no such proxy.
         trusted_proxies: Addresses or networks of the proxies that may set ``trust_header``.

@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Callable, Iterable
+from io import BytesIO
 from threading import Lock
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from a2wsgi import ASGIMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from celery_ext.serve.access.front_door import BATCH_BYTES
+from celery_ext.serve.problems import Problem
 
 #: What a WSGI server calls.
 WSGIApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -33,6 +37,14 @@ class AsWSGI:
         if not _is_readable(environ):
             start_response("400 Bad Request", [("Content-Type", "text/plain"), ("Content-Length", "0")])
             return []
+        if not environ.get("CONTENT_LENGTH"):
+            if environ.get("wsgi.input_terminated"):  # the adapter reads as many bytes as the header says
+                body = environ["wsgi.input"].read(BATCH_BYTES + 1)
+                environ = {**environ, "wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+            elif "HTTP_TRANSFER_ENCODING" in environ:
+                refused = Problem(411, "this server takes no chunked body: send the header Content-Length").response()
+                start_response("411 Length Required", list(refused.headers.items()))
+                return [bytes(refused.body)]
         return self._of_process()(environ, start_response)
 
     def _of_process(self) -> WSGIApp:

@@ -135,7 +135,8 @@ class FrontDoor:
         if not path.startswith(f"{prefix}/"):  # the proxy stripped it
             path = prefix + path
         scheme = proxies.scheme_of(request) or scope.get("scheme", "http")
-        scope.update(path=path, root_path=prefix + scope.get("root_path", ""), scheme=scheme)
+        mounted_at = quote(scope.get("root_path", ""), safe=_PATH_CHARACTERS)
+        scope.update(path=path, root_path=prefix + mounted_at, scheme=scheme)
 
 
 def _limited(scope: Scope, receive: Receive) -> Receive:

@@ -158,6 +158,11 @@ async def _ordered(
     known = recipes.known(wanted)
     recipe = known if known is not None else await run_in_threadpool(recipes.of, wanted, caller)
     recipe.route.check(caller, wanted.task)
+    if wanted.id is not None and "*" not in caller.tasks:
+        mode = wanted.if_waiting or recipe.target.mode  # of the request, or else of the task
+        if mode in ("keep", "replace"):
+            why = "a task of another name may wait under this id, so it needs a token for all tasks"
+            raise Problem(403, f"{caller.name} may not use if_waiting={mode!r}: {why}", "not-allowed")
     base_ms = now_ms if attempt.base_ms is None else attempt.base_ms
     expires, eta = wanted.expires, wanted.eta
     if isinstance(expires, float) and attempt.base_ms is not None:

@@ -58,7 +58,8 @@ class TaskRequest(Strict):
         delay_chain: How long each retry waits; by default that of the task.
         id: Task id; by default a random one.
         if_waiting: What happens where a task of this ``id`` waits in the queue: the new one comes beside it (``add``),
-            is not enqueued (``keep``), or takes its place (``replace``). The last two need an ``id``.
+            is not enqueued (``keep``), or takes its place (``replace``). The last two need an ``id``, and a
+            token for all tasks.
         headers: Further headers of the message, such as ``traceparent``.
     """
 

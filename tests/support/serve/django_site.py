@@ -1,11 +1,13 @@
-"""A Django site with our URLs, as a program: ``python -m tests.support.serve.django_site BROKER DIRECTORY``.
+"""A Django site with our URLs, as a program: ``python -m tests.support.serve.django_site BROKER DIRECTORY SERVER``.
 
-It prints one line of JSON: its URL, and the session cookies of a member of the staff and of somebody else. It ends when
-its standard input does.
+The server is ``wsgi`` or ``asgi``. The program prints one line of JSON: its URL, and the session cookies of a member of
+the staff and of somebody else. It ends when its standard input does.
 """
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -14,12 +16,14 @@ import django
 from celery import Celery
 from django.conf import settings
 from django.contrib import admin
+from django.core.asgi import get_asgi_application
 from django.core.management import call_command
 from django.core.wsgi import get_wsgi_application
 from django.urls import include, path
 from werkzeug.serving import make_server
 
 from celery_ext.connection import TRANSPORT
+from tests.support.serve.running import in_thread
 
 PREFIX = "tools/delayq"
 
@@ -29,7 +33,7 @@ def urls() -> list[Any]:
     return [path("admin/", admin.site.urls), path(f"{PREFIX}/", include("celery_ext.serve.django_urls"))]
 
 
-def main(broker: str, directory: str) -> None:
+def main(broker: str, directory: str, server: str) -> None:
     """Serves until nobody holds the standard input any more."""
     app = Celery("site", broker=broker, set_as_current=False)
     app.conf.broker_transport = TRANSPORT
@@ -69,11 +73,18 @@ def main(broker: str, directory: str) -> None:
     django.setup()
     globals()["urlpatterns"] = urls()
     call_command("migrate", verbosity=0)
+    with in_thread(get_asgi_application()) if server == "asgi" else wsgi_server() as url:
+        found = {"url": f"{url}{PREFIX}"}
+        print(json.dumps(found | {name: session(name, staff=name == "ada") for name in ("ada", "bob")}), flush=True)
+        sys.stdin.read()
+
+
+@contextmanager
+def wsgi_server() -> Iterator[str]:
+    """Serves the site by WSGI from a thread, and yields its URL."""
     server = make_server("127.0.0.1", 0, get_wsgi_application(), threaded=True)
     Thread(target=server.serve_forever, daemon=True).start()
-    found = {"url": f"http://127.0.0.1:{server.server_port}/{PREFIX}"}
-    print(json.dumps(found | {name: session(name, staff=name == "ada") for name in ("ada", "bob")}), flush=True)
-    sys.stdin.read()
+    yield f"http://127.0.0.1:{server.server_port}/"
 
 
 def session(name: str, *, staff: bool) -> str:

@@ -2,12 +2,15 @@
 
 import json
 import re
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 import pytest
 import redis
@@ -17,13 +20,17 @@ from click.testing import CliRunner
 from celery_ext import Call, send_many
 from celery_ext.cli import delayq
 from celery_ext.connection import TRANSPORT
-from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.demo.private_redis import PrivateRedis, free_port
+from tests.support import ROOT
 from tests.support.commands.shell import run
 from tests.support.conditions import until
+from tests.support.pages import blocks, commands
 from tests.support.serve.http_consumers import await_look
 from tests.support.serve.running import ask, connected, serving
 
 PASSWORD = "geheim-4711"
+#: What nginx may write to files, which is below a directory of the system by default.
+TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 def fails(*args: str, broker: str = "redis://127.0.0.1:1/0") -> str:
@@ -227,3 +234,49 @@ def test_a_token_that_makes_no_sense_is_not_made(
     path = tmp_path / "tokens.json"
     assert reason in run(redis_server, "tokens", "add", *args, "--file", str(path), code=code).stderr
     assert not path.exists()
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="there is no nginx on the PATH")
+def test_the_nginx_of_the_page_passes_paths_as_they_are(redis_server: PrivateRedis, tmp_path: Path) -> None:
+    """Behind the block of the page an id with a slash names its own task, and none that a shorter path would name."""
+    page, file = ROOT / "docs/how-to/serve.md", tmp_path / "htpasswd"
+    [block] = blocks(page, "nginx")
+    [options] = [words[words.index("serve") + 1 :] for words in commands(page) if "--root-path" in words]
+    file.write_text("ada:{PLAIN}secret\n")
+    ids = ("victim", "x/../victim", "a/b", "a//b", "100%")
+    app = Celery("shop", broker=redis_server.url, broker_transport=TRANSPORT, set_as_current=False)
+    for task_id in ids:
+        app.send_task("shop.remind", queue="proxied", countdown=3600, task_id=task_id)
+    app.close()
+    with serving(redis_server.url, "--allow-write", *options, log=tmp_path / "log") as served:
+        port, server = free_port(), urlsplit(served.url).port
+        location = block.replace("/etc/nginx/delayq.htpasswd", str(file)).replace(":5556", f":{server}")
+        temporary = " ".join(f"{name}_temp_path {tmp_path}/{name};" for name in TEMPORARY)
+        conf = tmp_path / "nginx.conf"
+        conf.write_text(
+            f"daemon off; master_process off; pid {tmp_path}/pid; error_log stderr; events {{}}\n"
+            f"http {{ access_log off; {temporary} server {{ listen 127.0.0.1:{port};\n{location} }} }}\n"
+        )
+        with (tmp_path / "nginx.log").open("wb") as log:
+            nginx = subprocess.Popen(["nginx", "-p", tmp_path, "-c", conf], stderr=log)
+        try:
+            url, login = f"http://127.0.0.1:{port}/delayq", b64encode(b"ada:secret").decode()
+            headers = {"Authorization": f"Basic {login}", "Host": "www.example.org", "Sec-Fetch-Site": "same-origin"}
+            until(lambda: answers(url) or nginx.poll() is not None, what="nginx answers")
+            for task_id in reversed(ids):
+                path = f"/v1/tasks/{quote(task_id, safe='')}"
+                assert ask(url, path, headers=headers).json["id"] == task_id
+                assert ask(url, path, "DELETE", headers).json == {"id": task_id, "outcome": "cancelled"}
+            assert ask(url, "/", headers=headers | {"Accept": "text/html"}).status == 200
+        finally:
+            nginx.kill()
+            nginx.wait()
+
+
+def answers(url: str) -> bool:
+    """Whether somebody listens at a URL."""
+    try:
+        connected(url).close()
+    except ConnectionRefusedError:
+        return False
+    return True

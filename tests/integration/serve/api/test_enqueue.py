@@ -265,6 +265,40 @@ def test_a_caller_enqueues_its_own_tasks_to_its_own_queues(make_api: MakeApi, re
     assert sorted(sent.keys("*")) == sorted(set(sent.keys("*")) - {"secret", "news"})
 
 
+@pytest.mark.parametrize("mode", ["keep", "replace"])
+def test_a_caller_of_some_tasks_meets_no_other_by_its_id(
+    make_api: MakeApi, redis_server: PrivateRedis, mode: str
+) -> None:
+    """Whoever may not enqueue all tasks neither replaces a waiting one by its id, nor learns that one waits.
+
+    The mode may be the request's or the task's; an id that the key of a task makes meets no other task.
+    """
+    app = shop(redis_server.url)
+    install(app)
+
+    @app.task(name="shop.index", shared=False, waiting_key=("order",), if_waiting=mode)
+    def index(order: int) -> None:
+        """Indexes an order."""
+
+    assert make_api().post("/v1/tasks", json={"task": "bank.pay", "id": "pay", "countdown": 60}).status_code == 201
+    api = make_api(app, Caller("limited", frozenset({Action.ENQUEUE}), ("celery",), ("shop.*",)))
+    indexing = {"task": "shop.index", "args": [1], "countdown": 60}
+    items = [
+        {**REMIND, "id": "pay", "countdown": 60, "if_waiting": mode},
+        {**REMIND, "id": "free", "countdown": 60, "if_waiting": mode},
+        {**indexing, "id": "pay"},
+    ]
+    answers = [api.post("/v1/tasks", json=item) for item in items]
+    answers_of_items = api.post("/v1/tasks:batch", json={"tasks": items}).json()["results"]
+    assert {answer.status_code for answer in answers} == {item["status"] for item in answers_of_items} == {403}
+    assert all("needs a token for all tasks" in answer.json()["detail"] for answer in answers)
+    assert [task.name for task in select(shop(redis_server.url), queues="celery")] == ["bank.pay"]
+    outcomes = [api.post("/v1/tasks", json=indexing).json()["outcome"] for _ in range(2)]
+    assert outcomes == ["delayed", {"keep": "kept", "replace": "replaced"}[mode]]
+    added = {**indexing, "id": "pay", "if_waiting": "add"}
+    assert api.post("/v1/tasks", json=added).json()["outcome"] == "delayed"
+
+
 def test_a_router_in_code_is_asked_once(make_api: MakeApi, redis_server: PrivateRedis) -> None:
     """The queue that was checked is the queue to which the task goes, even if the router changes its mind."""
     asked = []

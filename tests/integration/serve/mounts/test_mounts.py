@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 from types import ModuleType
 from typing import Any, NamedTuple
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin
 
 import pytest
 from celery import Celery
@@ -28,7 +28,7 @@ from celery_ext.serve import asgi, wsgi
 from celery_ext.serve.access.identity import OPERATING, Caller
 from tests.support import ROOT
 from tests.support.pages import blocks
-from tests.support.serve.running import ask, in_thread, raw
+from tests.support.serve.running import Answer, ask, in_thread, raw
 
 PREFIX = "/tools/delayq"
 STAFF = {"Cookie": "user=ada"}
@@ -39,11 +39,19 @@ ODD_IN_PATH = "a%2Fb%20c%25d%20%C3%BC%3F"
 
 
 class Site(NamedTuple):
-    """A site. ``staff`` and ``other`` are headers of somebody who may, and of somebody who may not."""
+    """A site.
+
+    Attributes:
+        url: URL of the server in it.
+        staff: Headers of somebody who may.
+        other: Headers of somebody who may not.
+        reads_chunks: Whether its bodies may come without a length.
+    """
 
     url: str
     staff: dict[str, str]
     other: dict[str, str]
+    reads_chunks: bool = True
 
 
 def identify(request: Request) -> Caller | None:
@@ -83,19 +91,23 @@ def flask(app: Celery, directory: Path) -> Iterator[Site]:
 
 
 @contextmanager
-def django(app: Celery, directory: Path) -> Iterator[Site]:
-    command = [sys.executable, "-m", "tests.support.serve.django_site", app.conf.broker_url, str(directory)]
+def django(app: Celery, directory: Path, server: str = "wsgi") -> Iterator[Site]:
+    command = [sys.executable, "-m", "tests.support.serve.django_site", app.conf.broker_url, str(directory), server]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
         try:
             assert process.stdout
             found = json.loads(process.stdout.readline())
-            yield Site(found["url"], {"Cookie": found["ada"]}, {"Cookie": found["bob"]})
+            yield Site(found["url"], {"Cookie": found["ada"]}, {"Cookie": found["bob"]}, server == "asgi")
         finally:
             process.kill()
 
 
+def django_by_asgi(app: Celery, directory: Path) -> AbstractContextManager[Site]:
+    return django(app, directory, "asgi")
+
+
 SITES: dict[str, Callable[[Celery, Path], AbstractContextManager[Site]]] = {
-    each.__name__: each for each in (fastapi, starlette, flask, django)
+    each.__name__: each for each in (fastapi, starlette, flask, django, django_by_asgi)
 }
 
 
@@ -155,6 +167,35 @@ def test_bodies_come_through(site: Site) -> None:
     done = ask(site.url, "/do/reschedule", "POST", form, b"id=a%2Fb+c%25d+%C3%BC%3F&countdown=1h")
     assert done.status == 303, done.text
     assert urljoin(f"{site.url}/do/reschedule", done.headers["location"]).startswith(f"{site.url}/tasks?id=")
+
+
+def test_a_body_in_chunks_is_read_or_refused_in_words(site: Site) -> None:
+    """A body without a length comes through, and one that is too large is refused.
+
+    Below Django by WSGI, which cannot tell where such a body ends, the answer says what to do.
+    """
+    headers = site.staff | OWN_SITE | {"Content-Type": "application/json"}
+
+    def answer(spaces: int) -> Answer:
+        body = iter([b'{"countdown":', b" " * spaces, b"60}"])
+        return ask(site.url, f"/v1/tasks/{ODD_IN_PATH}", "PATCH", headers, body)
+
+    if site.reads_chunks:
+        assert answer(1).json["outcome"] == "rescheduled"
+        assert answer(1_100_000).status == 413
+    else:
+        refused = answer(1)
+        assert (refused.status, "send the header Content-Length" in refused.json["detail"]) == (411, True)
+
+
+@pytest.mark.parametrize("path", ["/a%20b", "/%C3%BC"])
+def test_the_path_of_a_mount_may_have_any_character(redis_server: PrivateRedis, path: str) -> None:
+    """Below a path that is percent-encoded when it is sent, pages are found, and links lead back there."""
+    app = Celery("mounted", broker=redis_server.url, set_as_current=False)
+    app.conf.broker_transport = TRANSPORT
+    with in_thread(Starlette(routes=[Mount(unquote(path), asgi(app, anonymous=True))])) as url:
+        assert ask(url, f"{path}/v1/queues").status == 200
+        assert ask(url, f"{path}/openapi.json").json["servers"] == [{"url": path}]
 
 
 def test_an_odd_path_is_no_failure(site: Site) -> None:
