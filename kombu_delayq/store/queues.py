@@ -142,7 +142,7 @@ class Queues(StorePart):
         self._registry, self._note_purge = registry, note_purge
 
     def names(self) -> list[str]:
-        """Returns the names of the queues in which delayed messages wait, or have waited lately."""
+        """Returns the names of the queues that had delayed messages and have, or had lately, messages or consumers."""
         return self.registered()
 
     def registered(self) -> list[str]:
@@ -169,10 +169,11 @@ class Queues(StorePart):
         return self._registry.add(queue)
 
     def forget_empty(self, queues: Sequence[str]) -> list[str]:
-        """Makes queues without messages unknown to the transfer workers; at most four round trips.
+        """Makes queues without messages, delayed or ready, unknown; at most four round trips.
 
-        The name leaves first and comes back if a message has come meanwhile, see ``QueueRegistry``. The counters of
-        the queue are kept for ``COUNTS_KEPT_MS``.
+        Exporters list the known ones, so a queue of which nobody consumes the messages stays. The name leaves first and
+        comes back if a message has come meanwhile, see ``QueueRegistry``. The counters of the queue are kept for
+        ``COUNTS_KEPT_MS``.
 
         Args:
             queues: Names of some hundred queues.
@@ -186,7 +187,7 @@ class Queues(StorePart):
             return self._forget_empty(queues, [self._client.layout])
 
     def _forget_empty(self, queues: Sequence[str], layouts: Sequence[str]) -> list[str]:
-        looks = [("EXISTS", *self._held_in(queue, layouts)) for queue in queues]
+        looks = [("EXISTS", *self._held_in(queue, layouts), *self._client.ready(queue)) for queue in queues]
         empty = [queue for queue, is_used in zip(queues, self._client.send(looks), strict=True) if not is_used]
         if not empty:
             return []
@@ -194,7 +195,7 @@ class Queues(StorePart):
         calls: list[ScriptCall] = []
         for queue in empty:
             keys = [*self._held_in(queue, layouts), *self._client.stored(queue, "hash")[2:]]
-            calls.append((keys, [self._keys.counts(queue)], "hash"))
+            calls.append(([*keys, *self._client.ready(queue)], [self._keys.counts(queue)], "hash"))
         words = self._client.run_each("forget_empty", calls)[0]
         gone = [queue for queue, word in zip(empty, words, strict=True) if word in (b"empty", "empty")]
         for queue in empty:
@@ -204,7 +205,7 @@ class Queues(StorePart):
         return gone
 
     def _held_in(self, queue: str, layouts: Sequence[str]) -> list[str]:
-        """Returns the keys of which one is there if the queue has a message."""
+        """Returns the keys of which one is there if the queue has a delayed message."""
         return [self._client.due(queue, layouts[-1]), self._keys.due(queue), self._keys.bodies(queue)]
 
     def keep_alive(self, queue: str, expire_ms: int = 0) -> None:

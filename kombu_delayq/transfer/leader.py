@@ -10,7 +10,6 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.message.pages import pages
 from kombu_delayq.store import TransportStore
-from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.wake import LISTEN_S, Announcements
 from kombu_delayq.text import readable
 from kombu_delayq.transfer.due_messages import DueMessages
@@ -71,7 +70,7 @@ class Leader:
 
 
 class Tidying:
-    """Drops, now and then, the names of queues in which nothing waits, so that no look at Redis asks for them."""
+    """Drops, now and then, the names of queues that are empty and unused, so that no look at Redis asks for them."""
 
     def __init__(self) -> None:
         self._next_at = -inf
@@ -88,8 +87,9 @@ class Tidying:
             return
         self._next_at = monotonic() + TIDY_S
         try:
-            # The next message of a queue that is consumed may come from a service that registers nothing.
-            kept = store.consumers.by_queue() if LAYOUT_OF[store.layout].is_shared else ()
+            # What a consumer holds comes back to its queue if it dies, and the next message of a queue that is consumed
+            # may come from a service that registers nothing.
+            kept = {queue for lease in store.consumers.all() for queue in lease.queues}
             for page in pages(sorted(set(registered).difference(kept)), TIDY_PAGE):
                 store.queues.forget_empty(page)
             for page in pages(store.consumers.shares(), TIDY_PAGE):

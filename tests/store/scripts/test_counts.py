@@ -245,6 +245,7 @@ def test_counters_survive_a_purge(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("i", PAST_MS))
     store.delivery.transfer("q")
     assert store.client.ttl(COUNTS) == -1
+    store.client.delete("q")
     store.delivery.offer("q", waiting("i", PAST_MS))
     store.queues.purge("q")
     assert counts(store).transferred == counts(store).operations["purge"] == 1

@@ -3,14 +3,21 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.keys import Keys
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import KEYS, PAST_MS, contents, waiting
 
 
-def emptied(store: DelayStore, queue: str = "q") -> None:
+def come_due(store: DelayStore, priority: int = 3) -> None:
+    """Leaves a queue whose only message is ready."""
+    store.delivery.offer("q", waiting("i", PAST_MS, priority=priority))
+    assert store.delivery.transfer("q").moved == 1
+
+
+def emptied(store: DelayStore) -> None:
     """Leaves a queue that had a message."""
-    store.delivery.offer(queue, waiting("i", PAST_MS, priority=3))
-    assert store.delivery.transfer(queue).moved == 1
+    come_due(store)
+    assert store.client.delete(*KEYS.ready("q", (0, 3, 6, 9))) == 1
 
 
 def test_a_queue_with_a_message_stays_known(make_store: MakeStore) -> None:
@@ -23,6 +30,18 @@ def test_a_queue_with_a_message_stays_known(make_store: MakeStore) -> None:
     assert contents(store.client) == before
 
 
+@pytest.mark.parametrize("priority", [0, 9])
+@pytest.mark.parametrize("prefix", ["", "shop."])
+def test_a_queue_whose_messages_are_ready_stays_known(make_store: MakeStore, prefix: str, priority: int) -> None:
+    """While nobody consumes what came due, its name and everything of it stay."""
+    store = make_store(keys=Keys(prefix=prefix))
+    come_due(store, priority)
+    before = contents(store.client)
+    assert store.queues.forget_empty(["q", "never used"]) == ["never used"]
+    assert contents(store.client) == before
+    assert store.client.pttl(store.keys.counts("q")) == -1
+
+
 def test_of_an_empty_queue_the_counters_are_left_for_a_while(make_store: MakeStore) -> None:
     """Its name goes and the count of marked messages; the counters get a time to live, until it is used again."""
     store = make_store(layout="hash")
@@ -30,7 +49,7 @@ def test_of_an_empty_queue_the_counters_are_left_for_a_while(make_store: MakeSto
     assert store.client.pttl(KEYS.counts("q")) == -1
     assert store.queues.forget_empty(["q", "never used"]) == ["q", "never used"]
     assert store.queues.names() == []
-    assert contents(store.client).keys() == {b"{q}\x06\x163"}
+    assert contents(store.client) == {}
     assert store.client.pttl(KEYS.counts("q")) > 0
     store.delivery.offer("q", waiting("j"))
     assert store.queues.names() == ["q"]
@@ -38,11 +57,15 @@ def test_of_an_empty_queue_the_counters_are_left_for_a_while(make_store: MakeSto
     assert store.client.pttl(KEYS.counts("q")) == -1
 
 
+@pytest.mark.parametrize("comes", ["delayed", "ready"])
 @pytest.mark.parametrize("step", ["SREM", "forget_empty"])
 def test_a_message_that_comes_meanwhile_brings_the_name_back(
-    store: DelayStore, monkeypatch: pytest.MonkeyPatch, step: str
+    store: DelayStore, monkeypatch: pytest.MonkeyPatch, step: str, comes: str
 ) -> None:
-    """Whether a publisher comes before the name has left, or just after, the queue is known in the end."""
+    """Whether a publisher comes before the name has left, or just after, the queue is known in the end.
+
+    So it is if the message is due, and ready before anybody looks again.
+    """
     emptied(store)
     store.delivery.offer("warm", waiting("i"))
 
@@ -52,7 +75,10 @@ def test_a_message_that_comes_meanwhile_brings_the_name_back(
         def late(*args: object, **how: object) -> object:
             if args[0] == step:
                 monkeypatch.undo()
-                store.delivery.offer("q", waiting("j"))
+                if comes == "ready":
+                    come_due(store)
+                else:
+                    store.delivery.offer("q", waiting("j"))
             return original(*args, **how)
 
         monkeypatch.setattr(store.queues._client, act, late)

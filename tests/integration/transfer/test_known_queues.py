@@ -1,0 +1,70 @@
+"""Which queues the leader keeps known, and with them in all figures, whoever consumes them."""
+
+import json
+
+import pytest
+import redis
+from kombu import Connection, Exchange, Queue
+
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.options import Options
+from kombu_delayq.store import DelayStore
+from tests.support.conditions import until
+from tests.support.store.consuming import end_lease, fetch, lives, message
+from tests.support.workers.harness import TRANSPORT
+from tests.support.workers.held import KEYS
+from tests.support.workers.transfers import Transfer, offer
+
+pytestmark = pytest.mark.both_layouts
+
+
+@pytest.fixture(autouse=True)
+def tidies_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader looks for the names of empty queues whenever it looks at Redis."""
+    monkeypatch.setattr("kombu_delayq.transfer.leader.TIDY_S", 0.0)
+
+
+@pytest.fixture
+def store(client: redis.Redis, layout: str) -> DelayStore:
+    return DelayStore(client, KEYS, options=Options(layout=layout, consumer_ttl=60))
+
+
+def names_left(store: DelayStore) -> list[str]:
+    """Returns the names of the queues that are known once the leader has dropped those of empty ones."""
+    store.queues.know("idle")
+    until(lambda: "idle" not in store.queues.names(), what="the leader drops the name of an empty queue")
+    return store.queues.names()
+
+
+def test_a_queue_stays_known_until_its_ready_messages_are_gone(
+    redis_server: PrivateRedis, store: DelayStore, client: redis.Redis, transfer: Transfer
+) -> None:
+    """Nobody consumes what came due; once somebody deletes the queue, it is unknown and stays so."""
+    transfer(poll_interval=0.05)
+    offer(store, "due", 0.1, "mail")
+    until(lambda: client.llen("mail") == 1)
+    assert names_left(store) == ["mail"]
+    with Connection(redis_server.url, transport=TRANSPORT, transport_options={"transfer": False}) as connection:
+        queue = Queue("mail", Exchange("mail"), "mail")(connection.default_channel)
+        queue.declare()
+        queue.delete()
+    assert client.llen("mail") == 0
+    assert store.queues.names() == []
+    assert names_left(store) == []
+
+
+def test_a_queue_stays_known_while_a_consumer_holds_its_messages(
+    store: DelayStore, client: redis.Redis, transfer: Transfer
+) -> None:
+    """So it is known when they come back from a consumer that died, and nobody else consumes them."""
+    transfer(poll_interval=0.05, consumer_ttl=1.0)
+    store.queues.know("mail")
+    client.lpush("mail", json.dumps(message(0)))
+    lives(store, queues=("mail",))
+    assert len(fetch(store, 1, "mail")) == 1
+    assert names_left(store) == ["mail"]
+    end_lease(store)
+    until(lambda: client.llen("mail") == 1, what="the message is back")
+    assert names_left(store) == ["mail"]
+    client.delete("mail")
+    assert names_left(store) == []
