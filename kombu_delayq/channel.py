@@ -25,12 +25,20 @@ from kombu_delayq.message.ready import stamp_published
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import OF_ONE_SERVER, as_lost, check_writes, is_full, note_refusal, noticing_demotion
+from kombu_delayq.redis.errors import (
+    OF_ONE_SERVER,
+    as_lost,
+    check_writes,
+    is_full,
+    is_of_one_node,
+    note_refusal,
+    noticing_demotion,
+)
 from kombu_delayq.redis.sentinel import FollowingPool
 from kombu_delayq.store import DelayStore, TransportStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId
-from kombu_delayq.text import as_text
+from kombu_delayq.text import as_text, readable
 
 logger = get_logger(__name__)
 
@@ -286,6 +294,15 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             if not (self._closing and is_full(error)):
                 raise
             logger.info("queue %r is not deleted, because Redis is full", queue)
+
+    def after_reply_message_received(self, queue: str) -> None:
+        """Deletes the queue of replies to remote control. These count, also while Redis is full or a node is away."""
+        try:
+            super().after_reply_message_received(queue)
+        except (redis.RedisError, OSError) as error:
+            if not (is_of_one_node(self.pool, error) or is_full(error)):
+                raise
+            logger.info("queue %r of replies is not deleted: %s", queue, readable(error))
 
     def _new_queue(self, queue: str, auto_delete: bool = False, **kwargs: Any) -> Any:
         self.store.keys.check_queue(queue)

@@ -9,6 +9,8 @@ from typing import Any, cast
 from kombu.log import get_logger
 from kombu.transport import redis as stock
 from kombu.transport import virtual
+from kombu.transport.virtual.base import queue_declare_ok_t
+from redis.exceptions import RedisError
 
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.cluster.client import ClusterClient, ClusterPool, PrefixedClient
@@ -16,12 +18,17 @@ from kombu_delayq.cluster.pool import LATE_S
 from kombu_delayq.cluster.pubsub import ClusterPubSub
 from kombu_delayq.consume.qos import FetchedQoS
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import OF_REPLICA
+from kombu_delayq.redis.errors import OF_REPLICA, is_full, is_of_one_node
+from kombu_delayq.text import readable
 
 logger = get_logger(__name__)
 
 #: For how long a publisher does not ask again which queues are bound to an exchange, in s.
 TABLE_S = 1.0
+#: How often to try to note bindings that could not be noted, in s.
+BIND_S = 1.0
+#: Brokers, by URL, that could not note a binding when one was last tried.
+_not_binding: set[str] = set()
 
 
 class ClusterQoS(FetchedQoS):
@@ -56,7 +63,11 @@ class ClusterQoS(FetchedQoS):
 
 
 class ClusterChannel(DelayedChannel, stock.Channel):
-    """A channel whose commands go to the nodes of their keys."""
+    """A channel whose commands go to the nodes of their keys.
+
+    kombu's bindings have a node, too. Fanouts do without them, and so does Celery, which publishes to the queue of a
+    direct exchange by its name. So while their node is away or full, bindings of both are noted later.
+    """
 
     #: A node that says that the cluster is down may mean one slot alone.
     _refusals = OF_REPLICA
@@ -64,6 +75,9 @@ class ClusterChannel(DelayedChannel, stock.Channel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._tables: dict[str, tuple[float, list[Any]]] = {}
+        self._unbound: dict[tuple[Any, ...], None] = {}  # exchange, routing key, pattern and queue still to be noted
+        self._bind_at = 0.0
+        self._binder: Any = None
         super().__init__(*args, **kwargs)
         if self.QoS is FetchedQoS:
             self.QoS = ClusterQoS
@@ -86,7 +100,8 @@ class ClusterChannel(DelayedChannel, stock.Channel):
         if monotonic() >= until:
             table = super().get_table(exchange)
             self._tables[exchange] = monotonic() + TABLE_S, table
-        return table
+        channels = list(self._transport().channels)
+        return table + [bound for channel in channels for name, *bound in list(channel._unbound) if name == exchange]
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> Any:
         known = self._tables.get(exchange)
@@ -94,11 +109,82 @@ class ClusterChannel(DelayedChannel, stock.Channel):
             del self._tables[exchange]  # such as for a reply to a process that has just begun to wait for it
         return super()._lookup(exchange, routing_key, default)
 
-    def _queue_bind(self, exchange: str, *args: Any) -> None:
-        super()._queue_bind(exchange, *args)
-        self._tables.pop(exchange, None)
+    def queue_declare(self, queue: str | None = None, passive: bool = False, **kwargs: Any) -> Any:
+        """Declares a queue. One of remote control or events may be on a node that is away, and yet a worker starts."""
+        try:
+            return super().queue_declare(queue, passive=passive, **kwargs)
+        except (RedisError, OSError) as error:
+            if passive or not (queue and kwargs.get("auto_delete") and is_of_one_node(self.pool, error)):
+                raise
+            return queue_declare_ok_t(queue, 0, 0)
+
+    def stay_in_use(self) -> None:
+        """Keeps the queues consumed here from expiring, and notes bindings that could not be noted."""
+        super().stay_in_use()
+        self._bind_rest()
+
+    def maybe_refresh_binding_expiry(self) -> None:
+        """Keeps bindings from expiring, unless some cannot be noted now: noting them does as much."""
+        if not self._unbound:
+            super().maybe_refresh_binding_expiry()
+
+    def conn_or_acquire(self, client: Any = None) -> Any:
+        """Returns a context with a client for kombu's commands; for bindings, one that waits for no node for long."""
+        return super().conn_or_acquire(client or self._binder)
+
+    def _put(self, queue: str, message: Any, **kwargs: Any) -> Any:
+        self._bind_rest()
+        return super()._put(queue, message, **kwargs)
+
+    def _queue_bind(self, exchange: str, *binding: Any) -> None:
+        if self.typeof(exchange).type == "topic":  # nothing reaches the queue without the binding
+            super()._queue_bind(exchange, *binding)
+            self._tables.pop(exchange, None)
+        else:
+            self._unbound[exchange, *binding] = None
+            self._note_bindings()
+
+    def _bind_rest(self) -> None:
+        if self._unbound and monotonic() >= self._bind_at:
+            self._note_bindings()
+
+    def _note_bindings(self) -> None:
+        """Notes bindings. It does not wait for a node that is away, nor for a full one: they are noted later."""
+        self._bind_at = monotonic() + BIND_S
+        self._binder = self._get_client()(connection_pool=self.pool.aside())
+        # Whoever runs a transaction waits for its node as long as for any reply.
+        self._binder.pipeline = partial(self._binder.pipeline, transaction=False)
+        try:
+            for binding in list(self._unbound):
+                self._note_binding(binding)
+        except (RedisError, OSError) as error:
+            if not self._is_passing(error):
+                raise
+            if self._broker not in _not_binding:
+                _not_binding.add(self._broker)
+                logger.warning("queues are used, but their bindings are noted later: %s", readable(error))
+        else:
+            if self._broker in _not_binding:
+                _not_binding.discard(self._broker)
+                logger.info("bindings of queues are noted again")
+        finally:
+            self._binder = None
+
+    def _note_binding(self, binding: tuple[Any, ...]) -> None:
+        try:
+            super()._queue_bind(*binding)
+        except (RedisError, OSError) as error:
+            if not self._is_passing(error):
+                self._unbound.pop(binding, None)
+            raise
+        self._unbound.pop(binding, None)
+        self._tables.pop(binding[0], None)
+
+    def _is_passing(self, error: Exception) -> bool:
+        return is_of_one_node(self.pool, error) or is_full(error)
 
     def _delete(self, queue: str, exchange: str, *args: Any, **kwargs: Any) -> None:
+        self._unbound.pop((exchange, *args), None)
         super()._delete(queue, exchange, *args, **kwargs)
         self._tables.pop(exchange, None)
 

@@ -47,6 +47,16 @@ class _Returned:
     buried: int = 0
     unread: set[str] = field(default_factory=set)
 
+    def add(self, other: "_Returned") -> None:
+        """Adds what was given back of another share."""
+        self.queues += other.queues
+        self.buried += other.buried
+        self.unread |= other.unread
+
+
+#: What has been given back of consumers that are gone, by name.
+_Reports = dict[str, tuple[ConsumerLease, _Returned]]
+
 
 class _OfShare:
     """Gives back what consumers held of one share.
@@ -94,8 +104,11 @@ class _OfShare:
             self._patient_until_ms = now_ms + 1000 * options.consumer_ttl * GRACE_SHARE
         return now_ms >= self._patient_until_ms
 
-    def reclaim(self, store: TransportStore, ended: Sequence[ConsumerLease]) -> bool:
-        """Gives back what consumers held, for about ``SLICE_S``. Returns False if time was up before it was done."""
+    def reclaim(self, store: TransportStore, ended: Sequence[ConsumerLease], reports: _Reports) -> bool:
+        """Gives back what consumers held, for about ``SLICE_S``, and adds what of those that are gone to ``reports``.
+
+        Returns False if time was up before it was done.
+        """
         begun = monotonic()
         fenced = set(store.consumers.fence([lease.name for lease in ended], self._share))
         tags = store.consumers.tags_of(fenced, self._share)
@@ -105,8 +118,10 @@ class _OfShare:
             if lease.name not in fenced:
                 continue
             try:
-                is_done = self._give_back(store, lease, tags.get(lease.name, ()), until)
-                if not is_done or monotonic() > until:
+                returned = self._give_back(store, lease, tags.get(lease.name, ()), until)
+                if returned is not None:
+                    reports.setdefault(lease.name, (lease, _Returned()))[1].add(returned)
+                if returned is None or monotonic() > until:
                     return False
             except ResponseError as error:
                 if self._is_news(lease.name, error):
@@ -115,8 +130,10 @@ class _OfShare:
                     )
         return True
 
-    def _give_back(self, store: TransportStore, lease: ConsumerLease, tags: Sequence[str], until: float) -> bool:
-        """Gives back what a consumer held, and forgets the consumer. Returns False if time was up before.
+    def _give_back(
+        self, store: TransportStore, lease: ConsumerLease, tags: Sequence[str], until: float
+    ) -> _Returned | None:
+        """Gives back what a consumer held, and forgets the consumer. Returns what; None if time was up before.
 
         Raises:
             ResponseError: Some messages cannot go back now; the others have.
@@ -125,7 +142,7 @@ class _OfShare:
         errors: list[ResponseError] = []
         for number, page in enumerate(pages(reversed(tags), PAGE)):
             if number and monotonic() > until:
-                return False
+                return None
             self._put_back(store, lease, page, tags[0], errors)
         store.fetching.empty_landings(lease.name, [self._share] if self._share else lease.queues)
         if errors:
@@ -133,8 +150,7 @@ class _OfShare:
         store.consumers.leave(lease.name, self._share)
         del self._returned[lease.name]
         self._errors.pop(lease.name, None)
-        _report(store, lease, returned)
-        return True
+        return returned
 
     def _put_back(
         self, store: TransportStore, lease: ConsumerLease, tags: Sequence[str], first: str, errors: list[ResponseError]
@@ -185,6 +201,7 @@ class Reclaiming:
         self._next_look = -inf
         self._shares: dict[str, _OfShare] = {}
         self._gone = GoneConsumers()
+        self._reports: _Reports = {}  # of what is to be logged when all shares are done
         self._judged: set[str] = set()  # names of gone consumers; reclaiming them removes the names
 
     def wait_s(self) -> float:
@@ -218,13 +235,16 @@ class Reclaiming:
         until = monotonic() + SLICE_S
         for share, leases in dead.items():
             try:
-                is_done = self._of(share).reclaim(store, leases)
+                is_done = self._of(share).reclaim(store, leases, self._reports)
             except (RedisError, OSError) as error:
                 self._of(share).note(error)
             else:
                 if not is_done or monotonic() > until:
                     self._next_look = -inf
                     return
+        for lease, returned in self._reports.values():
+            _report(store, lease, returned)
+        self._reports.clear()
 
     def _judge(self, store: TransportStore) -> None:
         """Ends the leases of consumers whose processes have ended."""

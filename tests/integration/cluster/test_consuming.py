@@ -1,6 +1,7 @@
 """Consumers of a cluster, whose queues and fanouts are on several nodes and move between them."""
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,10 +11,14 @@ import pytest
 import redis
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
+from kombu_delayq.channel import connect_store
 from kombu_delayq.store.delivery import Delivery
+from kombu_delayq.transfer.worker import TransferWorker
+from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.cluster import PrivateCluster, slot_of
 from tests.support.store.consuming import message
+from tests.support.workers import reclaiming
 
 
 def queues_of_nodes(cluster: PrivateCluster) -> list[str]:
@@ -47,6 +52,26 @@ def test_a_queue_that_moves_ends_no_connection(cluster: PrivateCluster) -> None:
         assert sorted(looped.received) == sorted([queue, number] for queue in queues for number in range(4))
         assert looped.channel is channel
         assert not channel.closed
+
+
+def test_one_warning_tells_of_a_dead_consumer(cluster: PrivateCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """It names all queues to which something went back, although each has leases of its own."""
+    cluster.flush()
+    queues = queues_of_nodes(cluster)
+    with Connection(cluster.url, transport_options={"consumer_ttl": 1}) as connection:
+        channel = connection.default_channel
+        for queue in queues:
+            reclaiming.publish(channel.store, 1, queue)
+        reclaiming.dead_with(channel.store, 3, *queues)
+        worker = TransferWorker(lambda: connect_store(channel, channel.separate_pool()))
+        with caplog.at_level(logging.WARNING, reclaiming.LOG):
+            worker.start()
+            try:
+                until(lambda: reclaiming.gone(channel.store))
+                [line] = reclaiming.logged(caplog)
+            finally:
+                worker.stop(20)
+    assert line.endswith(f"3 went back ({', '.join(f'1 to {queue!r}' for queue in queues)})")
 
 
 def test_a_message_is_adopted_when_its_node_is_there_again(
