@@ -1,11 +1,11 @@
 """The exceptions of kombu-delayq. Most errors of the Redis client pass through as they are."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
 import kombu.exceptions
 
-#: How many ids an error names.
+#: How many ids or queues an error names.
 _NAMED = 5
 #: Longest repr of a value in an error, in characters; of a longer repr, how many stay at its head and at its tail.
 _LONGEST, _HEAD, _TAIL = 200, 140, 50
@@ -85,13 +85,17 @@ class AnswerLost(DelayqError, kombu.exceptions.OperationalError):
     """The connection to Redis was lost before it answered, so the state of the tasks ``ids`` is unknown."""
 
     def __init__(self, done: str, ids: list[str]) -> None:
-        named = ", ".join(map(repr, ids[:_NAMED])) + (", …" if len(ids) > _NAMED else "")
         super().__init__(
             f"the connection to Redis was lost before it answered: {len(ids):,} task{'s' * (len(ids) != 1)} may have "
-            f"been {done}, or still wait: {named}. Ask again, so that none waits; those that are not_delayed then may "
-            f"have been {done} now"
+            f"been {done}, or still wait: {listed(ids)}. Ask again, so that none waits; those that are not_delayed "
+            f"then may have been {done} now"
         )
         self.ids = ids
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns names for an error: the first five, and whether there are more."""
+    return ", ".join(map(repr, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
 
 
 def quoted(value: object) -> str:

@@ -1,7 +1,7 @@
 """Finds and changes the waiting messages of a broker by task id, in any queue. Knows the store, and no app."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import repeat
 from math import inf
@@ -13,7 +13,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.errors import AnswerLost, UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.store.lookup import MAX_DUPLICATES, Change, is_step
+from kombu_delayq.store.lookup import MAX_DUPLICATES, Change, NotSearched, is_step
 from kombu_delayq.store.types import Waiting
 
 if TYPE_CHECKING:
@@ -35,11 +35,28 @@ PAGE = 100
 
 
 def get(store: "WaitingStore", ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
-    """Yields each id with its waiting messages: none, one, or several if tasks share the id."""
+    """Yields each id with its waiting messages: none, one, or several if tasks share the id.
+
+    Raises:
+        NotSearched: A node of a cluster is away, and not all ids were found elsewhere. Those that were have been
+            yielded before.
+    """
     queues = store.queues.names()
     for part in _parts(ids):
-        found = store.lookup.get(queues, part)
-        yield from ((task_id, found.get(task_id, [])) for task_id in part)
+        found, away = _look_up(store, queues, part)
+        yield from ((task_id, found.get(task_id, [])) for task_id in part if away is None or task_id in found)
+        if away is not None:
+            raise away
+
+
+def _look_up(
+    store: "WaitingStore", queues: Sequence[str], ids: Sequence[str]
+) -> tuple[dict[str, list[Waiting]], NotSearched | None]:
+    """Returns the waiting messages of some ids, and an error if a node is away that may have those of the others."""
+    try:
+        return store.lookup.get(queues, ids), None
+    except NotSearched as error:
+        return error.found, error
 
 
 #: Says which of the messages of an id are meant.
@@ -85,22 +102,30 @@ def cancel(store: "WaitingStore", ids: Iterable[str], *, chains_in_use: bool = F
 
     Raises:
         AnswerLost: Redis did not answer. All known removals have been yielded before.
+        NotSearched: A node of a cluster is away and has run nothing, and not all ids were found elsewhere. All removals
+            have been yielded before.
     """
     for part in _parts(ids):
         found: dict[str, list[Waiting]] = {}
         chains: set[str] = set()
+        unsearched, away = {*part}, list[NotSearched]()
         try:
-            with naming_ids("cancelled", part):
+            with naming_ids("cancelled", part), _noting(away):
                 unsearched = store.lookup.cancel_at_once(part, found)
+            away = [error for error in away if _may_have_run(error)]  # otherwise the next search tells
             # A task without a chain whose message was removed everywhere needs no more. It takes one round trip.
             left = [one for one in part if one in unsearched or one not in found or any(map(is_step, found[one]))]
             if left:
                 # The ids are refused before the search: a step that comes meanwhile, even in a new queue, is found or
                 # refused. A step that is stored at the moment has noted its chain.
                 queues, chains = store.chains.cancel_chains(left, in_use=chains_in_use)
-                _remove(store, queues, [one for one in left if one in unsearched | chains or one in found], found)
-        except Exception:
+                searched = [one for one in left if one in unsearched | chains or one in found]
+                _remove(store, queues, searched, found, away)
+            _check_found(away, found)
+        except Exception as error:
             yield from (Cancelled(task_id, messages) for task_id, messages in found.items())
+            if not isinstance(error, AnswerLost):
+                _check_found(away, found)  # an answer may have been lost before
             raise
         yield from (Cancelled(task_id, found.get(task_id, []), task_id in chains) for task_id in part)
 
@@ -112,15 +137,15 @@ def cancel_only(store: "WaitingStore", ids: Iterable[str], only: Only) -> Iterat
     whether it is meant.
 
     Raises:
-        AnswerLost: Redis did not answer. All known removals have been yielded before.
+        AnswerLost, NotSearched: As of ``cancel``.
     """
     for task_id, messages in get(store, ids):
         removed: list[Waiting] = []
         left = [message for message in messages if only(message)]
         for _ in range(TRIES):
             removed += _discarded(store, task_id, left)
-            [(_, messages)] = get(store, [task_id])
-            left = [message for message in messages if only(message)]
+            found, _ = _look_up(store, store.queues.names(), [task_id])
+            left = [message for message in found.get(task_id, ()) if only(message)]
             if not left:
                 break
         yield Cancelled(task_id, removed)
@@ -139,13 +164,19 @@ def _discarded(store: "WaitingStore", task_id: str, messages: Iterable[Waiting])
     return removed
 
 
-def _remove(store: "WaitingStore", queues: list[str], ids: Sequence[str], found: dict[str, list[Waiting]]) -> None:
-    """Removes the messages of ids that are refused, and adds these messages to ``found``."""
+def _remove(
+    store: "WaitingStore",
+    queues: list[str],
+    ids: Sequence[str],
+    found: dict[str, list[Waiting]],
+    away: list[NotSearched],
+) -> None:
+    """Removes the messages of ids that are refused; adds them to ``found``, and errors of nodes to ``away``."""
     full = list(ids)
     more = {task_id: found.pop(task_id) for task_id in full if task_id in found}
     while full:
         try:
-            with naming_ids("cancelled", full):
+            with naming_ids("cancelled", full, more), _noting(away):
                 store.lookup.cancel(queues, full, more)
         finally:
             for task_id, messages in more.items():
@@ -157,6 +188,31 @@ def _remove(store: "WaitingStore", queues: list[str], ids: Sequence[str], found:
             queues = store.chains.cancel_chains(mixed).queues
             full = list(dict.fromkeys([*full, *mixed]))
         more = {}
+
+
+@contextmanager
+def _noting(away: list[NotSearched]) -> Iterator[None]:
+    try:
+        yield
+    except NotSearched as error:
+        away.append(error)
+
+
+def _check_found(away: Iterable[NotSearched], found: Collection[str]) -> None:
+    """Raises an error of nodes that are away if an id was not found elsewhere: first, if they may have removed it."""
+    for error in sorted(away, key=_may_have_run, reverse=True):
+        missing = [task_id for task_id in error.ids if task_id not in found]
+        if missing and _may_have_run(error):
+            raise AnswerLost("cancelled", missing) from error
+        if missing:
+            raise error
+
+
+def _may_have_run(error: NotSearched) -> bool:
+    """Whether a node may have run the command that it did not answer."""
+    from kombu_delayq.cluster.topology import NoNode  # only now: it brings in much that one Redis does not need
+
+    return not all(isinstance(one, NoNode) for one in error.errors)
 
 
 def reschedule(
@@ -173,6 +229,7 @@ def reschedule(
     Raises:
         DelayTooLong: The time is farther away than the transport option ``max_delay`` allows.
         AnswerLost: Redis did not answer while it transferred tasks whose new time is past.
+        NotSearched: As of ``get``, after the tasks that were found are changed.
     """
     store.options.check_delay((due_ms - store.now_ms()) / 1000)
     return _change(store, ids, due_ms, only, runs_now=False)
@@ -190,6 +247,7 @@ def run_now(store: "WaitingStore", ids: Iterable[str], only: Only = _any) -> Ite
 
     Raises:
         AnswerLost: Redis did not answer.
+        NotSearched: As of ``get``, after the tasks that were found are sent.
     """
     return _change(store, ids, store.now_ms(), only, runs_now=True)
 
@@ -242,12 +300,18 @@ def browse(store: "WaitingStore", queue: str, from_ms: float = -inf, to_ms: floa
 
 
 @contextmanager
-def naming_ids(done: str, ids: Sequence[str]) -> Iterator[None]:
-    """Names the tasks when the answer of Redis is lost; the error of redis-py does not."""
+def naming_ids(done: str, ids: Sequence[str], told: Collection[str] = ()) -> Iterator[None]:
+    """Names the tasks when the answer of Redis is lost, but those that Redis has told; the error of redis-py does not.
+
+    If Redis has told all, the error stays as it is.
+    """
     try:
         yield
     except (RedisConnectionError, RedisTimeoutError) as error:
-        raise AnswerLost(done, list(ids)) from error
+        unknown = [one for one in ids if one not in told]
+        if not unknown:
+            raise
+        raise AnswerLost(done, unknown) from error
 
 
 def _change(
@@ -256,11 +320,12 @@ def _change(
     queues = store.queues.names()
     for part in _parts(ids):
         outcomes: dict[str, Outcome] = {}
-        left: Sequence[str] = part
+        found, away = _look_up(store, queues, part)
+        known = part if away is None else [*found]
         missed: set[tuple[str, str]] = set()  # ids whose message was not in a layout any more where it was found
-        while left:
+        while found:
             again: dict[str, None] = {}  # each id once: looking it up finds all its messages
-            for queue, own in _by_queue(store.lookup.get(queues, left), only).items():
+            for queue, own in _by_queue(found, only).items():
                 words = change(store, queue, [one for _, one in own], repeat(due_ms), runs_now=runs_now)
                 for (identity, message), word in zip(own, words, strict=True):
                     # Another client has just changed the message, or it has moved, such as from a journal to Redis.
@@ -272,8 +337,10 @@ def _change(
                         outcomes.setdefault(identity, "unreadable")
                     elif word != "changed":
                         outcomes[identity] = word  # type: ignore[assignment]  # the words of the Lua scripts
-            left = list(again)
-        yield from ((task_id, outcomes.get(task_id, "not_delayed")) for task_id in part)
+            found = _look_up(store, queues, list(again))[0] if again else {}
+        yield from ((task_id, outcomes.get(task_id, "not_delayed")) for task_id in known)
+        if away is not None:
+            raise away
 
 
 def _by_queue(found: dict[str, list[Waiting]], only: Only) -> dict[str, list[tuple[str, Waiting]]]:

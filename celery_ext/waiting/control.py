@@ -50,7 +50,8 @@ def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | 
 
     Raises:
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may be cancelled.
-        kombu.exceptions.OperationalError: Redis does not answer.
+        kombu.exceptions.OperationalError: Redis does not answer. If only some nodes of a cluster do not, tasks that are
+            found elsewhere are cancelled, and this says that others may wait there.
     """
     ids, found = _ids_of(app, task_id), dict[str, Outcome]()
     with _noted("cancel", ids, found):
@@ -96,7 +97,8 @@ def reschedule(
         DelayTooLong: The time is farther away than the transport option ``max_delay`` allows. It is a ValueError, too.
         AnswerLost: The connection was lost before Redis answered. Some of the tasks whose new time is past may have
             been sent.
-        kombu.exceptions.OperationalError: Redis does not answer.
+        kombu.exceptions.OperationalError: Redis does not answer. If only some nodes of a cluster do not, tasks that are
+            found elsewhere are rescheduled, and this says that others may wait there.
     """
     ids, found = _ids_of(app, task_id), dict[str, Outcome]()
     with store_of_app(app) as store:
@@ -118,7 +120,8 @@ def run_now(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome |
 
     Raises:
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may have been sent.
-        kombu.exceptions.OperationalError: Redis does not answer.
+        kombu.exceptions.OperationalError: Redis does not answer. If only some nodes of a cluster do not, tasks that are
+            found elsewhere are sent, and this says that others may wait there.
     """
     ids, found = _ids_of(app, task_id), dict[str, Outcome]()
     with store_of_app(app) as store, _noted("run", ids, found):
@@ -136,7 +139,8 @@ def get(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> DelayedTask |
     If several waiting tasks share the id, returns the one that is due first.
 
     Raises:
-        kombu.exceptions.OperationalError: Redis does not answer.
+        kombu.exceptions.OperationalError: Redis does not answer, or a node of a cluster does not, and may have a task
+            that is not found elsewhere.
     """
     ids = _ids_of(app, task_id)
     with store_of_app(app) as store:

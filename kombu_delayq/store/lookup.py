@@ -5,12 +5,14 @@ from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from kombu.log import get_logger
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
+from kombu_delayq.errors import listed
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.errors import is_full
-from kombu_delayq.redis.replies import Command, check_reached
+from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import ScriptCall, StorePart
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import JOURNAL, Waiting, hidden, rows_of, waiting_of
@@ -37,6 +39,24 @@ CHANGES_A_CALL = {"hash": 100, "redisson": 30, JOURNAL: 100}
 def warn_not_ended(error: BaseException) -> None:
     """Logs that a full Redis keeps no note of cancelled chains. What waits is removed: that frees memory."""
     logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", error)
+
+
+class NotSearched(RedisConnectionError):
+    """A node of a cluster is away, so its queues were not searched for ids that no other queue has.
+
+    Args:
+        away: By queue, the error of its node: none of Redis, but of the connection.
+        ids: The ids that were not found.
+        found: What the other queues had, by id.
+    """
+
+    def __init__(self, away: dict[str, Exception], ids: list[str], found: dict[str, list[Waiting]]) -> None:
+        queues, tasks = (f"{what}{'s' * (len(all_of) != 1)}" for what, all_of in (("queue", away), ("task", ids)))
+        super().__init__(
+            f"{len(away):,} {queues} not searched: {listed(list(away))}; {len(ids):,} {tasks} may still wait there: "
+            f"{listed(ids)}: {next(iter(away.values()))}"
+        )
+        self.errors, self.ids, self.found = list(away.values()), ids, found
 
 
 class Change(NamedTuple):
@@ -78,6 +98,9 @@ class Lookup(StorePart):
         Returns:
             By id, the waiting messages of the id, the next due first; several when two tasks have one id. An id without
             messages is left out.
+
+        Raises:
+            NotSearched: A node of a cluster is away, and not all ids were found elsewhere.
         """
         return self._of_ids("get", queues, ids, {})
 
@@ -96,6 +119,9 @@ class Lookup(StorePart):
             queues: Names of the queues to search.
             ids: As for ``get``.
             found: Filled with the result, part by part, so that a caller has the parts that came before an error.
+
+        Raises:
+            NotSearched: As ``get``. What the other nodes had is removed.
         """
         found = {} if found is None else found
         self._searched = frozenset(queues)
@@ -119,7 +145,7 @@ class Lookup(StorePart):
             those without any.
 
         Raises:
-            redis.exceptions.RedisError, OSError: A node of a cluster is away. ``found`` has what the others had.
+            NotSearched: As ``cancel``.
         """
         queues = sorted(self._searched)
         if not queues:
@@ -128,11 +154,12 @@ class Lookup(StorePart):
         known = ("SMEMBERS", self._keys.queues)
         replies, [(names, _)] = self._client.run_each("cancel", calls, [known], again=False)
         unsearched = set[str]()
+        away = {queue: reply for queue, reply in zip(queues, replies, strict=True) if _is_away(reply)}
         for queue, reply in zip(queues, replies, strict=True):
             rows = [] if isinstance(reply, Exception) else reply
-            unsearched.update(ids[len(rows) :])
+            unsearched.update(() if queue in away else ids[len(rows) :])
             self._add(queue, ids, rows, found)
-        check_reached(replies)
+        _check_found(away, ids, found)
         for identity, messages in found.items():
             messages.sort(key=lambda message: message.due_ms)
             if len(messages) >= MAX_DUPLICATES:
@@ -156,26 +183,30 @@ class Lookup(StorePart):
         self, operation: str, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
     ) -> dict[str, list[Waiting]]:
         """Runs ``get`` or ``cancel``, also for messages of other clients that are not findable so far."""
-        self._search(operation, queues if ids else [], ids, found)
+        away = self._search(operation, queues if ids else [], ids, found)
         missing = [identity for identity in ids if identity not in found]
         if missing and LAYOUT_OF[self._client.layout].is_shared:
-            grown = [queue for queue in queues if self._index(queue)]
-            self._search(operation, grown, missing, found)
+            grown = [queue for queue in queues if queue not in away and self._index(queue)]
+            away |= self._search(operation, grown, missing, found)
         for messages in found.values():
             messages.sort(key=lambda message: message.due_ms)
+        _check_found(away, ids, found)
         return found
 
     def _search(
         self, operation: str, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
-    ) -> None:
+    ) -> dict[str, Exception]:
         """Searches queues for ids and adds what it finds.
 
-        It logs a queue that cannot be searched and goes on, so that the results of other queues are not lost.
+        It logs a queue that Redis refuses to search and goes on, so that the results of other queues are not lost.
+
+        Returns:
+            By queue, the errors of nodes that are away.
 
         Raises:
-            redis.exceptions.RedisError, OSError: A node of a cluster is away. ``found`` has what the others had.
             redis.exceptions.ResponseError: None of the queues can be searched, and nothing has been found.
         """
+        away: dict[str, Exception] = {}
         done = dict.fromkeys(queues, 0)  # how many of the ids were searched in each queue
         while done:
             calls = [self._call(operation, queue, ids[count:]) for queue, count in done.items()]
@@ -184,11 +215,12 @@ class Lookup(StorePart):
             for queue, reply in zip(list(done), replies, strict=True):
                 if isinstance(reply, Exception):
                     done[queue] = len(ids)
+                    away |= {queue: reply} if _is_away(reply) else {}
                     continue
                 self._add(queue, ids[done[queue] :], reply, found)
                 done[queue] += len(reply)
-            check_reached(replies)
             done = {queue: count for queue, count in done.items() if count < len(ids)}
+        return away
 
     def _add(self, queue: str, ids: Sequence[str], rows: Sequence[Any], found: dict[str, list[Waiting]]) -> None:
         """Adds the messages of a queue's rows, one for each of the first ids, to those that were found."""
@@ -198,8 +230,8 @@ class Lookup(StorePart):
                 found.setdefault(identity, []).extend(messages)
 
     def _check(self, replies: dict[str, Any], most: int) -> None:
-        """Logs which queues cannot be searched; raises the first error if their number is ``most``."""
-        failed = {queue: reply for queue, reply in replies.items() if isinstance(reply, Exception)}
+        """Logs which queues Redis refuses to search; raises the first error if their number is ``most``."""
+        failed = {queue: reply for queue, reply in replies.items() if isinstance(reply, ResponseError)}
         if len(failed) == most:
             raise next(iter(failed.values()))
         for queue, error in failed.items():
@@ -317,6 +349,21 @@ class Lookup(StorePart):
         for part in pages(items, most, MAX_BYTES, lambda item: len(item[0].body or b"")):
             words += map(as_text, self._client.run(operation, *call([item for _, item in part])))
         return words
+
+
+def _is_away(reply: object) -> bool:
+    """Whether a reply is an error of the connection to a node, and none of Redis: nobody knows what the node has."""
+    return isinstance(reply, Exception) and not isinstance(reply, ResponseError)
+
+
+def _check_found(away: dict[str, Exception], ids: Sequence[str], found: dict[str, list[Waiting]]) -> None:
+    """Raises the error of nodes that are away if an id was not found elsewhere; else logs it."""
+    missing = [identity for identity in ids if identity not in found]
+    if away and missing:
+        raise NotSearched(away, missing, found)
+    if away:
+        queues, error = listed(list(away)), next(iter(away.values()))
+        logger.warning("queues not searched for further tasks of ids that were found: %s: %s", queues, error)
 
 
 def as_read(message: Waiting) -> list[Any]:

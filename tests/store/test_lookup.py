@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change
+from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, NotSearched
 from kombu_delayq.store.types import Waiting
 from tests.support.store.cost import round_trips
 from tests.support.store.keyspace import FUTURE_MS, contents, duplicate_id, in_form, waiting
@@ -77,9 +77,12 @@ def test_a_queue_that_cannot_be_read_hides_no_other(
 
 @pytest.mark.parametrize("operation", [*OPERATIONS, "cancel_at_once"])
 def test_a_node_that_is_away_is_an_error_and_hides_no_other(
-    three: DelayStore, monkeypatch: pytest.MonkeyPatch, operation: str
+    three: DelayStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, operation: str
 ) -> None:
-    """Where one node of a cluster does not answer, the call raises that, after it has noted what the others had."""
+    """Where one node of a cluster does not answer, the call raises that, after it has noted what the others had.
+
+    If they had all, the log names the queue that was not searched.
+    """
     run_each, found = StoreClient.run_each, dict[str, list[Waiting]]()
     three.lookup.cancel(["a", "b", "c"], ["nobody"])  # whose queues are those that ``cancel_at_once`` searches
 
@@ -88,14 +91,17 @@ def test_a_node_that_is_away_is_an_error_and_hides_no_other(
         return [*replies[:1], RedisConnectionError("away"), *replies[2:]], around
 
     monkeypatch.setattr(StoreClient, "run_each", run)
-    acts: dict[str, Callable[[], object]] = {
-        "get": lambda: three.lookup.get(["a", "b", "c"], ["i"]),
-        "cancel": lambda: three.lookup.cancel(["a", "b", "c"], ["i"], found),
-        "cancel_at_once": lambda: three.lookup.cancel_at_once(["i"], found),
+    acts: dict[str, Callable[..., object]] = {
+        "get": lambda *ids: found.update(three.lookup.get(["a", "b", "c"], ids)),
+        "cancel": lambda *ids: three.lookup.cancel(["a", "b", "c"], ids, found),
+        "cancel_at_once": lambda *ids: three.lookup.cancel_at_once(ids, found),
     }
-    with pytest.raises(RedisConnectionError, match="away"):
-        acts[operation]()
-    assert operation == "get" or [message.queue for message in found["i"]] == ["a", "c"]
+    with pytest.raises(NotSearched, match=r"1 queue not searched: 'b'; 1 task may .*: 'only in b': away") as error:
+        acts[operation]("only in c", "only in b")
+    assert [error.value.found.keys(), error.value.ids] == [{"only in c"}, ["only in b"]]
+    acts[operation]("i")
+    assert {message.queue for message in found["i"]} == {"a", "c"}
+    assert "queues not searched for further tasks of ids that were found: 'b': away" in caplog.text
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
