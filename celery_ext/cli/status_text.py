@@ -25,9 +25,7 @@ def text(report: dict[str, Any], of_journal: Iterable[str] = (), *, named: bool,
     lines = [f"broker   {report['broker']}"]
     if report["global_keyprefix"]:
         lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
-    nobody = bad("no transfer worker runs: nothing that is due will be delivered")
-    lines.append(f"leading  {good(escaped(report['leader'])) if report['leader'] else nobody}")
-    lines += [*_nodes(report), *of_journal]
+    lines += [f"leading  {_leader(report)}", *_nodes(report), *of_journal]
     if report["stock_transport"]:
         lines.append(
             "app      "
@@ -51,6 +49,19 @@ def text(report: dict[str, Any], of_journal: Iterable[str] = (), *, named: bool,
     return "\n".join(lines)
 
 
+def _leader(report: Mapping[str, Any]) -> str:
+    if report["leader"]:
+        return good(escaped(report["leader"]))
+    if _names_away(report):
+        return warning("not known: the node that knows it is away. Workers go on with the queues that they know")
+    return bad("no transfer worker runs: nothing that is due will be delivered")
+
+
+def _names_away(report: Mapping[str, Any]) -> bool:
+    """Whether the node is away that knows the queues and the leader."""
+    return bool(report["cluster"] and report["cluster"]["queues_error"])
+
+
 def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
     shown = [row for row in report["queues"] if "error" not in row]
     if shown:
@@ -63,7 +74,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
             head += ["SLOT", "NODE"]
         rows = [_cells(row, report) for row in shown]
         yield from fit_table(head, rows, numbers, title=0, short=[_cells(row, report, dated=False) for row in shown])
-    if not (report["queues"] or named):
+    if not (report["queues"] or named or _names_away(report)):
         yield "no queue holds or held delayed messages"
     yield from (bad(escaped(f"queue {row['queue']!r}: {row['error']}")) for row in report["queues"] if "error" in row)
 

@@ -1,7 +1,7 @@
 """All checks, and what runs them: on an app, on a broker, when a worker starts."""
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -9,13 +9,13 @@ from typing import cast
 
 from celery import Celery
 from kombu.connection import Connection
-from redis.exceptions import AuthenticationError, NoPermissionError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store, patient_options
 from celery_ext.doctor import app, broker, fleet
-from celery_ext.doctor.finding import Finding, Findings, Level
+from celery_ext.doctor.finding import Finding, Findings, Level, named
 from celery_ext.doctor.priorities import priorities
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import ask
@@ -98,6 +98,7 @@ CHECKS = (
 
 #: The check of the connection itself, which is made when another needs Redis.
 BROKER = "broker"
+_NODE_AWAY = "troubleshooting.md#a-node-of-the-cluster-is-away"
 _NO_START = "troubleshooting.md#a-worker-or-publisher-does-not-start-or-cannot-publish"
 #: How long to wait for workers to answer, in s.
 ANSWERS_S = 2.0
@@ -135,6 +136,8 @@ def examine(
             yield Finding(Level.NOTICE, f"without a broker these were not checked: {skipped}", check=BROKER)
             return
         yield Finding(Level.OK, answers, check=BROKER)
+        with suppress(RedisError, OSError):
+            subject.store.nodes.overview()  # no check waits long for a node of a cluster that is away
         if any(check.asks for check in left):
             yield from _ask(subject, connection, timeout_s)
         yield from _make(
@@ -231,6 +234,7 @@ def _mend_broker(error: Exception) -> tuple[str, str]:
 
 
 def _make(subject: Subject, checks: Sequence[Check]) -> Iterator[Finding]:
+    stopped: dict[str, Exception] = {}
     for check in checks:
         found = False
         try:
@@ -239,9 +243,30 @@ def _make(subject: Subject, checks: Sequence[Check]) -> Iterator[Finding]:
                 yield replace(finding, check=check.name)
         except Exception as error:  # an error of any kind is a finding; the other checks go on
             found = True
-            yield Finding(Level.ERROR, f"the check failed: {_in_words(error)}", *_mend(error), check=check.name)
+            if subject.store is not None and _is_of_node(subject.store, error):
+                stopped[check.name] = error
+            else:
+                yield Finding(Level.ERROR, f"the check failed: {_in_words(error)}", *_mend(error), check=check.name)
         if not found:
             yield Finding(Level.OK, check.question, check=check.name)
+    if stopped:
+        yield from _without_node(subject.the_store, stopped)
+
+
+def _is_of_node(store: OperatorStore, error: Exception) -> bool:
+    """Whether an error says only that a node of a cluster is away."""
+    return isinstance(error, (RedisError, OSError)) and store.is_of_one_node(error)
+
+
+def _without_node(store: OperatorStore, stopped: Mapping[str, Exception]) -> Findings:
+    """Yields which nodes of a cluster are away, and which checks they have stopped, with the error of each."""
+    found = f"a node of the cluster cannot be asked: {next(iter(stopped.values()))}"
+    with suppress(RedisError, OSError):
+        cluster = store.nodes.overview()
+        if cluster is not None and cluster.down:
+            found = named([f"the {node.role} {node.name} is {node.state}" for node in cluster.down])
+    yield Finding(Level.ERROR, found, "restart it, or mend what keeps this process from it", _NODE_AWAY, BROKER)
+    yield Finding(Level.NOTICE, f"without it these were not checked: {', '.join(stopped)}", check=BROKER)
 
 
 def _mend(error: Exception) -> tuple[str, str]:
@@ -255,4 +280,6 @@ def _in_words(error: Exception) -> str:
     """Returns an error as one line, which shows no password of a database."""
     if isinstance(error, database_errors()):
         return database_in_words(error)
+    if isinstance(error, (RedisConnectionError, RedisTimeoutError)):
+        return str(error)
     return f"{type(error).__name__}: {error}"

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+from redis.exceptions import RedisError
 from starlette.requests import Request
 
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.service import serve_of
-from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.counts import QueueCounts, QueueStats
+from kombu_delayq.redis import pools
+from kombu_delayq.store import DelayStore, OperatorStore
+from kombu_delayq.store.counts import QueueCounts, QueueStats, counts_of
 from kombu_delayq.store.nodes import Cluster
 
 T = TypeVar("T")
@@ -61,8 +63,8 @@ def count_queues(store: OperatorStore, queues: Sequence[str], cluster: Cluster |
     """
     if not queues:
         return []
-    stats = {found.queue: found for found in store.figures.overview(queues)}
-    counts = store.figures.counts(queues)
+    stats = {found.queue: found for found in overview_of(store, queues)}
+    counts = unless_away(store, lambda: store.figures.counts(queues)) or dict.fromkeys(queues, counts_of([], []))
     held, consumers = allowed(store, store.figures.held), allowed(store, store.consumers.by_queue)
     paused = allowed(store, store.fetching.paused) or {}
     return [
@@ -81,6 +83,8 @@ def count_queues(store: OperatorStore, queues: Sequence[str], cluster: Cluster |
 def visible_queues(request: Request, store: OperatorStore | None = None) -> list[str]:
     """Returns the names of the queues that the caller may see: those that are known, of the app, or paused.
 
+    While the node of a cluster is away that knows the others, these are those of the app.
+
     Args:
         request: The request.
         store: The store that knows queues; by default the broker's, which fails while a journal's database is away.
@@ -88,8 +92,37 @@ def visible_queues(request: Request, store: OperatorStore | None = None) -> list
     serve = serve_of(request)
     store = store or serve.store
     paused = allowed(store, store.fetching.paused) or {}
-    names = {*store.queues.names(), *serve.broker.app.amqp.queues, *paused}
+    names = {*(unless_away(store, store.queues.names) or ()), *serve.broker.app.amqp.queues, *paused}
     return caller_of(request).queues_of(sorted(names))
+
+
+def overview_of(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]:
+    """Counts the messages of queues as ``Figures.overview`` does, also while the nodes of all of them are away."""
+    try:
+        return store.figures.overview(queues)
+    except (RedisError, OSError) as error:
+        if not store.is_of_one_node(error):
+            raise
+        return [QueueStats(queue, 0.0, 0, 0, 0, None, error=str(error)) for queue in queues]
+
+
+def aside(store: OperatorStore) -> DelayStore:
+    """Returns a store of Redis alone, over the same connections, that waits for no node of a cluster for long."""
+    return DelayStore(pools.client_of(pools.aside(store.client.connection_pool)), store.keys, options=store.options)
+
+
+def unless_away(store: OperatorStore, look: Callable[[], T]) -> T | None:
+    """Returns what a function finds; None while the node of a cluster that knows it is away.
+
+    Raises:
+        RedisError, OSError: Redis refuses it, or is no cluster and does not answer.
+    """
+    try:
+        return look()
+    except (RedisError, OSError) as error:
+        if not store.is_of_one_node(error):
+            raise
+        return None
 
 
 def allowed(store: OperatorStore, look: Callable[[], T]) -> T | None:

@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
 from celery_ext.periodic.control import Listed, list_entries
+from celery_ext.serve.counting import overview_of, unless_away
 from kombu_delayq import __version__
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import Histogram, QueueCounts, QueueStats
@@ -40,7 +41,7 @@ class Snapshot:
     """The figures of all queues, as one scrape reads them.
 
     Attributes:
-        leads: Whether a transfer worker leads.
+        leads: Whether a transfer worker leads; None while the node of a cluster that knows it is away.
         queues: Messages of each queue.
         within: By queue, how many delayed messages are due within each of ``WITHIN_S``, overdue ones among them.
         counts: By queue, what has happened to its messages.
@@ -57,7 +58,7 @@ class Snapshot:
         now_ms: Redis's clock.
     """
 
-    leads: bool
+    leads: bool | None
     queues: Sequence[QueueStats]
     within: Mapping[str, Sequence[int]] = field(default_factory=dict)
     counts: Mapping[str, QueueCounts] = field(default_factory=dict)
@@ -92,11 +93,13 @@ class SnapshotReader:
 
         Consumers of other queues are not asked for their names: names of reply queues would never end.
 
+        While the node of a cluster is away that knows the queues and the leader, these are the queues of ``declared``.
+
         Raises:
             RedisError, OSError: Redis does not answer, or refuses even to name and count the queues.
         """
-        store, journal = store.look_at_journal(counted=False)
-        cluster = store.nodes.overview()
+        cluster, of_redis = store.nodes.overview(), store
+        store, journal = unless_away(store, lambda: of_redis.look_at_journal(counted=False)) or (store, None)
         if journal is not None:
             waiting, offered = (
                 {queue: count for queue, count in counts.items() if may_see(queue)}
@@ -106,9 +109,10 @@ class SnapshotReader:
         figures = store.figures
         letters = {*self._letters, *self._optional(store, "dead letters", store.letters.queues, list[str]())}
         paused = self._optional(store, "paused queues", store.fetching.paused, None)
-        known = {*store.queues.names(), *(set(self._declared()) - letters), *(paused or ())}
+        registered = unless_away(store, store.queues.names) or ()
+        known = {*registered, *(set(self._declared()) - letters), *(paused or ())}
         names, letters = sorted(filter(may_see, known)), set(filter(may_see, letters))
-        found = {stats.queue: stats for stats in figures.overview(sorted({*names, *letters}))}
+        found = {stats.queue: stats for stats in overview_of(store, sorted({*names, *letters}))}
         for stats in found.values():
             if stats.error:
                 self._warn(f"queue {stats.queue!r}", stats.error)
@@ -120,7 +124,7 @@ class SnapshotReader:
         consumers = self._optional(store, "consumers", store.consumers.by_queue, None)
         entries = self._optional(store, "periodic entries", lambda: list_entries(store), list[Listed]())
         return Snapshot(
-            store.leases.leader() is not None,
+            unless_away(store, lambda: store.leases.leader() is not None),
             stats_of,
             self._optional(store, "due times", lambda: _within(store, names, now_ms), {}),
             self._optional(store, "counters", lambda: figures.counts(names), {}),
@@ -179,8 +183,8 @@ def all_of(snapshot: Snapshot) -> Iterator[Metric]:
     """Yields every metric of a snapshot, but ``up``."""
     text = "Always 1; the label has the version of kombu-delayq that answers."
     yield _gauge("delayq_build_info", text, ["version"], {__version__: 1})
-    text = "Whether a transfer worker leads: 1 or 0. With 0, nothing that comes due is delivered."
-    yield GaugeMetricFamily("delayq_leader_present", text, value=float(snapshot.leads))
+    text = "Whether a transfer worker leads: 1 or 0; absent if not known. With 0, nothing that comes due is delivered."
+    yield _gauge("delayq_leader_present", text, (), {} if snapshot.leads is None else {(): float(snapshot.leads)})
     yield from _messages(snapshot)
     yield from _counted(snapshot)
     yield from _durations(snapshot)

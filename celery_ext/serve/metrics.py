@@ -25,6 +25,7 @@ from starlette.responses import Response
 from celery_ext.connection import TRANSPORT, patient_options
 from celery_ext.delays import durations
 from celery_ext.serve.access.identity import Action, caller_of
+from celery_ext.serve.counting import aside, unless_away
 from celery_ext.serve.metric_families import Snapshot, SnapshotReader, all_of, up
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
@@ -243,7 +244,7 @@ class HealthQuery(msgspec.Struct):
 
 
 class HealthAnswer(msgspec.Struct):
-    """Whether all is well, whether Redis answers, and whether a transfer worker leads."""
+    """Whether all is well, whether Redis answers, and whether a transfer worker leads; null if that is not known."""
 
     status: Literal["ok", "failing"]
     redis: bool
@@ -251,9 +252,12 @@ class HealthAnswer(msgspec.Struct):
 
 
 def health_of(broker: ServeBroker, *, needs_leader: bool) -> tuple[HTTPStatus, HealthAnswer]:
-    """Asks Redis for the leader; one round trip."""
+    """Asks Redis for the leader; one round trip. A cluster is up while any of its nodes answers."""
     try:
-        is_up, leads = True, broker.store.leases.leader() is not None
+        store = aside(broker.store)
+        is_up, leads = True, unless_away(store, lambda: store.leases.leader() is not None)
+        if leads is None:
+            store.now_ms()  # raises if no other node answers, either
     except (RedisError, OSError, OperationalError) as error:
         if not isinstance(error, ResponseError):
             broker.lost()  # the next probe may reach another broker of a failover list
@@ -264,7 +268,7 @@ def health_of(broker: ServeBroker, *, needs_leader: bool) -> tuple[HTTPStatus, H
 
 
 def healthz(request: Request) -> Response:
-    """Answers with 200 while Redis answers, else with 503; with ``?leader=required``, also if no worker leads."""
+    """Answers with 200 while Redis answers, else with 503; with ``?leader=required``, also unless a worker leads."""
     leader = request.query_params.get("leader", "optional")
     if leader not in ("required", "optional"):
         raise bad_request("leader is 'required' or 'optional'")
@@ -329,7 +333,7 @@ def scale(request: Request) -> Response:
 def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
     """Returns the work of queues; five round trips. Of messages that a rate holds back, those that leave in time.
 
-    A paused queue has none: nobody would take it.
+    A paused queue has none: nobody would take it. While the node of a cluster that knows it is away, none is paused.
 
     Raises:
         Problem: Redis refuses to count a queue.
@@ -340,7 +344,7 @@ def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
             raise Problem(502, f"queue {stats.queue!r} cannot be counted: {stats.error}", "broker-refuses")
     horizon_ms = max(stats.now_ms for stats in found.values()) + ahead_s * 1000
     counts = store.figures.due_counts(queues, [-inf, horizon_ms])
-    limited, paused = store.figures.counts(queues), store.fetching.paused()
+    limited, paused = store.figures.counts(queues), unless_away(store, aside(store).fetching.paused) or {}
     work = {}
     for queue in queues:
         stats = found[queue]

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import Answer, Count, Endpoints, Iso, Moment, Strict, iso
-from celery_ext.serve.counting import allowed, count_queues, visible_queues
+from celery_ext.serve.counting import allowed, count_queues, unless_away, visible_queues
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.due import ms_of
@@ -157,7 +157,7 @@ class QueueList(Answer):
     Attributes:
         now: Redis's clock.
         queues: The queues.
-        leader: Name of the leading transfer worker; null if nobody leads.
+        leader: Name of the leading transfer worker; null if nobody leads, or the node that knows it is away.
         standby: Names of those that lead next.
         redis: The Redis server; of a cluster, one of its nodes.
         cluster: The nodes of a Redis Cluster; null for a server without hash slots.
@@ -232,7 +232,7 @@ def list_queues(request: Request) -> QueueList:
     return QueueList(
         now=iso(store.now_ms()),
         queues=list(_figures(store, visible_queues(request), cluster)),
-        leader=store.leases.leader(),
+        leader=unless_away(store, store.leases.leader),
         standby=allowed(store, store.leases.standbys) or [],
         redis=RedisFigures(used_memory=memory.used, maxmemory=memory.limit, version=memory.version),
         cluster=None if cluster is None else _cluster(cluster),

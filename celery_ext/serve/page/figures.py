@@ -123,7 +123,7 @@ def health(
 
     Args:
         rows: The queues.
-        leader: Name of the leading transfer worker; None if nobody leads.
+        leader: Name of the leading transfer worker; empty if nobody leads, None if the node that knows it is away.
         journal: The journal; None without one.
         cluster: The nodes; None on a server without hash slots.
         letters: How many dead letters each queue of them has.
@@ -164,6 +164,9 @@ def _nodes(cluster: Cluster | None) -> Iterator[Fault]:
 
 def _leader(leader: str | None, delayed: int) -> Iterator[Fault]:
     if leader is None:
+        text = "The node is away that knows who leads, and all queues; those of the app are shown. Workers go on."
+        yield Fault(False, "Nobody knows who leads", text)
+    if leader == "":
         waits = f"{number(delayed)} delayed tasks stay" if delayed else "delayed tasks would stay"
         text = f"No transfer worker leads, so {waits} where they are: start a worker."
         yield Fault(True, "Nobody transfers", text)

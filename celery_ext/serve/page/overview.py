@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from celery_ext.doctor import Finding, Level, examine_servers
 from celery_ext.serve.access.identity import Caller, caller_of
-from celery_ext.serve.counting import QueueState, allowed, count_queues, visible_queues
+from celery_ext.serve.counting import QueueState, allowed, count_queues, unless_away, visible_queues
 from celery_ext.serve.page.chart import bounds, chart, span_of
 from celery_ext.serve.page.figures import Fault, health, number
 from celery_ext.serve.page.past import past
@@ -126,21 +126,24 @@ _COLUMNS = (
 def overview(request: Request) -> Response:
     """Answers with the overview."""
     serve, page, given = serve_of(request), View(request, "overview"), request.query_params
-    store, journal = serve.store.look_at_journal()
+    of_redis = serve.store
+    cluster = of_redis.nodes.overview()
+    store, journal = unless_away(of_redis, of_redis.look_at_journal) or (of_redis, None)
     span, caller = span_of(request), caller_of(request)
     asked = {name: given.get(name, "").strip()[:200] for name in ("span", "sort", "name")}
 
     def link(**changed: str) -> str:
         return page.to("", **{**asked, **changed})
 
-    cluster = store.nodes.overview()
     page.now_ms = store.now_ms()
     queues = visible_queues(request, store)
-    due = store.figures.due_counts(queues, bounds(page.now_ms, span))
+    due = unless_away(store, lambda: store.figures.due_counts(queues, bounds(page.now_ms, span))) or {}
     rows = count_queues(store, queues, cluster)
-    buried = caller.queues_of(sorted({*store.letters.queues(), *serve.settings.dead_letters}))
+    known = unless_away(store, store.letters.queues) or ()
+    buried = caller.queues_of(sorted({*known, *serve.settings.dead_letters}))
     letters, latest_ms = letters_of(store, buried)
-    leader, servers = store.leases.leader(), serve.broker.part(Servers).look()
+    leader = unless_away(store, lambda: store.leases.leader() or "")
+    servers = serve.broker.part(Servers).look()
     shown, by, descending = _sorted(rows, asked["name"].lower(), asked["sort"])
     first = int(found) if (found := given.get("first", "")).isascii() and found.isdecimal() and len(found) < 7 else 0
     last = min(first + ROWS, len(shown))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Celery
 from click.testing import CliRunner
 from kombu import Connection
 from redis.crc import key_slot
@@ -18,6 +19,7 @@ from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.metrics import DelayqCollector
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.types import Offer
 from tests.support.commands.shell import lines, run
 from tests.support.conditions import until
 from tests.support.serve.metrics import scraped
@@ -168,6 +170,71 @@ def test_a_node_that_is_away_is_named_and_hides_no_other(own_cluster: PrivateClu
     lost.start()
     until(lambda: set(states(own_cluster).values()) == {"ok"}, 30)
     assert report_of(own_cluster)["cluster"]["slots_uncovered"] == 0
+
+
+@pytest.fixture(scope="module")
+def without_names() -> Iterator[PrivateCluster]:
+    """Three primaries, of which that one hangs that knows the queues and the leader, and has `q0`."""
+    with PrivateCluster(replicas=0) as cluster:
+        with Connection(cluster.url) as connection:
+            connection.default_channel.store.delivery.offer("q1", Offer("1", "+600000", 0, "body"))
+        keeper = cluster.node_of("{delayq}")
+        assert cluster.node_of("q0") is keeper is not cluster.node_of("q1")
+        keeper.stop()
+        yield cluster
+        keeper.go_on()
+
+
+def app_of(cluster: PrivateCluster, queue: str) -> "Celery[Any]":
+    """Makes an app that declares one queue."""
+    app = Celery(broker=cluster.url, set_as_current=False)
+    app.conf.task_default_queue = queue
+    return app
+
+
+@pytest.mark.parametrize("queue", ["q1", "q0"])
+def test_metrics_have_the_nodes_while_that_of_the_names_is_away(without_names: PrivateCluster, queue: str) -> None:
+    """They have the queues of the app that can be read, and nothing of a leader, who is not known."""
+    found = scraped(DelayqCollector(app_of(without_names, queue)))
+    down = {node for (_, node, _), value in _of("cluster_node_up", found) if not value}
+    assert down == {f"127.0.0.1:{node.port}" for node in without_names.nodes if node.is_stopped}
+    assert found["cluster_uncovered_slots",] in (5461, 5462)
+    assert {name for (_, _, name), _ in _of("cluster_queue_slot", found)} == {queue}
+    assert found["redis_up",] == 1
+    assert _of("leader_present", found) == []
+    assert _of("delayed_messages", found) == [(("delayed_messages", queue), 1)] * (queue == "q1")
+
+
+def test_the_server_answers_while_the_node_of_the_names_is_away(without_names: PrivateCluster) -> None:
+    """Probes find Redis, autoscalers get the work of a healthy queue, and the API and the page show what is known."""
+    application = asgi(app_of(without_names, "q1"), identify=lambda request: EVERYTHING)
+    with TestClient(application, ORIGIN) as web:
+        health = web.get("/healthz")
+        assert (health.status_code, health.json()) == (200, {"status": "ok", "redis": True, "leader": None})
+        assert web.get("/healthz?leader=required").status_code == 503
+        assert web.get("/scale?queue=q1&ahead=2h").json()["value"] == 1
+        assert web.get("/scale?queue=q0").status_code == 503
+        found = web.get("/v1/queues").json()
+        assert ([row["queue"] for row in found["queues"]], found["leader"]) == (["q1"], None)
+        page = web.get("/", headers={"Accept": "text/html"}).text
+        assert "A part of the cluster is away" in page
+        assert "nobody transfers" not in page.lower()
+        assert ">not known<" in page
+
+
+def test_commands_say_that_the_node_of_the_names_is_away(without_names: PrivateCluster) -> None:
+    """`status` does not take that for no leader, and `doctor` names the node once, and what it could not check."""
+    text = run(without_names, "status", code=1).stdout
+    assert "leading  not known: the node that knows it is away" in text
+    assert "no transfer worker" not in text
+    assert "no queue holds" not in text
+    only = [f"--only={check}" for check in ("lua", "eviction", "leader", "queues")]
+    found = json.loads(run(without_names, "doctor", "--json", *only, code=1).stdout)["findings"]
+    [node] = [finding for finding in found if finding["level"] == "error"]
+    assert re.match(r"the primary 127\.0\.0\.1:\d+ is (unreachable|failed)$", node["found"])
+    [left_out] = [finding for finding in found if finding["level"] == "notice"]
+    assert left_out["found"] == "without it these were not checked: eviction, leader, queues"
+    assert {finding["check"] for finding in found if finding["level"] == "ok"} == {"broker", "lua"}
 
 
 def test_one_node_of_many_is_refused(cluster: PrivateCluster) -> None:

@@ -74,7 +74,8 @@ def test_numbers_are_read_at_a_glance() -> None:
     [
         ([row()], "one", "ok", "All is well"),
         ([], "one", "ok", "All is well"),
-        ([row()], None, "bad", "Nobody transfers"),
+        ([row()], "", "bad", "Nobody transfers"),
+        ([row()], None, "warn", "Nobody knows who leads"),
         ([overdue(1.0)], "one", "ok", "All is well"),
         ([overdue(200.0, held_back=True)], "one", "ok", "All is well"),
         ([overdue(20.0)], "one", "warn", "Tasks are overdue"),
@@ -86,7 +87,7 @@ def test_numbers_are_read_at_a_glance() -> None:
         ([unconsumed(301.0)], "one", "warn", "Tasks wait for workers"),
         ([unconsumed(301.0, paused_ms=NOW)], "one", "warn", "A queue is paused"),
         ([row(error="WRONGTYPE")], "one", "warn", "A queue cannot be read"),
-        ([row(ready=2, consumers=0)], None, "bad", "Nobody transfers, and more"),
+        ([row(ready=2, consumers=0)], "", "bad", "Nobody transfers, and more"),
     ],
 )
 def test_the_verdict(rows: list[QueueState], leader: str | None, state: str, title: str) -> None:
