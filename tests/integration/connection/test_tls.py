@@ -55,14 +55,14 @@ def test_countdown_over_tls(tls: Tls, make_proj: MakeProj) -> None:
     """A countdown published over ``rediss://`` is stored and delivered over ``delayqs://``, both checking the CA."""
     settings = {"ssl_ca_certs": str(tls.ca), "ssl_cert_reqs": "required"}
     proj = make_proj(tls.server, broker_url=f"rediss://127.0.0.1:{tls.port}/0", broker_use_ssl=settings)
+    due = time.time() + 2
+    sent = proj.send("record", countdown=2)
+    assert proj.server.client().zcard("delayq:{celery}:due") == 1
     proj.worker(
         broker_url=f"delayqs://127.0.0.1:{tls.port}/0?ssl_ca_certs={quote(str(tls.ca))}",
         broker_transport=None,
         broker_use_ssl=None,
     )
-    due = time.time() + 2
-    sent = proj.send("record", countdown=2)
-    assert proj.server.client().zcard("delayq:{celery}:due") == 1
     [run] = proj.await_runs(1)
     assert run["id"] == sent.id
     assert run["at"] >= due

@@ -122,10 +122,18 @@ def test_a_message_that_has_just_landed_is_not_lost(fleet: Proj) -> None:
     """A worker stops while it waits, a message comes to it, and it is killed: the message runs in another worker."""
     client = fleet.server.client()
     doomed = fleet.worker(pool="solo")
-    until(lambda: client.info("clients")["blocked_clients"])
-    os.kill(doomed.process.pid, signal.SIGSTOP)
-    fleet.send("record", "landed")
-    assert client.llen("celery") == 0
+
+    def lands() -> bool:
+        until(lambda: client.info("clients")["blocked_clients"])
+        os.kill(doomed.process.pid, signal.SIGSTOP)
+        fleet.send("record", "landed")
+        if client.llen("celery") == 0:
+            return True
+        client.delete("celery")  # the worker had just ended its wait
+        os.kill(doomed.process.pid, signal.SIGCONT)
+        return False
+
+    until(lands)
     [landing] = client.keys("*landing*")
     assert client.llen(landing) == 1
     doomed.kill()
