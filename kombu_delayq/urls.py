@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import IPv6Address
 from typing import Any
-from urllib.parse import quote, unquote, urlparse
+from urllib.parse import parse_qsl, quote, unquote, urlparse
 
 from kombu import connection, transport
 from kombu.log import get_logger
@@ -61,6 +61,9 @@ _warned: set[str] = set()
 #: Parameters of a connection that the parts or the query of a URL may set. Source: kombu.Connection
 _PARAMETERS = {"port", "userid", "password", "virtual_host", "ssl", "connect_timeout", "credential_provider"}
 
+#: What stands before the query of a URL, as kombu names it.
+_PARTS = frozenset({"transport", "hostname", "port", "userid", "password", "virtual_host"})
+
 
 class _SentinelHost(str):
     """Host of a Sentinel; kombu sets the transport of a clone before ``configure`` runs."""
@@ -92,6 +95,8 @@ def configure(client: Any, *, sentinel: bool = False, cluster: bool = False) -> 
     scheme = _meant_of_cluster(client, given) if cluster else _meant(client, given, sentinel)
     _settle_alternates(client, scheme)
     if given and scheme != "socket":
+        for url in (client.hostname, *client.alt):
+            _check_query(url)
         _take(client, _parse(with_one_host(client.hostname) if cluster else client.hostname))
     client.uri_prefix = None
     if scheme in ("rediss", "delayqs+cluster") or client.ssl:
@@ -161,6 +166,16 @@ def _check_scheme(url: str) -> None:
     # A password, whatever characters it has, ends at the last @.
     written = f"{scheme}://{'**@' * ('@' in rest)}{rest.rpartition('@')[2]}"
     raise InvalidBrokerURL(f"the scheme of the broker URL is missing: write {written}")
+
+
+def _check_query(url: str) -> None:
+    """Refuses a query that names what has another place in a URL: kombu would raise a ``TypeError``."""
+    misplaced = _PARTS.intersection(name for name, _ in parse_qsl(urlparse(url).query))
+    if misplaced:
+        raise InvalidBrokerURL(
+            f"the broker URL has {', '.join(sorted(misplaced))} behind a question mark; write it as in "
+            "delayq://USER:PASSWORD@HOST:PORT/DATABASE"
+        )
 
 
 def _meant(client: Any, given: str, sentinel: bool) -> str:

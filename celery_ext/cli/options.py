@@ -69,6 +69,17 @@ def duration(text: str) -> float:
         raise click.BadParameter(str(error)) from error
 
 
+def queue_name(text: str) -> str:
+    """Reads the name of a queue to which something goes; a type of click's.
+
+    Raises:
+        click.BadParameter: It is empty.
+    """
+    if not text:
+        raise click.BadParameter("the name is empty")
+    return text
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: In place of an id: the ids come from the standard input.

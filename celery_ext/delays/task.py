@@ -124,6 +124,12 @@ class WatchingRequest(_Request):
                 self.acknowledge()
             return True
 
+    def cancel(self, pool: Any, *args: Any, **kwargs: Any) -> None:
+        """Ends the task as Celery does. A green pool takes that for a success, which must not acknowledge it."""
+        if pool.is_green:
+            self.acknowledged = True
+        super().cancel(pool, *args, **kwargs)
+
     def on_timeout(self, soft: bool, timeout: float) -> Any:
         """Handles a time limit as Celery does. Some pools call only this method, not ``on_failure``."""
         from celery.worker import state  # brings in all of Celery's worker
@@ -371,11 +377,7 @@ class DelayChainTask(_Task):
         return super().signature_from_request(request, args, kwargs, *more, **options)
 
     def apply(
-        self,
-        *args: Any,
-        delay_chain: DelayChain | str | None = None,
-        delay_level: int | None = None,
-        **kwargs: Any,
+        self, *args: Any, delay_chain: DelayChain | str | None = None, delay_level: int | None = None, **kwargs: Any
     ) -> Any:
         """Runs the task here, as ``celery.Task.apply`` does. A delay chain limits the retries; nothing waits."""
         if delay_level is not None:

@@ -19,7 +19,7 @@ from celery_ext.cli.letter_options import (
     letter_filter,
     letter_filter_options,
 )
-from celery_ext.cli.options import STDIN, confirm, json_option, yes_option
+from celery_ext.cli.options import STDIN, confirm, json_option, queue_name, yes_option
 from celery_ext.cli.output import (
     ARGUMENTS_WIDTH,
     LINES,
@@ -150,7 +150,10 @@ def _rate(text: str) -> float:
 @dead_letter_queues_argument
 @letter_filter_options
 @click.option(
-    "--to-queue", "to", metavar="NAME", help="Send the letters to this queue instead of the queue from which they came."
+    *("--to-queue", "to"),
+    metavar="NAME",
+    type=queue_name,
+    help="Send the letters to this queue instead of the queue from which they came.",
 )
 @click.option(
     "--rate",

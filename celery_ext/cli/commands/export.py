@@ -53,6 +53,8 @@ def export(
     line says when and from which broker the export was made, the last line how many messages there are. The export is
     no snapshot: it may or may not have the messages that come or go meanwhile.
     """
+    if output == Path():
+        raise click.UsageError("the name of the file in --output is empty")
     if output is not None and output.is_file():
         confirm(f"Replace {escaped(str(output))}?", yes=yes)
     with broker.store() as (connection, store), _writing(output) as file:

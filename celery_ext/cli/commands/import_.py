@@ -10,7 +10,7 @@ import click
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.export_format import BadLine, Exported, parse
-from celery_ext.cli.options import json_option
+from celery_ext.cli.options import json_option, queue_name
 from celery_ext.cli.output import LINES, escaped, json_line, print_stderr
 from celery_ext.cli.progress import with_progress
 from kombu_delayq.audit import audited
@@ -117,7 +117,7 @@ class Import:
 
     def _take(self, message: Exported) -> None:
         queue, offer = message.queue, message.offer
-        to = self._to or queue
+        to = queue if self._to is None else self._to
         if to != queue:
             offer = offer._replace(body=readdressed(as_bytes(offer.body), queue, to))
         if self._page.add(Exported(to, offer), offer.size):
@@ -151,6 +151,7 @@ _TAIL = 200
 @click.option(
     "--queue",
     metavar="NEW",
+    type=queue_name,
     help="Put all messages into the queue NEW. By default each goes into the queue that it left.",
 )
 @click.option("--skip-bad", is_flag=True, help="Go on after a line that cannot be imported.")

@@ -12,7 +12,7 @@ from kombu.connection import Connection
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.journal_text import losses
-from celery_ext.cli.options import Moment, confirm, json_option, moment, queues_argument, yes_option
+from celery_ext.cli.options import Moment, confirm, json_option, moment, queue_name, queues_argument, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import with_progress
 from kombu_delayq.audit import audited
@@ -97,6 +97,7 @@ def _checked_text(queue: str, values: dict[str, Any]) -> str:
 @click.option(
     "--dead-letters",
     metavar="QUEUE",
+    type=queue_name,
     help="Where they go then; by default the transport option dead_letter_queue.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, and say what would be done.")

@@ -67,10 +67,14 @@ def test_a_question_names_the_broker_and_its_prefix_without_the_password(
         ["--broker", "redis://", "-o", "socket_timeout=x", "status"],
         ["--broker", "redis://", "-o", "socket_connect_timeout=0", "status"],
         ["nonsense"],
+        ["--broker", "redis://127.0.0.1:1", "import", "--queue", ""],
+        ["--broker", "redis://127.0.0.1:1", "export", "--output", ""],
+        ["--broker", "redis://127.0.0.1:1", "dead-letters", "replay", "letters", "--all", "--to-queue", ""],
+        ["--broker", "redis://127.0.0.1:1", "journal", "restore", "--dead-letters", ""],
     ],
 )
 def test_what_is_not_understood_exits_with_2(args: list[str]) -> None:
-    """No broker, a malformed option, or an unknown command: exit code 2, with what to write."""
+    """No broker, a malformed option, an empty name, or an unknown command: exit code 2, with what to write."""
     result = CliRunner().invoke(delayq, args, env={"DELAYQ_BROKER_URL": "", "CELERY_BROKER_URL": ""})
     assert result.exit_code == 2, result.output
 

@@ -1,6 +1,7 @@
 """Warm, soft and cold shutdown: what was begun, and where the rest of the messages is afterwards."""
 
 import signal
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import redis
 from tests.support.conditions import until
 from tests.support.workers.consumers import held, none_held, waiting
 from tests.support.workers.harness import MakeProj, Proj, Worker
+
+needs_eventlet = pytest.mark.skipif(not find_spec("eventlet"), reason="eventlet is not installed")
 
 
 def _busy_worker(proj: Proj, task: str, count: int, **conf: Any) -> Worker:
@@ -115,3 +118,17 @@ def test_a_cold_shutdown_puts_back_all_that_is_not_acknowledged(make_proj: MakeP
     assert _in_order(waiting(client), [*range(0 if task == "gated_late" else 1, 10)], consume)
     assert none_held(client)
     assert len(proj.runs()) == 1
+
+
+@pytest.mark.parametrize("pool", ["gevent", pytest.param("eventlet", marks=[needs_eventlet, pytest.mark.nightly])])
+def test_a_cold_shutdown_of_a_green_pool_puts_back_what_runs(make_proj: MakeProj, pool: str) -> None:
+    """With SIGQUIT a running task that is acknowledged late goes back, although the pool calls it a success."""
+    proj = make_proj(include=["stock_tasks"])
+    client = proj.server.client()
+    proj.send("gated_late", "gate", 1)
+    worker = proj.worker(pool=pool, concurrency=2)
+    proj.await_runs(1)
+    worker.process.send_signal(signal.SIGQUIT)
+    worker.process.wait(60)
+    assert waiting(client) == [1]
+    assert none_held(client)
