@@ -73,6 +73,8 @@ class Arming:
         self._paused: frozenset[str] = frozenset()
         self._latest: dict[str, float] = {}  # time of the latest run of each entry, armed or begun, ms since the epoch
         self._queues: dict[str, list[str]] = {}  # where each entry is written down to be armed
+        self._rows: dict[str, tuple[Any, int]] = {}  # row of each name, and after which run its own begin
+        self._gone: dict[str, list[str]] = {}  # entries that are to be forgotten, and their queues
         self._unwritten: set[str] = set()  # entries whose record is not as they are
         self._unstarted: set[str] = set()  # entries whose first run, at their start, is not armed
         self._failures: dict[str, tuple[str, float]] = {}  # why an entry cannot be sent, and when to try again
@@ -111,7 +113,7 @@ class Arming:
             return LOOK_S
         self._note_stock_beat(now_ms)
         if not periodic.take_lease(self._name):
-            self._token = None
+            self._token, self._rows = None, {}  # others note runs now
             return LOOK_S
         is_new = (self._source.changes and self._read()) or is_new
         try:
@@ -121,6 +123,10 @@ class Arming:
             for run, name in wishes.requests.items():
                 self._run_now(run, name, int(now_ms))
             is_done = self._arm(int(now_ms))
+            if is_done and self._gone:  # not before: a row that has another name now goes on from these runs
+                self._note_runs(now_ms, at_once=True)
+                periodic.forget(self._gone)
+                self._gone = {}
             self._note_runs(now_ms)
         except Superseded as error:
             self._token, self._beyond = None, error.token
@@ -146,13 +152,15 @@ class Arming:
         if not self._source.changes or not (at_once or monotonic() > self._noted_until):
             return
         self._noted_until = monotonic() + _NOTE_S
-        begun = defaultdict[str, set[int]](set)
+        begun = defaultdict[Any, set[int]](set)
         for notes in self._store.periodic.notes(
             {queue for queues in self._queues.values() for queue in queues}
         ).values():
             for name, note in notes.items():
-                begun[name] |= {at_ms for at_ms, _ in note.runs if at_ms <= now_ms} | {note.last_ms}
-        self._source.note({name: sorted(times - {0}) for name, times in begun.items()}, now_ms)
+                row, since_ms = self._rows.get(name, (None, 0))
+                times = {at_ms for at_ms, _ in note.runs if at_ms <= now_ms} | {note.last_ms}
+                begun[row] |= {at_ms for at_ms in times if at_ms > since_ms}
+        self._source.note({row: sorted(times) for row, times in begun.items()}, now_ms)
 
     def _note_stock_beat(self, now_ms: float) -> None:
         """Notes and logs that a stock beat sends tasks, if a worker of this process has got one."""
@@ -187,15 +195,23 @@ class Arming:
         entries = {name: entry for name, entry in self._found.entries.items() if entry.is_on and name not in paused}
         self._disarm(token, entries, records, {*paused, *self._found.entries} - entries.keys())
         notes = periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
+        known = {
+            name: [notes[queue][name] for queue in record["queues"] if name in notes[queue]]
+            for name, record in records.items()
+        }
+        self._note_rows(records, known)
         self._latest, self._queues, self._unwritten, self._unstarted = {}, {}, set(), set()
         gone = records.keys() - self._found.entries.keys() - self._found.wrong.keys()
-        if gone:
-            periodic.forget({name: records[name]["queues"] for name in gone})
+        self._gone = {name: records[name]["queues"] for name in gone}
+        renamed = defaultdict[Any, list[Note]](list)  # by row, what is known of it under another name
+        for name in gone:
+            renamed[records[name].get("row")] += [note for note in known[name] if note.latest_ms]
         for name, entry in entries.items():
             record = records.get(name, {"queues": [], "digest": ""})
             self._queues[name] = record["queues"]
-            self._latest[name] = self._begin(entry, [notes[queue].get(name) for queue in record["queues"]], now_ms)
-            if record["digest"] != entry.digest:
+            before = [] if entry.row is None else renamed[entry.row]
+            self._latest[name] = self._begin(entry, [*known.get(name, ()), *before], now_ms)
+            if (record["digest"], record.get("row")) != (entry.digest, entry.row):
                 self._unwritten.add(name)
         self._write_idle(records, entries)
         self._token, self._paused = token, paused
@@ -205,35 +221,46 @@ class Arming:
         by_queue = defaultdict[tuple[str, Any], list[str]](list)
         off = set(off)
         for name, record in records.items():
-            is_as_armed = name in entries and record["digest"] == entries[name].digest
-            if record["digest"] and not is_as_armed:
+            if record["digest"] and not (name in entries and _is_as_armed(record, entries[name])):
                 for queue in record["queues"]:
                     by_queue[queue, PAUSED if name in off else CHANGED].append(name)
         for (queue, state), names in by_queue.items():
             for part in pages(names, MAX_OFFERS):
                 self._store.periodic.disarm(queue, part, token, state)
 
-    def _begin(self, entry: Entry, notes: list[Note | None], now_ms: int) -> float:
+    def _note_rows(self, records: Mapping[str, Any], known: Mapping[str, list[Note]]) -> None:
+        """Notes which row each name is, and which runs under the name are none of its own."""
+        before = self._rows
+        self._rows = {name: (record.get("row"), record.get("since", 0)) for name, record in records.items()}
+        for name, entry in self._found.entries.items():
+            since_ms = self._rows.get(name, (None, 0))[1]
+            # The runs of an entry that is off were noted by the process that saw it go off.
+            is_noted = not entry.is_on and before.get(name, (None, 0))[0] != entry.row
+            if is_noted or _is_another(records.get(name, {}), entry):
+                since_ms = max((note.latest_ms for note in known.get(name, ())), default=0)
+            self._rows[name] = entry.row, since_ms
+
+    def _begin(self, entry: Entry, known: list[Note], now_ms: int) -> float:
         """Returns after which time an entry has to be armed."""
-        known = [note for note in notes if note is not None]
-        if entry.one_off and any(note.latest_ms and note.digest != PAUSED for note in known):
+        since_ms = self._rows[entry.name][1]
+        if entry.one_off and any(note.latest_ms > since_ms and note.digest != PAUSED for note in known):
             return inf
         # The notes of queues that the entry has left stay as they were: the latest one says how it is.
         note = max(known, key=attrgetter("latest_ms"), default=Note())
-        if note.latest_ms and note.digest != PAUSED:
+        if note.latest_ms and note.digest != PAUSED and not entry.one_off:
             return note.latest_ms
         # A run that was missed while the entry was paused, or unknown, is none.
-        if entry.start_ms is not None and entry.last_ms is None and not note.latest_ms:
+        if entry.start_ms is not None and entry.last_ms is None and note.latest_ms <= since_ms:
             self._unstarted.add(entry.name)
-            return entry.start_ms
-        return now_ms if known or entry.last_ms is None else entry.last_ms
+            return max(entry.start_ms, since_ms + 1)
+        return max(now_ms, since_ms) if known or entry.last_ms is None else entry.last_ms
 
     def _write_idle(self, records: Mapping[str, Any], entries: Mapping[str, Entry]) -> None:
         """Writes down entries of which nothing is armed, so that they are listed."""
         idle: dict[str, dict[str, Any]] = {}
         for name, entry in self._found.entries.items():
             if name not in entries:
-                idle[name] = {**_record(entry), "queues": records.get(name, {}).get("queues", [])}
+                idle[name] = {**self._record(entry), "queues": records.get(name, {}).get("queues", [])}
                 idle[name] |= {"digest": "", "is_on": entry.is_on}
         for name, why in self._found.wrong.items():
             idle[name] = {"queues": records.get(name, {}).get("queues", []), "digest": "", "error": why}
@@ -327,7 +354,7 @@ class Arming:
         said = f"{type(error).__name__}: {error}"
         if self._failures.get(name, ("", 0.0))[0] != said:
             logger.error("periodic entry %r cannot be sent: %s", name, said)
-            record = {**_record(self._found.entries[name]), "queues": self._queues.get(name, []), "error": said}
+            record = {**self._record(self._found.entries[name]), "queues": self._queues.get(name, []), "error": said}
             self._store.periodic.write({name: record})
             self._unwritten.add(name)
         self._failures[name] = said, monotonic() + _RETRY_S
@@ -338,7 +365,7 @@ class Arming:
         for entry, _, messages in due:
             queues = sorted({message.queue for message in messages} | set(self._queues.get(entry.name, [])))
             if entry.name in self._unwritten or queues != self._queues.get(entry.name):
-                records[entry.name] = {**_record(entry), "queues": queues}
+                records[entry.name] = {**self._record(entry), "queues": queues}
         if records:
             self._store.periodic.write(records)
             self._unwritten -= records.keys()
@@ -360,13 +387,23 @@ class Arming:
                 logger.error("periodic entry %r cannot run now: %s: %s", name, type(error).__name__, error)
         self._store.periodic.end_request(run)
 
+    def _record(self, entry: Entry) -> dict[str, Any]:
+        """Returns what is written down of an entry, for lists; no arguments, which may be secret."""
+        row, since_ms = self._rows[entry.name]
+        return {
+            "digest": entry.digest,
+            "task": entry.task,
+            "schedule": " ".join(str(entry.schedule).split()),
+            "missed": entry.missed,
+            "is_on": True,
+            **({} if row is None else {"row": row, "since": since_ms}),
+        }
 
-def _record(entry: Entry) -> dict[str, Any]:
-    """Returns what is written down of an entry, for lists; no arguments, which may be secret."""
-    return {
-        "digest": entry.digest,
-        "task": entry.task,
-        "schedule": " ".join(str(entry.schedule).split()),
-        "missed": entry.missed,
-        "is_on": True,
-    }
+
+def _is_as_armed(record: Mapping[str, Any], entry: Entry) -> bool:
+    return bool(record["digest"] == entry.digest) and not _is_another(record, entry)
+
+
+def _is_another(record: Mapping[str, Any], entry: Entry) -> bool:
+    """Whether an entry is another row than that which had its name before."""
+    return None not in (record.get("row"), entry.row) and record["row"] != entry.row

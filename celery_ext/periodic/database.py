@@ -32,8 +32,8 @@ class Database:
         self._app = app
         self._changed: Any = None
         self._is_copied = False
-        #: Time of the last run, as the table has it, and the row, by name.
-        self._rows: dict[str, tuple[int, Any]] = {}
+        #: Time of the last run that the table or this process has noted, and the row, by its key.
+        self._rows: dict[Any, tuple[int, Any]] = {}
 
     def read(self) -> Entries | None:
         """Returns the entries if the tables have changed since the last call, else None."""
@@ -46,31 +46,35 @@ class Database:
                 return None
             rows = PeriodicTask.objects.select_related("interval", "crontab", "solar", "clocked")
             # ``ModelEntry`` makes up a last run for those that have none.
-            self._rows = {row.name: (_ms(row.last_run_at) or 0, row) for row in rows}
-            given = {name: self._entry(row, last_ms or None) for name, (last_ms, row) in self._rows.items()}
+            last = {row: _ms(row.last_run_at) for row in rows}
+            # A row that is saved while it is disabled loses its last run.
+            noted = {key: last_ms for key, (last_ms, _) in self._rows.items()}
+            self._rows = {row.pk: (max(last_ms or 0, noted.get(row.pk, 0)), row) for row, last_ms in last.items()}
+            given = {row.name: self._entry(row, last_ms) for row, last_ms in last.items()}
             self._changed = changed
         return checked(self._app, given)
 
-    def note(self, runs: Mapping[str, Sequence[int]], now_ms: float) -> None:
+    def note(self, runs: Mapping[Any, Sequence[int]], now_ms: float) -> None:
         """Writes ``last_run_at`` and ``total_run_count``, and disables what has ended.
 
         Args:
-            runs: By name, the times of the runs that have begun lately, ms since the epoch, in order.
+            runs: By key of the row, the times of the runs that have begun lately, ms since the epoch, in order.
             now_ms: Redis's clock.
         """
         with _usable():
-            for name, (last_ms, row) in list(self._rows.items()):
-                new = [at_ms for at_ms in runs.get(name, ()) if at_ms > last_ms]
+            for key, (last_ms, row) in list(self._rows.items()):
+                new = [at_ms for at_ms in runs.get(key, ()) if at_ms > last_ms]
                 values: dict[str, Any] = {}
                 if new:
-                    values = {"last_run_at": moment_of(new[-1]), "total_run_count": F("total_run_count") + len(new)}
-                    self._rows[name] = new[-1], row
+                    values = {"total_run_count": F("total_run_count") + len(new)}
+                    values |= {"last_run_at": moment_of(new[-1])} if row.enabled else {}
+                    self._rows[key] = new[-1], row
                 has_ended = (new and row.one_off) or (row.expires is not None and whole_ms(row.expires) <= now_ms)
                 if has_ended and row.enabled:
                     row.enabled = False
                     values |= {"enabled": False, **({"total_run_count": 0} if row.one_off else {})}
                 if values:
-                    PeriodicTask.objects.filter(pk=row.pk).update(**values)
+                    PeriodicTask.objects.filter(pk=key).update(**values)
                 if "enabled" in values:
                     PeriodicTasks.update_changed()
 
@@ -107,6 +111,7 @@ class Database:
             end_ms=_ms(row.expires),
             one_off=row.one_off,
             last_ms=last_ms,
+            row=row.pk,
         )
 
 

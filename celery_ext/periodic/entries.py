@@ -38,6 +38,7 @@ class Entry:
         end_ms: No run comes from then on, ms since the epoch; None for no such time.
         one_off: Whether it runs once.
         last_ms: Time of the last run that another scheduler has noted, ms since the epoch; None for none.
+        row: Key of its row in a database; None for none.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Entry:
     end_ms: int | None = None
     one_off: bool = False
     last_ms: int | None = None
+    row: Any = None
 
     @cached_property
     def digest(self) -> str:
@@ -99,8 +101,8 @@ class Source(Protocol):
     def read(self) -> Entries | None:
         """Returns the entries; None if they are as they were at the last call."""
 
-    def note(self, runs: Mapping[str, Sequence[int]], now_ms: float) -> None:
-        """Gets by name the times of the runs that have begun lately, in order, ms since the epoch; and Redis's clock.
+    def note(self, runs: Mapping[Any, Sequence[int]], now_ms: float) -> None:
+        """Gets by row the times of the runs that have begun lately, in order, ms since the epoch; and Redis's clock.
 
         Only a source that changes is told.
         """
@@ -144,6 +146,8 @@ def _entry(app: Any, name: str, value: Any) -> Entry:
 
 
 def _check(entry: Entry) -> None:
+    if not entry.name:
+        raise ValueError("it has no name")
     if not isinstance(entry.task, str) or not entry.task:
         raise ValueError(f"its task is {quoted(entry.task)}, not the name of a task")
     if not hasattr(entry.schedule, "remaining_estimate"):

@@ -24,7 +24,7 @@ class Settings:
         self._is_read = True
         return checked(self._app, dict(self._given()))
 
-    def note(self, runs: Mapping[str, Sequence[int]], now_ms: float) -> None:
+    def note(self, runs: Mapping[Any, Sequence[int]], now_ms: float) -> None:
         """Notes nothing: Redis knows the last run."""
 
     def overwritten(self) -> list[str]:

@@ -1,10 +1,13 @@
 """What processes arm of a schedule, together and one after the other."""
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from celery.beat import BeatLazyFunc
@@ -13,11 +16,13 @@ from kombu import Exchange, Queue
 
 from celery_ext.periodic import arming, control, messages
 from celery_ext.periodic.armer import Armer
-from celery_ext.periodic.entries import Entry, checked
+from celery_ext.periodic.arming import Arming
+from celery_ext.periodic.entries import Entries, Entry, checked
 from celery_ext.periodic.messages import BEAT, ENTRY
 from celery_ext.periodic.source import Settings
 from kombu_delayq.store.periodic import PAUSED, STOCK_BEAT
-from tests.support.workers.periodic import HOUR_MS, StartProcess
+from tests.support.workers import periodic
+from tests.support.workers.periodic import HOUR_MS, Process, StartProcess
 
 both_brokers = pytest.mark.parametrize("broker_url", ["plain", "cluster"], indirect=True)
 
@@ -247,6 +252,7 @@ def test_wrong_entries_stop_no_others(start_process: StartProcess, caplog: pytes
             "never": {"task": "shop.tick", "schedule": Never()},
             "no schedule": {"task": "shop.tick", "schedule": "soon"},
             "no task": {"schedule": 1.0},
+            "": every(600.0),
             "typo": every(600.0, tsak=1),
             "missed": every(600.0, options={"missed": "some"}),
             "lazy": every(600.0, args=[BeatLazyFunc(fail)]),
@@ -256,6 +262,7 @@ def test_wrong_entries_stop_no_others(start_process: StartProcess, caplog: pytes
         task_queues=[Queue("celery"), Queue("all", Exchange("all", "fanout"))],
     )
     assert len(process.armed()) == 1
+    assert "periodic entry '' does not run: it has no name" in caplog.text
     for name in ("no schedule", "no task", "typo", "missed"):
         assert f"periodic entry {name!r} does not run: " in caplog.text
     wrong = [record.args[0] for record in caplog.records if "does not run: " in record.msg and record.args]
@@ -335,6 +342,68 @@ def test_one_off_start_and_end(start_process: StartProcess) -> None:
     process.arming._token = None
     process.step()
     assert len(process.armed()) == 2
+
+
+class Rows:
+    """A table with one row."""
+
+    changes = True
+
+    def __init__(self, app: Any, row: Entry) -> None:
+        self._app, self._row = app, row
+
+    def read(self) -> Entries:
+        """Returns it."""
+        return checked(self._app, {self._row.name: self._row})
+
+    def note(self, runs: Any, now_ms: float) -> None:
+        """Notes nothing."""
+
+
+#: Starts a process with a row, which it arms, or dies before.
+StartWith = Callable[..., Any]
+
+
+@pytest.fixture
+def start_with(start_process: StartProcess, monkeypatch: pytest.MonkeyPatch) -> StartWith:
+    def start(row: Entry, *, dies: bool = False) -> Process | None:
+        with monkeypatch.context() as patched:
+            patched.setattr(periodic, "source_of", lambda app: Rows(app, row))
+            if not dies:
+                return start_process("p", {})
+            patched.setattr(Arming, "_arm_page", Mock(side_effect=OSError("killed")))
+            with pytest.raises(OSError, match="killed"):
+                start_process("p", {})
+            return None
+
+    return start
+
+
+def test_a_one_off_in_place_of_another_comes_once(start_with: StartWith) -> None:
+    """It is a row with a run of its own, also when a process dies before it arms it, or leads after the run."""
+    once = Entry("e", "t", schedule(600.0), one_off=True, row=1)
+    start_with(once).age("e", HOUR_MS)
+    assert start_with(once).armed() == []
+    other = replace(once, row=2)
+    start_with(other, dies=True)
+    process = start_with(other)
+    assert len(process.armed()) == 1
+    assert start_with(other).armed() == process.armed()
+    process.age("e", 0)
+    assert start_with(other).armed() == []
+
+
+def test_a_row_with_another_name_repeats_no_run(start_with: StartWith) -> None:
+    """It goes on from its runs under the old name, also when a process dies before it arms the new one."""
+    first = int(start_with(Entry("x", "t", schedule(600.0))).store.now_ms()) - HOUR_MS
+    old = Entry("old", "t", schedule(600.0), last_ms=first, row=1)
+    start_with(old).age("old", 60_000)
+    new = replace(old, name="new")
+    start_with(new, dies=True)
+    process = start_with(new)
+    [(_, due_ms)] = process.armed()
+    assert due_ms > process.store.now_ms()
+    assert [*process.store.periodic.records()] == ["new"]
 
 
 def test_many_entries_are_armed_in_several_steps(start_process: StartProcess, monkeypatch: pytest.MonkeyPatch) -> None:
