@@ -103,11 +103,13 @@ def overview_of(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]
     except (RedisError, OSError) as error:
         if not store.is_of_one_node(error):
             raise
-        return [QueueStats(queue, 0.0, 0, 0, 0, None, error=str(error)) for queue in queues]
+        return [QueueStats.uncounted(queue, error) for queue in queues]
 
 
-def aside(store: OperatorStore) -> DelayStore:
-    """Returns a store of Redis alone, over the same connections, that waits for no node of a cluster for long."""
+def aside(store: OperatorStore) -> OperatorStore:
+    """Returns a store of Redis alone that waits for no node of a cluster for long; without hash slots the given one."""
+    if not store.keys.slots:
+        return store
     return DelayStore(pools.client_of(pools.aside(store.client.connection_pool)), store.keys, options=store.options)
 
 

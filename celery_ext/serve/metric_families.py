@@ -98,8 +98,8 @@ class SnapshotReader:
         Raises:
             RedisError, OSError: Redis does not answer, or refuses even to name and count the queues.
         """
-        cluster, of_redis = store.nodes.overview(), store
-        store, journal = unless_away(store, lambda: of_redis.look_at_journal(counted=False)) or (store, None)
+        cluster = store.nodes.overview()
+        store, journal = unless_away(store, partial(store.look_at_journal, counted=False)) or (store, None)
         if journal is not None:
             waiting, offered = (
                 {queue: count for queue, count in counts.items() if may_see(queue)}

@@ -102,6 +102,11 @@ class QueueStats:
         due_ms = float(head) if head else None
         return cls(queue, float(now), delayed, ready, overdue, due_ms, ready_since_ms=since_ms)
 
+    @classmethod
+    def uncounted(cls, queue: str, error: Exception) -> "QueueStats":
+        """Returns the numbers of a queue that cannot be counted."""
+        return cls(queue, 0.0, 0, 0, 0, None, error=str(error))
+
 
 class QueueWaits:
     """Counts how long messages waited in their queues: in memory, and now and then in Redis.

@@ -165,7 +165,7 @@ class Figures(StorePart):
 
 def _stats(queue: str, reply: Any) -> QueueStats:
     if isinstance(reply, Exception):
-        return QueueStats(queue, 0.0, 0, 0, 0, None, error=str(reply))
+        return QueueStats.uncounted(queue, reply)
     return QueueStats.of(queue, reply)
 
 

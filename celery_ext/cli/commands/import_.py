@@ -117,7 +117,7 @@ class Import:
 
     def _take(self, message: Exported) -> None:
         queue, offer = message.queue, message.offer
-        to = queue if self._to is None else self._to
+        to = self._to or queue
         if to != queue:
             offer = offer._replace(body=readdressed(as_bytes(offer.body), queue, to))
         if self._page.add(Exported(to, offer), offer.size):

@@ -113,7 +113,7 @@ def _overview(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]:
     try:
         return store.figures.overview(queues)
     except store.nodes.errors as error:  # such as for a user without the rights
-        return [QueueStats(queue, 0.0, 0, 0, 0, None, error=str(error)) for queue in queues]
+        return [QueueStats.uncounted(queue, error) for queue in queues]
 
 
 def _row(

@@ -126,9 +126,9 @@ _COLUMNS = (
 def overview(request: Request) -> Response:
     """Answers with the overview."""
     serve, page, given = serve_of(request), View(request, "overview"), request.query_params
-    of_redis = serve.store
-    cluster = of_redis.nodes.overview()
-    store, journal = unless_away(of_redis, of_redis.look_at_journal) or (of_redis, None)
+    store = serve.store
+    cluster = store.nodes.overview()
+    store, journal = unless_away(store, store.look_at_journal) or (store, None)
     span, caller = span_of(request), caller_of(request)
     asked = {name: given.get(name, "").strip()[:200] for name in ("span", "sort", "name")}
 

@@ -138,7 +138,7 @@ def test_an_app_acts_on_what_is_found(half_dead: Nodes, app: "Celery[Any]", capl
 
 
 def test_an_app_is_told_what_may_still_wait(half_dead: Nodes, app: "Celery[Any]") -> None:
-    """What was sent to no node cannot have been cancelled, and what is removed is not in the error."""
+    """The error names only what no node has searched for; it does not say that this may have been cancelled."""
     near = send(half_dead, "near told")
     for act in (lambda: get(app, "far"), lambda: cancel(app, [near, "far"]), lambda: run_now(app, "far")):
         with pytest.raises(OperationalError, match="1 task may still wait there: 'far': ") as error:

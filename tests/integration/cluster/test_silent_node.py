@@ -234,7 +234,7 @@ def test_an_answer_counts_whose_queue_cannot_be_deleted(bare_cluster: PrivateClu
     """While the names' node is away, only who deletes a queue himself gets its error."""
     with connect(bare_cluster) as connection:
         channel = connection.default_channel
-        channel.pool.hurry()  # as whoever consumes replies
+        channel.pool.hurry()  # a process that consumes replies does so
         queue = Queue(queues[1], Exchange("shop"))
         queue(channel).declare()
         with hanging(names_node(bare_cluster)):

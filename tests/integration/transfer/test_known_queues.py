@@ -1,4 +1,4 @@
-"""Which queues the leader keeps known, and with them in all figures, whoever consumes them."""
+"""The leader keeps the name of a queue while it has messages or a consumer. So all figures show the queue."""
 
 import json
 
