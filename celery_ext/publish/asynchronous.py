@@ -12,7 +12,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -52,23 +52,24 @@ class _Threads:
     def __init__(self, app: "Celery[Any]") -> None:
         _ = app.amqp.producer_pool  # Celery makes it at its first use, which two threads at once would not survive
         self._shared = ThreadPoolExecutor(app.conf.broker_pool_limit or THREADS, thread_name_prefix="delayq-async")
-        self._alone: set[Future[Any]] = set()
+        self._alone: set[ThreadPoolExecutor] = set()
 
     def submit(self, call: Callable[[], T], alone: bool) -> "Future[T]":
         """Runs a call in one of the threads that calls share, as soon as one is free; or alone, in a new thread."""
         if not alone:
             return self._shared.submit(call)
         executor = ThreadPoolExecutor(1, thread_name_prefix="delayq-async-alone")
+        self._alone.add(executor)
         future = executor.submit(call)
+        executor.submit(self._alone.discard, executor)  # not a callback: another may come after it, and log a failure
         executor.shutdown(wait=False)
-        self._alone.add(future)
-        future.add_done_callback(self._alone.discard)
         return future
 
     def close(self) -> None:
         """Waits for the calls that are under way, and ends the threads."""
         self._shared.shutdown()
-        wait(self._alone.copy())
+        for executor in self._alone.copy():
+            executor.shutdown()
 
 
 _threads: WeakKeyDictionary[Any, _Threads] = WeakKeyDictionary()

@@ -279,14 +279,22 @@ def test_a_cancelled_asend_many_does_not_wait_for_its_source(proj: Proj, caplog:
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_a_failure_that_nobody_awaits_is_logged(proj: Proj, caplog: pytest.LogCaptureFixture, alone: bool) -> None:
-    """If the caller was cancelled and the call fails later, the log says so. ``aclose`` waits for that."""
+def test_a_failure_that_nobody_awaits_is_logged(
+    proj: Proj, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, alone: bool
+) -> None:
+    """If the caller was cancelled and the call fails later, the log says so, and ``aclose`` waits for both."""
     begun, cancelled = Event(), Event()
+    closing: list[asyncio.Task[None]] = []
+    log = threads.logger.warning
 
     def fail() -> None:
         begun.set()
         cancelled.wait(DEADLINE_S)
         raise OperationalError("no broker")
+
+    def log_late(*args: Any) -> None:
+        stays(lambda: not closing[0].done(), 0.2)
+        log(*args)
 
     async def work() -> None:
         call = asyncio.create_task(threads.in_thread(proj.app, fail, threads.Caller() if alone else None))
@@ -294,11 +302,12 @@ def test_a_failure_that_nobody_awaits_is_logged(proj: Proj, caplog: pytest.LogCa
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        closing = asyncio.create_task(aclose(proj.app))
-        await asyncio.to_thread(stays, lambda: not closing.done(), 0.2)
+        closing.append(asyncio.create_task(aclose(proj.app)))
+        await asyncio.to_thread(stays, lambda: not closing[0].done(), 0.2)
         cancelled.set()
-        await closing
+        await closing[0]
 
+    monkeypatch.setattr(threads.logger, "warning", log_late)
     asyncio.run(work())
     [record] = [record for record in caplog.records if "whose await was cancelled" in record.getMessage()]
     assert "no broker" in record.getMessage()
