@@ -116,6 +116,7 @@ class BulkRun:
         stop: Set when it is to end.
         thread: The latest that counts or works; None before.
         touched: When somebody last asked for it, in s of ``monotonic``.
+        writing: Held by who writes it, so that what is in Redis is what was written last.
         written: What other processes see of it; None before, and while that cannot be written.
         tried: When this was last tried to be written, in s of ``monotonic``.
     """
@@ -126,17 +127,18 @@ class BulkRun:
     stop: Event = field(default_factory=Event)
     thread: Thread | None = None
     touched: float = field(default_factory=monotonic)
+    writing: Lock = field(default_factory=Lock)
     written: RunView | None = None
     tried: float = -inf
 
     @property
     def view(self) -> RunView:
         """How it is."""
-        work = self.work
+        work, shown = self.work, msgspec.structs.replace(self.shown)  # first: at its end it has all its outcomes
         if work is None:
-            return msgspec.structs.replace(self.shown)
+            return shown
         outcomes = {str(word): count for word, count in dict(work.outcomes).items()}
-        return msgspec.structs.replace(self.shown, has_begun=True, done=work.done, outcomes=outcomes)
+        return msgspec.structs.replace(shown, has_begun=True, done=sum(outcomes.values()), outcomes=outcomes)
 
 
 class BulkRuns:
@@ -333,6 +335,11 @@ def _is_written(run: BulkRun) -> bool:
 
 def _write(broker: ServeBroker, run: BulkRun) -> None:
     """Lets other processes see a run, if it has changed or was last written long ago."""
+    with run.writing:
+        _write_alone(broker, run)
+
+
+def _write_alone(broker: ServeBroker, run: BulkRun) -> None:
     view, is_first = run.view, run.tried == -inf
     if run.written in (view, None) and monotonic() - run.tried < WRITE_S:
         return
