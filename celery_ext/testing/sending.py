@@ -13,6 +13,7 @@ from celery.utils import uuid
 from dateutil.parser import isoparse
 
 from celery_ext.waiting import DelayedTask
+from kombu_delayq.message import once
 from kombu_delayq.message.due import in_utc
 
 #: A step of the process's clock that is longer than the time that has passed by so many s was made by somebody, such as
@@ -165,6 +166,7 @@ class Sending:
         because whoever made it has read the clock of the process.
         """
         self.clock.begin()  # a move before the first call is part of what the test prepares
+        called_s = self.clock.now_s()  # first: the preparation may take long
         if ref(app) not in self.senders:
             self._prepare(app)
         options = {**dict(zip(_ARGUMENTS, given, strict=False)), **options}
@@ -182,12 +184,13 @@ class Sending:
         still_s, number = self.clock.still_s(), next(self._numbers)
         self._latest = number, name
         self.senders.add(ref(app))
+        before = self.sent.get(task_id)
         self.sent[task_id] = Sent(
             number,
             ref(app),
             eta.isoformat() if isinstance(eta, datetime) else None,
             still_s,
-            countdown if is_countdown else _seconds_of(eta) - self.clock.now_s() if eta else 0.0,
+            countdown if is_countdown else _seconds_of(eta) - called_s if eta else 0.0,
             is_countdown,
             expires_s,
             name,
@@ -196,7 +199,9 @@ class Sending:
         )
         places = [options.pop(argument, None) for argument in ("args", "kwargs", "countdown")]
         result = self._send_task(app, name, *places, eta, task_id, *more, **options)
-        if not eta:  # not before: a call that cannot be sent never runs
+        if before is not None and once.IF_WAITING in options and once.became.get() == "kept":
+            self.sent[task_id] = before  # what waits is the earlier call
+        elif not eta:  # not before: a call that cannot be sent never runs
             self.immediate.append(task_id)
         return result
 

@@ -62,11 +62,14 @@ def test_an_eta_of_reschedule_is_by_the_clock_of_the_test(delayed_tasks: Delayed
     delayed_tasks.advance("1h")
     task = celery_ext.get(shop.app, result)
     assert task is not None
-    assert celery_ext.reschedule(shop.app, result, eta=task.due + timedelta(hours=1)) == "rescheduled"
-    assert delayed_tasks.has(in_="2h", count=1)
+    later = task.due + timedelta(hours=1)
+    assert celery_ext.reschedule(shop.app, result, eta=later) == "rescheduled"
+    assert delayed_tasks.has(at=later, count=1)
+    [moved] = delayed_tasks.waiting()
+    assert abs(moved.due - delayed_tasks.now - timedelta(hours=2)) < timedelta(minutes=5)
     eta = delayed_tasks.now + timedelta(hours=3)
     assert celery_ext.select(shop.app, task="shop.remind").reschedule(eta=eta)["rescheduled"] == 1
-    assert delayed_tasks.has(in_="3h", count=1)
+    assert delayed_tasks.has(at=eta, count=1)
 
 
 def test_a_delay_chain_goes_on(delayed_tasks: DelayedTasks, shop: Shop) -> None:
@@ -157,7 +160,9 @@ def test_one_task_of_an_id_waits(delayed_tasks: DelayedTasks, shop: Shop) -> Non
     assert [remind(number, "replace", countdown=120) for number in (3, 4)] == ["replaced", "replaced"]
     assert delayed_tasks.has(args=(4,), in_="2m", count=1)
     assert remind(5, "keep") == "kept"
-    delayed_tasks.advance("2m")
+    assert "sent without a delay" not in delayed_tasks.describe()
+    assert delayed_tasks.advance(119.995) == []  # of what waits the delay still ends to the ms
+    delayed_tasks.advance(0.005)
     assert shop.done == [4]
     assert remind(6, "keep") == "added"
     delayed_tasks.run_due()

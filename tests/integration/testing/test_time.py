@@ -8,7 +8,7 @@ import pytest
 from celery_ext import install
 from celery_ext.testing import sending
 from celery_ext.testing.delayed_tasks import DelayedTasks
-from celery_ext.testing.sending import Clock
+from celery_ext.testing.sending import Clock, Sending
 from celery_ext.testing.sending import _monotonic_s as monotonic_s
 from tests.integration.testing.conftest import Shop
 
@@ -43,7 +43,7 @@ def test_the_clock_moves_along(delayed_tasks: DelayedTasks, shop: Shop, travel: 
         assert delayed_tasks.has(look, at=MONDAY)
         moved.move_to(FRIDAY + timedelta(minutes=59))
         assert delayed_tasks.run_due() == []
-        moved.move_to(FRIDAY + timedelta(minutes=60, seconds=50))  # a clock that ticks goes on while a slow test runs
+        moved.move_to(FRIDAY + timedelta(minutes=60, seconds=30))  # a clock that ticks goes on while a slow test runs
         assert len(delayed_tasks.run_due()) == 1
         moved.move_to(MONDAY)
         assert len(delayed_tasks.run_due()) == 1
@@ -118,3 +118,18 @@ def test_a_slow_test_changes_no_countdown(monkeypatch: pytest.MonkeyPatch) -> No
     assert (clock.still_s(), clock.now_s()) == (still_s, now_s + 100)
     clock.skip(50)
     assert (clock.still_s(), clock.now_s()) == (still_s + 50, now_s + 150)
+
+
+def test_a_slow_first_call_changes_no_eta(monkeypatch: pytest.MonkeyPatch, shop: Shop) -> None:
+    """What the first call of an app takes to connect does not count for the eta that the test has made before it."""
+    passed_s = [0.0]
+    for name in ("time.time", "time.clock_gettime"):
+        monkeypatch.setattr(name, lambda *kind: 1_000_000.0 + passed_s[0])
+    eta = datetime.fromtimestamp(1_000_000.0 + 3600, UTC)
+
+    def prepare(app: Any) -> None:
+        passed_s[0] = 100.0
+
+    sending = Sending(Clock(), lambda *args, **options: None, prepare)
+    sending.send_task(shop.app, "shop.remind", eta=eta, task_id="one")
+    assert sending.sent["one"].delay_s == 3600
