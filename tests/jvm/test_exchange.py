@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.conditions import stays
+from tests.support.conditions import DEADLINE_S, stays
 from tests.support.jvm.redisson import Jvm
 from tests.support.jvm.shared import nothing_left, shared, transferring
 from tests.support.workers.harness import MakeProj, Proj
@@ -29,7 +29,7 @@ def _is_taken_once(proj: Proj, jvm: Jvm, queue: str = "celery", **options: Any) 
     sent = proj.send("record", "y", countdown=1, queue=queue, **options)
     step = options.get("priority", 0) // 3 * 3
     ready = f"{queue}\x06\x16{step}" if step else queue
-    message = jvm.poll(ready, 20)
+    message = jvm.poll(ready, DEADLINE_S)
     assert message is not None
     assert time.time() >= due
     read: dict[str, Any] = jvm.ask("read", message=message)
@@ -90,5 +90,5 @@ def test_an_earlier_message_of_java_wakes_the_leader(jvm: Jvm, make_proj: MakePr
     jvm.offer("celery", jvm.message("celery", "soon"), 1)
     [run] = proj.await_runs(1)
     assert run["id"] == "soon"
-    assert due <= run["at"] <= due + 20
+    assert due <= run["at"] <= due + DEADLINE_S
     assert proj.delayed() == 1

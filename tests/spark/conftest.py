@@ -19,12 +19,18 @@ from tests.support.spark import session
 from tests.support.spark.reading import store_of
 from tests.support.spark.session import BROKER_ENV, GONE_ENV, PASSWORD, WRONG_ENV, WRONG_PASSWORD, SparkLog
 
+#: How long a test may take that starts Spark or has several jobs, in s: on a busy machine, Spark takes two minutes to
+#: start, and half a minute for a job.
+BUSY_S = 900
+
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "java" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(BUSY_S))
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ FULL = "command not allowed when used memory"
 @pytest.fixture
 def store(make_store: MakeStore) -> Iterator[DelayStore]:
     """A store on a server that the test may fill; what comes later has memory again."""
-    store = make_store()
+    store = make_store(lease_ttl=3600)
     yield store
     relieve(store)
 

@@ -6,14 +6,16 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from tests.support.store.cost import calls, round_trips
+from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import PAST_MS, contents, waiting
 
 KNOWN, OTHERS = ["known"], ["own", "known"]
 
 
 @pytest.fixture
-def quiet(store: DelayStore) -> DelayStore:
+def quiet(make_store: MakeStore) -> DelayStore:
     """A store where others hold all leases and the next message of a known queue is due much later."""
+    store = make_store(lease_ttl=3600)
     store.delivery.offer("known", waiting("i"))
     for name in ("leader", "standby", "second"):
         store.leases.lead(name)

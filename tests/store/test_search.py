@@ -33,7 +33,7 @@ def paged(
     """Returns queue and id of the messages on all pages, each with a cursor that came as text."""
     found, cursor = [], None
     for _ in count():
-        part = search_page(store, selection, cursor, limit)
+        part = search_page(store, selection, cursor, limit, for_s=600.0)
         assert len(part.tasks) <= limit
         found += [f"{task.queue} {task.message.id}" for task in part.tasks]
         between(part.tasks)
@@ -92,7 +92,7 @@ def test_a_page_has_what_the_filter_selects(store: DelayStore) -> None:
     selection = Selection(queues=("q0", "q1"), from_ms=FUTURE_MS + 30, task="shop.*")
     expected = [f"q{n % 3} {n:03}" for n in range(30, 300) if n % 3 != 2 and n % 2]
     assert paged(store, selection, 10) == expected
-    found = search_page(store, Selection(q="kwargs.order.id=217", to_ms=FUTURE_MS + 299))
+    found = search_page(store, Selection(q="kwargs.order.id=217", to_ms=FUTURE_MS + 299), for_s=600.0)
     assert [task.id for task in found.tasks] == ["217"]
     assert (found.cursor, found.progress, found.skipped) == (None, Progress(299, 299), [])
     assert (
@@ -158,7 +158,7 @@ def test_a_queue_that_cannot_be_read_is_named(store: DelayStore) -> None:
         store.delivery.offer(queue, waiting(f"in {queue}"))
     store.client.delete(in_form(store, BODIES))
     store.client.sadd(in_form(store, BODIES), "somebody else's")
-    found = search_page(store, Selection())
+    found = search_page(store, Selection(), for_s=600.0)
     assert [task.message.id for task in found.tasks] == ["in a", "in z"]
     [skipped] = found.skipped
     assert isinstance(skipped, Skipped)

@@ -92,7 +92,7 @@ def test_a_server_that_answers_no_tls_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"rediss://127.0.0.1:{silent.getsockname()[1]}"
         args = [BIN / "delayq", "-b", url, "-o", "socket_connect_timeout=0.2", "list"]
-        done = subprocess.run(args, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(args, capture_output=True, text=True, timeout=100)
     assert done.returncode == 1
     assert done.stderr.endswith(f"Error: {url}//: Timeout connecting to server\n")
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,11 @@ def _completed(bash: Terminal, line: str, becomes: str) -> None:
     """Types the beginning of a line and a tab, waits for what bash makes of it, and drops the line."""
     bash.script = ""
     bash.press(f"{line}\t")
+    for _ in range(9):
+        with suppress(AssertionError):  # the broker may answer too late on a busy machine: then a tab asks once more
+            bash.read_until(becomes, 10)
+            break
+        bash.press("\t")
     bash.read_until(becomes)
     bash.script = ""
     bash.press(DROP)

@@ -260,7 +260,7 @@ def test_replays_at_the_same_time_each_find_all_of_their_letters(broker: Private
         work("replay", DEAD, "--task", "proj.t1", "--to-queue", "one"),
         work("drop", DEAD, "--task", "proj.t2", "--yes"),
     ]
-    codes = [process.wait(60) for process in processes]
+    codes = [process.wait(200) for process in processes]
     assert (codes[0], codes[3]) == (0, 0)
     assert Counter(ids(raw_client, "zero")) == Counter(names[::4])
     assert Counter(ids(raw_client, "one")) == Counter(names[1::4])

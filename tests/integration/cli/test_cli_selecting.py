@@ -41,7 +41,7 @@ delayq(sys.argv[1:])
 def shop(proj: Proj) -> Proj:
     """Twelve tasks of three queues, six of each user."""
     for n in range(12):
-        options = {"countdown": 3600 + 60 * n, "queue": f"q{n % 3}", "task_id": f"t{n:02}"}
+        options = {"countdown": 3600 + 600 * n, "queue": f"q{n % 3}", "task_id": f"t{n:02}"}
         proj.send("record", n, **options, kwargs={"user": {"id": n % 2}})
     return proj
 
@@ -88,8 +88,8 @@ def test_list_count_and_export_select(shop: Proj, tmp_path: Path) -> None:
     assert _ids(shop, "--arg", "kwargs.user.id=1", "--arg", "0=5") == ["t05"]
     assert _ids(shop, "--task", "proj.*", "-q", "q1") == ["t01", "t04", "t07", "t10"]
     assert _ids(shop, "--task", "shop.*") == []
-    assert _ids(shop, "--due-to", "61m30s") == ["t00", "t01"]
-    assert _ids(shop, "--due-from", "70m30s") == ["t11"]
+    assert _ids(shop, "--due-to", "75m") == ["t00", "t01"]
+    assert _ids(shop, "--due-from", "165m") == ["t11"]
     found = run(shop.server, "list", "--arg", "kwargs.user.id=1", "--limit", "2").stdout.splitlines()
     assert len(found) == 4
     assert found[-1] == "… and more"
@@ -97,7 +97,7 @@ def test_list_count_and_export_select(shop: Proj, tmp_path: Path) -> None:
 
     assert lines(shop.server, "count") == [{"queue": f"q{n}", "count": 4} for n in range(3)]
     assert lines(shop.server, "count", "q1", "--arg", "kwargs.user.id=1") == [{"queue": "q1", "count": 2}]
-    assert lines(shop.server, "count", "--due-to", "61m30s") == [
+    assert lines(shop.server, "count", "--due-to", "75m") == [
         {"queue": "q0", "count": 1},
         {"queue": "q1", "count": 1},
     ]

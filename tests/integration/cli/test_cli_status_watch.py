@@ -119,7 +119,7 @@ def test_with_json_each_report_is_a_line(store: DelayStore, broker: PrivateRedis
         assert process.stderr
         reports: list[dict[str, Any]] = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.stdout.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert process.stderr.read() == b""
     assert [report["queues"][0]["delayed"] for report in reports] == [1, 1]
 

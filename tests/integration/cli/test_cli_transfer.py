@@ -59,7 +59,7 @@ def test_a_transfer_worker_of_its_own_delivers_and_stops_cleanly(proj: Proj) -> 
         client = proj.server.client()
         leader = until(lambda: client.get("{delayq}:transfer"))
         assert f":{process.pid}:" in str(leader)
-        proj.send("record", countdown=1)
+        proj.send("record", countdown=3)
         proj.await_runs(1)
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=60)
@@ -97,7 +97,7 @@ delayq()
 def test_a_signal_in_the_middle_of_a_wait_ends_the_transfer_worker(redis_server: PrivateRedis, name: str) -> None:
     """A signal that comes while the transfer worker holds the lock of its own wait ends it, with exit code 0."""
     command = [sys.executable, "-c", IN_THE_MIDDLE, "--broker", redis_server.url, "transfer", name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert "stopped" in done.stderr
     assert redis_server.client().get("{delayq}:transfer") is None
@@ -149,7 +149,7 @@ def test_a_transfer_worker_that_can_never_connect_ends(own_server: PrivateRedis,
         if said is None:
             read_until(process, "Redis cannot be used")
             return
-        _, log = process.communicate(timeout=30)
+        _, log = process.communicate(timeout=100)
     assert process.returncode == 1, log
     assert said in log.splitlines()[-1]
     assert log.splitlines()[-1].startswith("Error: ")
@@ -186,7 +186,7 @@ def test_a_transfer_worker_waits_for_a_redis_that_may_come(own_server: PrivateRe
             assert any("Redis can be used again" in line for line in process.stderr)
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 

@@ -28,6 +28,7 @@ def users() -> Iterator[PrivateCluster]:
         for node in cluster.nodes:
             for name, command in commands_of_page().items():
                 node.client.execute_command(*command, *rights_in_slots(name))
+            node.client.config_set("cluster-node-timeout", 15_000)  # no replica takes the place of a slow primary
         yield cluster
 
 
@@ -91,6 +92,6 @@ def test_a_transfer_worker_of_the_page_leads_on_a_cluster(users: PrivateCluster,
         until(lambda: [int(count) for count in store.fetching.ready(QUEUES)] == [1, 1, 1], what="all are transferred")
     finally:
         process.terminate()
-        _, log = process.communicate(timeout=20)
+        _, log = process.communicate(timeout=60)
     assert "NOPERM" not in log
     assert denials(users) == []

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu_delayq.channel import connect_store
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.transfer.worker import TransferWorker
-from tests.support.conditions import until
+from tests.support.conditions import DEADLINE_S, until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.cluster import PrivateCluster, slot_of
 from tests.support.store.consuming import message
@@ -107,6 +108,9 @@ PREFIXES = ({}, {"global_keyprefix": "app:"})
 class Listener:
     """A consumer of a fanout, and what it has got."""
 
+    #: Numbers of messages, each of which is published once.
+    numbers = count()
+
     def __init__(self, connection: Connection, channel: Any) -> None:
         self.got: list[int] = []
         self._connection = connection
@@ -123,26 +127,25 @@ class Listener:
         self.got.append(body)
         message.ack()
 
-    def drain(self, seconds: float) -> None:
-        """Waits for messages until one has come."""
+    def drain(self, seconds: float, least: int = 0) -> bool:
+        """Waits until a message has come that has the least number or a later one. Returns whether one has."""
         end = time.monotonic() + seconds
-        while not self.got and time.monotonic() < end:
-            try:
+        while not (has_come := any(number >= least for number in self.got)) and time.monotonic() < end:
+            with suppress(TimeoutError):
                 self._connection.drain_events(timeout=0.2)
-            except TimeoutError:
-                continue
+        return has_come
 
     def hears(self, producer: Producer) -> bool:
-        """Whether a message comes that is published now, or soon."""
-        self.got.clear()
-        end = time.monotonic() + 20
-        while not self.got and time.monotonic() < end:
+        """Whether a message comes that is published now, or soon; those that were published before do not count."""
+        least, end = next(self.numbers), time.monotonic() + DEADLINE_S
+        while time.monotonic() < end:
             try:
-                producer.publish(1, exchange=NEWS, declare=[NEWS])
+                producer.publish(next(self.numbers), exchange=NEWS, declare=[NEWS])
             except producer.connection.connection_errors:  # of the node that hangs, once
                 continue
-            self.drain(0.5)
-        return bool(self.got)
+            if self.drain(0.5, least):
+                return True
+        return False
 
 
 @contextmanager
@@ -165,10 +168,8 @@ def test_reaches_consumers_at_other_nodes(cluster: PrivateCluster, options: dict
         listening(cluster, options) as (second, _),
         listening(cluster, options) as (third, _),
     ):
-        assert first.hears(producer)
-        for listener in (second, third):
-            listener.drain(10)
-            assert listener.got
+        for listener in (first, second, third):
+            assert listener.hears(producer)
 
 
 def test_of_what_a_channel_holds_at_its_end_only_news_are_dropped(

@@ -35,7 +35,7 @@ def test_workers_answer_revoke_and_send_events(clustered: Proj, workers: list[Wo
     with captured(clustered) as seen:
         until(lambda: {event["hostname"] for event in seen} >= {worker.node for worker in workers})
         done = clustered.send("record", "done", queue="q1")
-        assert done.get(timeout=20) == "done"
+        assert done.get(timeout=60) == "done"
         until(lambda: any(event["type"] == "task-succeeded" and event["uuid"] == done.id for event in seen))
     waiting = clustered.send("record", "waits", queue="q0", countdown=3600)
     kept = clustered.send("record", "kept", queue="q1", countdown=3600)
@@ -57,6 +57,6 @@ def test_rpc_brings_results(cluster: PrivateCluster) -> None:
         def double(number: int) -> int:
             return 2 * number
 
-        with start_worker(app, pool="solo", perform_ping_check=False):
+        with start_worker(app, pool="solo", perform_ping_check=False, shutdown_timeout=60.0):
             results = [double.apply_async((number,), countdown=number % 2 or None) for number in range(6)]
-            assert [result.get(timeout=30) for result in results] == [0, 2, 4, 6, 8, 10]
+            assert [result.get(timeout=60) for result in results] == [0, 2, 4, 6, 8, 10]

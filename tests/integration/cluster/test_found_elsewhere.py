@@ -121,7 +121,8 @@ def test_what_is_found_comes_before_the_error(half_dead: Nodes, look: Callable[.
     assert found == [near]
     text = f"1 queue not searched: '{half_dead.away}'; 2 tasks may still wait there: 'far', 'unknown': "
     assert str(error.value).startswith(text)
-    assert f":{half_dead.node.port} does not answer" in str(error.value)
+    # What it met with first, where no second try was in time.
+    assert re.search(rf":{half_dead.node.port}( does not answer|\b.*refused)", str(error.value))
 
 
 def test_an_app_acts_on_what_is_found(half_dead: Nodes, app: "Celery[Any]", caplog: pytest.LogCaptureFixture) -> None:

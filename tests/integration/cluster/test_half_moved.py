@@ -12,7 +12,7 @@ from kombu import Connection
 
 from kombu_delayq.cluster.pool import RETRY_S
 from kombu_delayq.cluster.topology import NoNode
-from tests.support.conditions import until
+from tests.support.conditions import DEADLINE_S, until
 from tests.support.looped import Looped, publish
 from tests.support.servers.cluster import PrivateCluster, slot_of
 from tests.support.servers.cluster_node import Node
@@ -97,7 +97,8 @@ def test_a_script_makes_no_counters_that_are_on_the_old_node(move: Move, count: 
     keys, counters = [f"{{{QUEUE}}}{n}" for n in range(count)], f"delayq:{{{QUEUE}}}:counts"
     client = move.here.client
     with Connection(move.cluster.url) as connection, ThreadPoolExecutor(1) as threads:
-        store = connection.default_channel.store
+        store: Any = connection.default_channel.store
+        store.client.connection_pool.retry_s = DEADLINE_S  # however long the move takes
         for key in (*keys, counters):
             store.client.incr(key)
         move.begin()
@@ -121,6 +122,7 @@ def test_a_script_makes_no_key_that_is_on_the_old_node(move: Move) -> None:
             client.eval("return redis.call('RPUSH', KEYS[2], 2)", len(keys), *keys)
         assert not move.there.client.execute_command("CLUSTER COUNTKEYSINSLOT", slot_of(QUEUE))
         move.move_keys()
+        client.connection_pool.retry_s = DEADLINE_S
         assert client.eval("return redis.call('RPUSH', KEYS[2], 2)", len(keys), *keys) == 2
 
 

@@ -12,6 +12,7 @@ from celery_ext import install
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.publish.write import Writer
 from kombu_delayq import InvalidBrokerURL
+from tests.support.conditions import DEADLINE_S
 from tests.support.servers.cluster import PrivateCluster
 
 TASKS = Exchange("tasks", "direct")
@@ -19,7 +20,7 @@ TASKS = Exchange("tasks", "direct")
 QUEUES = [Queue(name, TASKS, routing_key=name) for name in ("a", "b", "c", "{a}b")]
 
 
-def consume(connection: Connection, queues: list[Queue], count: int, seconds: float = 20.0) -> list[Any]:
+def consume(connection: Connection, queues: list[Queue], count: int, seconds: float = DEADLINE_S) -> list[Any]:
     """Returns the bodies of so many messages."""
     got: list[Any] = []
 

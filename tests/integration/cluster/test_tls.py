@@ -59,7 +59,7 @@ def works(url: str) -> None:
         )
         with consumer:
             while len(found) < 2 * len(QUEUES):
-                consuming.drain_events(timeout=10)
+                consuming.drain_events(timeout=30)
 
 
 def test_messages_go_over_tls(tls: PrivateCluster, ca: Authority) -> None:

@@ -17,6 +17,7 @@ import celery_ext
 from celery_ext.cli import delayq
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import by_id
+from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Landing, Offer
@@ -88,7 +89,8 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     proj = make_proj(server=users)
     for n in range(6):
         proj.send("record", n, countdown=3600, task_id=f"id-{n}")
-    store = DelayStore(redis.Redis(port=users.port), KEYS)
+    # The lease of the one that lives outlasts the commands.
+    store = DelayStore(redis.Redis(port=users.port), KEYS, options=Options(consumer_ttl=600))
     store.client.lpush("celery", *(json.dumps(message(n)) for n in range(3)))
     lives(store, ME, OTHER, queues=("celery",))
     for name in (ME, OTHER):
@@ -148,7 +150,7 @@ def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make
         end_lease(store)
         until(lambda: users.client().llen("celery") == 2 and not users.client().exists(CONSUMERS))
         process.terminate()
-        _, log = process.communicate(timeout=10)
+        _, log = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 0, log

@@ -146,7 +146,7 @@ def test_the_rights_for_a_journal(users: PrivateRedis, tmp_path: Path) -> None:
     journal_url = f"sqlite:///{tmp_path}/journal.db"
     store = journaled(users.port, {"journal_url": journal_url})
     now_ms = clock_ms(store.client)
-    store.journal.add([addition("soon", now_ms + 60_000, "celery"), addition("far", now_ms + DAY_MS, "celery")])
+    store.journal.add([addition("soon", now_ms + 900_000, "celery"), addition("far", now_ms + DAY_MS, "celery")])
 
     def delayq(user: str, *args: str) -> list[str]:
         return [str(BIN / "delayq"), "-b", url_of(users, user), "--journal-url", journal_url, *args]
@@ -161,7 +161,7 @@ def test_the_rights_for_a_journal(users: PrivateRedis, tmp_path: Path) -> None:
             done = subprocess.run(delayq("caretaker", *command.split()), capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
         process.terminate()
-        _, log = process.communicate(timeout=20)
+        _, log = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 0, log

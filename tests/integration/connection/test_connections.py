@@ -17,7 +17,7 @@ from kombu_delayq.publish_batch import PutAhead
 from kombu_delayq.redis import sentinel
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.conditions import until
-from tests.support.servers.sentinels import MASTER_NAME, Sentinels
+from tests.support.servers.sentinels import MASTER_NAME, PATIENT_MS, Sentinels
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
 
@@ -71,7 +71,7 @@ def test_a_consumer_that_waits_leaves_no_connection_when_it_is_closed(own_server
 def test_connections_of_ones_own_behind_sentinel_are_all_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pools of our own leave the channel its Sentinels, and are closed with their connections to the Sentinels."""
     monkeypatch.setattr(sentinel, "ASK_S", 3600.0)  # over one more connection, which is of the process
-    with Sentinels() as sentinels:
+    with Sentinels(down_after_ms=PATIENT_MS) as sentinels:
         ports = [sentinels.master.port, *sentinels.ports]
         options = {"master_name": MASTER_NAME}
         url = sentinels.urls("delayq+sentinel")

@@ -14,7 +14,7 @@ from kombu import Connection, Producer
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.channel import connect_store
 from kombu_delayq.transfer.worker import TransferWorker
-from tests.support.conditions import until
+from tests.support.conditions import DEADLINE_S, until
 from tests.support.workers.harness import TRANSPORT
 from tests.support.workers.held import KEYS
 
@@ -71,9 +71,9 @@ def test_flushed_scripts_are_no_trouble(
         transfer.start()
         try:
             publish(connection.Producer())
-            until(lambda: sum(map(client.llen, QUEUES)) >= COUNT, 60, "delivered")
+            until(lambda: sum(map(client.llen, QUEUES)) >= COUNT, 120, "delivered")
         finally:
-            transfer.stop()
+            transfer.stop(DEADLINE_S)  # with its lease given back
         assert times[0] > 10
     bodies = Counter(body for queue in QUEUES for body in client.lrange(queue, 0, -1))
     assert len(bodies) == COUNT

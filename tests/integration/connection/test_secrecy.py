@@ -127,7 +127,7 @@ def test_worker_refuses_a_url_without_printing_it(guarded: Guarded, make_proj: M
     proj = make_proj(guarded.server)
     workers = {reason: proj.worker(wait=False, **settings) for reason, settings in bad.items()}
     for reason, worker in workers.items():
-        assert worker.process.wait(40) != 0
+        assert worker.process.wait(90) != 0
         assert reason in worker.log
         _assert_secret(worker.log)
     options = workers["did you mean 'poll_interval'?"].log

@@ -108,7 +108,7 @@ def test_worker_says_that_the_certificate_does_not_hold(tls: Tls, make_proj: Mak
     """A worker that cannot check the server's certificate says so in its log, and does not start to consume."""
     url = f"delayqs://:s3cret@127.0.0.1:{tls.port}/0?ssl_ca_certs={quote(str(tls.other_ca))}"
     worker = make_proj(tls.server, broker_url=url, broker_transport=None).worker(wait=False)
-    until(lambda: "certificate verify failed" in worker.log, 40, "the reason in the log")
+    until(lambda: "certificate verify failed" in worker.log, 90, "the reason in the log")
     assert " ready." not in worker.log
     assert "s3cret" not in worker.log
 

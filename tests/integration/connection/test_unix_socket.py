@@ -16,9 +16,10 @@ def test_a_unix_socket_url_of_ours_works(make_proj: MakeProj) -> None:
     server = make_proj().server
     proj = make_proj(broker_url=f"delayq+socket://{server.socket_path}")
     proj.worker()
-    proj.send("record", countdown=2)
+    proj.send("record", "far", countdown=3600)
     assert server.client().zcard("delayq:{celery}:due") == 1
-    proj.await_runs(1)
+    proj.send("record", "near", countdown=1)
+    proj.await_runs(1, value="near")
 
 
 @pytest.mark.both_layouts
@@ -32,9 +33,10 @@ def test_delay_goes_on_through_a_list(own_server: PrivateRedis, make_proj: MakeP
         alias = ";".join(f"delayq://127.0.0.1:{port}/0" for port in ports)
         worker = proj.worker(broker_url=alias, broker_transport=None)
         for server, value in ((own_server, "second"), (last, "third")):
-            due = time.time() + 3
-            sent = proj.send("record", value, countdown=3)
+            proj.send("record", "far", countdown=3600)
             assert server.client().zcard(proj.keys()[0]) == 1
+            due = time.time() + 1
+            sent = proj.send("record", value, countdown=1)
             [run] = proj.await_runs(1, timeout_s=60, value=value)
             assert run["id"] == sent.id
             assert run["at"] >= due

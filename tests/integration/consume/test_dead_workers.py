@@ -12,14 +12,16 @@ from tests.support.workers.harness import MakeProj, Proj, Worker
 from tests.support.workers.held import in_hand
 from tests.support.workers.visibility import swept_after
 
-TTL_S = 2.0
+TTL_S = 4.0
+#: How long a task takes that is longer than a lease, and than a visibility timeout of twice that, in s.
+LONG_S = 2.5 * TTL_S
 OPTIONS = {"consumer_ttl": TTL_S, "poll_interval": 0.2}
 
 
 @pytest.fixture
 def fleet(make_proj: MakeProj) -> Proj:
     """The app, with short leases."""
-    return make_proj(broker_transport_options=OPTIONS, worker_prefetch_multiplier=4)
+    return make_proj(broker_transport_options=OPTIONS, worker_prefetch_multiplier=4, include=["stock_tasks"])
 
 
 def nothing_is_left(proj: Proj) -> bool:
@@ -36,11 +38,12 @@ def holds(proj: Proj, count: int) -> bool:
 def test_a_stopped_worker_is_taken_for_dead_and_says_so(fleet: Proj) -> None:
     """What it held runs in another worker; when it goes on, it says that its messages run twice, and works on."""
     stopped = fleet.worker(pool="threads", concurrency=2)
-    fleet.send("late_acked", 3, "slow")
+    fleet.send("gated_late", "gate", "slow")
     fleet.await_runs(1)
     os.kill(stopped.process.pid, signal.SIGSTOP)
+    fleet.journal.set("gate", 1)
     other = fleet.worker(pool="threads", concurrency=2)
-    until(lambda: len(fleet.runs(value="slow")) == 2, 30)
+    until(lambda: len(fleet.runs(value="slow")) == 2)
     assert [run["redelivered"] for run in fleet.runs(value="slow")] == [False, True]
     os.kill(stopped.process.pid, signal.SIGCONT)
     until(lambda: "was silent for longer than consumer_ttl" in stopped.log)
@@ -60,7 +63,7 @@ def test_a_task_longer_than_lease_and_visibility_timeout_runs_once(make_proj: Ma
     options = {name: value for name, value in proj.conf["broker_transport_options"].items() if name not in OPTIONS}
     worker = proj.worker(pool=pool, concurrency=1)
     for value in range(3):
-        proj.send("late_acked", 5 * TTL_S if value == 0 else 0, value)
+        proj.send("late_acked", LONG_S if value == 0 else 0, value)
     proj.await_runs(1)
     proj.worker("-Q", "elsewhere", pool="solo", broker_transport="", broker_transport_options=options)
     proj.worker("-Q", "another", pool="solo")
@@ -78,12 +81,12 @@ def test_a_silent_redis_kills_no_consumer(make_proj: MakeProj, own_server: Priva
     for worker in workers:
         worker.ready()
     for value in range(2):
-        proj.send("late_acked", 5 * TTL_S, value)
+        proj.send("late_acked", LONG_S, value)
     proj.await_runs(2)
     os.kill(own_server.pid, signal.SIGSTOP)
     sleep(1.5 * TTL_S)  # for so long Redis is silent
     os.kill(own_server.pid, signal.SIGCONT)
-    until(lambda: nothing_is_left(proj), 40)
+    until(lambda: nothing_is_left(proj), 60)
     assert sorted(run["value"] for run in proj.runs()) == [0, 1]
     assert not [line for worker in workers for line in worker.log.splitlines() if "consumer_ttl" in line]
 
@@ -147,10 +150,12 @@ def test_what_a_worker_had_reserved_before_an_outage_runs_again(fleet: Proj) -> 
     """A prefork worker discards what it had prefetched when its connection is lost; soon it gets these again."""
     worker = fleet.worker(pool="prefork", concurrency=1)
     for value in range(4):
-        fleet.send("busy", 3, value)
+        fleet.send("gated", "gate", value)
     fleet.await_runs(1)
     until(lambda: holds(fleet, 3))
     fleet.server.client().client_kill_filter(_type="normal", skipme=True)
+    until(lambda: "Connection to broker lost" in worker.log)
+    fleet.journal.set("gate", 1)
     until(lambda: {run["value"] for run in fleet.runs()} == {0, 1, 2, 3}, 60)
     until(lambda: nothing_is_left(fleet))
     assert worker.alive()

@@ -58,7 +58,7 @@ def test_a_process_that_waits_for_results_runs_no_transfer_worker(make_proj: Mak
     proj = make_proj(result_backend="rpc://")
     proj.worker(pool="solo")
     result = proj.send("record", 1, countdown=0.5)
-    result.get(timeout=20)
+    result.get(timeout=60)
     assert transfers() == 0
 
 

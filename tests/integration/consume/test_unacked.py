@@ -32,15 +32,16 @@ def test_what_a_prefork_worker_had_reserved_waits_for_the_visibility_timeout(
     make_proj: MakeProj, durable_server: PrivateRedis
 ) -> None:
     """After an outage of Redis the worker runs new tasks, and neither runs nor gives back those that it held."""
-    proj = make_proj(durable_server)
+    proj = make_proj(durable_server, include=["stock_tasks"])
     worker = proj.worker(pool="prefork", concurrency=1)
     for value in range(4):
-        proj.send("busy", 0 if value else 6, value)
+        proj.send("gated", "gate", value)
     proj.await_runs(1)
     until(lambda: in_hand(durable_server.client()) == 3)
     durable_server.stop(signal.SIGKILL)
     until(lambda: "Cannot connect to" in worker.log, 30, "the worker notices the loss")
     durable_server.start()
+    proj.journal.set("gate", 1)
     proj.send("record", "later")
     proj.await_runs(1, 60, value="later")
     assert {run["value"] for run in proj.runs()} == {0, "later"}
@@ -59,7 +60,7 @@ def _sweep(proj: Proj) -> int:
 
 def test_a_killed_sweep_stops_all_others_until_its_lock_has_expired(proj: Proj) -> None:
     """Held messages stay where they are for ``unacked_mutex_expire`` after a worker was killed amid a sweep."""
-    expire_s = 3
+    expire_s = 600
     with proj.connection() as connection:
         proj.send("record")
         message = until(lambda: connection.default_channel.basic_get("celery"))
@@ -72,6 +73,9 @@ def test_a_killed_sweep_stops_all_others_until_its_lock_has_expired(proj: Proj) 
             assert holder.stdout.readline() == "held\n"
             holder.kill()
         stays(lambda: _sweep(proj) == 0, 0.5)
+        client = proj.server.client()
+        assert 0 < client.ttl("unacked_mutex") <= expire_s
+        client.pexpire("unacked_mutex", 1)
         until(lambda: _sweep(proj) == 1, 30)
         assert not in_hand(proj.server.client())
         assert message.delivery_tag

@@ -51,8 +51,8 @@ def buried(proj: Proj, count: int = 1) -> list[Any]:
             *("exit", {}, "worker lost", "WorkerLostError: Worker exited prematurely"),
             marks=pytest.mark.skipif(celery.__version__ < "5.7", reason="before, Celery loses sight of such a task"),
         ),
-        ("hang", {"time_limit": 1}, "time limit exceeded", "TimeLimitExceeded: "),
-        ("hang softly", {"soft_time_limit": 1}, "failed", "SoftTimeLimitExceeded: "),
+        ("hang", {"time_limit": 5}, "time limit exceeded", "TimeLimitExceeded: "),
+        ("hang softly", {"soft_time_limit": 5}, "failed", "SoftTimeLimitExceeded: "),
     ],
 )
 @pytest.mark.parametrize("task", ["doomed", "doomed_late"])

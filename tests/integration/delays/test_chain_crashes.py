@@ -22,7 +22,12 @@ from tests.support.workers.visibility import give_back
 def redeliver(proj: Proj, runs: dict[str, int]) -> None:
     """Gives back all that is unacked, and waits for numbers of runs by id."""
     give_back(proj)
-    until(lambda: all(len(retries_of(proj, each)) >= count for each, count in runs.items()), 30, f"runs: {runs}")
+    await_runs(proj, runs)
+
+
+def await_runs(proj: Proj, runs: dict[str, int]) -> None:
+    """Waits for numbers of runs by id."""
+    until(lambda: all(len(retries_of(proj, each)) >= count for each, count in runs.items()), what=f"runs: {runs}")
 
 
 def fail(proj: Proj, task_id: str, runs: int = 1) -> None:
@@ -65,10 +70,11 @@ def test_a_worker_that_is_killed(make_proj: MakeProj) -> None:
     proj.await_runs(1, id=later, retries=1)
     until(lambda: proj.server.client().hlen("unacked") == 2)
     worker.kill()
+    give_back(proj)  # before another worker does, which would do it once more while the runs go on
     before = waiting_step(proj, waits, 1).message
 
     proj.worker(concurrency=4)
-    redeliver(proj, {first: 2, later: 3})
+    await_runs(proj, {first: 2, later: 3})
     assert (retries_of(proj, first), retries_of(proj, later)) == ([0, 0], [0, 1, 1])
     assert waiting_step(proj, waits, 1).message == before
     run_now(proj.app, waits)

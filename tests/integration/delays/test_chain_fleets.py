@@ -63,5 +63,5 @@ def test_a_worker_does_not_start_with_a_chain_that_is_none(make_proj: MakeProj) 
     """Without ``install`` the worker finds a wrong schedule before it consumes anything."""
     proj = make_proj(**TASKS, without_install=True, chain="4m,x")
     worker = proj.worker(pool="solo", wait=False)
-    assert worker.process.wait(40) == 1
+    assert worker.process.wait(90) == 1
     assert "InvalidDelayChain: task proj.notify: step 2, 'x'" in worker.log

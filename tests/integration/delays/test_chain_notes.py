@@ -49,11 +49,11 @@ def test_a_worker_without_chains_tells_of_none(make_proj: MakeProj) -> None:
     proj.worker(concurrency=1)
     proj.send("record")
     proj.await_runs(1)
-    proj.await_answers()
+    nodes = proj.await_answers()
     ids = [f"id {n}" for n in range(5 * NOTES_WITHOUT_CHAINS)]
-    proj.app.control.revoke(ids, reply=True, timeout=30)
+    proj.app.control.revoke(ids, reply=True, destination=nodes, timeout=60)
     client = proj.server.client()
-    until(lambda: client.zscore(CANCELLED, ids[-1]) is not None, 30, "all are worked on")
+    until(lambda: client.zscore(CANCELLED, ids[-1]) is not None, 90, "all are worked on")
     assert client.zcard(CANCELLED) == NOTES_WITHOUT_CHAINS
     assert not client.exists(CHAINS)
 

@@ -22,7 +22,9 @@ def test_trace_headers_stay_with_a_task(make_proj: MakeProj) -> None:
     proj.worker(pool="solo")
     sent = proj.send("doomed_chain", countdown=3600, headers=TRACE)
     assert kept(waiting_step(proj, sent.id, 0).headers) == TRACE
-    assert reschedule(proj.app, sent.id, countdown=0.1) == "rescheduled"
+    assert reschedule(proj.app, sent.id, countdown=1800) == "rescheduled"
+    assert kept(waiting_step(proj, sent.id, 0).headers) == TRACE
+    assert run_now(proj.app, sent.id) == "transferred"
     assert kept(waiting_step(proj, sent.id, 1).headers) == TRACE  # it ran, failed, and waits for its next step
     assert run_now(proj.app, sent.id) == "transferred"
     client = proj.server.client()

@@ -10,8 +10,8 @@ from celery import Celery
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.doctor import CHECKS, examine
-from celery_ext.doctor.workers import ask
+from celery_ext.doctor import CHECKS, Finding, examine
+from celery_ext.doctor.workers import Worker, ask
 from celery_ext.facts import facts_of
 from tests.support.commands.shell import run
 from tests.support.conditions import until
@@ -46,7 +46,13 @@ def test_a_mixed_fleet_is_seen(make_proj: MakeProj) -> None:
     stock = proj.worker(pool="solo", broker_transport="")
     other = proj.worker(pool="threads", broker_transport_options={"max_delay": 300, "priority_steps": [0, 5]})
     proj.await_answers()
-    found = doctor(proj, *OF_WORKERS)
+
+    def of_all() -> dict[str, list[dict[str, Any]]] | None:
+        seen = doctor(proj, *OF_WORKERS)
+        is_whole = "of 3 workers" in str(seen.get("fleet")) and f"{stock.node} (redis)" in str(seen["workers"])
+        return seen if is_whole else None
+
+    found = until(of_all, what="all workers answer in time") or {}
     assert f"{ours.node} (kombu-delayq " in found["workers"][0]["found"]
     assert f"{stock.node} (redis)" in found["workers"][0]["found"]
     assert f"1 of 3 workers uses the stock transport: {stock.node}" in found["fleet"][0]["found"]
@@ -56,7 +62,13 @@ def test_a_mixed_fleet_is_seen(make_proj: MakeProj) -> None:
     assert not {"worker-clocks", "long-tasks"} & found.keys()
     assert ("worker-versions" in found) is (kombu.VERSION < (5, 7))
     with proj.connection() as connection:
-        asked = {worker.name: worker for worker in ask(None, connection, 2.0)}
+
+        def ask_all() -> dict[str, Worker] | None:
+            answers = {worker.name: worker for worker in ask(None, connection, 2.0)}
+            is_whole = len(answers) == 3 and all(each.queues and each.versions for each in answers.values())
+            return answers if is_whole else None
+
+        asked = until(ask_all, what="all workers answer in time") or {}
     assert asked[stock.node].versions["kombu"] == asked[ours.node].versions["kombu"]
     assert [asked[node].ours for node in (ours.node, stock.node, other.node)] == [True, False, True]
     assert asked[stock.node].queues == ["celery"]
@@ -72,9 +84,11 @@ def test_a_queue_of_a_stock_worker_has_a_consumer(make_proj: MakeProj) -> None:
     proj.await_answers()
     for queue in ("slow", "forgotten"):
         proj.send("record", countdown=0.05, queue=queue)  # nobody transfers, so both stay overdue
-    until(lambda: "forgotten" in str(doctor(proj, "consumers")))
-    [found] = doctor(proj, "consumers")["consumers"]
-    assert found["found"].endswith("no consumer is known: forgotten")
+
+    def said() -> str:
+        return "".join(each["found"] for each in doctor(proj, "consumers").get("consumers", ()))
+
+    until(lambda: said().endswith("no consumer is known: forgotten"))
 
 
 def test_options_of_the_app_are_compared_with_those_of_its_workers(make_proj: MakeProj) -> None:
@@ -83,9 +97,14 @@ def test_options_of_the_app_are_compared_with_those_of_its_workers(make_proj: Ma
     worker = proj.worker(pool="solo", broker_transport_options={})
     proj.await_answers()
     checks = [check for check in CHECKS if check.name == "same-options"]
-    *_, found = examine(checks, proj.app, proj.connection)
-    assert found.level == "warning"
-    assert f'"reliable" in {worker.node}; "brpop" in this process' in found.found
+
+    def found() -> Finding:
+        *_, last = examine(checks, proj.app, proj.connection)
+        return last
+
+    warned = until(lambda: one if (one := found()).level == "warning" else None, what="the worker answers in time")
+    assert warned is not None
+    assert f'"reliable" in {worker.node}; "brpop" in this process' in warned.found
 
 
 def test_without_workers_nobody_answers(proj: Proj) -> None:

@@ -13,6 +13,7 @@ from kombu_delayq.store.keys import Keys
 from tests.support.commands.shell import lines, run
 from tests.support.store.consuming import lives
 from tests.support.store.keyspace import FUTURE_MS, waiting
+from tests.support.store.tuned import tuned
 from tests.support.workers.harness import Proj
 from tests.support.workers.held import KEYS
 
@@ -44,7 +45,7 @@ def test_it_moves_all_and_says_so(broker: PrivateRedis, raw_client: redis.Redis,
 
 def test_a_fleet_that_is_not_at_rest_is_warned_of(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """Known consumers and a leading transfer worker are named on stderr; the messages are moved all the same."""
-    store = store_of(raw_client, "hash")
+    store = DelayStore(raw_client, KEYS, options=tuned(lease_ttl=600))
     store.delivery.offer("q", waiting("i"))
     assert run(broker, "convert", "q", "--to", "redisson").stderr == ""
     lives(store)

@@ -12,6 +12,7 @@ from kombu_delayq.store.types import Landing
 from tests.support.commands.shell import lines, run
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, land, lives, message
 from tests.support.store.keyspace import contents
+from tests.support.store.tuned import tuned
 from tests.support.workers.held import CONSUMERS, INDEX, KEYS, UNACKED, in_hand
 
 HIGH = "\x06\x169"
@@ -19,7 +20,8 @@ HIGH = "\x06\x169"
 
 @pytest.fixture
 def store(raw_client: redis.Redis) -> DelayStore:
-    return DelayStore(raw_client, KEYS)
+    """A store whose leases outlive every test, unless ``end_lease`` ends them."""
+    return DelayStore(raw_client, KEYS, options=tuned(lease_ttl=600, consumer_ttl=600))
 
 
 def publish(store: DelayStore, key: str, *numbers: int) -> None:

@@ -46,7 +46,7 @@ def test_a_minute_is_armed_and_each_run_once(start_process: StartProcess) -> Non
     first = start_process("first", schedule)
     ticks, [(hourly, due_ms)] = first.armed(), first.armed("slow")
     assert 60 <= len(ticks) <= 72
-    assert 3_595_000 < due_ms - first.store.now_ms() <= 3_600_000
+    assert 3_540_000 < due_ms - first.store.now_ms() <= 3_600_000
     second = start_process("second", schedule)
     assert (first.arming.leads, second.arming.leads) == (True, False)
     first.arming.end()
@@ -66,7 +66,7 @@ def test_who_was_away_doubles_nothing(start_process: StartProcess) -> None:
     with pytest.raises(Exception, match="superseded"):
         first.arming._arm(int(first.store.now_ms()))
     assert first.armed() == before
-    assert len(before) < 80  # of one entry
+    assert len(before) < 130  # of one entry, however long the second process took to start
 
 
 def test_the_schedule_noted_last_wins(start_process: StartProcess, caplog: pytest.LogCaptureFixture) -> None:
@@ -164,12 +164,15 @@ def test_a_schedule_without_a_text_is_the_same_everywhere(start_process: StartPr
 
 @pytest.mark.parametrize(("missed", "made_up"), [("last", 1), ("skip", 0), ("all", 6)])
 @pytest.mark.parametrize("of", [600.0, crontab(minute="*/10")])
-def test_missed_runs(start_process: StartProcess, missed: str, made_up: int, of: Any) -> None:
+def test_missed_runs(
+    start_process: StartProcess, monkeypatch: pytest.MonkeyPatch, missed: str, made_up: int, of: Any
+) -> None:
     """After an hour without anybody, one missed run comes, or none, or each."""
     process = start_process("p", {"tick": every(of, options={"missed": missed})})
+    now_ms = process.store.now_ms()
+    monkeypatch.setattr(process.store, "now_ms", lambda: now_ms)  # no run becomes due between the look and the count
     process.age("tick", HOUR_MS + 5000)
     process.step()
-    now_ms = process.store.now_ms()
     past = [due for _, due in process.armed() if due <= now_ms]
     assert made_up <= len(past) <= made_up + (missed == "all")
     assert [due for _, due in process.armed() if due > now_ms]

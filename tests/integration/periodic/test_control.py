@@ -43,7 +43,7 @@ def test_entries_are_listed(process: Process) -> None:
     assert (report.state, report.task, report.queues) == ("on", "shop.report", ["slow"])
     assert "30 7 * * *" in report.schedule
     assert tick.next_ms is not None
-    assert 590_000 < tick.next_ms - process.store.now_ms() <= 600_000
+    assert 540_000 < tick.next_ms - process.store.now_ms() <= 600_000
     assert tick.last_ms is None
     assert (wrong.state, wrong.next_ms) == ("wrong", None)
     assert "'soon'" in wrong.error
@@ -103,7 +103,7 @@ def test_metrics_say_what_has_not_run(process: Process) -> None:
     assert found["periodic_armer_present",] == 1
     assert {key[1]: value for key, value in found.items() if key[0] == "periodic_wrong"}["wrong"] == 1
     since = {key[1]: value for key, value in found.items() if key[0] == "periodic_since_last_run_seconds"}
-    assert since["tick"] == pytest.approx(3600, abs=10)
+    assert since["tick"] == pytest.approx(3600, abs=60)
 
 
 def test_the_doctor(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:

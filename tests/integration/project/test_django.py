@@ -15,7 +15,7 @@ from celery import Celery
 import celery_ext
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.integration.project.example import Example
-from tests.support.conditions import until
+from tests.support.conditions import until, until_equal
 from tests.support.serve.running import ask
 from tests.support.servers.cluster_node import free_port
 from tests.support.workers.harness import TRANSPORT
@@ -117,6 +117,8 @@ def test_workers_and_beat_run_what_is_due(site: Site) -> None:
         with site.example.running(*celery, "beat", "-l", "INFO", ready="beat: Starting"):
             until(lambda: site.reminded() == [True, False, True], 90, what="the periodic task has sent the reminder")
         assert "remind_lost" in log.read_text()
+        # A sweep that met the reminder on its way to the worker has sent it once more, and that finds nothing to do.
+        until_equal(lambda: list(site.waiting()), ["remind-2"], what="only the far reminder waits")
     assert list(site.waiting()) == ["remind-2"]
 
 

@@ -86,7 +86,7 @@ class Site:
 
     def close(self) -> None:
         """Ends both processes."""
-        self._shell.communicate(timeout=20)
+        self._shell.communicate(timeout=60)
         if self._worker is not None:
             self._worker.terminate()
             self._worker.wait(60)

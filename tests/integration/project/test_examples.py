@@ -17,14 +17,14 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support import ROOT
-from tests.support.conditions import until
+from tests.support.conditions import until, until_equal
 from tests.support.jvm.redisson import QUICK, why_not
 from tests.support.workers.harness import TRANSPORT
 
 EXAMPLES = ROOT / "docs" / "examples"
 PLAIN_APP, PAYMENTS, REDISSON = EXAMPLES / "plain_app", EXAMPLES / "payment_notification", EXAMPLES / "redisson"
 SETTING = f'broker_transport = "{TRANSPORT}"\n'
-DELAY_S = 3.0
+DELAY_S = 6.0
 REMINDED = "reminded Ann "
 
 
@@ -64,7 +64,7 @@ class Shop:
             yield
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
     def leave_cart(self) -> tuple["subprocess.Popen[str]", Path]:
         """Publishes a delayed task from another process, which prints its result."""
@@ -100,22 +100,28 @@ def test_with_one_setting_the_delayed_task_waits_in_redis(shop: Shop, client: re
     shop.change_setting()
     with shop.worker():
         producer, log = shop.leave_cart()
-        until(lambda: client.zcard("delayq:{celery}:due"), what="the task waits in Redis")
-        assert client.hlen("unacked") == 0
+
+        def where() -> list[int]:
+            with client.pipeline() as pipe:  # in one step: it may be due at any moment
+                pipe.zcard("delayq:{celery}:due")
+                pipe.hlen("unacked")
+                return list(pipe.execute())
+
+        until_equal(where, [1, 0], what="the task waits in Redis")
         assert reminded_after_s(producer, log) >= DELAY_S - 0.01
     assert client.zcard("delayq:{celery}:due") == 0
     assert client.hlen("delayq:{celery}:bodies") == 0
 
 
 def test_the_payment_notifications_go_as_their_readme_says(tmp_path: Path) -> None:
-    """Ten thousand times faster, one notification is accepted, one cancelled and one given up, and nothing is left."""
+    """Five thousand times faster, one notification is accepted, one cancelled and one given up, and nothing is left."""
     directory = shutil.copytree(PAYMENTS, tmp_path / "payments")
     done = subprocess.run(
-        [sys.executable, "run.py", "--speed-up", "10000"],
+        [sys.executable, "run.py", "--speed-up", "5000"],  # its retry that is cancelled waits for 4 s then
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -140,7 +146,7 @@ class SharedShop(Shop):
         told = ""
         for how in (("--offline",), ()):  # the network only if it must be
             built = self.start("-q", "-B", *how, "package", log=self._log, program="mvn")
-            if built.wait(200) == 0:
+            if built.wait(400) == 0:
                 return
             told = self._log.read_text()
         assert "COMPILATION ERROR" not in told, told
@@ -151,7 +157,7 @@ class SharedShop(Shop):
         java = ["java", *QUICK, "-cp", f"target/classes{os.pathsep}target/lib/*", "shop.Main", self.redis, *command]
         with self._log.open("a") as log:
             done = subprocess.run(
-                java, cwd=self.directory, stdout=subprocess.PIPE, stderr=log, text=True, timeout=60, check=False
+                java, cwd=self.directory, stdout=subprocess.PIPE, stderr=log, text=True, timeout=120, check=False
             )
         assert done.returncode == 0, self._log.read_text()
         return done.stdout.strip()
@@ -159,10 +165,11 @@ class SharedShop(Shop):
     def celery(self, *command: str) -> str:
         """Runs ``celery -A tasks``. Returns what it printed."""
         log = self.directory / "celery.log"
-        assert self.start("-m", "celery", "-A", "tasks", *command, log=log).wait(40) == 0, log.read_text()
+        assert self.start("-m", "celery", "-A", "tasks", *command, log=log).wait(60) == 0, log.read_text()
         return log.read_text()
 
 
+@pytest.mark.timeout(900)  # Maven and eight programs of a JVM, on a busy machine
 @pytest.mark.xdist_group("jvm")
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 def test_celery_and_a_jvm_share_queues_as_the_example_says(
@@ -172,7 +179,7 @@ def test_celery_and_a_jvm_share_queues_as_the_example_says(
     shop = SharedShop(tmp_path, redis_server)
     waiting = "redisson_delay_queue_timeout:{mails}"
     cancelled, removed = (shop.java("mails", "offer", "mails.send", "600", '["Eve", "Later"]') for _ in range(2))
-    offered = shop.java("mails", "offer", "mails.send", "1", '["Ann", "Hello"]')
+    offered = shop.java("mails", "offer", "mails.send", "5", '["Ann", "Hello"]')
     assert client.zcard(waiting) == 3
     with shop.worker():
         result = until(lambda: client.get(f"celery-task-meta-{offered}"), what="the task has run")
@@ -181,11 +188,11 @@ def test_celery_and_a_jvm_share_queues_as_the_example_says(
         shop.java("mails", "remove", "mails.send", removed, '["Eve", "Later"]')
         assert not client.exists(waiting, "redisson_delay_queue:{mails}")
         log = shop.directory / "invoice.log"
-        printing = shop.start("print_invoice.py", "R-17", str(DELAY_S), log=log)
         asked_at = time.monotonic()
+        printing = shop.start("print_invoice.py", "R-17", str(DELAY_S), log=log)
         task = shop.java("invoices", "take", "30").split()
         assert task[0] == "invoices.print"
         assert time.monotonic() - asked_at >= DELAY_S - 0.01
-        assert printing.wait(20) == 0, log.read_text()
+        assert printing.wait(60) == 0, log.read_text()
     assert f"task {task[1]} is due in {DELAY_S:g} s" in log.read_text()
     assert log.read_text().splitlines()[-1] == 'the JVM has done ["R-17"]'

@@ -387,10 +387,11 @@ def test_an_app_may_be_a_proxy(proj: Proj) -> None:
 
     async def work() -> None:
         await threads.in_thread(proj.app, celery_ext.select(proj.app).count)
-        known = len(threads._threads)
+        made = threads._threads[proj.app]
         assert await threads.in_thread(proxy, celery_ext.select(proxy).count) == 0
-        assert len(threads._threads) == known
+        assert threads._threads[proj.app] is made
+        assert not any(type(app) is Proxy for app in threads._threads)
         await aclose(proxy)
-        assert len(threads._threads) == known - 1
+        assert proj.app not in threads._threads
 
     asyncio.run(work())

@@ -11,7 +11,7 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj
-from tests.support.workers.held import KEYS
+from tests.support.workers.standalone import lease_holder
 
 TASKS = 10
 
@@ -31,8 +31,7 @@ def test_tasks_in_short_lived_children_publish_with_a_countdown(make_proj: MakeP
 
     for run in (run for run in runs if run["eta"]):
         assert run["at"] >= datetime.fromisoformat(run["eta"]).timestamp()
-    lease = str(proj.server.client().get(KEYS.lease))
-    assert int(lease.split(":")[1]) == worker.process.pid
+    until(lambda: lease_holder(proj.server) == worker.process.pid)  # its lease may have ended for a moment
     assert proj.delayed() == 0
 
 
@@ -111,7 +110,7 @@ def test_a_forked_consumer_transfers(redis_server: PrivateRedis, how: str) -> No
     """A consumer in a forked process transfers and gets its messages, whether its parent consumes, or has ended."""
     redis_server.client().flushall()
     command = [sys.executable, "-W", "ignore", "-c", FORKING, redis_server.url, how]
-    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=40).stdout
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=120).stdout
     assert printed.splitlines() == ["1 late"]
 
 
@@ -156,8 +155,8 @@ def test_a_child_keeps_no_connection_of_a_dead_parent(own_server: PrivateRedis, 
         try:
             assert parent.stdout is not None
             assert parent.stdout.readline() == "lives\n"
-            assert parent.wait(30) == 0
-            until(lambda: len(client.client_list()) == 1, 20, "only the connection of the test")
+            assert parent.wait(60) == 0
+            until(lambda: len(client.client_list()) == 1, what="only the connection of the test")
         finally:
             goes_on.unlink()
 

@@ -57,11 +57,11 @@ def test_a_queue_stays_known_while_a_consumer_holds_its_messages(
     store: DelayStore, client: redis.Redis, transfer: Transfer
 ) -> None:
     """So it is known when they come back from a consumer that died, and nobody else consumes them."""
-    transfer(poll_interval=0.05, consumer_ttl=1.0)
-    store.queues.know("mail")
     client.lpush("mail", json.dumps(message(0)))
+    store.queues.know("mail")
     lives(store, queues=("mail",))
     assert len(fetch(store, 1, "mail")) == 1
+    transfer(poll_interval=0.05, consumer_ttl=1.0)  # only now: it drops names all the time
     assert names_left(store) == ["mail"]
     end_lease(store)
     until(lambda: client.llen("mail") == 1, what="the message is back")

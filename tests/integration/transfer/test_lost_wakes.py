@@ -12,14 +12,14 @@ from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
-from tests.support.conditions import until
+from tests.support.conditions import DEADLINE_S, until
 from tests.support.servers.proxies import Proxy
 from tests.support.workers.harness import MakeProj
 from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
 
 #: A lost announcement costs less than two poll intervals of 1 s; the rest is for a busy machine.
-LATE_S = 10.0
+LATE_S = 30.0
 
 pytestmark = pytest.mark.both_layouts
 
@@ -63,7 +63,7 @@ def test_a_redis_that_is_far_away(
         offer(DelayStore(client, KEYS, options=Options(layout=layout)), "one", 0.3)
         until(lambda: arrived(client) == {"one": 1}, LATE_S)
         for worker in transfer(0):
-            worker.stop()
+            worker.stop(DEADLINE_S)
 
 
 def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer, layout: str) -> None:
@@ -104,7 +104,7 @@ def test_many_transfer_workers_deliver_each_message_once(client: redis.Redis, tr
             QUEUE, *(Offer(str(n), "+500", n % 10, json.dumps(str(n))) for n in range(first, first + 500))
         )
     transfer(8, poll_interval=0.05, transfer_batch=7)
-    until(lambda: store.queues.stats(QUEUE).delayed == 0, 30)
+    until(lambda: store.queues.stats(QUEUE).delayed == 0, 90)
     stats = store.queues.stats(QUEUE)
     assert stats.ready == count
     bodies = [body for key in KEYS.ready(QUEUE, (0, 3, 6, 9)) for body in client.lrange(key, 0, -1)]

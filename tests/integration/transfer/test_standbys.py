@@ -22,7 +22,7 @@ from tests.support.workers.transfers import QUEUE, arrived, commands_of_look, li
 
 #: More than any test here takes: no poll delivers anything, and nobody takes over the lease.
 RARE_POLLS = {"poll_interval": 60.0, "lease_ttl": 600.0}
-LATE_S = 20.0
+LATE_S = 30.0
 #: Queues that are known before the first poll, which is when channels in Redisson's layout are subscribed to.
 QUEUES = [QUEUE, *(f"queue{n}" for n in range(20))]
 

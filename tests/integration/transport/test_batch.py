@@ -26,7 +26,7 @@ def _receive(proj: Proj, count: int, **options: Any) -> list[tuple[Any, float]]:
         queues = [Queue(name) for name in QUEUES]
         with connection.Consumer(queues, callbacks=[lambda body, _: received.append((body, time.time()))], no_ack=True):
             while len(received) < count:
-                connection.drain_events(timeout=10)
+                connection.drain_events(timeout=30)
     return received
 
 

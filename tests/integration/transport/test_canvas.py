@@ -24,9 +24,9 @@ def test_groups_chains_and_chords_keep_their_countdowns(proj: Proj) -> None:
     header = [_add(proj, 100 * n, countdown=n) for n in (1, 2)]
     a_chord = chord(header, _add(proj, countdown=1), app=proj.app).apply_async()
 
-    assert a_group.get(timeout=30) == [1, 2, 3]
-    assert a_chain.get(timeout=30) == 60
-    assert a_chord.get(timeout=30) == 300
+    assert a_group.get(timeout=60) == [1, 2, 3]
+    assert a_chain.get(timeout=60) == 60
+    assert a_chord.get(timeout=60) == 300
     at = {run["value"]: run["at"] for run in proj.runs()}
     assert sorted(at) == [1, 2, 3, 10, 30, 60, 100, 200, 300]
     assert len(proj.runs()) == len(at)
@@ -48,9 +48,9 @@ def test_a_countdown_of_a_whole_canvas(proj: Proj) -> None:
     assert proj.delayed() == 4
     proj.worker()
 
-    assert a_group.get(timeout=30) == [1, 2]
-    assert a_chain.get(timeout=30) == 30
-    assert linked.get(timeout=30) == 100
+    assert a_group.get(timeout=60) == [1, 2]
+    assert a_chain.get(timeout=60) == 30
+    assert linked.get(timeout=60) == 100
     runs = proj.await_runs(6)
     assert sorted(run["value"] for run in runs) == [1, 2, 10, 30, 100, 300]
     assert all(run["at"] >= begun + 2.5 for run in runs)

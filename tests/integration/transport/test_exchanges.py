@@ -11,7 +11,7 @@ from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 
 #: Longer than publishing and counting takes on a busy machine.
-DELAY_S = 5
+DELAY_S = 10
 TOPIC = {"exchange": "news", "exchange_type": "topic"}
 QUEUES = {
     "celery": {"exchange": "celery", "exchange_type": "direct", "routing_key": "celery"},

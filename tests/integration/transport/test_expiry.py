@@ -28,7 +28,7 @@ def test_a_task_that_expires_before_it_is_due_never_runs(proj: Proj) -> None:
     valid = proj.send("record", "valid", countdown=2, expires=60)
     assert proj.delayed() == 2
     proj.worker()
-    assert valid.get(timeout=20) == "valid"
+    assert valid.get(timeout=60) == "valid"
     until(lambda: expired.state == "REVOKED")
     assert [run["value"] for run in proj.runs()] == ["valid"]
     until(lambda: proj.server.client().hlen("unacked") == 0)
@@ -44,7 +44,7 @@ def _drain(connection: Connection, received: Received) -> None:
                 connection.drain_events(timeout=0.5)
             return bool(received)
 
-        until(drain, 30, "a message")
+        until(drain, what="a message")
 
 
 def _get(connection: Connection, received: Received) -> None:
@@ -57,7 +57,7 @@ def _get(connection: Connection, received: Received) -> None:
             received.append((message.payload, time.time()))
         return bool(received)
 
-    until(get, 30, "a message")
+    until(get, what="a message")
 
 
 #: Who consumes: by which transport, with which options, and how.

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from celery_ext import Call, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Worker
@@ -28,7 +29,8 @@ def test_transfer_while_redis_is_full(own_server: PrivateRedis, make_proj: MakeP
     until(lambda: "maxmemory-policy allkeys-lru" in worker.log, what="the risk is named")
     assert "may drop delayed messages" in worker.log
     client.config_set("maxmemory-policy", "noeviction")
-    sent = {proj.send("record", f"{number} {BODY}", countdown=3).id for number in range(50)}
+    calls = [Call((f"{number} {BODY}",), countdown=5, task_id=f"{number}") for number in range(50)]
+    send_many(proj.app, "proj.record", calls)  # at once: none may be due before Redis is full
     client.config_set("maxmemory", 1)  # without a doubt too little
     until(lambda: _reports(worker), what="said")
     stays(lambda: proj.lengths() == (50, 50), 2.5, "all stay")
@@ -43,5 +45,5 @@ def test_transfer_while_redis_is_full(own_server: PrivateRedis, make_proj: MakeP
 
     until(all_ran, 60)
     assert proj.workers[-1].stop() == 0
-    assert Counter(run["id"] for run in proj.runs()) == Counter(sent)
+    assert Counter(run["id"] for run in proj.runs()) == Counter(str(call.task_id) for call in calls)
     assert not client.exists(*proj.keys()[:2])

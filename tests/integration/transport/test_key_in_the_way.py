@@ -14,7 +14,7 @@ from celery_ext import Call, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.channel import connect_store
 from kombu_delayq.transfer.worker import TransferWorker
-from tests.support.conditions import stays, until
+from tests.support.conditions import DEADLINE_S, stays, until
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
 HARMED, SOUND = "orders", "mails"
@@ -37,7 +37,7 @@ def _transferring(connection: Connection) -> Iterator[TransferWorker]:
     try:
         yield worker
     finally:
-        worker.stop()
+        worker.stop(DEADLINE_S)
 
 
 def _publish(connection: Connection, queue: str, delay_s: float, task_id: str) -> None:

@@ -11,7 +11,7 @@ from kombu import Connection, Queue
 from kombu.mixins import ConsumerMixin
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from tests.support.conditions import stays, until
+from tests.support.conditions import DEADLINE_S, stays, until
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = pytest.mark.both_layouts
@@ -45,7 +45,7 @@ def _running(service: _Service) -> Iterator[Received]:
         yield service.received
     finally:
         service.should_stop = True
-        thread.join(10)
+        thread.join(30)
     assert not thread.is_alive()
 
 
@@ -58,7 +58,7 @@ def _receive(connection: Connection, count: int, handle: Callable[[Any], None], 
         handle(message)
 
     with connection.Consumer(queue, on_message=on_message):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + DEADLINE_S
         while len(received) < count and time.monotonic() < deadline:
             with suppress(TimeoutError):
                 connection.drain_events(timeout=1)
@@ -76,11 +76,11 @@ def test_a_consumer_mixin_gets_delayed_messages_once_and_not_early(proj: Proj) -
     with proj.connection() as connection, _running(_Service(proj.connection())) as received:
         producer = connection.Producer(routing_key="jobs")
         begun = time.time()
-        for delay in (3, 1, "1", 2, 0, None):
+        for delay in (9, 3, "3", 6, 0, None):  # far apart: publishing takes its time
             producer.publish({"delay": delay}, DelaySeconds=delay)
         until(lambda: len(received) == 6)
         stays(lambda: len(received) == 6, 0.3)
-    assert [body["delay"] for body, _, _ in received] == [0, None, 1, "1", 2, 3]
+    assert [body["delay"] for body, _, _ in received] == [0, None, 3, "3", 6, 9]
     assert all(at >= begun + float(body["delay"] or 0) for body, at, _ in received)
 
 

@@ -64,7 +64,7 @@ def received(proj: Proj) -> list[Any]:
             on_decode_error=lambda _, error: found.append(error),
         )
         with consumer:
-            connection.drain_events(timeout=10)
+            connection.drain_events(timeout=30)
     return found
 
 

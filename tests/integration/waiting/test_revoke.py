@@ -24,7 +24,7 @@ def _revoke(proj: Proj, *tasks: Any, **options: Any) -> list[Any]:
     """Revokes tasks and waits for the workers. Returns their replies."""
     nodes = [worker.node for worker in proj.workers if worker.alive()]
     ids = [task.id for task in tasks]
-    replies = proj.app.control.revoke(ids, reply=True, destination=nodes, timeout=20, **options)
+    replies = proj.app.control.revoke(ids, reply=True, destination=nodes, timeout=60, **options)
     assert sorted(node for reply in replies for node in reply) == nodes
     return [each for reply in replies for each in reply.values()]
 
@@ -48,7 +48,7 @@ def test_revoked_tasks_are_gone_for_good(proj: Proj) -> None:
         tasks[0].revoke()
         for reply in _revoke(proj, *tasks[1:3], proj.app.AsyncResult("unknown")):
             assert reply["ok"].endswith("flagged as revoked")
-        options = ("-t", "20", "-d", ",".join(nodes))
+        options = ("-t", "60", "-d", ",".join(nodes))
         proj.celery("control", *options, "revoke", ids[3])
         proj.celery("control", *options, "terminate", "KILL", ids[4])
         until(lambda: proj.delayed() == 1)
@@ -65,7 +65,7 @@ def test_revoked_tasks_are_gone_for_good(proj: Proj) -> None:
 
     proj.worker(concurrency=1)
     assert run_now(proj.app, [*ids, kept.id]) == {**dict.fromkeys(ids, "not_delayed"), kept.id: "transferred"}
-    assert kept.get(timeout=20) == "kept"
+    assert kept.get(timeout=60) == "kept"
     stays(lambda: len(proj.runs()) == 1, 1.0)
 
 
@@ -77,7 +77,7 @@ def test_revoke_and_inspect_in_every_pool(proj: Proj, pool: str) -> None:
     inspect = proj.app.control.inspect(destination=[worker.node], timeout=30)
 
     def revoke_one() -> None:
-        task = proj.send("record", "x", countdown=60)
+        task = proj.send("record", "x", countdown=600)
         [told] = inspect.scheduled()[worker.node]
         assert told["request"]["id"] == task.id
         assert inspect.query_task(task.id)[worker.node].keys() == {task.id}
@@ -106,13 +106,13 @@ def test_terminate_ends_running_tasks_and_removes_waiting_ones(proj: Proj) -> No
     """One revoke with terminate ends the task that runs and removes the one that waits; the reply is Celery's."""
     proj.worker("-E", concurrency=1)
     proj.await_answers()
-    running, waiting = proj.send("busy", 60), proj.send("record", "x", countdown=60)
+    running, waiting = proj.send("busy", 600), proj.send("record", "x", countdown=600)
     proj.await_runs(1)
     [reply] = _revoke(proj, running, waiting, terminate=True, signal="SIGKILL")
     assert reply == {"ok": f"terminate: {running.id}"}
     until(lambda: (running.state, waiting.state) == ("REVOKED", "REVOKED"))
     assert proj.delayed() == 0
-    assert proj.send("record", "next").get(timeout=20) == "next"
+    assert proj.send("record", "next").get(timeout=60) == "next"
 
 
 def test_revoking_a_running_step_refuses_the_next(make_proj: MakeProj) -> None:
@@ -186,7 +186,7 @@ def test_a_store_that_fails_costs_no_worker(proj: Proj) -> None:
     """When Redis answers with errors, the reply is Celery's, the log says what was not done, and a repeat does it."""
     worker = proj.worker(concurrency=1)
     proj.await_answers()
-    waiting = proj.send("record", "x", countdown=60)
+    waiting = proj.send("record", "x", countdown=600)
     client = proj.server.client()
     client.set("{delayq}:cancelled", "in the way")
     [reply] = _revoke(proj, waiting)
@@ -208,7 +208,7 @@ def test_a_stock_worker_revokes_as_ever(make_proj: MakeProj) -> None:
     proj = make_proj(broker_transport="")
     worker = proj.worker("-E", concurrency=1)
     proj.await_answers()
-    task = proj.send("record", "x", countdown=8)
+    task = proj.send("record", "x", countdown=20)  # not due before the revoke
     until(lambda: f"{task.id}] received" in worker.log)
     inspect = proj.app.control.inspect(destination=[worker.node], timeout=30)
     [told] = inspect.scheduled()[worker.node]

@@ -19,7 +19,7 @@ def _shape(told: Any) -> Any:
 
 
 def _inspect(proj: Proj, worker: Worker) -> Any:
-    return proj.app.control.inspect(destination=[worker.node], timeout=10)
+    return proj.app.control.inspect(destination=[worker.node], timeout=30)
 
 
 @pytest.mark.journey
@@ -30,7 +30,7 @@ def test_waiting_tasks_have_the_shape_of_stock(make_proj: MakeProj) -> None:
         proj = make_proj(**transport)
         worker = proj.worker(concurrency=1)
         proj.await_answers()
-        task = proj.send("record", "x", countdown=60, priority=3)
+        task = proj.send("record", "x", countdown=3600, priority=3)
         inspect = _inspect(proj, worker)
         [scheduled] = until(lambda inspect=inspect, worker=worker: inspect.scheduled()[worker.node])
         assert scheduled["request"]["id"] == task.id
@@ -58,8 +58,8 @@ def test_the_next_hundred_of_the_queues_that_a_worker_consumes(proj: Proj) -> No
     worker = proj.worker("-Q", "celery,second", concurrency=1)
     proj.await_answers()
     for n in range(70):
-        proj.send("record", 2 * n, countdown=1000 + 2 * n)
-        proj.send("record", 2 * n + 1, countdown=1000 + 2 * n + 1, queue="second")
+        proj.send("record", 2 * n, countdown=100000 + 2 * n)
+        proj.send("record", 2 * n + 1, countdown=100000 + 2 * n + 1, queue="second")
     elsewhere = proj.send("record", "elsewhere", countdown=500, queue="third")
     inspect = _inspect(proj, worker)
     told = inspect.scheduled()[worker.node]
@@ -71,7 +71,7 @@ def test_the_next_hundred_of_the_queues_that_a_worker_consumes(proj: Proj) -> No
     assert found.keys() == {*ids, elsewhere.id}
     assert found[elsewhere.id][1]["delivery_info"]["routing_key"] == "third"
 
-    options = ("-t", "10", "-d", worker.node)
+    options = ("-t", "30", "-d", worker.node)
     assert json.loads(proj.celery("inspect", *options, "--json", "scheduled"))[worker.node] == told
     text = proj.celery("inspect", *options, "scheduled")
     assert all(word in text for word in (ids[0], "proj.record", "'hostname': 'broker'", told[0]["eta"]))
@@ -82,16 +82,16 @@ def test_messages_that_are_hard_to_tell(proj: Proj, layout: str) -> None:
     """Scheduled decodes JSON only, tells of large arguments in short, and of plain messages and lost ones nothing."""
     worker = proj.worker(concurrency=1)
     proj.await_answers()
-    proj.send("record", {1, 2}, countdown=100, serializer="pickle")
-    proj.send("record", "x" * 100_000, countdown=200)
-    proj.send("record", "packed", countdown=300, compression="gzip")
+    proj.send("record", {1, 2}, countdown=10000, serializer="pickle")
+    proj.send("record", "x" * 100_000, countdown=20000)
+    proj.send("record", "packed", countdown=30000, compression="gzip")
     proj.app.conf.task_protocol = 1
-    proj.send("record", "protocol 1", countdown=400)
+    proj.send("record", "protocol 1", countdown=40000)
     proj.app.conf.task_protocol = 2
     with proj.connection() as connection:
-        connection.Producer().publish({"no": "task"}, routing_key="celery", DelaySeconds=50)
+        connection.Producer().publish({"no": "task"}, routing_key="celery", DelaySeconds=3000)
     if layout == "hash":  # where bodies are apart
-        lost = proj.send("record", "lost", countdown=60)
+        lost = proj.send("record", "lost", countdown=3600)
         assert proj.server.client().hdel("delayq:{celery}:bodies", lost.id) == 1
 
     pickled, large, packed, protocol_1 = (task["request"] for task in _inspect(proj, worker).scheduled()[worker.node])
@@ -107,7 +107,7 @@ def test_a_queue_that_cannot_be_read_hides_no_other(proj: Proj) -> None:
     worker = proj.worker("-Q", "celery,other", concurrency=1)
     proj.await_answers()
     proj.server.client().set(proj.keys("other")[0], "in the way")
-    task = proj.send("record", "x", countdown=60)
+    task = proj.send("record", "x", countdown=3600)
     assert [each["request"]["id"] for each in _inspect(proj, worker).scheduled()[worker.node]] == [task.id]
     assert "the waiting tasks of queue 'other' cannot be listed" in worker.log
     assert _inspect(proj, worker).query_task(task.id)[worker.node].keys() == {task.id}

@@ -30,7 +30,7 @@ def test_delayed_tasks_run_once_in_every_pool(proj: Proj, pool: str) -> None:
     assert sorted(map(str, values)) == sorted([*map(str, range(20)), "now"])
     assert all(run["at"] >= due for run in runs if isinstance(run.get("value"), int))
     until(lambda: proj.server.client().hlen("unacked") == 0)
-    assert _leader_pid(proj) == worker.process.pid
+    until(lambda: _leader_pid(proj) == worker.process.pid)
     assert worker.stop() == 0
     assert len(proj.runs()) == 23
     assert proj.server.client().get("{delayq}:transfer") is None
@@ -105,7 +105,9 @@ def test_a_worker_in_a_test_inspects_and_revokes_what_waits(proj: Proj) -> None:
 def test_an_idle_worker_in_a_test_ends_at_once(proj: Proj) -> None:
     """It notices within a second that it is to stop, although nothing comes to its loop."""
     found = told(proj, "embedded.py", "ended_idle")
-    assert min(found["ended_s"]) < 3  # of three, because a machine that is busy makes any of them late
+    assert (
+        min(found["ended_s"]) < 6
+    )  # else it takes ten; of three, because a machine that is busy makes any of them late
 
 
 @pytest.mark.timeout(600)

@@ -21,12 +21,12 @@ def test_remote_control_with_tasks_that_wait_in_redis(proj: Proj) -> None:
     for worker in workers:
         worker.ready()
     nodes, control = proj.await_answers(), proj.app.control
-    assert "2 nodes online" in proj.celery("inspect", "ping", "-t", "10", "-d", ",".join(nodes))
+    assert "2 nodes online" in proj.celery("inspect", "ping", "-t", "30", "-d", ",".join(nodes))
 
-    waiting = proj.send("record", "x", countdown=60)
-    running = proj.send("busy", 60, countdown=1)
+    waiting = proj.send("record", "x", countdown=3600)
+    running = proj.send("busy", 600, countdown=1)
     proj.await_runs(1)
-    inspect = control.inspect(destination=nodes, timeout=10)
+    inspect = control.inspect(destination=nodes, timeout=30)
     assert {node: [task["request"]["id"] for task in tasks] for node, tasks in inspect.scheduled().items()} == {
         node: [waiting.id] for node in nodes
     }
@@ -39,10 +39,11 @@ def test_a_worker_without_remote_control_delivers_as_ever(make_proj: MakeProj) -
     """A worker whose remote control is off runs delayed tasks, also one that was revoked."""
     proj = make_proj(worker_enable_remote_control=False)
     worker = proj.worker(concurrency=1)
-    delayed = proj.send("record", "x", countdown=2.5)
-    proj.app.control.revoke(delayed.id)
+    soon, later = (proj.send("record", "x", countdown=countdown) for countdown in (1, 3600))
+    for sent in (soon, later):
+        proj.app.control.revoke(sent.id)
+    assert soon.get(timeout=60) == "x"
     assert proj.delayed() == 1
-    assert delayed.get(timeout=20) == "x"
     assert worker.stop() == 0
 
 
@@ -58,10 +59,11 @@ def test_events_of_a_delayed_task(proj: Proj) -> None:
         proj.await_answers()
         due = time.time() + 2
         delayed = proj.send("record", "x", countdown=2)
+        sent_by = time.time()
         before = proj.send("record", "late queue", countdown=2, queue="late")
-        [reply] = proj.app.control.add_consumer("late", reply=True, destination=[worker.node], timeout=10)
+        [reply] = proj.app.control.add_consumer("late", reply=True, destination=[worker.node], timeout=30)
         assert "ok" in reply[worker.node]
-        assert (delayed.get(timeout=20), before.get(timeout=20)) == ("x", "late queue")
+        assert (delayed.get(timeout=60), before.get(timeout=60)) == ("x", "late queue")
 
         def of_delayed() -> dict[str, dict[str, Any]]:
             return {event["type"]: event for event in seen if event.get("uuid") == delayed.id}
@@ -69,7 +71,7 @@ def test_events_of_a_delayed_task(proj: Proj) -> None:
         types = {"task-sent", "task-received", "task-started", "task-succeeded"}
         until(lambda: of_delayed().keys() == types)
     assert all(of_delayed()[kind]["timestamp"] >= due for kind in types - {"task-sent"})
-    assert of_delayed()["task-sent"]["timestamp"] < due
+    assert of_delayed()["task-sent"]["timestamp"] <= sent_by
     assert of_delayed()["task-received"]["eta"] == proj.runs(id=delayed.id)[0]["eta"] is not None
     assert len(proj.runs()) == 2
     assert worker.stop() == 0
@@ -95,8 +97,8 @@ def test_flower_shows_and_revokes_what_waits(watched: tuple[Proj, Worker, Flower
     In hash slots it cannot count: it asks for the lists of all queues and priorities in one transaction.
     """
     proj, worker, flower = watched
-    waiting = proj.send("record", "to be revoked", countdown=60)
-    kept = proj.send("record", "kept", countdown=61, kwargs={})
+    waiting = proj.send("record", "to be revoked", countdown=3600)
+    kept = proj.send("record", "kept", countdown=3601, kwargs={})
     workers = flower.api("GET", "workers", refresh="1", workername=worker.node)
     assert [task["request"]["id"] for task in workers[worker.node]["scheduled"]] == [waiting.id, kept.id]
     assert {task["request"]["hostname"] for task in workers[worker.node]["scheduled"]} == {"broker"}
@@ -110,11 +112,11 @@ def test_flower_shows_and_revokes_what_waits(watched: tuple[Proj, Worker, Flower
 
     outcomes = {waiting.id: "not_delayed", kept.id: "transferred"}
     assert run_now(proj.app, list(outcomes)) == outcomes
-    assert kept.get(timeout=20) == "kept"
+    assert kept.get(timeout=60) == "kept"
     stays(lambda: len(proj.runs()) == 1, 0.5)
     assert worker.stop() == 0
     proj.send("record", "ready")
-    proj.send("record", "not yet", countdown=60)
+    proj.send("record", "not yet", countdown=3600)
     assert flower.api("GET", "queues/length")["active_queues"] == [{"name": "celery", "messages": 1}]
     page = flower.request("GET", "/broker")
     assert '<tr id="celery">' in page

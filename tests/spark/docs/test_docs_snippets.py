@@ -171,10 +171,10 @@ def test_a_stream_enqueues_and_cancels(
     operations = run(block(page, "operations ="), events=source)["operations"]
     query = run(block(page, "writeStream"), events=operations, checkpoint=str(tmp_path / "checkpoint"))["query"]
     try:
-        until(lambda: len(delayed(client, "orders")) == len(IDS), 60, "tasks of all orders")
+        until(lambda: len(delayed(client, "orders")) == len(IDS), 150, "tasks of all orders")
         happen("paid", 4712)
         expected = {task_id("orders.close", each) for each in IDS if each != 4712}
-        until(lambda: set(delayed(client, "orders")) == expected, 60, "the task of the paid order cancelled")
+        until(lambda: set(delayed(client, "orders")) == expected, 100, "the task of the paid order cancelled")
     finally:
         query.stop()
 

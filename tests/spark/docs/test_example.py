@@ -22,7 +22,7 @@ from tests.support import ROOT
 EXAMPLE = ROOT / "docs" / "examples" / "spark"
 DEMO = [sys.executable, str(EXAMPLE / "demo.py")]
 #: How long the demo may take, in s: far longer than it does, for machines that do much else.
-DEMO_S = 240
+DEMO_S = 600
 #: How long before now the orders of a fabricated run were placed, and after how long an unpaid one is closed.
 PLACED, AFTER = timedelta(minutes=40), timedelta(minutes=30)
 
@@ -51,6 +51,8 @@ def test_the_demo_closes_what_is_not_paid(
     demo: Any = import_module("demo")
     # A Spark of its own would take most of the test's time to start.
     monkeypatch.setattr(demo.processes, "spark", lambda directory: nullcontext(spark))
+    for module in (demo, demo.processes):
+        monkeypatch.setattr(module, "PATIENCE_S", DEMO_S / 2)
     for name in ("SHOP_BROKER", "SHOP_DIRECTORY"):
         monkeypatch.setenv(name, "")  # is set anew by the demo, and as before after the test
     arguments = ["demo.py", "--orders", "400", "--speed-up", "200", "--keep", str(tmp_path / "files")]

@@ -31,7 +31,7 @@ def test_a_job_writes_and_reads_through_spark_connect(own_server: PrivateRedis, 
     """Each row of a client's DataFrame becomes one task, due at its time, and the client reads them again."""
     job = {"directory": str(tmp_path), "url": own_server.url, "count": ROWS}
     command = [sys.executable, "-m", "tests.support.spark.connected", json.dumps(job)]
-    done = subprocess.run(command, cwd=session.ROOT, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=session.ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout) == {"client": "pyspark.sql.connect.session", "read": ROWS}
     store = DelayStore(own_server.client(), KEYS)

@@ -60,7 +60,7 @@ def journal(redis_server: PrivateRedis, client: redis.Redis) -> Iterator[Journal
     )
     yield Journal(redis_server.port)
     worker.terminate()
-    worker.wait(30)
+    worker.wait(60)
 
 
 def test_values(spark: SparkSession, redis_server: PrivateRedis, journal: Journal) -> None:
@@ -70,5 +70,5 @@ def test_values(spark: SparkSession, redis_server: PrivateRedis, journal: Journa
     append(spark.range(1).selectExpr(*COLUMNS), redis_server, **options)
     with Celery("caller", broker=redis_server.url, set_as_current=False) as app:
         app.send_task("receive", kwargs=kwargs, queue="plain")
-    lines = until(lambda: found if len(found := journal.lines()) >= 2 else None, 40) or []
+    lines = until(lambda: found if len(found := journal.lines()) >= 2 else None, 120) or []
     assert lines == [f"receive plain 0 () {kwargs!r}"] * 2

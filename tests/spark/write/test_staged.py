@@ -12,6 +12,8 @@ from tests.support.spark.jobs import append, append_stepped, beside, delayed, nu
 from tests.support.spark.session import SparkLog
 from tests.support.spark.stepped import Journal
 
+#: How long a part of a job of Spark may take on a busy machine, in s.
+PATIENCE_S = 100.0
 #: Keys of a job that has ended, or waits for its commit: the job as a whole, and its part beside the queue.
 OF_A_JOB = (
     *("{delayq}:queues", "{delayq}:runs", "{delayq}:job:nightly", "{delayq}:parts:nightly"),
@@ -22,7 +24,7 @@ OF_A_JOB = (
 def wait_before_the_end(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
     """Each task waits after its last row."""
     yield from batches
-    until(lambda: journal.lines("go on"), 60)
+    until(lambda: journal.lines("go on"), 2 * PATIENCE_S)
 
 
 def fail_at_the_end(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
@@ -31,7 +33,7 @@ def fail_at_the_end(batches: Iterator[RecordBatch], journal: Journal) -> Iterato
     assert context is not None
     yield from batches
     if context.partitionId() == 0:
-        until(lambda: journal.lines("partition 1, attempt 0: written"))
+        until(lambda: journal.lines("partition 1, attempt 0: written"), PATIENCE_S)
         raise RuntimeError("on purpose")
 
 
@@ -44,11 +46,11 @@ def test_nothing_is_visible_before_the_commit(
     journal = Journal(redis_server.port)
     with beside(spark, append_stepped, frame, redis_server, wait_before_the_end, **options) as written:
         try:
-            until(lambda: journal.job("nightly").get("enqueued") == "40", 60)
+            until(lambda: journal.job("nightly").get("enqueued") == "40", PATIENCE_S)
             assert set(client.keys("*")) == {*OF_A_JOB, *("delayq:{q}:nightly:guard", "delayq:{q}:nightly:staged")}
         finally:
             journal.note("go on")
-        written.result(60)
+        written.result(PATIENCE_S)
     assert numbers(client) == list(range(1, 40, 2))
     due = delayed(client)
     assert len(due) == 20

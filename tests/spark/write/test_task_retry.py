@@ -63,11 +63,11 @@ def fail_while_another_is_held(batches: Iterator[RecordBatch], journal: Journal)
         all_batches = list(batches)
         yield from all_batches[:2]
         journal.note(f"held: {attempt()}")
-        until(lambda: journal.job("nightly").get("state") == "aborted", 60)
+        until(lambda: journal.job("nightly").get("state") == "aborted", 120)
         yield from all_batches[2:]
     else:
         yield next(batches)
-        until(lambda: journal.lines("held"))
+        until(lambda: journal.lines("held"), 120)
         raise RuntimeError("on purpose")
 
 

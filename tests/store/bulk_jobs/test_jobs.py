@@ -9,7 +9,7 @@ from kombu_delayq.store.job_types import Enqueued
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, JOB, STAGED, begun, claim, now, published, several
-from tests.support.store.keyspace import BODIES, DUE, QUEUE_NAMES, clock_ms, in_form, popped, waiting
+from tests.support.store.keyspace import BODIES, DUE, PAST_MS, QUEUE_NAMES, in_form, popped, waiting
 
 
 def test_a_store_lives_longer_than_the_data_of_its_redis(store: DelayStore) -> None:
@@ -30,14 +30,16 @@ def test_a_store_lives_longer_than_the_data_of_its_redis(store: DelayStore) -> N
 
 @pytest.mark.parametrize("staged", [False, True])
 def test_delayed_messages_are_transferred_when_they_are_due(store: DelayStore, staged: bool) -> None:
-    """Messages of a job that are due soon wait in the store, and a transfer worker moves them in their order."""
+    """Messages of a job that are due later wait in the store, and a transfer worker moves them in their order."""
     job = begun(store, staged=staged)
-    due_ms = clock_ms(store.client) + 2_000  # a busy machine enqueues for a while
-    messages = [waiting(name, due_ms, priority=priority) for name, priority in [("z", 0), ("a", 0), ("m", 9)]]
+    messages = [waiting(name, priority=priority) for name, priority in [("z", 0), ("a", 0), ("m", 9)]]
     store.jobs.enqueue("q", job, messages)
     store.jobs.finish(job, "committed")
     published(store, job)
-    assert until(lambda: store.delivery.transfer("q").moved) == 3
+    assert store.delivery.transfer("q").moved == 0
+    due = in_form(store, DUE)
+    store.client.zadd(due, dict.fromkeys(store.client.zrange(due, 0, -1), PAST_MS))  # the time has come
+    assert store.delivery.transfer("q").moved == 3
     assert popped(store.client, "q") == [b"body of z", b"body of a"]
     assert popped(store.client, "{q}\x06\x169") == [b"body of m"]
     assert not store.client.exists(*(in_form(store, key) for key in (DUE, BODIES)))
@@ -77,9 +79,12 @@ def test_any_name_of_job_queue_and_stream(store: DelayStore, name: str) -> None:
 
 def test_a_job_that_is_not_remembered_can_be_written_by_nobody(store: DelayStore) -> None:
     """When the time is up nothing of a job is left, what its tasks then write is refused, and the queue stays."""
-    job = begun(store)._replace(ttl_ms=300)
+    job, messages = begun(store), [now("i"), waiting("j")]
     store.jobs.begin(job, "s")
-    store.jobs.enqueue("q", job, [now("i"), waiting("j")])
+    assert store.jobs.enqueue("q", job, messages).fresh == 2
+    short = job._replace(ttl_ms=1)
+    store.jobs.enqueue("q", short, messages)
+    store.jobs.begin(short, "s")
     keys = [store.keys.job("j"), store.keys.stream("s"), JOB, GUARD, STAGED]
     until(lambda: not any(map(store.client.exists, keys)))
     assert store.jobs.enqueue("q", job, [now("k")]) == Enqueued("unknown")

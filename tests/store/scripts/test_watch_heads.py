@@ -7,7 +7,16 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import DelayedQueue, Head
 from tests.support.conditions import until
+from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, clock_ms, contents, in_form, kept_ms, waiting
+
+
+@pytest.fixture
+def store(make_store: MakeStore) -> DelayStore:
+    """A store whose leases end long after the test, and to which nobody listens any more."""
+    store = make_store(lease_ttl=3600)
+    until(lambda: not store.client.pubsub_numsub(store.keys.wake)[0][1])
+    return store
 
 
 def is_gone(store: DelayStore) -> bool:

@@ -89,7 +89,7 @@ def test_lateness_is_cumulative(store: DelayStore) -> None:
 
 def test_a_queue_that_is_held_back_says_so(make_store: MakeStore) -> None:
     """The figures name the rate and when all have left; once nobody transfers, nothing is held back any more."""
-    store = make_store(transfer_rate={"q": [0.5, 2]}, overdue={"old": "drop"}, max_lateness=60)
+    store = make_store(transfer_rate={"q": [0.005, 2]}, overdue={"old": "drop"}, max_lateness=60)
     store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(12)))
     store.delivery.offer("old", waiting("too late", PAST_MS))
     for queue in ("q", "q", "old"):
@@ -98,7 +98,7 @@ def test_a_queue_that_is_held_back_says_so(make_store: MakeStore) -> None:
     counts = store.figures.counts(["q", "old"])
     held = counts["q"].holding(stats)
     assert held is not None
-    assert (held.per_s, held.burst, stats.overdue) == (0.5, 2, 10)
-    assert held.clear_ms(stats.now_ms, stats.overdue) == pytest.approx(stats.now_ms + 20_000, abs=2_000)
-    assert counts["q"].holding(replace(stats, now_ms=stats.now_ms + 8_000)) is None
+    assert (held.per_s, held.burst, stats.overdue) == (0.005, 2, 10)
+    assert held.clear_ms(stats.now_ms, stats.overdue) == pytest.approx(stats.now_ms + 2_000_000, abs=200_000)
+    assert counts["q"].holding(replace(stats, now_ms=stats.now_ms + 800_000)) is None
     assert counts["old"].too_late == {"dropped": 1, "dead-lettered": 0}

@@ -71,7 +71,7 @@ def unchained(self: Any) -> None:
 def gated(self: Any) -> None:
     """Waits for an entry in the list ``fail ID`` of the journal, and then fails. Acknowledged only at its end."""
     note(self)
-    journal.blpop(f"fail {self.request.id}", timeout=30)
+    journal.blpop(f"fail {self.request.id}", timeout=120)
     raise self.retry(exc=NotifyFailed("told to"))
 
 

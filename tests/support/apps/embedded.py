@@ -43,8 +43,8 @@ def inspected() -> dict[str, Any]:
     """Looks at a waiting task, revokes it, and makes a task fail."""
     report: dict[str, Any] = {}
     with start_worker(app, perform_ping_check=False) as worker:
-        inspect = app.control.inspect(destination=[worker.hostname], timeout=10)
-        eta = datetime.now(UTC) + timedelta(seconds=60)
+        inspect = app.control.inspect(destination=[worker.hostname], timeout=30)
+        eta = datetime.now(UTC) + timedelta(hours=1)
         sent = add.apply_async([1, 2], {"z": 3}, eta=eta)
         report["eta"] = eta.strftime("%Y-%m-%dT%H:%M:%S.%f") + "+00:00"
         report["id"] = sent.id
@@ -61,8 +61,8 @@ def with_other_transport() -> dict[str, Any]:
     """Does the same as ``inspected``, and then runs a worker of an app on stock Redis."""
     report = inspected()
     with start_worker(other, perform_ping_check=False) as worker:
-        inspect = other.control.inspect(destination=[worker.hostname], timeout=10)
-        late.apply_async(countdown=60)
+        inspect = other.control.inspect(destination=[worker.hostname], timeout=30)
+        late.apply_async(countdown=3600)
         [held] = until(lambda: inspect.scheduled()[worker.hostname])
         report["stock"] = {"host": held["request"]["hostname"] == worker.hostname, "sender": "send_task" in vars(other)}
         other.control.purge()
@@ -76,7 +76,7 @@ def forked() -> dict[str, Any]:
     worker = app.WorkController(pool="prefork", concurrency=1, ready_callback=lambda consumer: ready.set())
     Thread(target=worker.start, daemon=True).start()
     ready.wait(60)
-    inspect = app.control.inspect([worker.hostname], timeout=10)
+    inspect = app.control.inspect([worker.hostname], timeout=30)
     report = {"retry": until(lambda: (inspect.scheduled() or {}).get(worker.hostname))}
     worker.terminate()
     return report

@@ -72,14 +72,14 @@ class Terminal:
         """Presses keys; a tab is among the control characters."""
         os.write(self._master, keys.encode())
 
-    def read_until(self, text: str, timeout_s: float = 30.0) -> str:
+    def read_until(self, text: str, timeout_s: float = 60.0) -> str:
         """Reads until the process has written a text. Returns all that it has written so far."""
         deadline = monotonic() + timeout_s
         while text not in self.script:
             assert self._read(deadline), f"{text!r} was not written:\n{self.script}"
         return self.script
 
-    def wait(self, timeout_s: float = 60.0) -> int:
+    def wait(self, timeout_s: float = 120.0) -> int:
         """Reads to the end. Returns the exit code."""
         deadline = monotonic() + timeout_s
         while self._read(deadline):
@@ -125,5 +125,5 @@ def read_until(process: subprocess.Popen[str], text: str) -> None:
         assert any(text in line for line in process.stderr), f"{text!r} was not logged"
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert process.returncode == 0

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NamedTuple
@@ -65,7 +65,8 @@ def ask(
     if body is not None and not isinstance(body, (bytes, Iterator)):
         body, given = json.dumps(body).encode(), {"Content-Type": "application/json", **given}
     try:
-        connection.request(method, parts.path.rstrip("/") + path, body, given)
+        with suppress(BrokenPipeError, ConnectionResetError):  # it may have answered, and read no more of the body
+            connection.request(method, parts.path.rstrip("/") + path, body, given)
         got = connection.getresponse()
         answer = got.read().decode()
         return Answer(got.status, {name.lower(): value for name, value in got.getheaders()}, answer)
@@ -142,7 +143,7 @@ class Served:
     @property
     def url(self) -> str:
         """URL of the page; waits for it."""
-        until(lambda: "http://" in self.text or self.process.poll() is not None, 30, "the server starts")
+        until(lambda: "http://" in self.text or self.process.poll() is not None, 90, "the server starts")
         assert self.process.poll() is None, self.text
         return self.text.partition("serve: ")[2].split()[0]
 
@@ -151,7 +152,7 @@ class Served:
         self.process.kill()
         self.process.wait(10)
 
-    def end(self, timeout_s: float = 20.0) -> int:
+    def end(self, timeout_s: float = 60.0) -> int:
         """Sends SIGTERM, if the process runs. Returns its exit code."""
         self.process.terminate()
         return self.process.wait(timeout_s)
@@ -178,12 +179,12 @@ def in_thread(application: ASGIApp) -> Iterator[str]:
     thread = Thread(target=server.serve_on, args=(listening,), daemon=True)
     url = url_of(listening)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(60)
     try:
         yield url
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
         close(application)
 

@@ -14,12 +14,15 @@ from tests.support.conditions import until
 from tests.support.servers.proxies import Proxy
 
 MASTER_NAME = "orders-broker"
+#: For how long a server does not answer that the Sentinels take for dead: by default, and where nobody is to be taken
+#: for dead who only waits for the processor, in ms.
+DOWN_MS, PATIENT_MS = 700, 20_000
 CONFIGURATION = """\
 port {port}
 bind 127.0.0.1
 dir {directory}
 sentinel monitor {name} 127.0.0.1 {master} 1
-sentinel down-after-milliseconds {name} 700
+sentinel down-after-milliseconds {name} {down_after}
 sentinel failover-timeout {name} 3000
 """
 
@@ -30,6 +33,7 @@ class Sentinels:
     Args:
         *options: Further options of each server.
         replicas: Number of replicas.
+        down_after_ms: For how long a server does not answer that is taken for dead, until a new master is awaited.
 
     Attributes:
         ports: Ports of the Sentinels.
@@ -37,9 +41,9 @@ class Sentinels:
         replicas: Its replicas, once they run.
     """
 
-    def __init__(self, *options: str, replicas: int = 1) -> None:
+    def __init__(self, *options: str, replicas: int = 1, down_after_ms: int = DOWN_MS) -> None:
         self._options = (*options, "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
-        self._count = replicas
+        self._count, self._down_after_ms = replicas, down_after_ms
         self.master = PrivateRedis(*self._options)
         self.replicas: list[PrivateRedis] = []
         self.ports: list[int] = []
@@ -74,12 +78,16 @@ class Sentinels:
 
     def await_new_master(self) -> None:
         """Waits until all Sentinels name the replica as the master, and it takes writes."""
-        until(lambda: all(self._names_new_master(port) for port in self.ports), 30, "a new master named")
-        until(lambda: role_of(self.replica) == "master", 30, "a new master")
+        if not role_of(self.master):
+            for port in self.ports:
+                command = ("SENTINEL", "SET", MASTER_NAME, "down-after-milliseconds", DOWN_MS)
+                redis.Redis(port=port).execute_command(*command)
+        until(lambda: all(self._names_new_master(port) for port in self.ports), 60, "a new master named")
+        until(lambda: role_of(self.replica) == "master", 60, "a new master")
 
     def await_demotion(self) -> None:
         """Waits until the old master is a replica. The writes that it took until then are lost."""
-        until(lambda: role_of(self.master) == "slave", 40, "the old master demoted")
+        until(lambda: role_of(self.master) == "slave", 60, "the old master demoted")
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
@@ -90,7 +98,7 @@ class Sentinels:
             directory = Path(starting.enter_context(tempfile.TemporaryDirectory(prefix="delayq-sentinel-")))
             for number in range(2):
                 starting.callback(_end, self._start(directory, number))
-            until(self._ready, 30, "Sentinels and replica know each other")
+            until(self._ready, 60, "Sentinels and replica know each other")
             self._running = starting.pop_all()
         return self
 
@@ -103,7 +111,11 @@ class Sentinels:
         file = directory / f"sentinel-{number}.conf"
         file.write_text(
             CONFIGURATION.format(
-                port=self.ports[number], directory=directory, name=MASTER_NAME, master=self.master.port
+                port=self.ports[number],
+                directory=directory,
+                name=MASTER_NAME,
+                master=self.master.port,
+                down_after=self._down_after_ms,
             )
         )
         with (directory / f"sentinel-{number}.log").open("ab") as log:

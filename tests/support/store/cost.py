@@ -1,6 +1,7 @@
 """What an operation costs: round trips, and commands."""
 
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -10,11 +11,15 @@ from kombu_delayq.store import DelayStore
 
 
 def round_trips(store: DelayStore, act: Callable[[], Any]) -> int:
-    """Counts how often the client sends something. Commands sent together count once, however many parts they have."""
-    send, sent = Connection.send_packed_command, []
+    """Counts how often the client sends something. Commands sent together count once, however many parts they have.
+
+    What threads of other tests may still send does not count.
+    """
+    send, sent, me = Connection.send_packed_command, [], get_ident()
 
     def noted(connection: Connection, command: Any, *args: Any, **kwargs: Any) -> Any:
-        sent.append(command)
+        if get_ident() == me:
+            sent.append(command)
         return send(connection, command, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -12,7 +12,7 @@ from kombu_delayq.store import DelayStore
 
 _me = local()
 #: For how long a caller waits for its turn, in s.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Order:

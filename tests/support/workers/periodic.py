@@ -13,7 +13,7 @@ from celery_ext.periodic.messages import RunMessages
 from celery_ext.periodic.source import source_of
 from celery_ext.waiting import by_id
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import DelayStore, periodic
 from tests.support.workers.harness import TRANSPORT
 
 HOUR_MS = 3_600_000
@@ -60,8 +60,9 @@ StartProcess = Callable[..., Process]
 
 
 @pytest.fixture
-def start_process(broker_url: str) -> Iterator[StartProcess]:
-    """Starts processes on one broker."""
+def start_process(broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartProcess]:
+    """Starts processes on one broker. Their lease ends only when it is given back: they renew it by a look alone."""
+    monkeypatch.setattr(periodic, "LEASE_MS", HOUR_MS)
     with ExitStack() as cleanup:
 
         def start(name: str, schedule: dict[str, Any], **conf: Any) -> Process:

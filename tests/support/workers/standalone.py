@@ -42,7 +42,7 @@ def lease_holder(server: PrivateRedis, rank: int = 1) -> int | None:
 
 def await_lease(server: PrivateRedis, process: "subprocess.Popen[bytes]", rank: int) -> None:
     """Waits until a transfer worker holds the lease of a rank."""
-    until(lambda: lease_holder(server, rank) == process.pid, 30, f"a worker of rank {rank}")
+    until(lambda: lease_holder(server, rank) == process.pid, 90, f"a worker of rank {rank}")
 
 
 @pytest.fixture

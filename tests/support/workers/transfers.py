@@ -12,7 +12,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
-from tests.support.conditions import until
+from tests.support.conditions import DEADLINE_S, until
 from tests.support.servers.proxies import Proxy
 from tests.support.store.tuned import tuned
 from tests.support.workers.held import KEYS
@@ -32,15 +32,16 @@ def transfer(redis_server: PrivateRedis, layout: str) -> Iterator[Transfer]:
             options_of = tuned(**{"layout": layout, **options})
             return DelayStore(redis.Redis(port=server.port), options=options_of)
 
-        workers.extend(TransferWorker(connect) for _ in range(count))
-        for worker in workers:
+        new = [TransferWorker(connect) for _ in range(count)]
+        workers.extend(new)
+        for worker in new:  # those that run would get a second thread, which nobody joins
             worker.start()
         until(lambda: any(worker.leading for worker in workers))
         return workers
 
     yield start
     for worker in workers:
-        worker.stop()
+        worker.stop(DEADLINE_S)  # else it may work, and log, in the next test
 
 
 def offer(store: DelayStore, value: str, delay_s: float, queue: str = QUEUE) -> None:

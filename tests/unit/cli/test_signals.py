@@ -44,5 +44,5 @@ print("ended")
 
 def test_a_signal_that_another_thread_gets_ends_a_daemon() -> None:
     """No wait of the main thread is interrupted by it, and handlers run in the main thread alone."""
-    found = subprocess.run([sys.executable, "-c", OF_ANOTHER_THREAD], capture_output=True, text=True, timeout=30)
+    found = subprocess.run([sys.executable, "-c", OF_ANOTHER_THREAD], capture_output=True, text=True, timeout=100)
     assert (found.returncode, found.stdout) == (0, "ended\n"), found.stderr

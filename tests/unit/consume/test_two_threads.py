@@ -11,6 +11,7 @@ from kombu_delayq.consume import consumer as consumers
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.idle import IdleWaits, WaitBudget
 from kombu_delayq.store.types import Landing, Request
+from tests.support.conditions import DEADLINE_S
 
 ME = "host:1:aaaaaaaa"
 
@@ -92,7 +93,7 @@ def test_a_fork_while_a_lease_is_renewed_holds_up_no_child(monkeypatch: pytest.M
         monkeypatch.setattr(os, "getpid", lambda: -1)
         child = Thread(target=consumer.renew, args=(store, ""), daemon=True)
         child.start()
-        child.join(10)
+        child.join(DEADLINE_S)
         assert not child.is_alive()
         assert consumer.numbers(1) == 1
     assert consumer.name != name
@@ -104,16 +105,16 @@ def test_numbers_do_not_wait_for_redis() -> None:
 
     def hang(*_: Any, **__: Any) -> bool:
         is_asked.set()
-        return may_go_on.wait(10)
+        return may_go_on.wait(2 * DEADLINE_S)
 
     consumers_of_redis = SimpleNamespace(heartbeat=hang, note_queues=bool)
     store: Any = SimpleNamespace(consumers=consumers_of_redis, keys=SimpleNamespace(slots=False, share=str))
     consumer = Consumer(lambda: ["orders"])
     heartbeat = Thread(target=consumer.renew, args=(store, ""), daemon=True)
     heartbeat.start()
-    assert is_asked.wait(10)
+    assert is_asked.wait(DEADLINE_S)
     Thread(target=lambda: (consumer.numbers(3), got.set()), daemon=True).start()
-    assert got.wait(5)
+    assert got.wait(DEADLINE_S)
     assert consumer.numbers(1) == 4
     may_go_on.set()
-    heartbeat.join(10)
+    heartbeat.join(DEADLINE_S)

@@ -12,6 +12,7 @@ from celery.signals import task_failure
 
 from celery_ext import delay_chain_exhausted, install
 from kombu_delayq import InvalidDelayChain, InvalidDelayLevel
+from tests.support.conditions import DEADLINE_S
 from tests.support.messages import published
 
 
@@ -296,7 +297,7 @@ def test_limits_of_calls_in_other_threads_do_not_mix(app: Celery) -> None:
     def slow_send(*args: Any, **options: Any) -> Any:
         if options["delay_chain"] == "1s":
             in_retry.set()
-            assert go_on.wait(10)
+            assert go_on.wait(DEADLINE_S)
         return original(*args, **options)
 
     app.send_task = slow_send
@@ -310,11 +311,11 @@ def test_limits_of_calls_in_other_threads_do_not_mix(app: Celery) -> None:
 
     thread = threading.Thread(target=other)
     thread.start()
-    assert in_retry.wait(10)
+    assert in_retry.wait(DEADLINE_S)
     with pytest.raises(Retry) as here:
         run(task, retries=2)
     go_on.set()
-    thread.join(10)
+    thread.join(DEADLINE_S)
     assert here.value.when == 3
     assert [type(error) for error in raised] == [Retry]
     with pytest.raises(Retry):

@@ -119,17 +119,15 @@ def test_apps_with_one_registry(app: Celery) -> None:
         assert app.tasks[task.name].max_retries == 4
 
 
-def test_an_app_that_is_given_as_current_app(app: Celery) -> None:
+def test_an_app_that_is_given_as_current_app(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
     """``install(current_app)`` is for the app that is current then, also when another becomes current later."""
     from celery import current_app
 
     app.conf.delayq_levels = "bad"
-    before = current_app._get_current_object()
-    try:
-        app.set_current()
+    with monkeypatch.context() as patch:
+        patch.setattr("celery._state._tls.current_app", app)
         install(current_app)
-    finally:
-        before.set_current()
+    assert current_app._get_current_object() is not app
     with pytest.raises(ValueError, match="bad"):
         app.send_task("t", delay_level=1)
 
@@ -244,7 +242,7 @@ def test_declarations_keep_their_options(app: Celery) -> None:
     assert len(seen) == 1
 
 
-def test_tasks_and_apps_are_pickled(app: Celery) -> None:
+def test_tasks_and_apps_are_pickled(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
     """Apps that are installed can be pickled as ever, and a task pickles into its name."""
     install(app)
 
@@ -254,7 +252,7 @@ def test_tasks_and_apps_are_pickled(app: Celery) -> None:
     task.delay()
     copy = pickle.loads(pickle.dumps(app))
     assert copy.main == app.main
-    app.set_current()
+    monkeypatch.setattr("celery._state._tls.current_app", app)
     assert pickle.loads(pickle.dumps(app.tasks["pickled"])).name == "pickled"
     chain = pickle.loads(pickle.dumps(task.delay_chain))
     assert (chain, chain.text) == (DelayChain.parse(CHAIN), CHAIN)

@@ -10,7 +10,7 @@ from celery.concurrency.thread import TaskPool
 
 from celery_ext.worker import task_threads
 from celery_ext.worker.task_threads import TaskThreads
-from tests.support.conditions import until
+from tests.support.conditions import DEADLINE_S, until
 
 LIMIT = 4
 
@@ -44,7 +44,7 @@ def test_tasks_that_wait_have_all_threads(pool: Any) -> None:
     """As many tasks run at a time as the pool has threads, while each waits for the others."""
     together, ended = Barrier(LIMIT), list[Any]()
     for _ in range(3 * LIMIT):
-        pool.apply_async(together.wait, (10,), callback=ended.append)
+        pool.apply_async(together.wait, (DEADLINE_S,), callback=ended.append)
     until(lambda: len(ended) == 3 * LIMIT)
     assert sorted(ended) == sorted([*range(LIMIT)] * 3)
 
@@ -76,7 +76,7 @@ def test_an_idle_pool_has_begun_a_task_when_it_is_handed_over(pool: Any, monkeyp
     monkeypatch.setattr(pool.executor, "submit", wake_late)
     monkeypatch.setattr(task_threads, "BEGINS_S", 60.0)
     ran, goes_on = list[Any](), Event()
-    pool.apply_async(goes_on.wait, (10,), callback=ran.append)
+    pool.apply_async(goes_on.wait, (DEADLINE_S,), callback=ran.append)
     assert len(woken) == 1
     pool.apply_async(int, callback=ran.append)  # does not wait: the pool is not idle
     goes_on.set()
@@ -126,16 +126,16 @@ def test_a_pool_goes_on_with_the_threads_that_it_has(pool: Any, caplog: pytest.L
     """Where the system starts no further thread, those that there are run all tasks, and the log says so once."""
     goes_on, pair, ended = Barrier(3), Barrier(2), list[Any]()
     for _ in range(2):
-        pool.apply_async(goes_on.wait, (10,), callback=ended.append)
+        pool.apply_async(goes_on.wait, (DEADLINE_S,), callback=ended.append)
     until(lambda: goes_on.n_waiting == 2)
     with no_new_thread():
         for _ in range(10):
-            pool.apply_async(pair.wait, (10,), callback=ended.append)
-        goes_on.wait(10)
+            pool.apply_async(pair.wait, (DEADLINE_S,), callback=ended.append)
+        goes_on.wait(DEADLINE_S)
         until(lambda: len(ended) == 12)
         until(lambda: pool.on_apply.__self__._awake == 0)
         for _ in range(10):
-            pool.apply_async(pair.wait, (10,), callback=ended.append)
+            pool.apply_async(pair.wait, (DEADLINE_S,), callback=ended.append)
         until(lambda: len(ended) == 22)
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
         "the pool goes on with 2 of 4 threads until it is restarted: can't start new thread"
@@ -148,9 +148,9 @@ def test_a_pool_that_can_start_no_thread_says_so(pool: Any) -> None:
     with no_new_thread():
         for _ in range(2):
             with pytest.raises(RuntimeError, match="can't start new thread"):
-                pool.apply_async(together.wait, (10,), callback=ended.append)
+                pool.apply_async(together.wait, (DEADLINE_S,), callback=ended.append)
     for _ in range(LIMIT - 2):
-        pool.apply_async(together.wait, (10,), callback=ended.append)
+        pool.apply_async(together.wait, (DEADLINE_S,), callback=ended.append)
     until(lambda: len(ended) == LIMIT)
     assert sorted(ended) == [*range(LIMIT)]
 
@@ -160,8 +160,9 @@ def test_what_has_not_begun_is_dropped_when_celery_flushes_the_pool() -> None:
     pool = TaskPool(1)
     threads = TaskThreads.of(pool)
     assert threads is not None
-    goes_on, ended = Event(), list[Any]()
-    pool.apply_async(goes_on.wait, (10,), callback=ended.append)
+    begun, goes_on, ended = Event(), Event(), list[Any]()
+    pool.apply_async(goes_on.wait, (DEADLINE_S,), callback=ended.append, accept_callback=lambda pid, at: begun.set())
+    assert begun.wait(DEADLINE_S)
     pool.apply_async(int, callback=ended.append)
     pool.flush()
     goes_on.set()

@@ -9,6 +9,7 @@ import pytest
 from kombu import Connection
 
 from kombu_delayq.consume import idle, pipelined
+from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.proxies import Proxy
 from tests.support.workers.harness import TRANSPORT, Proj
@@ -109,7 +110,9 @@ def test_a_reply_that_was_not_read_is_not_overdue(
     """A process that was stopped for long finds replies that have come meanwhile, and goes on."""
     with Looped(proj.connection(), "a") as looped:
         looped.until(looped.waits_for("a"))
+        [_, wait] = looped.channel.fetcher.connections
         publish(sender, "a", 1)
+        until(wait._is_readable, what="the reply has come")  # Redis may have answered the publisher first
         monkeypatch.setattr(pipelined, "monotonic", lambda: monotonic() + 1000)
         looped.turn()
         monkeypatch.undo()

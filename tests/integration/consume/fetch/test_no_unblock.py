@@ -6,6 +6,7 @@ import pytest
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.consume import idle
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.redis_version import major_version
@@ -21,6 +22,13 @@ def proj(make_proj: MakeProj, own_server: PrivateRedis) -> Proj:
     return make_proj(own_server)
 
 
+@pytest.fixture(autouse=True)
+def _others_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a wait that is not short outlast every deadline of a test."""
+    monkeypatch.setattr(idle, "LONGEST_WAIT_S", 60.0)
+    monkeypatch.setattr(idle, "FRACTION_OF_LEASE", 1.0)
+
+
 def test_what_comes_to_a_busy_consumer_goes_back(proj: Proj) -> None:
     """A message that still lands when there is no credit any more is in its queue soon, for others."""
     client = proj.server.client()
@@ -29,8 +37,8 @@ def test_what_comes_to_a_busy_consumer_goes_back(proj: Proj) -> None:
         publish(sender, "a", 1)
         looped.until(lambda: looped.received == [1])
         publish(sender, "b", 2)
-        looped.until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), "it is back", timeout_s=8)
-        looped.until(looped.waits_for(), "its waits end by themselves", timeout_s=8)
+        looped.until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), "it is back")
+        looped.until(looped.waits_for(), "its waits end by themselves")
         publish(sender, "b", 3)
         assert looped.received == [1]
         assert client.llen("b") == 2
@@ -59,18 +67,19 @@ def test_a_wait_that_has_begun_before_the_refusal_is_short_the_next_time(proj: P
         publish(sender, "a", 1)
         looped.until(lambda: looped.received == [1])
         publish(sender, "b", 2)
-        looped.until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), "it is back", timeout_s=8)
+        looped.until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), "it is back")
 
 
-def test_what_comes_to_a_thread_that_is_busy_goes_back(proj: Proj) -> None:
+def test_what_comes_to_a_thread_that_is_busy_goes_back(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a callback keeps the thread, the thread of the heartbeat puts back what has landed."""
+    monkeypatch.setattr(idle, "SHORT_WAIT_S", 5.0)  # the wait for the second message lasts until that is sent
     client = proj.server.client()
 
     def work(message: object) -> None:
         if len(looped.received) == 1:
             publish(sender, "b", 2)
             assert not client.llen("b")
-            until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), 10, "it is back in its queue")
+            until(lambda: client.llen("b") == 1 and not client.keys("*landing*"), what="it is back in its queue")
 
     with proj.connection() as sender, Looped(proj.connection(), "a", "b", on_message=work) as looped:
         looped.until(looped.waits_for("a", "b"))
@@ -83,7 +92,7 @@ def test_without_a_loop_messages_come_too(proj: Proj) -> None:
     with proj.connection() as sender, proj.connection() as connection, _simple(connection) as queue:
         for number in range(3):
             publish(sender, "a", number)
-            message = queue.get(timeout=5)
+            message = queue.get(timeout=30)
             assert message.payload == number
             message.ack()
 

@@ -26,21 +26,20 @@ def test_each_queue_has_a_wait_of_its_own(proj: Proj, sender: Connection) -> Non
         looped.until(lambda: not in_hand(client))
         looped.until(looped.waits_for("a", "b", "c"))
     assert not client.keys("*landing*")
-    assert not leases(client)
+    until(lambda: not leases(client), what="its lease is given back")
 
 
 def test_redis_knows_what_a_consumer_holds_and_for_how_long(make_proj: MakeProj) -> None:
     """Each heartbeat says how many messages are in hand, and how old the oldest is, up to a heartbeat too old."""
-    proj = make_proj(broker_transport_options={"consumer_ttl": 2.0})
+    proj, begun = make_proj(broker_transport_options={"consumer_ttl": 4.0}), monotonic()
     with Looped(proj.connection(), "a", acks=False) as looped, proj.connection() as sender:
         publish(sender, "a", 1, 2)
         looped.until(lambda: len(looped.received) == 2)
-        taken = monotonic()
         looped.until(lambda: [lease.held for lease in looped.store.consumers.all()] == [2])
-        looped.until(lambda: monotonic() - taken > 1.5)
+        looped.until(lambda: looped.store.consumers.all()[0].held_s > 1.3)  # type: ignore[operator]
         [lease] = looped.store.consumers.all()
         assert lease.held_s is not None
-        assert 1.3 <= lease.held_s <= monotonic() - taken + 2
+        assert 1.3 < lease.held_s <= monotonic() - begun + 0.1  # to which it is rounded
         for message in looped.messages:
             message.ack()
         looped.until(lambda: [(lease.held, lease.held_s) for lease in looped.store.consumers.all()] == [(0, None)])
@@ -165,7 +164,7 @@ def test_a_message_that_lands_while_a_queue_is_cancelled_goes_back(proj: Proj, s
         for _ in range(5):
             looped.turn()
         with proj.connection() as other, other.SimpleQueue(queue_of("a")) as queue:
-            assert [queue.get(timeout=5).payload for _ in range(2)] == [1, 2]
+            assert [queue.get(timeout=30).payload for _ in range(2)] == [1, 2]
 
 
 @pytest.mark.parametrize("command", ["blmove", "client|unblock", "client|id", pytest.param("rpop")])

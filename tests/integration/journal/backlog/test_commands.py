@@ -88,11 +88,11 @@ def test_a_worker_removes_and_shows_tasks_of_the_journal(make_proj: MakeProj, jo
     proj.await_answers()
     begun = time()
     near, far, kept = (proj.send("record", countdown=seconds) for seconds in (600, 9 * DAY_S, 10 * DAY_S))
-    inspect = proj.app.control.inspect(destination=[worker.node], timeout=10)
+    inspect = proj.app.control.inspect(destination=[worker.node], timeout=30)
     found = inspect.scheduled()[worker.node]
     assert [task["request"]["id"] for task in found] == [near.id, far.id, kept.id]
     assert inspect.query_task(far.id)[worker.node][far.id][0] == "scheduled"
-    [answer] = proj.app.control.revoke([near.id, far.id], reply=True, destination=[worker.node], timeout=20)
+    [answer] = proj.app.control.revoke([near.id, far.id], reply=True, destination=[worker.node], timeout=60)
     assert answer[worker.node]["ok"].endswith("flagged as revoked")
     assert [row.id for row in store.journal.get([near.id, far.id, kept.id], None)] == [kept.id]
     assert in_redis(store, "celery") == []
@@ -109,10 +109,11 @@ def test_a_stock_worker_discards_what_it_revoked_after_a_restore(make_proj: Make
     """It knows the id of a task that comes back after a loss of Redis, and does not run it."""
     proj, store = made(make_proj, journal_url)
     Promoter(store).heartbeat()
-    worker = make_proj(broker_transport="").worker(pool="solo")
-    until(lambda: proj.app.control.ping(timeout=1))
+    stock = make_proj(broker_transport="")
+    worker = stock.worker(pool="solo")
+    stock.await_answers()
     revoked, kept = (proj.send("record", name, countdown=600) for name in ("revoked", "kept"))
-    proj.app.control.revoke(revoked.id, destination=[worker.node], reply=True, timeout=20)
+    proj.app.control.revoke(revoked.id, destination=[worker.node], reply=True, timeout=60)
     assert sorted(in_redis(store, "celery")) == sorted([revoked.id, kept.id]), "a stock worker looks into no store"
 
     proj.server.client().flushdb()
@@ -123,7 +124,7 @@ def test_a_stock_worker_discards_what_it_revoked_after_a_restore(make_proj: Make
     for task in (revoked, kept):
         assert celery_ext.run_now(proj.app, task.id) == "transferred"
     until(lambda: revoked.state == "REVOKED")
-    assert kept.get(timeout=20) == "kept"
+    assert kept.get(timeout=60) == "kept"
     assert [run["value"] for run in proj.runs()] == ["kept"]
     assert f"Discarding revoked task: proj.record[{revoked.id}]" in worker.log
     store.close()

@@ -25,12 +25,12 @@ Connect = Callable[[], JournaledStore]
 
 
 @pytest.fixture
-def connect(own_cluster: PrivateCluster, tmp_path: Path) -> Connect:
+def connect(patient_cluster: PrivateCluster, tmp_path: Path) -> Connect:
     """Makes stores over one journal, whose rows are promoted a year before they are due."""
     options = {"journal_url": f"sqlite:///{tmp_path}/journal.db", "journal_lead": YEAR_S, "journal_restore": "auto"}
 
     def connect() -> JournaledStore:
-        with Connection(own_cluster.url, transport=TRANSPORT, transport_options=options) as connection:
+        with Connection(patient_cluster.url, transport=TRANSPORT, transport_options=options) as connection:
             return cast(JournaledStore, open_store(connection, pool=DelayedChannel.own_pool))
 
     return connect
@@ -63,15 +63,17 @@ def come_back_empty(cluster: PrivateCluster, victim: Node) -> None:
     victim.start()
 
 
-def test_a_primary_that_comes_back_empty(own_cluster: PrivateCluster, store: JournaledStore, connect: Connect) -> None:
+def test_a_primary_that_comes_back_empty(
+    patient_cluster: PrivateCluster, store: JournaledStore, connect: Connect
+) -> None:
     """What waited there is promoted again, each row once; rows of queues on other nodes are left alone."""
-    victim, other = own_cluster.node_of("a"), elsewhere(own_cluster)
+    victim, other = patient_cluster.node_of("a"), elsewhere(patient_cluster)
     fill(store, "a", other)
     worker = JournalWorker(connect)
     worker.start()
     try:
         until(lambda: len(in_redis(store, "a")) == len(in_redis(store, other)) == 50)
-        come_back_empty(own_cluster, victim)
+        come_back_empty(patient_cluster, victim)
         until(lambda: [one.restored_ms for one in store.journal.epochs()] not in ([], [None]), timeout_s=60.0)
         until(lambda: store.journal.counts() == {} and len(in_redis(store, "a")) == 50)
     finally:
@@ -81,15 +83,15 @@ def test_a_primary_that_comes_back_empty(own_cluster: PrivateCluster, store: Jou
     assert Counter(in_redis(store, "a")) == Counter(in_redis(store, other)) == Counter(IDS)
 
 
-def test_a_failover_is_no_loss(own_cluster: PrivateCluster, store: JournaledStore) -> None:
+def test_a_failover_is_no_loss(patient_cluster: PrivateCluster, store: JournaledStore) -> None:
     """A replica that becomes the primary has the markers: the promoter goes on in its leadership and epoch."""
     fill(store, "a")
     promoter = Promoter(store).heartbeat()
     assert promoter.promote()["promoted"] == 50
     promoter.heartbeat()
-    own_cluster.await_in_sync()
-    for node in {own_cluster.node_of(key) for key in ("a", store.keys.journal())}:
-        own_cluster.failover(node)
+    patient_cluster.await_in_sync()
+    for node in {patient_cluster.node_of(key) for key in ("a", store.keys.journal())}:
+        patient_cluster.failover(node)
     promoter.heartbeat()
     Promoter(store).heartbeat()
     assert store.journal.epochs() == []

@@ -131,8 +131,9 @@ def test_of_many_callers_one_message_is_left_while_it_is_promoted(make_journaled
     threads = [Thread(target=call, args=(make_journaled(), *way)) for way in ways]
     for thread in threads:
         thread.start()
+    promoting = make_journaled()  # one for all: each has connections until the end of the test
     while any(thread.is_alive() for thread in threads):
-        Promoter(make_journaled()).heartbeat().promote()
+        Promoter(promoting).heartbeat().promote()
     for thread in threads:
         thread.join()
     assert failures == []

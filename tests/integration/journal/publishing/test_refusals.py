@@ -126,7 +126,7 @@ def test_a_publisher_killed_between_row_and_redis(
         process = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        assert held.wait(20)
+        assert held.wait(60)
         process.kill()
         process.wait(10)
         process.stdout.close()

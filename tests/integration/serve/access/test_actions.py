@@ -18,9 +18,11 @@ from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import READING, Action
 from celery_ext.serve.access.tokens import write_tokens
 from celery_ext.serve.application import routes
+from celery_ext.serve.bulk_runs import BulkRuns
 from celery_ext.serve.routes import ActionRoute
 from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record
 from kombu_delayq.store.keys import Keys
+from tests.support.conditions import DEADLINE_S
 from tests.support.serve.running import close, token_of
 
 #: Routes that are open to all: they show nothing of the broker and change nothing in it.
@@ -107,7 +109,11 @@ class Shop:
         self.fill()
 
     def fill(self) -> None:
-        """Puts the tasks into the broker, as at the start of each test."""
+        """Puts the tasks into the broker, as at the start of each test, once bulk actions have ended."""
+        for application in self._applications.values():
+            for run in application.state.serve.broker.part(BulkRuns)._runs.values():  # type: ignore[attr-defined]
+                assert run.thread
+                run.thread.join(DEADLINE_S)
         self.client.flushall()
         for queue in ("theirs", "unseen-queue"):
             for countdown in (3600, None):

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from base64 import b64encode
 from pathlib import Path
+from threading import Event
+from time import sleep
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -27,6 +29,7 @@ from tests.support.conditions import until
 from tests.support.pages import blocks, commands
 from tests.support.serve.http_consumers import await_look
 from tests.support.serve.running import ask, connected, serving
+from tests.support.servers.proxies import Proxy
 
 PASSWORD = "geheim-4711"
 #: What nginx may write to files, which is below a directory of the system by default.
@@ -70,30 +73,45 @@ def test_a_signal_ends_the_server_at_once(
             poll.sendall(f"{head}Content-Length: 0\r\n\r\n".encode())
             await_look(client)
             served.process.send_signal(number)
-            assert served.process.wait(20) == 0  # the long poll alone would last for a minute
+            assert served.process.wait(45) == 0  # the long poll alone would last for a minute
             assert poll.recv(1000).startswith(b"HTTP/1.1 200 ")
     assert not re.search("ERROR|Traceback|Exception", served.text), served.text
 
 
+def slowed(server: PrivateRedis, begun: Event) -> Proxy:
+    """Makes a proxy that keeps each call of a script for a while, once something has begun."""
+
+    def keep(request: bytes) -> bytes:
+        if begun.is_set() and b"EVALSHA" in request:
+            sleep(0.2)
+        return request
+
+    return Proxy(server.port, on_request=keep)
+
+
 def test_a_bulk_action_under_way_ends_tidily(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
     """SIGTERM stops it after the call of Redis that is under way, and the audit has what it has done."""
-    count, file, log = 20_000, str(tmp_path / "tokens"), tmp_path / "audit"
+    count, file, log = 10_000, str(tmp_path / "tokens"), tmp_path / "audit"
     actions = [part for action in ("read", "cancel") for part in ("--action", action)]
     secret = run(redis_server, "tokens", "add", "boss", "--file", file, *actions).stdout.strip()
     app = Celery("shop", broker=redis_server.url, broker_transport=TRANSPORT, set_as_current=False)
     send_many(app, "t", (Call(countdown=3600) for _ in range(count)))
     app.close()
-    audit = {"DELAYQ_AUDIT_LOG": str(log)}
-    with serving(redis_server.url, "--allow-write", "--tokens", file, log=tmp_path / "log", env=audit) as served:
+    audit, begun = {"DELAYQ_AUDIT_LOG": str(log)}, Event()
+    with (
+        slowed(redis_server, begun) as proxy,
+        serving(proxy.url, "--allow-write", "--tokens", file, log=tmp_path / "log", env=audit) as served,
+    ):
         made = ask(served.url, "/v1/bulk", "POST", body={"action": "cancel", "filter": {}}, token=secret).json
         until(lambda: ask(served.url, f"/v1/bulk/{made['id']}", token=secret).json["state"] == "counted")
+        begun.set()
         ask(served.url, f"/v1/bulk/{made['id']}:start", "POST", body={"confirm": count}, token=secret)
         until(lambda: client.zcard("delayq:{celery}:due") < count)
         assert served.end() == 0
     left = client.zcard("delayq:{celery}:due")
-    begun, ended = [json.loads(line.partition("audit: ")[2]) for line in log.read_text().splitlines()]
+    first, last = [json.loads(line.partition("audit: ")[2]) for line in log.read_text().splitlines()]
     assert 0 < left < count
-    assert (begun["count"], ended["count"]) == (0, count - left)
+    assert (first["count"], last["count"]) == (0, count - left)
 
 
 def test_a_port_that_is_in_use_is_named(redis_server: PrivateRedis) -> None:

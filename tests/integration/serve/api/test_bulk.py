@@ -11,7 +11,7 @@ from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.waiting import revoke
 from tests.integration.serve.api.conftest import MakeApi
 from tests.support.commands.shell import Audit
-from tests.support.conditions import until
+from tests.support.conditions import DEADLINE_S, until
 
 
 def fill(api: TestClient, count: int = 30, **more: Any) -> None:
@@ -31,7 +31,7 @@ def ended(api: TestClient, job: str) -> dict[str, Any]:
         found.update(api.get(f"/v1/bulk/{job}").json())
         return found["state"] not in ("counting", "running")
 
-    until(is_over, 20, "the bulk action ended")
+    until(is_over, what="the bulk action ended")
     return found
 
 
@@ -107,7 +107,7 @@ def test_a_server_that_ends_waits_for_the_call_under_way(
     fill(api)
     job = api.post("/v1/bulk", json={"action": "cancel", "filter": {}}).json()
     api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 30})
-    assert began.wait(20)
+    assert began.wait(DEADLINE_S)
     app: Any = api.app
     app.state.serve.broker.close()
     [line] = audit()[:1]

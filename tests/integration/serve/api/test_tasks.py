@@ -50,7 +50,7 @@ def test_a_task_is_shown(api: TestClient, redis_server: PrivateRedis) -> None:
     }
     assert (found["args"], found["kwargs"]) == ([{"a": None}], {"again": "é"})
     assert found["headers"]["id"] == "one"
-    assert found["due_in_s"] == pytest.approx((DUE - datetime.now(UTC)).total_seconds(), abs=5)
+    assert found["due_in_s"] == pytest.approx((DUE - datetime.now(UTC)).total_seconds(), abs=60)
     ahead = [
         {"delay_s": 240.0, "at": "2040-01-02T03:08:05.678Z"},
         {"delay_s": 3600.0, "at": "2040-01-02T04:08:05.678Z"},
@@ -81,7 +81,7 @@ def test_a_task_is_rescheduled(api: TestClient) -> None:
     assert answer.json() == {"id": "one", "outcome": "rescheduled", "due": "2040-12-31T23:00:00.000Z"}
     assert api.get("/v1/tasks/one").json()["due"] == "2040-12-31T23:00:00.000Z"
     assert api.patch("/v1/tasks/one", json={"countdown": 90}).json()["outcome"] == "rescheduled"
-    assert api.get("/v1/tasks/one").json()["due_in_s"] == pytest.approx(90, abs=5)
+    assert api.get("/v1/tasks/one").json()["due_in_s"] == pytest.approx(90, abs=60)
     assert api.patch("/v1/tasks/one", json={"countdown": 0}).json() == {"id": "one", "outcome": "transferred"}
 
 

@@ -40,7 +40,7 @@ COMMANDS = {
 @pytest.fixture
 def task_ids(app: Celery, client: redis.Redis) -> list[str]:
     """Ids of tasks in the queue ``orders``: an example ends with an error where nobody has published to its queue."""
-    tasks = {"plain": {}, "failing": {"fail": True}, "long": {"seconds": 5}}
+    tasks = {"plain": {}, "failing": {"fail": True}, "long": {"seconds": 10}}
     for task_id, kwargs in tasks.items():
         app.send_task("orders.pack", ('ü "x"', 1.5), kwargs, queue="orders", task_id=task_id)
     return [*tasks]
@@ -54,7 +54,7 @@ def example(
     if shutil.which(request.param) is None:
         missing(f"there is no {request.param} on the PATH")
     settings = {
-        "DELAYQ_LEASE_S": "3",
+        "DELAYQ_LEASE_S": "8",  # the half of it is time enough to extend a lease, however busy the machine is
         "DELAYQ_RETRY_S": "1",
         "DELAYQ_URL": served.url.rstrip("/"),
         "DELAYQ_TOKEN": "dq_billing",
@@ -87,7 +87,7 @@ def test_an_example_consumes_a_queue(
     def done() -> list[str]:
         return re.findall(r"^orders\.pack (\w+) .* done$", (tmp_path / "out").read_text(), re.MULTILINE)
 
-    until(lambda: len(done()) >= 3, 60, "three tasks")
+    until(lambda: len(done()) >= 3, 120, "three tasks")
     until(lambda: not client.exists("unacked", "unacked_index", "{delayq}:consumers", "orders"))
     assert sorted(done()) == sorted(task_ids)
     os.killpg(example.pid, signal.SIGTERM)  # as Ctrl-C does; `consume.sh` alone would wait for curl

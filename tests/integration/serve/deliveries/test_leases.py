@@ -6,6 +6,7 @@ import pytest
 import redis
 from celery import Celery
 
+from celery_ext import run_now
 from kombu_delayq.store import DelayStore
 from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import stays, until
@@ -89,13 +90,16 @@ def test_what_is_released_with_a_delay_comes_later(
     """It waits in the store as a delayed task does, also one that had an eta, and is delivered when it is due."""
     transfer(poll_interval=0.05)
     send(app, 1, countdown=countdown, task_id="id")
-    taken = consumer.take(wait="5s")
-    before = datetime.now(UTC)
-    assert consumer.of(taken, "release", tags=["1"], delay=4) == {"released": ["1"], "missing": []}
+    taken = consumer.take(wait="60s")
+    assert consumer.of(taken, "release", tags=["1"], delay=3600) == {"released": ["1"], "missing": []}
     assert [*store.lookup.get(["orders"], ["id"])] == ["id"]
     assert consumer.take() == {"lease": None, "messages": []}
-    again = consumer.take(wait="30s")
-    assert (datetime.now(UTC) - before).total_seconds() > 3.9
+    assert run_now(app, "id") == "transferred"
+    taken = consumer.take()
+    before = datetime.now(UTC)
+    assert consumer.of(taken, "release", tags=["1"], delay=1) == {"released": ["1"], "missing": []}
+    again = consumer.take(wait="60s")
+    assert (datetime.now(UTC) - before).total_seconds() > 0.9
     assert [(message["id"], message["redelivered"]) for message in again["messages"]] == [("id", True)]
 
 

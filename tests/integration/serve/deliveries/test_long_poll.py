@@ -7,6 +7,7 @@ import pytest
 import redis
 from celery import Celery
 
+from celery_ext.serve.long_poll import LONGEST_PAUSE_S
 from tests.integration.serve.deliveries.conftest import send
 from tests.support.conditions import DEADLINE_S, until
 from tests.support.serve.http_consumers import HttpConsumer, await_look, looks, numbers_of
@@ -21,9 +22,9 @@ def declared(app: Celery, client: redis.Redis) -> None:
 
 
 def nobody_looks(client: redis.Redis) -> bool:
-    """Whether nobody looks within the time of twenty looks, so that nobody waits for messages."""
+    """Whether nobody looks for longer than the longest pause between looks, so that nobody waits for messages."""
     before = looks(client)
-    sleep(1)
+    sleep(2 * LONGEST_PAUSE_S)
     return looks(client) == before
 
 
@@ -42,7 +43,7 @@ def test_a_wait_ends_in_time(consumer: HttpConsumer, client: redis.Redis) -> Non
 def test_a_paused_queue_hands_out_nothing(app: Celery, consumer: HttpConsumer, client: redis.Redis) -> None:
     """Who waits already gets nothing while the queue is paused, and what came meanwhile as soon as it is resumed."""
     with ThreadPoolExecutor(1) as threads:
-        answer = threads.submit(consumer.take, wait="30s")
+        answer = threads.submit(consumer.take, wait="60s")
         await_look(client)
         assert consumer.client.post("/v1/queues/orders:pause").json() == {"outcome": "paused"}
         send(app, 7)

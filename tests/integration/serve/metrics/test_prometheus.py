@@ -4,17 +4,17 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import redis
-import uvicorn
 import yaml
 from celery import Celery
 
-from celery_ext.demo.private_redis import PrivateRedis, free_port
+from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import Journal
 from celery_ext.serve import asgi
 from celery_ext.serve.access import tokens
@@ -25,6 +25,7 @@ from tests.support.commands.shell import BIN
 from tests.support.conditions import until, until_equal
 from tests.support.journal.stores import addition
 from tests.support.serve.prometheus import Prometheus
+from tests.support.serve.running import in_thread
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.store.consuming import fetch, lives
 from tests.support.store.keyspace import FUTURE_MS, waiting
@@ -104,44 +105,39 @@ def serve_port(broker: PrivateRedis, token: tuple[Path, str], journal_url: str) 
     app = Celery(broker=broker.url, set_as_current=False, broker_transport_options={"journal_url": journal_url})
     app.conf.broker_transport = "kombu_delayq.transport:Transport"
     made = asgi(app, tokens=token[0], dead_letters=("failed",))
-    port = free_port()
-    server = uvicorn.Server(uvicorn.Config(made, port=port, log_level="warning", lifespan="off"))
-    thread = Thread(target=server.run)
-    thread.start()
-    yield port
-    server.should_exit = True
-    thread.join(20)
-
-
-@pytest.fixture(scope="module")
-def transfer_port(broker: PrivateRedis, journal_url: str) -> Iterator[int]:
-    """Port of a transfer worker that answers for metrics."""
-    port = free_port()
-    of = ["--broker", broker.url, "--journal-url", journal_url]
-    command = [BIN / "delayq", *of, "transfer", "--metrics-port", str(port)]
-    with subprocess.Popen(command) as process:
+    with in_thread(made) as url:
+        port = urlsplit(url).port
+        assert port
         yield port
-        process.terminate()
 
 
 @pytest.fixture(scope="module")
-def cluster_port(shared_cluster: PrivateCluster) -> Iterator[int]:
+def transfer_port(broker: PrivateRedis, journal_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Port of a transfer worker that answers for metrics."""
+    of = ("--broker", broker.url, "--journal-url", journal_url)
+    with transferring(tmp_path_factory.mktemp("transfer") / "log", *of, "transfer") as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def cluster_port(shared_cluster: PrivateCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Port of a transfer worker of a Redis Cluster, which has a queue ``mails``."""
     shared_cluster.flush()
-    port = free_port()
-    command = [
-        BIN / "delayq",
-        "--broker",
-        shared_cluster.url,
-        "transfer",
-        "--metrics-port",
-        str(port),
-        "--also",
-        "mails",
-    ]
-    with subprocess.Popen(command) as process:
+    log = tmp_path_factory.mktemp("cluster") / "log"
+    with transferring(log, "--broker", shared_cluster.url, "transfer", "--also", "mails") as port:
         yield port
-        process.terminate()
+
+
+@contextmanager
+def transferring(log: Path, *args: str) -> Iterator[int]:
+    """Runs a transfer worker that answers for metrics on a free port, which it logs."""
+    with log.open("w") as out, subprocess.Popen([BIN / "delayq", *args, "--metrics-port", "0"], stderr=out) as process:
+        try:
+            found = until(lambda: re.search(r"metrics at http://.*:(\d+)/", log.read_text()), what="it has a port")
+            assert found
+            yield int(found[1])
+        finally:
+            process.terminate()
 
 
 @pytest.fixture(scope="module")
@@ -243,11 +239,14 @@ def test_every_metric_is_on_a_page_and_every_expression_names_one(prometheus: Pr
     """The page on Prometheus lists exactly the metrics that there are; the expressions use no other."""
     page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `(delayq_\w+)`", page, re.MULTILINE))
-    names = prometheus.ask("label/__name__/values")
-    there = {re.sub("_(bucket|sum|count)$", "", name) for name in names if name.startswith("delayq_")}
-    assert there == listed
+
+    def there() -> set[str]:
+        names = prometheus.ask("label/__name__/values")
+        return {re.sub("_(bucket|sum|count)$", "", name) for name in names if name.startswith("delayq_")}
+
+    until_equal(there, listed)  # some come with a later scrape
     used = {name for expr in EXPRESSIONS.values() for name in re.findall(r"delayq_\w+", expr)}
-    assert {re.sub("_bucket$", "", name) for name in used} <= there
+    assert {re.sub("_bucket$", "", name) for name in used} <= listed
 
 
 def test_the_figures_of_a_cluster_are_those_of_its_nodes(prometheus: Prometheus) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -85,7 +85,7 @@ def rows_of(values: Sequence[tuple[int, str]]) -> pa.RecordBatch:
     return batch_of(n=pa.array([n for n, _ in values], pa.int64()), t=pa.array([t for _, t in values], pa.string()))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, 99), st.text(max_size=3)), min_size=1, max_size=20), st.data())
 def test_ids_do_not_depend_on_where_a_row_is(rows: list[tuple[int, str]], data: st.DataObject) -> None:
     """Another order of rows or columns, other batches and another job give each row the same id."""

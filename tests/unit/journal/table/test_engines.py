@@ -81,14 +81,14 @@ def test_a_forked_process_has_connections_of_its_own(journal: Journal) -> None:
         child.start()
     journal.add([addition(4)])
     for child in children:
-        child.join(30)
+        child.join(60)
     assert [child.exitcode for child in children] == [0, 0, 0]
     assert journal.count("orders") == len(journal.browse("orders")) == 5
 
 
 def test_a_child_forked_while_another_thread_writes_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite's lock, which the writing thread holds, is not in the child: as when prefork replaces a child."""
-    monkeypatch.setattr(database, "SQLITE_WAIT_S", 5)
+    monkeypatch.setattr(database, "SQLITE_WAIT_S", 20)
     journal = Journal(f"sqlite:///{tmp_path}/journal.db")
     journal.add([addition(0)])
     writes, forked = Event(), Event()

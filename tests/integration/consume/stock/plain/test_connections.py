@@ -23,7 +23,9 @@ def test_each_channel_of_a_connection_has_its_own_credit(proj: Proj) -> None:
         first = connection.Consumer(queue_of("one"), channel=one, on_message=ones.append, prefetch_count=1)
         second = connection.Consumer(queue_of("three"), channel=three, on_message=threes.append, prefetch_count=3)
         with first, second:
-            with suppress(TimeoutError):
+            drain(connection, ones, 1)
+            drain(connection, threes, 3)
+            with suppress(TimeoutError):  # and no more come
                 while True:
                     connection.drain_events(timeout=1.2)
             assert [message.payload for message in ones] == [0]

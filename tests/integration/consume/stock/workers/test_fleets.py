@@ -15,17 +15,20 @@ OURS = pytest.mark.parametrize("consume", ["reliable"])
 @OURS
 def test_stock_workers_and_ours_share_a_queue(make_proj: MakeProj) -> None:
     """Of many tasks of one queue both kinds run some, together each once."""
-    ours, stock = make_proj(), make_proj(broker_transport="")
+    tasks = {"include": ["stock_tasks"]}
+    ours, stock = make_proj(**tasks), make_proj(broker_transport="", **tasks)
     workers = [proj.worker(pool="threads", wait=False) for proj in (ours, stock)]
     for worker in workers:
         worker.ready()
     for value in range(200):
-        (ours if value % 2 else stock).send("busy", 0.01, value)
+        (ours if value % 2 else stock).send("gated", "gate", value)
+    pids = {worker.process.pid for worker in workers}
+    until(lambda: {run["pid"] for run in ours.runs()} == pids, what="both kinds have begun some")
+    ours.journal.set("gate", 1)
     runs = ours.await_runs(200)
     client = ours.server.client()
     until(lambda: none_held(client))
     assert sorted(run["value"] for run in runs) == [*range(200)]
-    assert {run["pid"] for run in runs} == {worker.process.pid for worker in workers}
 
 
 @OURS

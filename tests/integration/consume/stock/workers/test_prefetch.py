@@ -100,9 +100,11 @@ def test_a_worker_that_does_not_prefetch_holds_what_it_runs(make_proj: MakeProj,
         proj.send("gated_late", "first" if value < 2 else "all", value)
     proj.worker(pool=pool)
     proj.await_runs(2)
+    until(lambda: held(client) == 2)
     stays(lambda: held(client) == 2 and len(ready(client, "celery")) == 8, 0.5)
     proj.journal.set("first", 1)
-    until(lambda: len(proj.runs()) == 6)  # two have passed, two others have begun
+    # Two have passed and are acknowledged, which a thread does only after others know that it is free; two have begun.
+    until(lambda: len(proj.runs()) == 6 and held(client) == 2)
     stays(lambda: held(client) == 2 and len(ready(client, "celery")) == 6, 0.5)
     proj.journal.set("all", 1)
     assert _most_unfinished(proj, 10) <= 2
