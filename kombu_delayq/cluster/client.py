@@ -116,7 +116,9 @@ class ClusterClient(_Reading, redis.Redis):
         try:
             connection.send_command(*args)
             self.connection_pool.await_reply(connection, slot)
-            return self._read(connection, args, options)
+            reply = self._read(connection, args, options)
+            self.connection_pool.topology.trust(node)  # it may have been late
+            return reply
         except ResponseError:
             raise
         except BaseException as error:

@@ -168,6 +168,21 @@ def _value_of(client: ClusterClient, key: str) -> Any:
         return None
 
 
+def test_a_late_answer_is_an_answer(patient_cluster: PrivateCluster, own_client: ClusterClient) -> None:
+    """A node that was slow once needs no probe before its next command, which might be late then, too."""
+    node, slot, topology = patient_cluster.node_of("a"), slot_of("a"), own_client.connection_pool.topology
+    own_client.set("a", 1)
+    node.stop()
+    reply: list[Any] = []
+    asking = threading.Thread(target=lambda: reply.append(own_client.get("a")))
+    asking.start()
+    until(lambda: topology.sure_of(slot) is None)
+    node.go_on()
+    asking.join(DEADLINE_S)
+    assert reply == [b"1"]
+    assert topology.sure_of(slot) is not None
+
+
 def test_repeats_no_command_whose_reply_is_lost(cluster: PrivateCluster, client: ClusterClient) -> None:
     """The caller gets the error, and decides."""
     client.delete("a")
