@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from celery import Celery
+from kombu.transport import memory
 
 from kombu_delayq.message.fields import Message
 
@@ -14,10 +15,15 @@ ETA_MS = 4102444800123.456
 
 
 def published(app: Celery, queue: str = "published") -> Message:
-    """Takes the message that was published last out of the memory broker."""
+    """Takes the message that was published first out of the memory broker."""
     with app.connection_for_write() as connection:
         message: Message = connection.default_channel._get(queue)
         return message
+
+
+def _forget_others() -> None:
+    """Drops what other tests of the process have left in the queue: it would be taken first."""
+    memory.Channel.queues.pop("published", None)
 
 
 def task_message(args: tuple[Any, ...] = (1, "x"), *, conf: dict[str, Any] | None = None, **options: Any) -> Message:
@@ -25,6 +31,7 @@ def task_message(args: tuple[Any, ...] = (1, "x"), *, conf: dict[str, Any] | Non
 
     ``conf`` are settings of the app, ``task_protocol`` among them.
     """
+    _forget_others()
     app = Celery("published", broker="memory://", set_as_current=False)
     app.conf.update(conf or {})
     app.send_task("proj.task", args, queue="published", **options)
@@ -47,6 +54,7 @@ def changed_message(content: bytes = b"[[1], {}, {}]", **changes: Any) -> Messag
 
 def plain_message(body: Any = "hello", **properties: Any) -> Message:
     """Publishes with a plain kombu producer; keywords as of ``Producer.publish``."""
+    _forget_others()
     app = Celery("published", broker="memory://", set_as_current=False)
     with app.connection_for_write() as connection:
         connection.default_channel.queue_declare("published")

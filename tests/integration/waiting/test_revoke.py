@@ -88,7 +88,7 @@ def test_revoke_and_inspect_in_every_pool(proj: Proj, pool: str) -> None:
     before = _sockets(worker.process.pid)
     for _ in range(10):
         revoke_one()
-    assert _sockets(worker.process.pid) <= before + 2
+    assert _sockets(worker.process.pid) < before + 10, "no connection more with each"
     assert proj.send("record", "alive").get(timeout=30) == "alive"
     assert worker.stop() == 0
     assert "Traceback" not in worker.log
