@@ -336,22 +336,18 @@ def _is_written(run: BulkRun) -> bool:
 def _write(broker: ServeBroker, run: BulkRun) -> None:
     """Lets other processes see a run, if it has changed or was last written long ago."""
     with run.writing:
-        _write_alone(broker, run)
-
-
-def _write_alone(broker: ServeBroker, run: BulkRun) -> None:
-    view, is_first = run.view, run.tried == -inf
-    if run.written in (view, None) and monotonic() - run.tried < WRITE_S:
-        return
-    could_be_seen, run.tried = is_first or run.written is not None, monotonic()
-    try:
-        broker.store.shared_runs.write(view.id, msgspec.msgpack.encode(view))
-    except (RedisError, OSError, OperationalError) as error:
-        run.written = None
-        if could_be_seen:
-            logger.warning("other processes of the server do not see bulk action %s: %s", view.id, error)
-    else:
-        run.written = view
+        view, is_first = run.view, run.tried == -inf
+        if run.written in (view, None) and monotonic() - run.tried < WRITE_S:
+            return
+        could_be_seen, run.tried = is_first or run.written is not None, monotonic()
+        try:
+            broker.store.shared_runs.write(view.id, msgspec.msgpack.encode(view))
+        except (RedisError, OSError, OperationalError) as error:
+            run.written = None
+            if could_be_seen:
+                logger.warning("other processes of the server do not see bulk action %s: %s", view.id, error)
+        else:
+            run.written = view
 
 
 def _count(broker: ServeBroker, run: BulkRun, selection: Selection) -> None:

@@ -21,9 +21,9 @@ def published(app: Celery, queue: str = "published") -> Message:
         return message
 
 
-def _forget_others() -> None:
-    """Drops what other tests of the process have left in the queue: it would be taken first."""
-    memory.Channel.queues.pop("published", None)
+def empty_broker() -> None:
+    """Drops what other tests of the process have left in the memory broker: ``published`` would take it first."""
+    memory.Channel.queues.clear()
 
 
 def task_message(args: tuple[Any, ...] = (1, "x"), *, conf: dict[str, Any] | None = None, **options: Any) -> Message:
@@ -31,7 +31,7 @@ def task_message(args: tuple[Any, ...] = (1, "x"), *, conf: dict[str, Any] | Non
 
     ``conf`` are settings of the app, ``task_protocol`` among them.
     """
-    _forget_others()
+    empty_broker()
     app = Celery("published", broker="memory://", set_as_current=False)
     app.conf.update(conf or {})
     app.send_task("proj.task", args, queue="published", **options)
@@ -54,7 +54,7 @@ def changed_message(content: bytes = b"[[1], {}, {}]", **changes: Any) -> Messag
 
 def plain_message(body: Any = "hello", **properties: Any) -> Message:
     """Publishes with a plain kombu producer; keywords as of ``Producer.publish``."""
-    _forget_others()
+    empty_broker()
     app = Celery("published", broker="memory://", set_as_current=False)
     with app.connection_for_write() as connection:
         connection.default_channel.queue_declare("published")

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 from celery import Celery, _state
 from hypothesis import HealthCheck, settings
-from kombu.transport import memory
+
+from tests.support.messages import empty_broker
 
 # Other tests run at the same time: how long an example takes says nothing about the code.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,7 +22,7 @@ def unshared(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def app(unshared: None) -> Iterator[Celery]:
     """An app on kombu's in-memory broker, without tasks of other tests' apps; its queue is ``published``."""
-    memory.Channel.queues.clear()  # the broker is the process's own
+    empty_broker()
     with Celery("unit", broker="memory://", set_as_current=False) as app:
         app.conf.task_default_queue = "published"
         yield app

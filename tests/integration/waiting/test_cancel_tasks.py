@@ -87,7 +87,8 @@ def test_a_task_is_named_by_what_apply_async_returned(proj: Proj) -> None:
 def _failure_of(result: Any) -> str:
     """Returns what a chord failed with, without what differs between two chords."""
     with pytest.raises(ChordError) as error:
-        result.app.AsyncResult(result.id).get(timeout=60)  # alone: one that knows its parents tells of theirs
+        # Not ``result`` itself: a result that knows its parents raises their errors.
+        result.app.AsyncResult(result.id).get(timeout=60)
     text = str(error.value)
     for member in result.parent.results:
         text = text.replace(member.id, "member")

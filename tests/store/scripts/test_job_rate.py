@@ -6,7 +6,7 @@ from tests.support.store.keyspace import contents
 
 
 def test_a_job_waits_for_its_rate(store: DelayStore) -> None:
-    """After a minute's messages the job waits for about a minute, whoever asks; what was not sent is given back."""
+    """A job that has sent the messages of a minute waits for about a minute; it may give back what it did not send."""
     job = begun(store, max_rate=1000 / 60)
     assert store.jobs.job_rate(job, 1000) == 0
     wait_ms = store.jobs.job_rate(job, 1)

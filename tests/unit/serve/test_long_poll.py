@@ -61,12 +61,17 @@ def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
     return run
 
 
-async def standing(requests: WaitingRequests, count: int) -> None:
-    """Waits until so many wait."""
+async def soon(condition: Callable[[], object]) -> None:
+    """Waits for a condition, as ``until`` does, while the loop goes on."""
     deadline = monotonic() + DEADLINE_S
-    while len(requests) != count:
+    while not condition():
         assert monotonic() < deadline
         await asyncio.sleep(0.005)
+
+
+async def standing(requests: WaitingRequests, count: int) -> None:
+    """Waits until so many wait."""
+    await soon(lambda: len(requests) == count)
 
 
 @in_a_loop
@@ -135,10 +140,7 @@ async def test_nobody_looks_when_nobody_waits() -> None:
     assert await requests.take(queue.want(), 0.1, never()) is None
     away = never()
     take = asyncio.ensure_future(requests.take(queue.want(), 60, away))
-    deadline = monotonic() + DEADLINE_S
-    while not queue.looks:
-        assert monotonic() < deadline
-        await asyncio.sleep(0.005)
+    await soon(lambda: queue.looks)
     away.set_result(None)
     assert await take is None
     looks = queue.looks
@@ -171,10 +173,7 @@ async def test_what_is_taken_for_one_who_has_gone_goes_back(how: str) -> None:
         with pytest.raises(asyncio.CancelledError):
             await take
         go_on.set()
-    deadline = monotonic() + DEADLINE_S
-    while queue.undone != [1]:
-        assert monotonic() < deadline
-        await asyncio.sleep(0.005)
+    await soon(lambda: queue.undone == [1])
 
 
 @in_a_loop

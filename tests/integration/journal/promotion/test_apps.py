@@ -41,7 +41,7 @@ def test_a_worker_promotes_what_it_is_to_run(make_proj: MakeProj, journal_url: s
     begun = time()
     sent = proj.send("record", "far", countdown=6)
     store = journaled(proj.server.port, options)
-    assert [row.id for row in store.journal.get([sent.id], None)] == [sent.id]  # what is near has no row
+    assert [row.id for row in store.journal.get([sent.id], None)] == [sent.id]  # one that is due soon has no row
     assert proj.delayed() >= 0
     [run] = proj.await_runs(1)
     assert run["at"] >= begun + 6
