@@ -16,8 +16,8 @@ PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart
 # Tests start thousands of processes. Without bytecode, each would compile all that it imports of this project.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo demo-serve demo-spark demo-far test test-all contract nightly check compiled docs reference bench bench-targets chaos \
-	bench-workers release-check clean
+.PHONY: help demo demo-serve demo-spark demo-far test test-all contract nightly check compiled docs reference there \
+	bench bench-targets chaos bench-workers release-check clean
 
 help:
 	@echo "make demo   watch delayed tasks arrive while a worker is killed (20 s)"
@@ -56,7 +56,8 @@ test: $(VENV)/.test
 	$(BIN)/python $(PYTEST) -m 'not wide and not nightly' tests
 
 # Each test once with the newest versions; the contract once more with the others.
-test-all: $(VENV)/.test-all $(DJANGO)/.there
+test-all:
+	@$(MAKE) --no-print-directory -j 4 there
 	@$(MAKE) --no-print-directory -j 2 check compiled
 	$(BIN)/python $(PYTEST) -m 'not nightly' tests
 	@$(MAKE) --no-print-directory contract
@@ -96,6 +97,9 @@ docs: $(VENV)/.docs
 # The tables in the pages. A test fails when they differ from the code.
 reference: $(VENV)/.docs
 	$(BIN)/python docs/generate.py
+
+# All that `make test-all` installs, beside each other: pip waits for the network, and uses one core.
+there: $(VENV)/.test-all $(DJANGO)/.there $(OLDEST)/.test $(SERVERS)/.there
 
 # The contenders are installed apart from the packages of the tests. The page names the contenders that are missing.
 bench: $(BENCH)/.contenders
