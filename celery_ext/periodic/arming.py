@@ -99,8 +99,7 @@ class Arming:
 
     def step(self) -> float:
         """Looks once, and arms what is to be armed. Returns the time until the next look, in s."""
-        periodic, now_ms = self._store.periodic, self._store.now_ms()
-        is_new = not self._source.changes and self._read()
+        periodic, is_new = self._store.periodic, not self._source.changes and self._read()
         if self._schedule is None:
             self._schedule = _DATABASE if self._source.changes else self._found.digest
             periodic.note_schedule(self._schedule)
@@ -109,13 +108,14 @@ class Arming:
             periodic.note_schedule(str(self._schedule))
             self._token = None
         elif wishes.schedule != self._schedule:
-            self._leave_to(wishes.schedule, now_ms)
+            self._leave_to(wishes.schedule)
             return LOOK_S
-        self._note_stock_beat(now_ms)
+        self._note_stock_beat()
         if not periodic.take_lease(self._name):
             self._token, self._rows = None, {}  # others note runs now
             return LOOK_S
         is_new = (self._source.changes and self._read()) or is_new
+        now_ms = self._store.now_ms()  # later, so that a run that begins meanwhile is noted
         try:
             if is_new or self._token is None or (wishes.token, wishes.paused) != (self._token, self._paused):
                 self._note_runs(now_ms, at_once=True)  # ``_load`` forgets the runs that it disarms
@@ -162,23 +162,23 @@ class Arming:
                 begun[row] |= {at_ms for at_ms in times if at_ms > since_ms}
         self._source.note({row: sorted(times) for row, times in begun.items()}, now_ms)
 
-    def _note_stock_beat(self, now_ms: float) -> None:
+    def _note_stock_beat(self) -> None:
         """Notes and logs that a stock beat sends tasks, if a worker of this process has got one."""
-        if self.stock_beat and self._note_sighting(STOCK_BEAT, now_ms):
+        if self.stock_beat and self._note_sighting(STOCK_BEAT):
             logger.warning("a stock beat sends periodic tasks beside the workers, such as %s", self.stock_beat)
         self.stock_beat = ""
 
-    def _note_sighting(self, what: str, now_ms: float) -> bool:
+    def _note_sighting(self, what: str) -> bool:
         """Notes what is seen of others, unless that was just done. Returns whether it has."""
         if monotonic() <= self._sighted_until:
             return False
         self._sighted_until = monotonic() + _SIGHTING_S
-        self._store.periodic.note_sighting(what, now_ms)
+        self._store.periodic.note_sighting(what, self._store.now_ms())
         return True
 
-    def _leave_to(self, schedule: str, now_ms: float) -> None:
+    def _leave_to(self, schedule: str) -> None:
         """Leaves arming to processes with another schedule, which was noted later."""
-        self._note_sighting(OTHER_SCHEDULE, now_ms)
+        self._note_sighting(OTHER_SCHEDULE)
         if self._said_other != schedule:
             self._said_other = schedule
             logger.warning(
@@ -200,15 +200,15 @@ class Arming:
             for name, record in records.items()
         }
         self._note_rows(records, known)
-        self._latest, self._queues, self._unwritten, self._unstarted = {}, {}, set(), set()
+        self._latest, self._unwritten, self._unstarted = {}, set(), set()
+        self._queues = {name: record["queues"] for name, record in records.items()}
         gone = records.keys() - self._found.entries.keys() - self._found.wrong.keys()
         self._gone = {name: records[name]["queues"] for name in gone}
         renamed = defaultdict[Any, list[Note]](list)  # by row, what is known of it under another name
         for name in gone:
             renamed[records[name].get("row")] += [note for note in known[name] if note.latest_ms]
         for name, entry in entries.items():
-            record = records.get(name, {"queues": [], "digest": ""})
-            self._queues[name] = record["queues"]
+            record = records.get(name, {"digest": ""})
             before = [] if entry.row is None else renamed[entry.row]
             self._latest[name] = self._begin(entry, [*known.get(name, ()), *before], now_ms)
             if (record["digest"], record.get("row")) != (entry.digest, entry.row):

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 from celery.schedules import maybe_schedule
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.db.models import F
 from django_celery_beat.models import PeriodicTask, PeriodicTasks
@@ -67,9 +69,10 @@ class Database:
                 values: dict[str, Any] = {}
                 if new:
                     values = {"total_run_count": F("total_run_count") + len(new)}
-                    values |= {"last_run_at": moment_of(new[-1])} if row.enabled else {}
+                    at = moment_of(new[-1])  # without a zone it is in UTC, as with the ``DatabaseScheduler``
+                    values |= {"last_run_at": at if settings.USE_TZ else at.replace(tzinfo=None)} if row.enabled else {}
                     self._rows[key] = new[-1], row
-                has_ended = (new and row.one_off) or (row.expires is not None and whole_ms(row.expires) <= now_ms)
+                has_ended = (new and row.one_off) or (_ms(row.expires) or inf) <= now_ms
                 if has_ended and row.enabled:
                     row.enabled = False
                     values |= {"enabled": False, **({"total_run_count": 0} if row.one_off else {})}
@@ -93,8 +96,8 @@ class Database:
             model = ModelEntry(row, app=self._app)
         except Exception as error:  # of one row; the others run
             return error
-        settings = (self._app.conf.beat_schedule or {}).get(row.name) or {}
-        ours = settings.get("options") or {} if isinstance(settings, Mapping) else {}
+        given = (self._app.conf.beat_schedule or {}).get(row.name) or {}
+        ours = given.get("options") or {} if isinstance(given, Mapping) else {}
         options = dict(model.options)
         if ours.get("expires") == "next" and "expires" not in options:
             options["expires"] = "next"

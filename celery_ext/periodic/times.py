@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any
 
 from celery.schedules import crontab, schedule, solar
+from celery.utils.time import timezone
 
 from kombu_delayq.message.due import EPOCH, moment_of
 
@@ -39,7 +40,8 @@ def next_ms(of: Any, last_ms: int, zone: tzinfo) -> int:
 
     Source: celery.beat.Scheduler.tick
     """
-    zone = vars(of).get("tz", zone)  # django-celery-beat's crontabs have one of their own
+    # django-celery-beat's crontabs have one of their own, and other classes may have its name.
+    zone = timezone.get_timezone(vars(of).get("tz") or zone)
     last = moment_of(last_ms).astimezone(zone)
     at_ms, asked = last_ms, object.__new__(type(of))
     vars(asked).update(vars(of))  # ``copy`` would leave out the app, and with it the time zone
@@ -52,6 +54,9 @@ def next_ms(of: Any, last_ms: int, zone: tzinfo) -> int:
         if left <= timedelta():
             if at_ms > last_ms:
                 return at_ms
+            if isinstance(of, crontab) and left:  # in an hour that is repeated: it is the run of the first such hour
+                last = (moment_of(at_ms) + left).astimezone(zone)
+                continue
             left = _MS
         at_ms += ceil(left / _MS)
     raise NeverComes(f"the schedule {of!r} never comes")

@@ -21,6 +21,7 @@ from celery_ext.periodic.entries import Entries, Entry, checked
 from celery_ext.periodic.messages import BEAT, ENTRY
 from celery_ext.periodic.source import Settings
 from kombu_delayq.store.periodic import PAUSED, STOCK_BEAT
+from tests.support.conditions import until
 from tests.support.workers import periodic
 from tests.support.workers.periodic import HOUR_MS, Process, StartProcess
 
@@ -407,6 +408,38 @@ def test_a_row_with_another_name_repeats_no_run(start_with: StartWith) -> None:
     [(_, due_ms)] = process.armed()
     assert due_ms > process.store.now_ms()
     assert [*process.store.periodic.records()] == ["new"]
+
+
+@pytest.mark.parametrize("reading", [2, 0])
+def test_a_run_that_begins_while_its_row_goes_off_is_told(start_with: StartWith, reading: int) -> None:
+    """Its source gets each run, also those that begin while it is read in the look that disarms the row, or then."""
+    row = Entry("e", "t", schedule(600.0), row=1)
+    process = start_with(row)
+    arming, store, load, told = process.arming, process.store, process.arming._load, Mock()
+    begun: list[int] = []
+
+    def begin_runs(number: int) -> None:
+        begun.extend(int(store.now_ms()) + 1 + at for at in range(number))
+        runs = " ".join(f"{at_ms} begun" for at_ms in begun)
+        store.client.hset(store.keys.periodic_notes("celery"), "e", f"{row.digest} 0 {runs}")
+        until(lambda: store.now_ms() > begun[-1], what="they have begun")
+
+    def read() -> Entries:
+        if reading and not begun:
+            begin_runs(reading)
+        return checked(process.app, {"e": replace(row, is_on=False)})
+
+    def load_later(*args: Any) -> None:
+        if not begun:
+            begin_runs(1)
+        load(*args)
+
+    arming._source = Mock(changes=True, read=read, note=told)
+    arming._load = load_later
+    process.step()
+    arming._noted_until = 0.0
+    process.step()
+    assert {*begun} == {at_ms for call in told.call_args_list for at_ms in call.args[0].get(1, ())}
 
 
 def test_many_entries_are_armed_in_several_steps(start_process: StartProcess, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,12 @@ def await_runs_on_their_way(proj: Proj) -> None:
 
 
 @pytest.fixture
+def without_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the moments in the tables have no zone."""
+    monkeypatch.setenv("PERIODIC_WITHOUT_ZONES", "1")
+
+
+@pytest.fixture
 def proj(make_proj: MakeProj, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proj:
     """An app with tables of django-celery-beat."""
     monkeypatch.setenv("PERIODIC_DATABASE", str(tmp_path / "db.sqlite3"))
@@ -132,6 +138,25 @@ def test_changes_in_the_tables_hold_at_once(proj: Proj, admin: Admin) -> None:
     assert values(proj).count("once") == 1
     assert {"later", "over"}.isdisjoint(values(proj))
     assert len({run["id"] for run in proj.runs()}) == len(proj.runs())
+    assert "Traceback" not in worker.log
+
+
+@pytest.mark.usefixtures("without_zones")
+def test_moments_without_a_zone_are_in_utc(proj: Proj, admin: Admin) -> None:
+    """With ``USE_TZ = False`` runs are noted, and what is over is disabled, as with the ``DatabaseScheduler``."""
+    worker = proj.worker()
+    admin.do("second, _ = IntervalSchedule.objects.get_or_create(every=1, period='seconds')")
+    begun = datetime.now(UTC).replace(tzinfo=None)
+    admin.do(
+        "of = dict(task='proj.record', interval=second); now = timezone.now();"
+        " PeriodicTask.objects.create(name='e', start_time=now - timedelta(hours=1), args='[1]', **of);"
+        " PeriodicTask.objects.create(name='over', expires=now - timedelta(hours=1), args='[2]', **of)"
+    )
+    until(lambda: not admin.row("over")["enabled"], what="what is over is disabled")
+    noted = until(lambda: row if (row := admin.row("e"))["total_run_count"] else None, what="its runs are noted")
+    assert noted is not None
+    assert datetime.fromisoformat(noted["last_run_at"]) > begun - timedelta(seconds=2)
+    assert {*values(proj)} == {1}
     assert "Traceback" not in worker.log
 
 

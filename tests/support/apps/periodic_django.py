@@ -8,9 +8,11 @@ from proj import app
 
 import celery_ext
 
+has_zones = not os.environ.get("PERIODIC_WITHOUT_ZONES")
 settings.configure(
     SECRET_KEY="of a test",
-    USE_TZ=True,
+    USE_TZ=has_zones,
+    DJANGO_CELERY_BEAT_TZ_AWARE=has_zones,
     TIME_ZONE="UTC",
     INSTALLED_APPS=["django_celery_beat"],
     DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",

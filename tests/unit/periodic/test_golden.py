@@ -5,13 +5,14 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from celery import Celery
 from celery.beat import Scheduler
 from celery.schedules import crontab, schedule
 
-from celery_ext.periodic.times import runs_after, whole_ms
+from celery_ext.periodic.times import next_ms, runs_after, whole_ms
 
 #: Zones with odd changes of their clocks, each with a year that has some.
 ZONES = {
@@ -83,3 +84,21 @@ def test_a_year_of_runs_is_that_of_beat(zone: str) -> None:
         theirs = [at for at in beat.sent[name] if at < whole_ms(end)]
         assert ours == theirs, (name, [datetime.fromtimestamp(at / 1000, app.timezone) for at in {*ours} ^ {*theirs}])
         assert len(theirs) >= 12
+
+
+def test_a_schedule_may_name_its_zone() -> None:
+    """A class of schedules may have its zone by name, as Celery lets it."""
+    nine = crontab("0", "9")
+    nine.tz = "America/New_York"
+    assert next_ms(nine, whole_ms(datetime(2026, 7, 1, tzinfo=UTC)), UTC) == whole_ms(
+        datetime(2026, 7, 1, 13, tzinfo=UTC)
+    )
+
+
+def test_an_entry_that_begins_in_a_repeated_hour_goes_on_after_it() -> None:
+    """Where the clock is put back the runs of the hour come in its first pass alone, wherever the entry begins."""
+    zone = ZoneInfo("America/New_York")
+    of, begin, two = crontab("*/20", "0-4"), datetime(2026, 11, 1, 5, tzinfo=UTC), datetime(2026, 11, 1, 7, tzinfo=UTC)
+    of.tz = zone
+    for minutes in range(45, 120, 5):
+        assert next_ms(of, whole_ms(begin + timedelta(minutes=minutes)), zone) == whole_ms(two)
