@@ -28,7 +28,7 @@ from celery_ext.delays.burying import (
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.on_commit import is_replacing
-from celery_ext.delays.waiting_key import check_waiting
+from celery_ext.delays.waiting_key import apply_here, check_waiting
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
 from kombu_delayq.message.dead_letters import LAST_ERROR, Reason, text_of
 from kombu_delayq.message.fields import CHAIN_ID
@@ -384,7 +384,7 @@ class DelayChainTask(_Task):
             delay_of_level(self.app, delay_level, kwargs)
         token = _eager_chain.set(None if delay_chain is None else DelayChain.parse(delay_chain))
         try:
-            return super().apply(*args, **kwargs)
+            return apply_here(super().apply, self, *args, **kwargs)
         finally:
             _eager_chain.reset(token)
 

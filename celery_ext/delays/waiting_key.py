@@ -1,7 +1,7 @@
 """One task once while it waits: reads ``if_waiting`` and ``waiting_key`` of tasks and calls."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -41,14 +41,19 @@ def waiting_options(app: Any, args: Sequence[Any], options: dict[str, Any], give
         given: ``if_waiting`` of the call.
 
     Raises:
-        InvalidIfWaiting: The mode is wrong, or there is neither a task id nor a key to make one.
+        InvalidIfWaiting: The mode or the task id is wrong, or there is neither a task id nor a key to make one.
     """
     name = str(args[0] if args else options.get("name"))
     task = tasks_of(app).get(name)
     if given is None and (options.get("retries") or DEAD_LETTER in options):  # of a task that has run
         return None
     mode = mode_of(task, name, given)
-    if mode is not None and argument("task_id", args, options) is None:
+    task_id = argument("task_id", args, options)
+    if mode is not None and not isinstance(task_id, str | None):
+        raise InvalidIfWaiting(
+            f"if_waiting={mode!r} of a call of task {name} needs a task_id that is a text, not {task_id!r}"
+        )
+    if mode is not None and task_id is None:
         given_args, given_kwargs = argument("args", args, options), argument("kwargs", args, options)
         options["task_id"] = id_of_call(task, name, mode, given_args or (), given_kwargs or {})
     return mode
@@ -69,6 +74,21 @@ def mode_of(task: Any, name: str, given: str | None) -> str | None:
     if given is None and (key is not None or of_task is not None):
         given = of_task or "keep"
     return check_mode(given, f"a call of task {name}")
+
+
+def apply_here(
+    apply: Callable[..., Any], task: Any, /, *args: Any, if_waiting: str | None = None, **options: Any
+) -> Any:
+    """Runs a call by ``celery.Task.apply``. Nothing waits then, so a call that asks was ``added``.
+
+    Raises:
+        InvalidIfWaiting: There is no such mode.
+    """
+    mode = mode_of(task, task.name, if_waiting)
+    result = apply(*args, **options)
+    if mode is not None or if_waiting is not None:
+        result.if_waiting = "added"
+    return result
 
 
 def id_of_call(task: Any, name: str, mode: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -220,6 +220,8 @@ def recipe_of(
     """
     if not {type(value) for value in options.values()} <= _PLAIN or DEAD_LETTER in options:
         raise NoTemplate("an option is no plain value")
+    if not {type(options.get(name)) for name in IN_OPTIONS} <= {str, type(None)}:
+        raise NoTemplate("an option that is a text is none here")
     slots = ("task_id", "eta", "root_id", "parent_id", "reply_to")
     own: dict[str, Any] = {**{name: placeholder(name) for name in slots}, **more}
     if headers:

@@ -70,8 +70,8 @@ def send_many(
         Number of calls sent, those that were kept out among them.
 
     Raises:
-        TypeError: An option cannot be shared by many calls, and nothing was sent; or an item of ``calls`` is no
-            ``Call``; or the task does not take the arguments of a call.
+        TypeError: ``task`` is neither, or an option cannot be shared by many calls, and nothing was sent; or an item of
+            ``calls`` is no ``Call``; or the task does not take the arguments of a call.
         ValueError: There are both ``countdown`` and ``eta``.
         InvalidIfWaiting: ``if_waiting`` is no mode, or a call has neither a task id nor a key to make one.
         DelayTooLong: The transport option ``max_delay`` does not allow a delay.
@@ -80,6 +80,8 @@ def send_many(
     refused = sorted(_REFUSED & options.keys())
     if refused:
         raise TypeError(f"send_many takes no option {', '.join(refused)} for all calls")
+    if isinstance(task, Mapping) or not isinstance(getattr(task, "name", task), str):  # such as a signature
+        raise TypeError(f"send_many takes a task or the name of one, not {type(task).__name__}")
     shared: dict[str, Any] = {**options}
     if isinstance(shared.get("delay_chain"), DelayChain | str):
         shared["delay_chain"] = DelayChain.parse(shared["delay_chain"]).text

@@ -11,6 +11,7 @@ from time import time, time_ns
 from typing import Any, NamedTuple
 
 from celery import Celery
+from celery.app.amqp import INT_MIN
 from celery.utils import time as celery_time
 
 from celery_ext.publish.argsrepr import saferepr
@@ -109,6 +110,7 @@ class _Etas:
         """Returns a countdown in µs."""
         last, delay_us = self._countdown
         if countdown is not last:
+            _check_range(countdown, "countdown")
             delay_us = timedelta(seconds=countdown) // _MICROSECOND
             self._countdown = (countdown, delay_us)
         return delay_us
@@ -169,7 +171,8 @@ class Writer:
             own: What the call has beside these.
 
         Raises:
-            TypeError: Celery does not take the arguments.
+            TypeError: Celery does not take the arguments, or the task id is no text.
+            ValueError: Celery does not take the countdown or the expiry.
             DelayTooLong: The transport option ``max_delay`` does not allow the delay.
             kombu.exceptions.EncodeError: The arguments cannot be written.
 
@@ -180,12 +183,15 @@ class Writer:
             raise TypeError("task args must be a list or tuple")
         if not isinstance(kwargs, Mapping):
             raise TypeError("task keyword arguments must be a mapping")
+        if not isinstance(task_id, str):
+            raise TypeError(f"task_id={task_id!r} is not a text")
         now = None
         if countdown and expires is None and _is_in_utc(self._app):
             eta_json, due = self._due_in(countdown, task_id)
         else:
             now = _now(self._app) if countdown or expires is not None else None
             if countdown and now is not None:
+                _check_range(countdown, "countdown")
                 eta = self._after(now, countdown)
             eta_json, due = self._due(eta, task_id)
         expiry, expiration = ("null", "null") if expires is None or now is None else self._expiry(now, expires)
@@ -253,6 +259,7 @@ class Writer:
     def _expiry(self, now: datetime, expires: Any) -> tuple[str, str]:
         """Returns the expiry, and the ms until then, both as JSON text. Source: celery.app.base.Celery.send_task."""
         if isinstance(expires, Real):
+            _check_range(expires, "expires")
             seconds = float(expires)
             return f'"{self._after(now, seconds).isoformat()}"', _in_ms(seconds)
         if isinstance(expires, str):
@@ -412,6 +419,12 @@ def _is_in_utc(app: Any) -> bool:
     is_own = type(app).now is Celery.now and "now" not in own
     zone = own.get("timezone") or app.timezone  # where its cached property keeps it: to ask that takes longer
     return is_own and (zone is UTC or getattr(zone, "key", None) == "UTC")
+
+
+def _check_range(seconds: Any, what: str) -> None:
+    """Refuses what Celery refuses. Source: celery.app.amqp.AMQP._verify_seconds."""
+    if seconds < INT_MIN:
+        raise ValueError(f"{what} is out of range: {seconds!r}")
 
 
 def _in_ms(seconds: float) -> str:

@@ -346,6 +346,11 @@ def test_what_celery_refuses_is_refused(fast: Fast) -> None:
             task.apply_async((1, 2), **{option: "own"})
     with pytest.raises(TypeError, match="two"):
         task.delay(1)
+    for options in ({}, {"expires": 60}):
+        task.apply_async((1, 2), **options)
+        with pytest.raises(ValueError, match="countdown is out of range"):
+            task.apply_async((1, 2), countdown=-3e9, **options)
+    count = len(fast.published)
     task.soft_time_limit, task.time_limit = 20, 10
     with pytest.raises(ValueError, match="soft_time_limit must be less"):
         task.delay(1, 2)

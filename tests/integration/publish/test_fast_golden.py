@@ -27,6 +27,7 @@ OF_CELERY = {
     "ids of others",
     "stamps",
     "headers in pairs",
+    "repr that is no text",
 }
 MORE = {
     "headers in pairs": Case(Call(eta=ETA), {"headers": [("x", 1)]}),
@@ -45,6 +46,7 @@ MORE = {
     "expiration and expires": Case(Call(eta=ETA), {"expiration": 5, "expires": 60}),
     "no shadow": Case(Call(eta=ETA), {"shadow": ""}),
     "shadow": Case(Call(eta=ETA), {"shadow": "other"}),
+    "repr that is no text": Case(Call((1,), {"b": 2}, eta=ETA), {"argsrepr": "(***)", "kwargsrepr": 5}),
     "repr and no delay": Case(Call((1,)), {"argsrepr": '%s "x"', "kwargsrepr": "ü"}),
 }
 ALL = {**CASES, **MORE}

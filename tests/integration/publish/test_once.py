@@ -2,12 +2,13 @@
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 from celery import Celery
 from celery.app.task import Context
 
-from celery_ext import Call, asend_many, get, install, send_many
+from celery_ext import Call, asend_many, get, install, select, send_many
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import InvalidIfWaiting
@@ -94,6 +95,33 @@ def test_a_fast_call_of_a_task_that_asks_is_compared(app: Celery) -> None:
 
     results = [sync.apply_async(task_id="a", countdown=60) for _ in range(2)]
     assert [vars(result).get("if_waiting") for result in results] == ["added", "kept"]
+
+
+def test_an_id_that_is_no_text_is_refused(app: Celery) -> None:
+    """Under a UUID that is no text nothing is found, so a call that asks raises, and any other one is Celery's."""
+    index = app.tasks["index"]
+    with pytest.raises(InvalidIfWaiting, match="needs a task_id that is a text, not UUID"):
+        app.send_task("some.task", task_id=UUID(int=5), countdown=60, if_waiting="keep")
+    with pytest.raises(InvalidIfWaiting, match="needs a task_id that is a text, not UUID"):
+        index.apply_async((1,), task_id=UUID(int=5), countdown=60)
+    assert not list(select(app))
+    assert index.apply_async((1,), task_id=UUID(int=5), countdown=60, if_waiting="add").if_waiting == "added"
+
+
+def test_an_eager_call_is_added(app: Celery) -> None:
+    """With ``task_always_eager`` nothing waits: a call that asks, or whose task asks, is added; a wrong one raises."""
+    app.conf.task_always_eager = True
+    index = app.tasks["index"]
+
+    @app.task(name="plain", shared=False)
+    def plain(text: str) -> None: ...
+
+    results = [index.delay(1), index.s(1).apply_async(countdown=60, if_waiting="keep")]
+    results += [plain.apply_async(("ab",), task_id="a", if_waiting=mode) for mode in ("add", "replace")]
+    assert [(result.successful(), result.if_waiting) for result in results] == [(True, "added")] * 4
+    assert "if_waiting" not in vars(plain.delay("ab"))
+    with pytest.raises(InvalidIfWaiting):
+        plain.apply_async(("ab",), task_id="a", if_waiting="kep")
 
 
 def test_many_calls_are_compared_with_what_waits(app: Celery, redis_server: PrivateRedis) -> None:

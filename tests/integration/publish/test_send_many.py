@@ -178,6 +178,29 @@ def test_options_that_calls_cannot_share_are_refused(proj: Proj) -> None:
     assert messages(proj) == Counter()
 
 
+def test_what_is_no_task_is_refused(proj: Proj) -> None:
+    """A signature, whose arguments and options would be lost, is an error before anything is sent, and so is None."""
+    for task, said in (
+        (proj.app.signature(RECORD, options={"queue": "other"}), "not Signature"),
+        (None, "not NoneType"),
+    ):
+        with pytest.raises(TypeError, match=f"takes a task or the name of one, {said}"):
+            send_many(proj.app, task, [Call((1,))])
+    assert messages(proj) == Counter()
+
+
+def test_a_call_with_a_wrong_id_or_time_is_refused(proj: Proj) -> None:
+    """An error names the task id of a call that is no text, and a time that Celery's ``apply_async`` refuses, too."""
+    with pytest.raises(TypeError, match=r"task_id=UUID\('.*'\) is not a text"):
+        send_many(proj.app, RECORD, [Call((1,), task_id=UUID(int=5))])  # type: ignore[arg-type]  # a wrong one
+    for options in ({}, {"expires": 60}, {"delay_chain": "1m"}):
+        with pytest.raises(ValueError, match="countdown is out of range: -3000000000"):
+            send_many(proj.app, RECORD, [Call((1,), countdown=-3e9)], **options)
+    with pytest.raises(ValueError, match="expires is out of range: -3000000000"):
+        send_many(proj.app, RECORD, [Call((1,))], expires=-3e9)
+    assert messages(proj) == Counter()
+
+
 def test_calls_of_one_id_that_are_due_have_tags_of_their_own(proj: Proj) -> None:
     """A worker may hold both: what it acknowledges by the tag of one must not be the other."""
     send_many(proj.app, RECORD, [Call((1,), task_id="x")] * 2)
