@@ -1,10 +1,13 @@
 """What a worker's consumer does in less time: it acknowledges at once, and wakes few threads."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Context
+from celery.concurrency import solo
+from celery.exceptions import WorkerTerminate
+from celery.platforms import EX_FAILURE
 from celery.utils.imports import symbol_by_name
 from celery.worker import state
 from celery.worker.consumer import Consumer
@@ -28,6 +31,8 @@ class LeanConsumer(_Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._threads = TaskThreads.of(self.pool)
+        if type(self.pool) is solo.TaskPool:
+            self.pool.terminate_job = partial(_end_solo, self.pool.terminate_job)
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
         """Returns what handles a message, after each connect."""
@@ -87,6 +92,20 @@ def note_celerys_headers() -> None:
         return found
 
     Context._get_custom_headers = custom_headers
+
+
+def _end_solo(celerys: Callable[..., Any], *args: Any) -> Any:
+    """Ends the running task of a solo pool with its worker, if it is acknowledged late, so that its message goes back.
+
+    Celery's own pool raises an error in the task, which fails and is acknowledged then.
+
+    Raises:
+        WorkerTerminate: The worker ends at once.
+    """
+    running = list(state.active_requests)
+    if running and all(request.task.acks_late for request in running):
+        raise WorkerTerminate(EX_FAILURE)
+    return celerys(*args)
 
 
 def _unbegun() -> int:

@@ -132,3 +132,18 @@ def test_a_cold_shutdown_of_a_green_pool_puts_back_what_runs(make_proj: MakeProj
     worker.process.wait(60)
     assert waiting(client) == [1]
     assert none_held(client)
+
+
+@pytest.mark.parametrize("task", ["gated", "gated_late"])
+def test_a_cold_shutdown_of_a_solo_pool_puts_back_what_runs(make_proj: MakeProj, task: str) -> None:
+    """With SIGQUIT a running task that is acknowledged late goes back, and one that is acknowledged does not."""
+    proj = make_proj(include=["stock_tasks"])
+    client = proj.server.client()
+    for value in range(2):
+        proj.send(task, "gate", value)
+    worker = proj.worker(pool="solo")
+    proj.await_runs(1)
+    worker.process.send_signal(signal.SIGQUIT)
+    worker.process.wait(60)
+    assert waiting(client) == ([0, 1] if task == "gated_late" else [1])
+    assert none_held(client)
