@@ -33,6 +33,9 @@ _COUNTED = {
     **dict.fromkeys(["LMPOP", "ZMPOP", "SINTERCARD", "ZDIFF", "ZINTER", "ZINTERCARD", "ZUNION"], 1),
 }
 
+#: Commands whose arguments are all keys, each of which counts by itself.
+_OF_KEYS = frozenset(["EXISTS", "UNLINK", "DEL"])
+
 #: Questions that any node answers: if one is silent, another one is asked.
 OF_ANY = frozenset(["INFO", "TIME"])
 #: Commands that run on every primary.
@@ -115,7 +118,14 @@ def _place_of(name: Any) -> tuple[int, bool]:
 
 
 def with_one_key(command: Command) -> Command | None:
-    """Returns a command that runs a script of ours and names its first key alone; None for any other command."""
+    """Returns a command that does the same and names its first key alone; None if there is none.
+
+    There is one for scripts of ours, and for the commands that look for several keys or remove them.
+    """
+    if command[0] in _OF_KEYS and len(command) > 2:
+        return with_one_key(
+            ("EVAL", f"return redis.call('{command[0]}', unpack(KEYS))", len(command) - 1, *command[1:])
+        )
     if command[0] not in ("EVAL", "EVALSHA") or int(command[2]) < 2:
         return None
     text = as_text(command[1]) if command[0] == "EVAL" else scripts.text_of(as_text(command[1]))
@@ -126,8 +136,8 @@ def with_one_key(command: Command) -> Command | None:
 
 
 def keys_of(command: Command) -> list[str | bytes]:
-    """Returns the keys that a script names, of which ``with_one_key`` leaves the first."""
-    return list(command[3 : 3 + int(command[2])])
+    """Returns the keys that a command of ``with_one_key`` names, of which that one leaves the first."""
+    return list(command[1:] if command[0] in _OF_KEYS else command[3 : 3 + int(command[2])])
 
 
 def counters_of(command: Command) -> list[str | bytes]:

@@ -91,6 +91,22 @@ def test_messages_go_on_while_all_keys_are_on_the_new_node(move: Move) -> None:
         app.close()
 
 
+def test_a_new_leader_finds_what_waits_on_the_new_node_beside_keys_that_are_nowhere(move: Move) -> None:
+    """A first look finds a queue whose slot stays half moved, and a purge empties it and forgets its name.
+
+    Another queue of the same node is the one that such a look always reads.
+    """
+    other = next(name for name in map("other{}".format, range(1000)) if move.cluster.node_of(name) is move.here)
+    with Connection(move.cluster.url) as connection, Celery(broker=move.cluster.url, set_as_current=False) as app:
+        app.send_task("later", queue=QUEUE, countdown=600)
+        move.begin()
+        move.move_keys()
+        store: Any = connection.default_channel.store
+        assert [delayed.queue for delayed in store.delivery.heads([other, QUEUE]).due_ms] == [QUEUE]
+        assert store.queues.purge(QUEUE) == 1
+        assert QUEUE not in store.queues.names()
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_script_makes_no_counters_that_are_on_the_old_node(move: Move, count: int) -> None:
     """All keys that a script names have moved, its counters have not: it waits, so that they can be moved as well."""

@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.cluster.commands import with_one_key
+from kombu_delayq.cluster.commands import keys_of, with_one_key
 from kombu_delayq.redis import scripts
 from kombu_delayq.redis.replies import Command, as_sent
 
@@ -52,3 +52,17 @@ def test_a_cached_script_is_sent_by_its_text() -> None:
     assert alone[2:] == (1, "a", 1, "b", 1)
     for other in (("EVALSHA", "0" * 40, 2, "a", "b"), ("EVALSHA", fetch.sha, 1, "a"), ("LPUSH", "a", "b")):
         assert with_one_key(other) is None
+
+
+@pytest.mark.parametrize("name", ["EXISTS", "UNLINK", "DEL"])
+def test_commands_of_several_keys_count_as_ever(client: redis.Redis, name: str) -> None:
+    """A command that looks for keys or removes them counts those that are there, also in its other form."""
+    keys = ("{q}a", "{q}none", "{q}b")
+    alone = with_one_key((name, *keys))
+    assert alone is not None
+    assert alone[2:] == (1, "{q}a", 2, "{q}none", "{q}b")
+    assert keys_of((name, *keys)) == [*keys]
+    for command in ((name, *keys), alone):
+        client.mset({"{q}a": 1, "{q}b": 1})
+        assert client.execute_command(*as_sent(command)) == 2
+    assert with_one_key((name, "{q}a")) is None
