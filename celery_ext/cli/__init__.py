@@ -32,7 +32,7 @@ from celery_ext.cli.commands.status import status
 from celery_ext.cli.commands.tokens import tokens
 from celery_ext.cli.commands.transfer import transfer
 from celery_ext.cli.completion import complete_whole_words
-from celery_ext.cli.group import SectionedGroup, add_examples
+from celery_ext.cli.group import SectionedGroup, add_examples, open_closed
 from celery_ext.cli.output import audit_file, choice
 from celery_ext.worker import bootstrap
 from kombu_delayq import __version__
@@ -105,6 +105,7 @@ def _refuse_app(context: click.Context, parameter: click.Parameter, given: str |
 @click.pass_context
 def delayq(context: click.Context, /, **params: Any) -> None:
     """Look after the delayed messages of Celery on Redis."""
+    open_closed()
     # A message may have characters that the terminal's encoding lacks.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

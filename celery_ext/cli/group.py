@@ -158,6 +158,13 @@ def _drop_unwritten() -> None:
             os.dup2(nowhere, stream.fileno())
 
 
+def open_closed() -> None:
+    """Lets the standard streams that are closed, as by ``<&-`` in a shell, lead nowhere: Python has None for them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
 class SectionedGroup(click.Group):
     """The group of all commands. Its help lists them by what they do, each with its whole summary.
 

@@ -72,6 +72,27 @@ def test_a_destructive_command_asks_and_takes_a_yes(proj: Proj) -> None:
     assert _waiting(proj) == set()
 
 
+@pytest.mark.parametrize(
+    ("command", "closed", "code"),
+    [
+        ("queues purge orders", "<&-", 2),
+        ("import", "<&-", 1),
+        ("list", ">&-", 0),
+        ("export", ">&-", 0),
+        ("repair --dry-run", "2>&-", 0),
+        ("cancel -q orders --yes", "<&- >&- 2>&-", 0),
+    ],
+)
+def test_closed_standard_streams_lead_nowhere(proj: Proj, command: str, closed: str, code: int) -> None:
+    """Without a standard stream a command does the same as with one that leads nowhere, and prints no traceback."""
+    proj.send("record", countdown=3600, queue="orders")
+    full = f"{BIN / 'delayq'} --broker {proj.server.url} {command} {closed}"
+    done = subprocess.run(["sh", "-c", full], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert bool(_waiting(proj)) == ("--yes" not in command)
+
+
 def test_without_a_terminal_for_the_question_nobody_is_asked(proj: Proj) -> None:
     """Ids from standard input leave no place for an answer, and a redirected stderr hides the question."""
     with terminal(proj.server, "cancel", "-") as process:
