@@ -156,6 +156,7 @@ def test_moments_without_a_zone_are_in_utc(proj: Proj, admin: Admin) -> None:
     noted = until(lambda: row if (row := admin.row("e"))["total_run_count"] else None, what="its runs are noted")
     assert noted is not None
     assert datetime.fromisoformat(noted["last_run_at"]) > begun - timedelta(seconds=2)
+    until(lambda: values(proj), what="a run that is noted runs")
     assert {*values(proj)} == {1}
     assert "Traceback" not in worker.log
 
