@@ -48,14 +48,16 @@ def waiting_options(app: Any, args: Sequence[Any], options: dict[str, Any], give
     if given is None and (options.get("retries") or DEAD_LETTER in options):  # of a task that has run
         return None
     mode = mode_of(task, name, given)
+    if mode is None:
+        return None
     task_id = argument("task_id", args, options)
-    if mode is not None and not isinstance(task_id, str | None):
+    if task_id is None:
+        given_args, given_kwargs = argument("args", args, options), argument("kwargs", args, options)
+        options["task_id"] = id_of_call(task, name, mode, given_args or (), given_kwargs or {})
+    elif not isinstance(task_id, str):
         raise InvalidIfWaiting(
             f"if_waiting={mode!r} of a call of task {name} needs a task_id that is a text, not {task_id!r}"
         )
-    if mode is not None and task_id is None:
-        given_args, given_kwargs = argument("args", args, options), argument("kwargs", args, options)
-        options["task_id"] = id_of_call(task, name, mode, given_args or (), given_kwargs or {})
     return mode
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from math import inf
 from typing import Any
 
@@ -69,8 +70,7 @@ class Database:
                 values: dict[str, Any] = {}
                 if new:
                     values = {"total_run_count": F("total_run_count") + len(new)}
-                    at = moment_of(new[-1])  # without a zone it is in UTC, as with the ``DatabaseScheduler``
-                    values |= {"last_run_at": at if settings.USE_TZ else at.replace(tzinfo=None)} if row.enabled else {}
+                    values |= {"last_run_at": _moment(new[-1])} if row.enabled else {}
                     self._rows[key] = new[-1], row
                 has_ended = (new and row.one_off) or (_ms(row.expires) or inf) <= now_ms
                 if has_ended and row.enabled:
@@ -137,6 +137,11 @@ def _differs(row: PeriodicTask, entry: Mapping[str, Any]) -> bool:
     except (TypeError, ValueError):  # it is wrong, and nothing becomes of it
         return False
     return any(getattr(row, name) != value for name, value in fields.items())
+
+
+def _moment(at_ms: int) -> datetime:
+    """Returns a time as the tables have it: without a zone it is in UTC, as with the ``DatabaseScheduler``."""
+    return moment_of(at_ms) if settings.USE_TZ else moment_of(at_ms).replace(tzinfo=None)
 
 
 def _ms(moment: Any) -> int | None:

@@ -143,7 +143,7 @@ def test_changes_in_the_tables_hold_at_once(proj: Proj, admin: Admin) -> None:
 
 @pytest.mark.usefixtures("without_zones")
 def test_moments_without_a_zone_are_in_utc(proj: Proj, admin: Admin) -> None:
-    """With ``USE_TZ = False`` runs are noted, and what is over is disabled, as with the ``DatabaseScheduler``."""
+    """A worker notes runs and disables rows in tables without time zones, as the ``DatabaseScheduler`` does."""
     worker = proj.worker()
     admin.do("second, _ = IntervalSchedule.objects.get_or_create(every=1, period='seconds')")
     begun = datetime.now(UTC).replace(tzinfo=None)
