@@ -188,6 +188,13 @@ class Consumer:
         """Notes a request whose reply was lost. Redis may have run it, or may run it soon."""
         self._unanswered.append((request, monotonic()))
 
+    def answered(self, request: Request) -> None:
+        """Notes that the reply to a request that ``lose`` has noted has come: the next ``recover`` is its last."""
+        for lost in list(self._unanswered):
+            if lost[0] is request:
+                self._unanswered.append((request, -inf))
+                self._unanswered.remove(lost)
+
     def leave_unsettled(self, share: str) -> None:
         """Notes that waits in a share were not ended before their connections: messages may have landed, or may yet."""
         self._unsettled[share] = monotonic()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 #: When the callbacks of a turn of the event loop have taken longer together, in s, the next turn begins.
-TURN_S = 0.005
+TURN_S = 0.003
 
 
 class Deliveries:
@@ -34,6 +34,7 @@ class Deliveries:
 
     Attributes:
         error: What the latest callback that failed has raised.
+        in_turn: How many messages the latest ``deliver_turn`` has delivered.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Deliveries:
         self._fetched: deque[Fetched] = deque()
         self._busy_since: float | None = None
         self.error: BaseException | None = None
+        self.in_turn = 0
 
     def __len__(self) -> int:
         return len(self._fetched)
@@ -102,8 +104,9 @@ class Deliveries:
             before_wait: Whether the loop waits next, for as long as its timer has said before. Then it has to turn
                 soon also after the last message, if that has an eta.
         """
-        begun = monotonic()
+        begun, self.in_turn = monotonic(), 0
         while (message := self.deliver()) is not None:
+            self.in_turn += 1
             if (self._fetched or before_wait) and not _has_begun(message) and eta_of(message) is not None:
                 return True
             if self._fetched and monotonic() - begun > TURN_S:

@@ -155,7 +155,7 @@ class Fetcher:
         self.deliveries = Deliveries(channel, self.ack, self._idle.note_priority)
         self._unnoted: set[str] = set()
         self._begun: set[str] = set()
-        self._request: Request | None = None
+        self._unclaimed: dict[int, Request] = {}  # at most one, by its first number
         self._turned_at = monotonic()
         self._is_closed = self._is_unsure = self._by_text = False
         self._kept_store: TransportStore | None = None
@@ -176,7 +176,7 @@ class Fetcher:
     @property
     def asked(self) -> int:
         """How many messages may come in reply to the request on its way; 0 for a late one, which nobody waits for."""
-        return 0 if self._request is None or self._connection.is_late else self._request.most
+        return 0 if (request := self._request) is None or self._connection.is_late else request.most
 
     @property
     def is_eager(self) -> bool:
@@ -224,6 +224,7 @@ class Fetcher:
             self._consumer.recover(self._store, self._share)
             self._is_unsure = False
         if self.deliveries:
+            self._fetch_ahead()
             self._send_acks()  # the rest may keep this thread busy
             self._deliver(before_wait=True)
         elif self._request is None and monotonic() >= (self._resumes_at or 0.0) and self._fetch_or_wait():
@@ -274,6 +275,7 @@ class Fetcher:
         is_late = monotonic() - self._turned_at > BUSY_S
         if is_late:
             self._acks.send(store)
+            self._give_up(store)
             self.deliveries.put_back(store)
         if max(self.deliveries.busy_s, busy_s) > BUSY_S or (is_late and self._poller.is_left):
             self._idle.end(store, is_own_thread=False)
@@ -320,6 +322,18 @@ class Fetcher:
             self._fetch(queues, credit)
         return False
 
+    def _fetch_ahead(self) -> None:
+        """Asks for messages while the last of those before are delivered, so that neither Redis nor this thread waits.
+
+        It does so only for many at once, and if the rest takes no longer than a turn, by what the turn before has
+        delivered: others could have what comes to a consumer that is busy.
+        """
+        is_free = self._request is None and self._resumes_at is None and self._idle.may_have_more
+        if is_free and len(self.deliveries) <= self.deliveries.in_turn and (queues := self.queues):
+            credit = self._shared.credit.of(self)
+            if credit >= BATCH // 2 and self._notes(queues):
+                self._fetch(queues, credit)
+
     def _fetch_landed(self, queue: str) -> None:
         """Asks at once for a message that has landed, which the next turn would do otherwise."""
         is_free = self._request is None and self._resumes_at is None and not (self._is_unsure or self.deliveries)
@@ -352,10 +366,29 @@ class Fetcher:
         if self._request is not None:
             self._lost()
 
+    def _give_up(self, store: "TransportStore") -> None:
+        """Puts back what the reply on its way brings, because the thread that would read it is busy."""
+        if (request := self._request) and request.most and self._notes(request.queues) and self._claim(request):
+            self._consumer.lose(request)
+            self._consumer.recover(store, self._share)
+
+    def _notes(self, queues: Iterable[str]) -> bool:
+        """Whether all that is taken from queues is noted as unacked, so that it can be put back."""
+        return bool(self._channel.ack_emulation) and self._unnoted.isdisjoint(queues)
+
+    @property
+    def _request(self) -> Request | None:
+        """The request on its way, unless it is given up."""
+        return next(iter([*self._unclaimed.values()]), None)
+
+    def _claim(self, request: Request) -> bool:
+        """Ends a request on its way. Returns whether the caller sees to what it brings, and no other thread."""
+        return self._unclaimed.pop(request.first, None) is not None
+
     def _lost(self) -> None:
         """Gives up the replies that the lost connection would have brought."""
-        request, self._request = self._request, None
-        if request is not None and request.most:
+        request = self._request
+        if request is not None and self._claim(request) and request.most:
             self._consumer.lose(request)
             self._is_unsure = True
         self._acks.repeat()
@@ -405,7 +438,7 @@ class Fetcher:
             on_acked(replies[len(before) : -1])
             self._on_fetched(request, replies[-1])
 
-        self._request = request  # Redis may run it even if sending it fails
+        self._unclaimed[request.first] = request  # Redis may run it even if sending it fails
         self._connection.send([*before, *acks, fetch], on_replies)
 
     def _send_acks(self) -> None:
@@ -416,7 +449,11 @@ class Fetcher:
                 self._connection.send(commands, on_acked)
 
     def _on_fetched(self, request: Request, reply: Any) -> None:
-        self._request = None
+        if not self._claim(request):
+            self._idle.emptied(request.landings)
+            self._consumer.answered(request)
+            self._is_unsure = True
+            return
         self._by_text = isinstance(reply, NoScriptError)
         if self._by_text:
             self._idle.may_have_more = True

@@ -7,13 +7,14 @@ import pytest
 import redis
 from kombu import Connection
 
+from kombu_delayq.consume import consumer, deliveries, fetcher
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.store.fetching import Fetching
 from tests.support.conditions import DEADLINE_S, until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.workers.harness import Proj
-from tests.support.workers.held import in_hand
+from tests.support.workers.held import in_hand, leases
 
 
 def test_messages_behind_a_long_task_go_back(proj: Proj, sender: Connection) -> None:
@@ -28,6 +29,29 @@ def test_messages_behind_a_long_task_go_back(proj: Proj, sender: Connection) -> 
         publish(sender, "a", 0, 1, 2, 3)
         looped.until(lambda: looped.received == [0, 1, 2, 3])
         looped.until(lambda: not in_hand(client))
+
+
+def test_messages_taken_ahead_go_back(proj: Proj, sender: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken while the last of a batch is delivered goes back when that is a long task, and comes once later."""
+    client = proj.server.client()
+    monkeypatch.setattr(deliveries, "TURN_S", 0)  # so that each turn delivers one
+    monkeypatch.setattr(fetcher, "BUSY_S", 600)
+    monkeypatch.setattr(consumer, "UNSURE_S", 600)
+
+    def block(message: Any) -> None:
+        if message.payload == fetcher.BATCH - 1:
+            until(lambda: in_hand(client) == 11, what="the next ones taken")
+            monkeypatch.setattr(fetcher, "BUSY_S", 0)
+            until(lambda: client.llen("a") == 10, what="the next ones back in their queue")
+            monkeypatch.setattr(fetcher, "BUSY_S", 600)
+
+    with Looped(proj.connection(), "a", prefetch=100, on_message=block) as looped:
+        publish(sender, "a", *range(fetcher.BATCH + 10))
+        looped.until(lambda: len(looped.received) >= fetcher.BATCH + 10)
+        looped.until(looped.waits_for("a"))
+        looped.until(lambda: not in_hand(client))
+        assert looped.received == [*range(fetcher.BATCH + 10)]
+    until(lambda: not leases(client), what="its lease is given back: nothing is unsure")
 
 
 def test_messages_that_cannot_go_back_are_delivered(
@@ -71,10 +95,10 @@ def test_waits_end_when_nobody_drains(proj: Proj, sender: Connection) -> None:
     """Without an event loop, a consumer that does something else for a while keeps no message from others."""
     client = proj.server.client()
     with proj.connection() as connection:
-        consumer = connection.Consumer([queue_of("a")], callbacks=[print], prefetch_count=4)
-        with consumer, pytest.raises(TimeoutError):
+        drained = connection.Consumer([queue_of("a")], callbacks=[print], prefetch_count=4)
+        with drained, pytest.raises(TimeoutError):
             connection.drain_events(timeout=0.2)
-        with consumer:
+        with drained:
             with pytest.raises(TimeoutError):
                 connection.drain_events(timeout=0.2)
             publish(sender, "a", 1)
@@ -120,8 +144,8 @@ def test_no_error_ends_the_heartbeat(
     def fail(*_: Any) -> None:
         raise RuntimeError("set changed size during iteration")
 
-    for fetcher in (Fetcher, QueueFetchers):
-        monkeypatch.setattr(fetcher, "help", fail)
+    for kind in (Fetcher, QueueFetchers):
+        monkeypatch.setattr(kind, "help", fail)
     with Looped(proj.connection(consumer_ttl=6), "a") as looped:
         looped.until(lambda: "set changed size" in caplog.text)
         leases = looped.store.consumers.all()
