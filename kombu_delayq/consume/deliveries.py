@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 #: When the callbacks of a turn of the event loop have taken longer together, in s, the next turn begins.
-TURN_S = 0.003
+TURN_S = 0.005
 
 
 class Deliveries:
@@ -34,7 +34,6 @@ class Deliveries:
 
     Attributes:
         error: What the latest callback that failed has raised.
-        in_turn: How many messages the latest ``deliver_turn`` has delivered.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class Deliveries:
         self._fetched: deque[Fetched] = deque()
         self._busy_since: float | None = None
         self.error: BaseException | None = None
-        self.in_turn = 0
 
     def __len__(self) -> int:
         return len(self._fetched)
@@ -93,7 +91,7 @@ class Deliveries:
                 return message
         return None
 
-    def deliver_turn(self, *, before_wait: bool) -> bool:
+    def deliver_turn(self, *, before_wait: bool, at_half: Callable[[], object]) -> bool:
         """Delivers messages until an event loop has to turn. Returns whether it has to turn soon.
 
         The loop turns after a message with an eta that Celery has passed to its timer, even one that is due: of several
@@ -103,14 +101,17 @@ class Deliveries:
         Args:
             before_wait: Whether the loop waits next, for as long as its timer has said before. Then it has to turn
                 soon also after the last message, if that has an eta.
+            at_half: Called once when half of the messages are delivered, unless they take longer than a turn.
         """
-        begun, self.in_turn = monotonic(), 0
+        begun, delivered, half = monotonic(), 0, (len(self._fetched) + 1) // 2
         while (message := self.deliver()) is not None:
-            self.in_turn += 1
+            delivered += 1
             if (self._fetched or before_wait) and not _has_begun(message) and eta_of(message) is not None:
                 return True
             if self._fetched and monotonic() - begun > TURN_S:
                 return True
+            if self._fetched and delivered == half:
+                at_half()
         return False
 
     def message_of(self, fetched: Fetched) -> Message | None:

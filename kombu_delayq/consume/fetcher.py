@@ -36,6 +36,8 @@ BUSY_S = 1.0
 _DENIED = re.compile("NOPERM|executing the script can't|Unknown Redis command")
 #: Most messages that one call fetches.
 BATCH = 32
+#: The fewest messages that are asked for while others are still to be delivered: each call costs some time.
+AHEAD = 4
 #: For how long acks and requests wait for more, in s, while the consumer has messages that it has not begun.
 GATHER_S = 0.005
 
@@ -224,7 +226,6 @@ class Fetcher:
             self._consumer.recover(self._store, self._share)
             self._is_unsure = False
         if self.deliveries:
-            self._fetch_ahead()
             self._send_acks()  # the rest may keep this thread busy
             self._deliver(before_wait=True)
         elif self._request is None and monotonic() >= (self._resumes_at or 0.0) and self._fetch_or_wait():
@@ -323,15 +324,11 @@ class Fetcher:
         return False
 
     def _fetch_ahead(self) -> None:
-        """Asks for messages while the last of those before are delivered, so that neither Redis nor this thread waits.
-
-        It does so only for many at once, and if the rest takes no longer than a turn, by what the turn before has
-        delivered: others could have what comes to a consumer that is busy.
-        """
+        """Asks for messages while the last of those before run, so that neither Redis nor this thread waits."""
         is_free = self._request is None and self._resumes_at is None and self._idle.may_have_more
-        if is_free and len(self.deliveries) <= self.deliveries.in_turn and (queues := self.queues):
+        if is_free and not self._is_closed and (queues := self.queues) and self._notes(queues):
             credit = self._shared.credit.of(self)
-            if credit >= BATCH // 2 and self._notes(queues):
+            if credit >= max(len(self.deliveries), AHEAD):
                 self._fetch(queues, credit)
 
     def _fetch_landed(self, queue: str) -> None:
@@ -496,5 +493,5 @@ class Fetcher:
             self._shared.pause()
 
     def _deliver(self, *, before_wait: bool) -> None:
-        if self.deliveries.deliver_turn(before_wait=before_wait):
+        if self.deliveries.deliver_turn(before_wait=before_wait, at_half=self._fetch_ahead):
             self._poller.wake()

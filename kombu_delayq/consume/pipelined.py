@@ -52,6 +52,7 @@ class PipelinedConnection:
         self._lost: Any = None
         self._fd = -1
         self._awaited: deque[tuple[int, OnReplies]] = deque()
+        self._read: deque[tuple[list[Any], OnReplies]] = deque()  # and not handed on
         self._overdue_at = inf
 
     @property
@@ -118,6 +119,9 @@ class PipelinedConnection:
     def read(self) -> None:
         """Reads the replies to all commands sent so far, and hands them on. Waits for those that have not come.
 
+        Commands that are sent meanwhile, by what takes the replies, have theirs read with a later call. None of these
+        has been received before that, when nothing would tell that it has come.
+
         Raises:
             redis.exceptions.ConnectionError: The connection was lost while replies were awaited.
         """
@@ -130,10 +134,10 @@ class PipelinedConnection:
             except BaseException:
                 self.close()
                 raise
+            self._read.append((replies, on_replies))
             self._awaited.popleft()
-            if not self._awaited:
-                self._overdue_at = inf
-            on_replies(replies)
+        self._overdue_at = inf
+        self._hand_on()
 
     def read_within(self, timeout_s: float) -> None:
         """Reads what comes within some time, in s, if anything does."""
@@ -143,8 +147,10 @@ class PipelinedConnection:
     def check(self) -> None:
         """Raises an error when a reply is overdue: nothing else notices a connection that is half open.
 
-        A reply that has come and was not read yet, such as after this process was stopped, is not overdue.
+        A reply that has come and was not read yet, such as after this process was stopped, is not overdue. What was
+        read with one whose taker has failed is handed on.
         """
+        self._hand_on()
         if monotonic() > self._overdue_at and not self._is_readable():
             self.close()
             raise redis.ConnectionError("Redis has not replied to a consumer; the connection counts as lost")
@@ -153,6 +159,7 @@ class PipelinedConnection:
         """Ends the connection. Replies that have not come will not be read."""
         connection, self._connection = self._connection, None
         self._awaited.clear()
+        self._read.clear()
         self._overdue_at = inf
         lost, self._lost = self._lost, None
         self._forget_fd()
@@ -172,9 +179,15 @@ class PipelinedConnection:
             return False
         self._lost, self._connection = connection, None
         self._awaited.clear()
+        self._read.clear()
         self._overdue_at = inf
         self._forget_fd()
         return True
+
+    def _hand_on(self) -> None:
+        while self._read:
+            replies, on_replies = self._read.popleft()
+            on_replies(replies)
 
     def _forget_fd(self) -> None:
         fd, self._fd = self._fd, -1

@@ -32,17 +32,17 @@ def test_messages_behind_a_long_task_go_back(proj: Proj, sender: Connection) -> 
 
 
 def test_messages_taken_ahead_go_back(proj: Proj, sender: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is taken while the last of a batch is delivered goes back when that is a long task, and comes once later."""
+    """What is taken while the rest of a batch runs goes back when that is a long task, and comes once, in order."""
     client = proj.server.client()
-    monkeypatch.setattr(deliveries, "TURN_S", 0)  # so that each turn delivers one
+    monkeypatch.setattr(deliveries, "TURN_S", 600)
     monkeypatch.setattr(fetcher, "BUSY_S", 600)
     monkeypatch.setattr(consumer, "UNSURE_S", 600)
 
     def block(message: Any) -> None:
-        if message.payload == fetcher.BATCH - 1:
-            until(lambda: in_hand(client) == 11, what="the next ones taken")
+        if message.payload == 20:
+            until(lambda: not client.exists("a"), what="the next ones taken")
             monkeypatch.setattr(fetcher, "BUSY_S", 0)
-            until(lambda: client.llen("a") == 10, what="the next ones back in their queue")
+            until(lambda: client.llen("a") == 21, what="all but this one back in their queue")
             monkeypatch.setattr(fetcher, "BUSY_S", 600)
 
     with Looped(proj.connection(), "a", prefetch=100, on_message=block) as looped:
