@@ -326,7 +326,7 @@ class Fetcher:
     def _fetch_ahead(self) -> None:
         """Asks for messages while the last of those before run, so that neither Redis nor this thread waits."""
         is_free = self._request is None and self._resumes_at is None and self._idle.may_have_more
-        if is_free and not self._is_closed and (queues := self.queues) and self._notes(queues):
+        if is_free and self._connection.is_open and (queues := self.queues) and self._notes(queues):
             credit = self._shared.credit.of(self)
             if credit >= max(len(self.deliveries), AHEAD):
                 self._fetch(queues, credit)

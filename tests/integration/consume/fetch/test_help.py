@@ -54,6 +54,18 @@ def test_messages_taken_ahead_go_back(proj: Proj, sender: Connection, monkeypatc
     until(lambda: not leases(client), what="its lease is given back: nothing is unsure")
 
 
+def test_nothing_is_taken_ahead_where_each_request_is_a_round_trip(proj: Proj, sender: Connection) -> None:
+    """While a slot moves, messages are taken by the client that follows it, and not over the fetcher's connection."""
+    with Looped(proj.connection(), "a", prefetch=100) as looped:
+        publish(sender, "a", *range(fetcher.BATCH + 10))
+        taker = looped.channel.fetcher
+        taker = taker._by_queue["a"].fetcher if isinstance(taker, QueueFetchers) else taker
+        taker.drop()
+        taker.turn_apart()
+        assert len(looped.received) >= fetcher.BATCH // 2
+        assert not taker.connections[0].is_open
+
+
 def test_messages_that_cannot_go_back_are_delivered(
     proj: Proj, sender: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
