@@ -190,9 +190,9 @@ class Consumer:
 
     def answered(self, request: Request) -> None:
         """Notes that the reply to a request that ``lose`` has noted has come: the next ``recover`` is its last."""
-        for lost in list(self._unanswered):
-            if lost[0] is request:
-                self._unanswered.append((request, -inf))
+        for lost in [lost for lost in self._unanswered if lost[0] is request]:
+            self._unanswered.append((request, -inf))
+            with suppress(ValueError):  # the thread of the heartbeat has done it
                 self._unanswered.remove(lost)
 
     def leave_unsettled(self, share: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import redis
 from kombu.log import get_logger
@@ -42,18 +42,6 @@ AHEAD = 4
 GATHER_S = 0.005
 
 
-class CreditUser(Protocol):
-    """What of a fetcher counts for the credit of its channel."""
-
-    @property
-    def waiting(self) -> int:
-        """How many messages it has fetched and not delivered."""
-
-    @property
-    def asked(self) -> int:
-        """How many messages may come in reply to its request."""
-
-
 @dataclass(frozen=True)
 class SharedByFetchers:
     """What the fetchers of a channel share. On a plain server it has one, in a cluster one for each queue.
@@ -84,7 +72,7 @@ class Credit:
         fetchers: All fetchers of the channel.
     """
 
-    def __init__(self, channel: Any, poller: Any, fetchers: Sequence[CreditUser]) -> None:
+    def __init__(self, channel: Any, poller: Any, fetchers: Sequence["Fetcher"]) -> None:
         self._channel = channel
         self._poller = poller
         self._fetchers = fetchers
@@ -94,14 +82,16 @@ class Credit:
         """How many messages the channel may hold more, at most ``BATCH``. Requests on their way are not counted."""
         return min(self._free(), BATCH)
 
-    def of(self, fetcher: CreditUser) -> int:
-        """Returns how many messages a fetcher may ask for now.
+    def of(self, fetcher: "Fetcher", *, ahead: bool = False) -> int:
+        """Returns how many messages a fetcher may ask for now, none *ahead* while another one has yet to ask.
 
         A request of another fetcher counts as if it brought all that it asks for. While one is on its way, a fetcher
         asks only once it may ask for ``BATCH``: many small requests cost Redis several times as much.
         """
         if len(self._fetchers) == 1:
             return self.left
+        if ahead and any(other.is_eager for other in self._fetchers):
+            return 0
         asked = sum(other.asked for other in self._fetchers)
         free = self._free() - asked
         return min(free, BATCH) if free >= BATCH or (free > 0 and not asked) else 0
@@ -159,7 +149,7 @@ class Fetcher:
         self._begun: set[str] = set()
         self._unclaimed: dict[int, Request] = {}  # at most one, by its first number
         self._turned_at = monotonic()
-        self._is_closed = self._is_unsure = self._by_text = False
+        self._is_closed = self._is_ending = self._is_unsure = self._by_text = False
         self._kept_store: TransportStore | None = None
         self._resumes_at: float | None = None  # after an error that passes
         self._gathers_until: float | None = None  # when acks and requests that are gathered are sent at the latest
@@ -201,8 +191,8 @@ class Fetcher:
         self._begun.discard(queue)
         self._idle.end(self._store, queue)
         self._idle.keep(self.queues)
-        if not self.queues:
-            self._read_last()
+        if not self.queues or ((request := self._request) and queue in request.queues):
+            self._read_last()  # what it brings goes back behind what was fetched before
         self.deliveries.put_back(self._store, queue)
 
     def get(self, queue: str, *, no_ack: bool) -> Message | None:
@@ -327,7 +317,7 @@ class Fetcher:
         """Asks for messages while the last of those before run, so that neither Redis nor this thread waits."""
         is_free = self._request is None and self._resumes_at is None and self._idle.may_have_more
         if is_free and self._connection.is_open and (queues := self.queues) and self._notes(queues):
-            credit = self._shared.credit.of(self)
+            credit = self._shared.credit.of(self, ahead=True)
             if credit >= max(len(self.deliveries), AHEAD):
                 self._fetch(queues, credit)
 
@@ -354,12 +344,15 @@ class Fetcher:
         return monotonic() < self._gathers_until
 
     def _read_last(self) -> None:
-        """Reads the reply to the last request, if the connection still brings it."""
+        """Reads the reply to the last request, if the connection still brings it, and does not deliver it yet."""
         if self._request is not None:
+            self._is_ending = True
             try:
                 self._connection.read()
             except (RedisError, OSError) as error:
                 logger.info("the reply to the last request for messages is lost: %s", error)
+            finally:
+                self._is_ending = False
         if self._request is not None:
             self._lost()
 
@@ -473,7 +466,7 @@ class Fetcher:
             except LeaseEnded:
                 self._consumer.renew(self._store, self._share)
                 return
-            if self._poller.loop_turns and not self._is_closed:
+            if self._poller.loop_turns and not (self._is_closed or self._is_ending):
                 self._deliver(before_wait=False)
 
     def _rest(self, error: Any) -> None:

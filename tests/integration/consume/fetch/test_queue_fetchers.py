@@ -6,6 +6,7 @@ import pytest
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.consume import deliveries
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 
@@ -52,6 +53,17 @@ def test_no_queue_is_kept_waiting(connection: Connection) -> None:
     with Looped(connection, *QUEUES, prefetch=1) as looped:
         looped.until(lambda: len(looped.received) == 30)
     assert all(set(looped.received[at : at + 9]) == set(QUEUES) for at in range(0, 21, 9))
+
+
+def test_what_is_asked_ahead_keeps_no_queue_waiting(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a flood of one queue could be asked for ahead all the time, the others take turns with it."""
+    monkeypatch.setattr(deliveries, "TURN_S", 600)
+    with connection.clone() as sender:
+        for queue, number in zip(QUEUES, (200, 10, 10), strict=True):
+            publish(sender, queue, *(queue for _ in range(number)))
+    with Looped(connection, *QUEUES, prefetch=8) as looped:
+        looped.until(lambda: looped.received.count("b") == looped.received.count("c") == 10)
+        assert looped.received.count("a") < 200
 
 
 def test_a_message_of_any_queue_comes_without_a_loop(connection: Connection) -> None:

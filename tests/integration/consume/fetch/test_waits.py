@@ -7,6 +7,7 @@ import pytest
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.consume import deliveries
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.fetched import FetchedMessage
 from tests.support.conditions import until
@@ -165,6 +166,27 @@ def test_a_message_that_lands_while_a_queue_is_cancelled_goes_back(proj: Proj, s
             looped.turn()
         with proj.connection() as other, other.SimpleQueue(queue_of("a")) as queue:
             assert [queue.get(timeout=30).payload for _ in range(2)] == [1, 2]
+
+
+@pytest.mark.parametrize("queues", ["a", "ab"])
+def test_messages_on_their_way_from_a_cancelled_queue_go_back(
+    proj: Proj, sender: Connection, monkeypatch: pytest.MonkeyPatch, queues: str
+) -> None:
+    """What was asked for ahead of a queue that is cancelled meanwhile is in it again behind the rest, in its order."""
+    monkeypatch.setattr(deliveries, "TURN_S", 600)
+
+    def cancel(message: Any) -> None:
+        if message.payload == 12:
+            looped.consumer.cancel_by_queue("a")
+
+    publish(sender, "a", *range(30))
+    with Looped(proj.connection(), *queues, prefetch=16, on_message=cancel) as looped:
+        looped.until(lambda: looped.received == [*range(13)])
+        for _ in range(5):
+            looped.turn()
+        assert looped.received == [*range(13)]
+        with proj.connection() as other, other.SimpleQueue(queue_of("a")) as queue:
+            assert [queue.get(timeout=30).payload for _ in range(17)] == [*range(13, 30)]
 
 
 @pytest.mark.parametrize("command", ["blmove", "client|unblock", "client|id", pytest.param("rpop")])
