@@ -114,10 +114,13 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
     _version_checked = False
     #: Names the keys of this broker.
     key_names = Keys()
+    #: kombu's.
+    global_keyprefix: str
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         with as_lost():
             super().__init__(*args, **kwargs)
+            self.global_keyprefix = self.global_keyprefix or ""  # None is no prefix, as for kombu
             broker = self._broker
             try:
                 check_writes(broker, lambda: self.client, self.unacked_key)

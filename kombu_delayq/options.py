@@ -60,9 +60,23 @@ def text(what: str) -> Check:
     return check
 
 
+def any_text(value: object) -> str:
+    """Checks a text, which may be empty."""
+    if not isinstance(value, str):
+        raise ValueError("is not a text")
+    return value
+
+
 def or_none(check: Check) -> Check:
     """Makes a check that also takes None."""
     return lambda value: None if value is None else check(value)
+
+
+def seconds(value: object) -> float:
+    """Checks a number of seconds, which may be infinite."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise ValueError("is not a number of seconds")
+    return value
 
 
 class QueueLimits(NamedTuple):
@@ -326,6 +340,12 @@ class Options:
 NAMES = frozenset(field.name for field in dataclasses.fields(Options))
 
 
+#: Options of kombu with which kombu itself fails late and unclearly, and what checks them.
+_OF_KOMBU: Mapping[str, Check] = {
+    "global_keyprefix": or_none(any_text),
+    "sep": any_text,
+    "visibility_timeout": seconds,
+}
 #: Transport options that kombu and Celery read although kombu's channels do not list them.
 _READ_ELSEWHERE = frozenset(
     (
@@ -347,8 +367,8 @@ def parse(given: Mapping[str, Any], of_kombu: Collection[str]) -> tuple[Options,
         ignores such names silently, and others may read them, such as redbeat. So they alone do not stop an app.
 
     Raises:
-        InvalidOptions: An option of ours has a wrong value, or a name looks like a misspelled one of ours. The error
-            lists all of them.
+        InvalidOptions: An option of ours, or one of kombu's that is checked here, has a wrong value, or a name looks
+            like a misspelled one of ours. The error lists all of them.
     """
     known = NAMES | set(of_kombu) | _READ_ELSEWHERE
     misspelled: list[str] = []
@@ -359,12 +379,13 @@ def parse(given: Mapping[str, Any], of_kombu: Collection[str]) -> tuple[Options,
         if name not in known:
             is_ours = nearest(name, known) in NAMES
             (misspelled if is_ours else unread).append(f"{name!r}{did_you_mean(name, known)}")
-    for field in dataclasses.fields(Options):
-        if field.name in given:
+    checks = {field.name: field.metadata["check"] for field in dataclasses.fields(Options)}
+    for name, check in {**checks, **_OF_KOMBU}.items():
+        if name in given:
             try:
-                values[field.name] = field.metadata["check"](given[field.name])
+                values[name] = check(given[name])
             except ValueError as reason:
-                wrong.append(f"{field.name}={given[field.name]!r} {reason}")
+                wrong.append(f"{name}={given[name]!r} {reason}")
     if not (misspelled or wrong) and (clash := contradiction(values.get("overdue", "run"), values.get("max_lateness"))):
         wrong.append(clash)
     if misspelled:
@@ -374,6 +395,6 @@ def parse(given: Mapping[str, Any], of_kombu: Collection[str]) -> tuple[Options,
         )
     if wrong:
         raise InvalidOptions(f"the transport option {'; '.join(wrong)}")
-    return Options(**values), (
+    return Options(**{name: value for name, value in values.items() if name in NAMES}), (
         f"transport options that neither kombu nor kombu-delayq reads: {', '.join(unread)}" if unread else ""
     )

@@ -195,9 +195,12 @@ async def asend(
         The result. Its ``get`` blocks, so do not call it in an event loop.
 
     Raises:
+        TypeError: ``task`` is none of these.
         DelayTooLong: The transport option ``max_delay`` does not allow the delay.
         kombu.exceptions.OperationalError: The broker has not answered for as long as ``apply_async`` would try.
     """
+    if not isinstance(task, str) and not hasattr(task, "apply_async"):
+        raise TypeError(f"asend takes a task, a signature or the name of a task, not {type(task).__name__}")
     send = partial(app.send_task, task) if isinstance(task, str) else task.apply_async
     result: AsyncResult[Any] = await in_thread(app, partial(send, args, kwargs, **options))
     return result

@@ -7,7 +7,7 @@ import click
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.group import Reader
 from celery_ext.cli.options import json_option, known_or_all, queues_argument
-from celery_ext.cli.output import escaped, json_line, table
+from celery_ext.cli.output import escaped, fit_table, json_line
 from celery_ext.cli.selecting import Criteria, TaskSearch, criteria_options, report_skipped, report_unreadable
 from celery_ext.waiting import sizes_of
 
@@ -45,6 +45,6 @@ def count(broker: CliBroker, queues: tuple[str, ...], criteria: Criteria, as_jso
     else:
         total = [("total", f"{found.total():,}")] if len(rows) != 1 else []
         shown = [*((escaped(queue), f"{number:,}") for queue, number in rows), *total]
-        click.echo("\n".join(table(("QUEUE", "COUNT"), shown, right={1})))
+        click.echo("\n".join(fit_table(("QUEUE", "COUNT"), shown, right={1}, title=0)))
     if failed or set(queues) - set(names):
         raise SystemExit(1)

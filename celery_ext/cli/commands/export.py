@@ -137,17 +137,38 @@ def _writing(output: Path | None) -> Iterator[BinaryIO]:
     else:
         part = output.with_name(output.name + ".part")
         try:
-            with part.open("wb") as file, signals_as_interrupt():
+            with part.open("ab") as file, _alone(file, part), signals_as_interrupt():
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            part.replace(output)
+                part.replace(output)
         except BaseException as error:
-            # A later export could not continue this file, because messages come and go. Without it, a full disk has
-            # space again.
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
             if isinstance(error, OSError):
                 raise click.ClickException(escaped(f"{output} is not written: {error}")) from error
             print_stderr(f"stopped; {output} is not written")
             raise
+
+
+@contextmanager
+def _alone(file: BinaryIO, part: Path) -> Iterator[None]:
+    """Keeps other exports from writing into a part, which is empty first, and goes if the block fails."""
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock  # not on Windows
+
+        flock(file, LOCK_EX | LOCK_NB)
+        is_ours = os.path.samestat(os.fstat(file.fileno()), part.stat())  # else another one has just ended
+    except (BlockingIOError, FileNotFoundError):
+        is_ours = False
+    except (ImportError, OSError):  # a system, or a file system, without locks
+        is_ours = True
+    if not is_ours:
+        raise OSError("another export writes it")
+    file.truncate(0)
+    try:
+        yield
+    except BaseException:
+        # A later export could not continue this file, because messages come and go. Without it, a full disk has space
+        # again.
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise

@@ -8,7 +8,7 @@ import click
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.group import Reader
 from celery_ext.cli.options import json_option
-from celery_ext.cli.output import bad, escaped, json_line, number_of, print_stderr, table, warning
+from celery_ext.cli.output import bad, escaped, fit_table, json_line, number_of, print_stderr, warning
 from celery_ext.delays.durations import in_words
 from celery_ext.periodic import control
 from kombu_delayq.message.due import iso_of
@@ -40,7 +40,8 @@ def list_(broker: CliBroker, as_json: bool) -> None:
         return
     rows = [_row(entry, now_ms) for entry in entries]
     if rows:
-        click.echo("\n".join(table(("ENTRY", "STATE", "NEXT", "LAST", "TASK", "SCHEDULE"), rows)))
+        head = ("ENTRY", "STATE", "NEXT", "LAST", "TASK", "SCHEDULE")
+        click.echo("\n".join(fit_table(head, rows, title=0)))
     for entry in entries:
         if entry.error:
             print_stderr(f"{entry.name!r}: {entry.error}")

@@ -9,7 +9,7 @@ import click
 from celery_ext.cli.daemon import needs_extra
 from celery_ext.cli.group import Reader
 from celery_ext.cli.options import Moment, json_option, moment
-from celery_ext.cli.output import escaped, json_line, print_stderr, table
+from celery_ext.cli.output import escaped, fit_table, json_line, print_stderr
 from kombu_delayq.message.due import iso_of
 
 #: What an action lets a token do. The order is that of the help text.
@@ -112,7 +112,7 @@ def list_(path: Path, as_json: bool) -> None:
         return
     columns = ("name", "actions", "queues", "tasks", "rate", "expires")
     cells = [[escaped(_cell(row.get(column))) for column in columns] for row in rows]
-    click.echo("\n".join(table([column.upper() for column in columns], cells)))
+    click.echo("\n".join(fit_table([column.upper() for column in columns], cells, title=0)))
 
 
 @tokens.command()

@@ -226,6 +226,17 @@ def test_a_listing_fits_the_terminal(proj: Proj) -> None:
         assert len(process.process.stdout.read().splitlines()) == 3
 
 
+def test_counts_and_tokens_fit_the_terminal(proj: Proj, tmp_path: Path) -> None:
+    """Where the columns have no room, each queue and each token is a block of lines under its name."""
+    queue, file = "q" * 30, ("--file", str(tmp_path / "tokens.json"))
+    proj.send("record", countdown=3600, queue=queue)
+    run(proj.server, "tokens", "add", "billing", *file, "--action", "read", "-q", queue)
+    for command, title in ((("count",), queue), (("tokens", "list", *file), "billing")):
+        with terminal(proj.server, *command, columns=len(queue) + 4) as process:
+            assert process.wait() == 0
+            assert process.script.splitlines()[0] == title
+
+
 def test_a_terminal_that_knows_few_letters_gets_the_others_escaped(proj: Proj) -> None:
     """Text that stdout cannot encode is escaped, and is no error."""
     proj.send("record", "größe", countdown=3600, task_id="漢")

@@ -217,6 +217,38 @@ def test_an_export_that_is_broken_off_leaves_nothing(
     assert os.listdir(tmp_path) == [file.name]
 
 
+def test_a_second_export_leaves_the_file_of_the_first_alone(
+    broker: PrivateRedis, store: DelayStore, tmp_path: Path
+) -> None:
+    """Two at once would mix their lines in one file: the second says so and ends with 1, the first is complete."""
+    body = json.dumps({"headers": {"task": "t", "argsrepr": "x" * 1000}})
+    store.delivery.offer("q", *(Offer(f"{n:03}", "+3600000", 0, body) for n in range(300)))
+    file, part = tmp_path / "backlog.jsonl", tmp_path / "backlog.jsonl.part"
+    args = [BIN / "delayq", "-b", broker.url, "export", "--yes", "--output", file]
+
+    def held() -> subprocess.Popen[bytes] | None:
+        """Returns a stopped export that has written a part; None if it was through before the signal came."""
+        process = subprocess.Popen(args)
+        while process.poll() is None and not (part.exists() and part.stat().st_size):
+            pass  # without a pause: the export takes no longer than a few
+        process.send_signal(signal.SIGSTOP)
+        if part.exists():
+            return process
+        process.send_signal(signal.SIGCONT)
+        process.wait(timeout=30)
+        return None
+
+    first = until(held, what="an export is stopped in its midst")
+    try:
+        second = run(broker, "export", "--output", str(file), code=1)
+    finally:
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(timeout=30) == 0
+    assert f"{file} is not written: another export writes it" in second.stderr
+    assert len(file.read_text().splitlines()) == 302
+    assert os.listdir(tmp_path) == [file.name]
+
+
 def test_an_export_to_a_full_disk_gives_the_space_back(broker: PrivateRedis, store: DelayStore, tmp_path: Path) -> None:
     """Where no more can be written, nothing of the file is left, the reason is said, and the exit code is 1."""
     store.delivery.offer("q", *(Offer(f"{n}", "+3600000", 0, "x" * 10_000) for n in range(500)))

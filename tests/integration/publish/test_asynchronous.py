@@ -11,6 +11,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from celery import Celery
 from kombu.exceptions import OperationalError
 
 import celery_ext
@@ -52,6 +53,12 @@ def test_workers_run_what_async_functions_send(proj: Proj) -> None:
     assert {run["value"] for run in proj.await_runs(6)} == {"one", *range(5)}
     assert result.get(timeout=30) == "one"
     assert proj.app.AsyncResult(ids[3]).get(timeout=30) == 3
+
+
+def test_what_is_no_task_is_named() -> None:
+    """What is neither a task nor a signature nor a name is refused by the name of its type, as by ``send_many``."""
+    with pytest.raises(TypeError, match="the name of a task, not int"):
+        asyncio.run(asend(Celery(set_as_current=False), 5))
 
 
 def test_calls_come_from_an_async_iterable(proj: Proj) -> None:

@@ -50,10 +50,10 @@ def app(url: str, request: pytest.FixtureRequest) -> Iterator[Celery]:
     other.close()
 
 
-def made(url: str, prefix: str) -> Celery:
+def made(url: str, prefix: str | None) -> Celery:
     """Makes an app with a prefix."""
     app = Celery("prefixed", broker=url, set_as_current=False)
-    options: dict[str, Any] = {"global_keyprefix": prefix} if prefix else {}
+    options: dict[str, Any] = {} if prefix == "" else {"global_keyprefix": prefix}
     app.conf.update(broker_transport_options=options, task_default_queue="orders", result_backend=None)
     return app
 
@@ -88,6 +88,13 @@ def amqp(app: Celery, *command: str) -> str:
     found = CliRunner().invoke(celery, ["-A", "prefixed_app:app", "amqp", *command], catch_exceptions=False)
     assert found.exit_code == 0, found.output
     return found.output
+
+
+def test_a_prefix_of_none_is_no_prefix(url: str) -> None:
+    """With ``global_keyprefix=None`` an app publishes and reads as one without that option, as with stock kombu."""
+    with made(url, None) as app, made(url, "") as same:
+        fill(app, "orders")
+        assert counts(app, "orders") == counts(same, "orders") == (len(PRIORITIES), 1)
 
 
 def test_a_queue_is_there_if_any_list_has_a_message(app: Celery) -> None:

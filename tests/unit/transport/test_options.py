@@ -60,6 +60,12 @@ WRONG: dict[str, list[Any]] = {
     "journal_retention": [-1, None, "1d", True, math.inf, math.nan],
     "journal_restore": ["yes", None, True],
 }
+#: Options of kombu that are checked: their names, wrong and right values.
+OF_KOMBU_CHECKED: list[tuple[str, list[Any], list[Any]]] = [
+    ("global_keyprefix", [5, b"shop.", ["shop."]], [None, "", "shop."]),
+    ("sep", [None, 5], ["", ":"]),
+    ("visibility_timeout", [None, "3600", -1, True, math.nan, [60]], [0, 0.5, 3600, math.inf]),
+]
 
 
 def test_tables_name_every_option() -> None:
@@ -121,7 +127,18 @@ def test_names_that_stock_kombu_reads_are_taken() -> None:
     """All names that kombu's channels, transport and connection read from the options pass without a word."""
     elsewhere = ("polling_interval", "max_retries", "interval_start", "interval_step", "interval_max", "errback")
     given = dict.fromkeys((*OF_KOMBU, *elsewhere, "connect_retries_timeout", "callback", "reauth_check_interval"), 1)
-    assert parse(given, OF_KOMBU) == (Options(), "")
+    assert parse({**given, "global_keyprefix": "shop.", "sep": ":"}, OF_KOMBU) == (Options(), "")
+
+
+@pytest.mark.parametrize(("name", "wrong", "right"), OF_KOMBU_CHECKED)
+def test_wrong_value_of_kombu_is_named(name: str, wrong: list[Any], right: list[Any]) -> None:
+    """A value with which kombu itself fails later and unclearly is named, and all that kombu can use is taken."""
+    for value in wrong:
+        with pytest.raises(InvalidOptions) as error:
+            parse({name: value}, OF_KOMBU)
+        assert f"{name}={value!r} is not a " in str(error.value)
+    for value in right:
+        assert parse({name: value}, OF_KOMBU) == (Options(), "")
 
 
 @pytest.mark.parametrize("given", [{"region": "eu"}, {"region": "eu", 7: 1, "wait_time_seconds": 3}])
