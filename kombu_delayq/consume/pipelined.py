@@ -158,11 +158,8 @@ class PipelinedConnection:
     def close(self) -> None:
         """Ends the connection. Replies that have not come will not be read."""
         connection, self._connection = self._connection, None
-        self._awaited.clear()
-        self._read.clear()
-        self._overdue_at = inf
         lost, self._lost = self._lost, None
-        self._forget_fd()
+        self._forget_replies()
         if connection is not None:
             with suppress(redis.RedisError, OSError):
                 connection.disconnect()
@@ -178,10 +175,7 @@ class PipelinedConnection:
         if connection is not self._connection:
             return False
         self._lost, self._connection = connection, None
-        self._awaited.clear()
-        self._read.clear()
-        self._overdue_at = inf
-        self._forget_fd()
+        self._forget_replies()
         return True
 
     def _hand_on(self) -> None:
@@ -189,7 +183,11 @@ class PipelinedConnection:
             replies, on_replies = self._read.popleft()
             on_replies(replies)
 
-    def _forget_fd(self) -> None:
+    def _forget_replies(self) -> None:
+        """Forgets what an ended connection would have brought, or has brought to nobody, and waits for it no more."""
+        self._awaited.clear()
+        self._read.clear()
+        self._overdue_at = inf
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._forget(fd)
