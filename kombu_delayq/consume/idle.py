@@ -340,6 +340,7 @@ class IdleWaits:
                 raise reply
             elif reply is not None:
                 self._landed.add(wait.landing)
+                self._may_have_more |= wait.is_ending  # what has ended the wait puts it back in its queue
                 self._on_landed(wait.landing.queue)
 
         return take

@@ -66,6 +66,19 @@ def test_what_is_asked_ahead_keeps_no_queue_waiting(connection: Connection, monk
         assert looped.received.count("a") < 200
 
 
+@pytest.mark.parametrize("prefetch", [1, 2])
+def test_a_queue_that_was_empty_is_not_kept_waiting_by_a_flood(connection: Connection, prefetch: int) -> None:
+    """What lands while another queue takes the credit goes back, and its queue takes turns from then on."""
+    with connection.clone() as sender, Looped(connection, "a", "b", prefetch=prefetch) as looped:
+        publish(sender, "a", *("a" for _ in range(1000)))
+        for number in range(1, 6):
+            begun = looped.received.count("a")
+            looped.until(lambda begun=begun: looped.received.count("a") >= begun + 50)
+            publish(sender, "b", "b")
+            looped.until(lambda number=number: looped.received.count("b") == number)
+        assert looped.received.count("a") < 1000
+
+
 def test_a_message_of_any_queue_comes_without_a_loop(connection: Connection) -> None:
     """A consumer that drains gets messages one by one, whichever queue they come to."""
     received = []
