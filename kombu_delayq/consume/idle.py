@@ -207,6 +207,7 @@ class IdleWaits:
         landed = self._landed.copy()
         if not end:
             return [], landed
+        self._may_have_more |= bool(landed)  # what the caller does not take goes back to its queue
         commands: list[Command] = []
         for wait in self._open_waits():
             landed.add(wait.landing)
@@ -340,7 +341,7 @@ class IdleWaits:
                 raise reply
             elif reply is not None:
                 self._landed.add(wait.landing)
-                self._may_have_more |= wait.is_ending  # what has ended the wait puts it back in its queue
+                self._may_have_more |= wait.is_ending  # what has ended the wait does not take it
                 self._on_landed(wait.landing.queue)
 
         return take

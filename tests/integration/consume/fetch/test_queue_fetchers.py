@@ -1,6 +1,7 @@
 """Consumers where each queue has its own hash slot, and so a fetcher of its own."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 from kombu import Connection
@@ -77,6 +78,48 @@ def test_a_queue_that_was_empty_is_not_kept_waiting_by_a_flood(connection: Conne
             publish(sender, "b", "b")
             looped.until(lambda number=number: looped.received.count("b") == number)
         assert looped.received.count("a") < 1000
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 10])
+def test_without_a_loop_a_queue_that_was_empty_is_not_kept_waiting(connection: Connection, prefetch: int) -> None:
+    """A consumer that drains serves such a queue after a few calls, too."""
+    received: list[str] = []
+    with connection as drained, drained.clone() as sender:
+        publish(sender, "a", *("a" for _ in range(2000)))
+        consumer = drained.Consumer(
+            [queue_of(name) for name in "ab"],
+            prefetch_count=prefetch,
+            callbacks=[lambda body, message: (received.append(body), message.ack())],
+        )
+        with consumer:
+            for number in range(1, 6):
+                for _ in range(50):
+                    drained.drain_events(timeout=30)
+                publish(sender, "b", "b")
+                while received.count("b") < number:
+                    drained.drain_events(timeout=30)
+    assert received.count("a") < 5 * (50 + 100)
+
+
+def test_a_message_that_has_landed_and_goes_back_is_asked_for(
+    connection: Connection, slots_server: PrivateRedis
+) -> None:
+    """When other queues have taken the credit, a queue whose message goes back is the next to take turns."""
+    with connection as drained, drained.Consumer([queue_of("b")], prefetch_count=1), drained.clone() as sender:
+        with pytest.raises(TimeoutError):
+            drained.drain_events(timeout=0.1)
+        cycle, fetchers = drained.transport.cycle, drained.default_channel.fetcher
+        fetcher = fetchers._of("b").fetcher
+
+        def read_until(is_so: Callable[[], object]) -> None:
+            until(lambda: [cycle.on_readable(fd) for fd, _ in cycle._poll(0.1)] and is_so())
+
+        publish(sender, "b", "b")
+        read_until(lambda: fetcher._idle._landed)
+        fetchers.pause()
+        read_until(lambda: fetcher._request is None)
+        assert slots_server.client().llen("b") == 1
+        assert fetcher.is_eager
 
 
 def test_a_message_of_any_queue_comes_without_a_loop(connection: Connection) -> None:
