@@ -76,6 +76,7 @@ class Consumer:
         self.subscribed: Collection[str] = ()
         self._unanswered: list[tuple[Request, float]] = []
         self._unsettled: dict[str, float] = {}
+        self._left: list[Callable[[TransportStore], object]] = []
         self._next = 1
         self._queues = queues
         self._outcomes: deque[tuple[str, Outcome]] = deque()
@@ -125,6 +126,7 @@ class Consumer:
             self.held.clear()
             self._unanswered.clear()
             self._unsettled.clear()
+            self._left.clear()
             self._begin()
         with self._lock:
             queues = defaultdict[str, list[str]](list)
@@ -195,18 +197,31 @@ class Consumer:
             with suppress(ValueError):  # the thread of the heartbeat has done it
                 self._unanswered.remove(lost)
 
-    def leave_unsettled(self, share: str) -> None:
-        """Notes that waits in a share were not ended before their connections: messages may have landed, or may yet."""
+    def leave_unsettled(self, share: str, settle: "Callable[[TransportStore], object]") -> None:
+        """Notes that a fetcher could not end well: messages of its share may have landed, or may yet.
+
+        Args:
+            share: The share.
+            settle: Does what else the fetcher has left to do, with a store; the thread of the heartbeat calls it.
+        """
         self._unsettled[share] = monotonic()
+        self._left.append(settle)
 
     def recover(self, store: "TransportStore", share: str | None = None) -> None:
         """Puts back what Redis took from queues by requests whose replies were lost; a round trip for each.
 
         Args:
             store: The store to use.
-            share: By default all. An error in one is raised only after the others.
+            share: By default all, and then what fetchers have left. An error in one is raised only after the others.
         """
         failed: Exception | None = None
+        for settle in list(self._left) if share is None else ():
+            try:
+                settle(store)
+            except (RedisError, OSError) as error:
+                failed = failed or error
+            else:
+                self._left.remove(settle)
         for request, lost_at in list(self._unanswered):
             if share not in (None, store.keys.share(request.queues[0])):
                 continue

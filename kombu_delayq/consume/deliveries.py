@@ -45,6 +45,7 @@ class Deliveries:
         self._channel = channel
         self._ack = ack
         self._on_priority = on_priority
+        self._held: dict[str, str] = channel.consumer.held
         self._fetched: deque[Fetched] = deque()
         self._busy_since: float | None = None
         self.error: BaseException | None = None
@@ -70,7 +71,7 @@ class Deliveries:
     def hold(self, fetched: Fetched) -> Fetched:
         """Notes a message as one in hand."""
         if fetched.tag:
-            self._channel.consumer.held[fetched.tag] = fetched.queue
+            self._held[fetched.tag] = fetched.queue
         return fetched
 
     def deliver(self) -> Message | None:
@@ -169,7 +170,7 @@ class Deliveries:
                 store.delivery.give_back(row.queue, row.priority, bytes_to_str(row.body))
         store.fetching.requeue(rows, "next")
         for row in rows:
-            self._channel.consumer.held.pop(row.tag, None)
+            self._held.pop(row.tag, None)
 
 
 def _has_begun(message: Message) -> bool:

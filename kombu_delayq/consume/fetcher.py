@@ -272,18 +272,19 @@ class Fetcher:
             self._idle.end(store, is_own_thread=False)
 
     def close(self) -> None:
-        """Puts back what has not been delivered, and sends what is left to send."""
+        """Puts back what has not been delivered, and sends what is left to send. Raises the first error after all."""
         self._is_closed = True
         self._read_last()
-        try:
-            self._idle.end(self._store)
-        except (RedisError, OSError):
-            self._consumer.leave_unsettled(self._share)
-            raise
-        self._consumer.recover(self._store, self._share)
-        self.deliveries.put_back(self._store)
         self._acks.repeat()
-        self._acks.send(self._store)
+        failed: Exception | None = None
+        for settle in (self._idle.end, partial(self._consumer.recover, share=self._share), self._settle):
+            try:
+                settle(self._store)
+            except (RedisError, OSError) as error:
+                failed = failed or error
+        if failed is not None:
+            self._consumer.leave_unsettled(self._share, self._settle)
+            raise failed
         self.drop()
 
     def lose(self, connection: Any) -> None:
@@ -361,6 +362,12 @@ class Fetcher:
         if (request := self._request) and request.most and self._notes(request.queues) and self._claim(request):
             self._consumer.lose(request)
             self._consumer.recover(store, self._share)
+
+    def _settle(self, store: "TransportStore") -> None:
+        try:
+            self.deliveries.put_back(store)
+        finally:
+            self._acks.send(store)
 
     def _notes(self, queues: Iterable[str]) -> bool:
         """Whether all that is taken from queues is noted as unacked, so that it can be put back."""

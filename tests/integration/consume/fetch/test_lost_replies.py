@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.consume import fetcher
+from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.redis import scripts
 from tests.support.conditions import until
@@ -88,6 +89,51 @@ def test_a_request_that_fails_while_it_is_sent_may_have_been_run(
         monkeypatch.undo()
     assert client.llen("a") == 1
     assert not in_hand(client)
+
+
+def _refuses(message: Any) -> None:
+    raise LookupError(message.payload)
+
+
+def test_what_cannot_be_put_back_at_the_end_keeps_nothing_else(
+    proj: Proj, sender: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one step of a consumer's end does not reach Redis, the others acknowledge and put back all the same."""
+    client = proj.server.client()
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise redis.ConnectionError("lost")
+
+    publish(sender, "a", 1, 2)
+    with Looped(proj.connection(), "a", acks=False, on_message=_refuses) as looped:
+        with pytest.raises(LookupError):
+            looped.until(lambda: False)
+        assert (looped.received, in_hand(client)) == ([1], 2)
+        looped.messages[0].ack()
+        monkeypatch.setattr(Consumer, "recover", fails)
+    assert (client.llen("a"), in_hand(client)) == (1, 0)
+
+
+def test_what_could_not_be_done_at_the_end_is_done_when_redis_is_back(
+    durable_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer whose connection ends while Redis is away acknowledges and puts back before its lease ends."""
+    monkeypatch.setattr(fetcher, "BUSY_S", 600)  # or the heartbeat does it before, on a busy machine
+    options = {"transfer": False}  # nobody reclaims
+    with Connection(durable_server.url, transport=TRANSPORT, transport_options=options) as sender:
+        publish(sender, "a", 1, 2)
+    connection = Connection(durable_server.url, transport=TRANSPORT, transport_options=options)
+    with Looped(connection, "a", acks=False, on_message=_refuses) as looped:
+        with pytest.raises(LookupError):
+            looped.until(lambda: False)
+        assert looped.received == [1]
+        durable_server.stop()
+        looped.messages[0].ack()
+    durable_server.start()
+    client = durable_server.client()
+    until(lambda: not in_hand(client), what="acknowledged, and put back")
+    assert client.llen("a") == 1
+    until(lambda: not leases(client), what="its lease is given back")
 
 
 def test_an_ack_whose_reply_is_lost_is_sent_again(
