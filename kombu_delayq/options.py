@@ -345,7 +345,12 @@ _OF_KOMBU: Mapping[str, Check] = {
     "global_keyprefix": or_none(any_text),
     "sep": any_text,
     "visibility_timeout": seconds,
+    "socket_timeout": or_none(seconds),
+    "socket_connect_timeout": or_none(seconds),
+    "health_check_interval": or_none(seconds),
 }
+#: Names of the options that are checked here.
+CHECKED = NAMES | set(_OF_KOMBU)
 #: Transport options that kombu and Celery read although kombu's channels do not list them.
 _READ_ELSEWHERE = frozenset(
     (

@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -118,17 +119,29 @@ def fit_table(
     left = columns - sum(max(map(width, column)) + 2 for column in list(zip(head, *rows, strict=True))[:-1])
     if left >= LAST_COLUMN:
         return table(head, [[*row[:-1], shortened(row[-1], left)] for row in rows], right)
-    return [line for row in rows for line in _block(head, row, title)]
+    return [line for row in rows for line in _block(head, row, title, columns)]
 
 
-def _block(head: Sequence[str], row: Sequence[str], title: int) -> list[str]:
-    indent = max(map(len, head)) + 2
+def _block(head: Sequence[str], row: Sequence[str], title: int, columns: int) -> list[str]:
+    indent = max(map(len, head)) + 4
     cells = [
-        f"  {name.lower():<{indent}}{cell}"
+        line
         for at, (name, cell) in enumerate(zip(head, row, strict=True))
         if at != title and cell
+        for line in _wrapped(f"  {name.lower()}".ljust(indent), cell, columns)
     ]
     return [row[title], *cells]
+
+
+def _wrapped(name: str, cell: str, columns: int) -> Iterator[str]:
+    """Yields the lines of a cell behind its name. It is broken between words alone, so that an id can be copied."""
+    plain, room = click.unstyle(cell), max(columns - len(name), 1)
+    parts = [plain]
+    if len(plain) > room:
+        parts = textwrap.wrap(plain, room, break_long_words=False, break_on_hyphens=False)
+    for part in parts:
+        yield name + (cell.replace(plain, part) if plain in cell else part)
+        name = " " * len(name)
 
 
 def local_time(iso: str) -> str:

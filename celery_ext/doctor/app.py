@@ -234,8 +234,8 @@ def chains(subject: Subject) -> Findings:
 def visibility_timeout(subject: Subject) -> Findings:
     """Is the visibility timeout above the longest task, where one counts?"""
     app = subject.the_app
-    timeout_s = float(subject.transport_options.get("visibility_timeout", VISIBILITY_TIMEOUT_S))
     ours = stock_transport(app) is None and subject.options.consume == "reliable"
+    timeout_s = float(subject.transport_options.get("visibility_timeout", VISIBILITY_TIMEOUT_S))
     if ours and timeout_s <= subject.options.consumer_ttl:
         yield Finding(
             Level.WARNING,

@@ -21,7 +21,7 @@ from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import ask
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.errors import DelayqError
+from kombu_delayq.errors import DelayqError, InvalidOptions
 from kombu_delayq.store import OperatorStore
 
 
@@ -99,6 +99,9 @@ CHECKS = (
 #: The check of the connection itself, which is made when another needs Redis.
 BROKER = "broker"
 _NODE_AWAY = "troubleshooting.md#a-node-of-the-cluster-is-away"
+#: The check of the options; also what stands among what was said once it has found an error, which names them all.
+_OPTIONS = "options"
+_MEND_OPTIONS = "mend broker_transport_options", "reference/options.md"
 _NO_START = "troubleshooting.md#a-worker-or-publisher-does-not-start-or-cannot-publish"
 #: How long to wait for workers to answer, in s.
 ANSWERS_S = 2.0
@@ -116,11 +119,9 @@ def examine(
         timeout_s: How long to wait for workers to answer, s.
     """
     subject = Subject(app)
-    said = []
+    said: list[str] = []
     if app is not None:
-        for finding in _make(subject, [check for check in checks if check.needs == (Needs.APP,)]):
-            said.append(finding.found)
-            yield finding
+        yield from _make(subject, [check for check in checks if check.needs == (Needs.APP,)], said)
     left = [check for check in checks if Needs.APP not in check.needs]
     if not left:
         return
@@ -130,7 +131,8 @@ def examine(
             subject.store, subject.channel = open_store(connection), connection.default_channel
             answers = f"{connection.as_uri()} answers"
         except Exception as error:  # an error of any kind is a finding
-            if str(error) not in said:  # a URL that cannot be used is found by a check of the app already
+            # A URL that cannot be used is found by a check of the app already.
+            if str(error) not in said and not _is_said(error, said):
                 yield _no_broker(connection, error)
             skipped = ", ".join(check.name for check in left)
             yield Finding(Level.NOTICE, f"without a broker these were not checked: {skipped}", check=BROKER)
@@ -140,9 +142,8 @@ def examine(
             subject.store.nodes.overview()  # no check waits long for a node of a cluster that is away
         if any(check.asks for check in left):
             yield from _ask(subject, connection, timeout_s)
-        yield from _make(
-            subject, [check for check in left if subject.workers is not None or Needs.WORKERS not in check.needs]
-        )
+        made = [check for check in left if subject.workers is not None or Needs.WORKERS not in check.needs]
+        yield from _make(subject, made, said)
 
 
 def examine_app(app: Celery, checks: Sequence[Check] = CHECKS, timeout_s: float = ANSWERS_S) -> Iterator[Finding]:
@@ -171,7 +172,7 @@ def examine_start(app: Celery, channel: DelayedChannel) -> list[Finding]:
     # A node of a cluster that is away would hold the start up.
     several = channel.connection.has_nodes
     made = [check for check in CHECKS if check.at_start and not (several and Needs.REDIS in check.needs)]
-    return [finding for finding in _make(subject, made) if finding.level.is_bad]
+    return [finding for finding in _make(subject, made, []) if finding.level.is_bad]
 
 
 def examine_servers(store: OperatorStore) -> list[Finding]:
@@ -215,6 +216,8 @@ def _no_broker(connection: Connection, error: Exception) -> Finding:
 
 def _mend_broker(error: Exception) -> tuple[str, str]:
     """Returns what to do about a broker that cannot be used, and the page about it."""
+    if isinstance(error, InvalidOptions):
+        return _MEND_OPTIONS
     if isinstance(error, (DelayqError, ValueError)):
         return "mend the URL as the message says", "how-to/cluster.md#traps"
     if isinstance(error, AuthenticationError):
@@ -233,24 +236,39 @@ def _mend_broker(error: Exception) -> tuple[str, str]:
     return "mend what the error says: the URL, the password or the rights", _NO_START
 
 
-def _make(subject: Subject, checks: Sequence[Check]) -> Iterator[Finding]:
+def _make(subject: Subject, checks: Sequence[Check], said: list[str]) -> Iterator[Finding]:
+    """Makes checks, and adds what they find to ``said``: an option that stops several checks is named once."""
     stopped: dict[str, Exception] = {}
+    waiting: list[str] = []
     for check in checks:
         found = False
         try:
             for finding in check.look(subject):
                 found = True
+                said.append(finding.found)
+                if check.look is app.options and finding.level is Level.ERROR:
+                    said.append(_OPTIONS)
                 yield replace(finding, check=check.name)
         except Exception as error:  # an error of any kind is a finding; the other checks go on
             found = True
-            if subject.store is not None and _is_of_node(subject.store, error):
+            if _is_said(error, said):
+                waiting.append(check.name)
+            elif subject.store is not None and _is_of_node(subject.store, error):
                 stopped[check.name] = error
             else:
-                yield Finding(Level.ERROR, f"the check failed: {_in_words(error)}", *_mend(error), check=check.name)
+                yield replace(_failed(error), check=check.name)
+                said.append(str(error))
         if not found:
             yield Finding(Level.OK, check.question, check=check.name)
+    if waiting:
+        yield Finding(Level.NOTICE, f"not checked until the options are mended: {', '.join(waiting)}", check=_OPTIONS)
     if stopped:
         yield from _without_node(subject.the_store, stopped)
+
+
+def _is_said(error: Exception, said: Sequence[str]) -> bool:
+    """Whether a finding has named this wrong option already, or the check of the options all that are wrong."""
+    return isinstance(error, InvalidOptions) and (str(error) in said or _OPTIONS in said)
 
 
 def _is_of_node(store: OperatorStore, error: Exception) -> bool:
@@ -267,6 +285,13 @@ def _without_node(store: OperatorStore, stopped: Mapping[str, Exception]) -> Fin
             found = named([f"the {node.role} {node.name} is {node.state}" for node in cluster.down])
     yield Finding(Level.ERROR, found, "restart it, or mend what keeps this process from it", _NODE_AWAY, BROKER)
     yield Finding(Level.NOTICE, f"without it these were not checked: {', '.join(stopped)}", check=BROKER)
+
+
+def _failed(error: Exception) -> Finding:
+    """Returns what an error in a check says: what is wrong with an option, or that the check failed."""
+    if isinstance(error, InvalidOptions):
+        return Finding(Level.ERROR, str(error), *_MEND_OPTIONS)
+    return Finding(Level.ERROR, f"the check failed: {_in_words(error)}", *_mend(error))
 
 
 def _mend(error: Exception) -> tuple[str, str]:

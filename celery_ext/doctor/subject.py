@@ -10,7 +10,7 @@ from redis.exceptions import NoPermissionError
 
 from celery_ext.delays.install import is_installed
 from celery_ext.doctor.workers import Worker
-from kombu_delayq.options import NAMES, Options, parse
+from kombu_delayq.options import CHECKED, Options, parse
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.servers import ClockOffset
@@ -112,4 +112,4 @@ class Subject:
         """
         if self.store is not None:
             return self.store.options
-        return parse({name: value for name, value in self.transport_options.items() if name in NAMES}, ())[0]
+        return parse({name: value for name, value in self.transport_options.items() if name in CHECKED}, ())[0]

@@ -10,7 +10,7 @@ import click
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.group import Reader
 from celery_ext.cli.options import duration, json_option
-from celery_ext.cli.output import bad, escaped, good, number_of, table, warning
+from celery_ext.cli.output import bad, escaped, fit_table, good, number_of, warning
 from celery_ext.doctor import ANSWERS_S, CHECKS, Finding, Level, NoSuchText, examine, explain, id_of
 
 _COLOURS: dict[Level, Callable[[str], str]] = {
@@ -85,7 +85,8 @@ def doctor(
         rows = [(check.name, check.question, " and ".join(need.value for need in check.needs)) for check in checks]
         names = "check", "question", "needs"
         as_rows = [dict(zip(names, row, strict=True)) for row in rows]
-        click.echo(json.dumps(as_rows, indent=2) if as_json else "\n".join(table([*map(str.upper, names)], rows)))
+        shown = [json.dumps(as_rows, indent=2)] if as_json else fit_table([*map(str.upper, names)], rows, title=0)
+        click.echo("\n".join(shown))
         return
     findings = []
     if broker.app is None and not as_json:

@@ -237,6 +237,18 @@ def test_counts_and_tokens_fit_the_terminal(proj: Proj, tmp_path: Path) -> None:
             assert process.script.splitlines()[0] == title
 
 
+def test_the_checks_of_the_doctor_fit_the_terminal(proj: Proj) -> None:
+    """Each check is a block of lines under its name, and a question that is too long goes on in the next line."""
+    questions = [check["question"] for check in json.loads(run(proj.server, "doctor", "--list", "--json").stdout)]
+    for columns in (60, 80):
+        with terminal(proj.server, "doctor", "--list", columns=columns) as process:
+            assert process.wait() == 0
+            found = process.script.splitlines()
+        assert max(map(len, found)) <= columns
+        text = " ".join(" ".join(found).split())
+        assert [question for question in questions if question not in text] == []
+
+
 def test_a_terminal_that_knows_few_letters_gets_the_others_escaped(proj: Proj) -> None:
     """Text that stdout cannot encode is escaped, and is no error."""
     proj.send("record", "größe", countdown=3600, task_id="漢")

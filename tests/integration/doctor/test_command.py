@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.exceptions import NoPermissionError
@@ -87,6 +88,26 @@ def test_a_url_that_cannot_be_used_is_one_error(url: str, make_proj: MakeProj) -
     assert [each["check"] for each in report["findings"] if each["level"] == "error"] == ["broker-url"]
     [skipped] = [each["found"] for each in report["findings"] if each["check"] == "broker"]
     assert skipped.startswith("without a broker these were not checked: redis-version, ")
+
+
+@pytest.mark.parametrize(
+    ("options", "check"),
+    [
+        ({"transfer_rate": "many"}, "options"),
+        ({"socket_timeout": "5"}, "options"),
+        ({"visibility_timeout": "1h"}, "options"),
+        ({"max_dleay": 3, "poll_interval": "many"}, "options"),
+        ({"priority_steps": "many"}, "priorities"),
+        ({"priority_steps": []}, "broker"),
+        ({"journal_url": "nosuch://localhost/"}, "leader"),
+    ],
+)
+def test_a_wrong_option_is_one_error(options: dict[str, Any], check: str, make_proj: MakeProj) -> None:
+    """The first check that it stops says what is wrong with it, and the others are named as not checked."""
+    report = json.loads(make_proj(broker_transport_options=options).celery("delayq", "doctor", "--json", code=1))
+    named = [each for each in report["findings"] if each["do"] == "mend broker_transport_options"]
+    assert [(each["check"], each["level"]) for each in named] == [(check, "error")]
+    assert "the check failed" not in json.dumps(report)
 
 
 def test_list_names_each_check(broker: PrivateRedis) -> None:

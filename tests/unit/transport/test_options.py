@@ -65,6 +65,9 @@ OF_KOMBU_CHECKED: list[tuple[str, list[Any], list[Any]]] = [
     ("global_keyprefix", [5, b"shop.", ["shop."]], [None, "", "shop."]),
     ("sep", [None, 5], ["", ":"]),
     ("visibility_timeout", [None, "3600", -1, True, math.nan, [60]], [0, 0.5, 3600, math.inf]),
+    ("socket_timeout", ["5", -1, True, math.nan, [5]], [None, 0.5, 5]),
+    ("socket_connect_timeout", ["5", -1, True, math.nan, [5]], [None, 0.5, 5]),
+    ("health_check_interval", ["25", -1, True, math.nan, [25]], [None, 0, 0.5, 25]),
 ]
 
 
