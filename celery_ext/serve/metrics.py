@@ -27,7 +27,7 @@ from celery_ext.delays import durations
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.counting import aside, unless_away
 from celery_ext.serve.metric_families import Snapshot, SnapshotReader, all_of, up
-from celery_ext.serve.problems import Problem, bad_request
+from celery_ext.serve.problems import Problem, bad_request, unavailable
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq import urls
@@ -341,7 +341,8 @@ def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
     found = {stats.queue: stats for stats in store.figures.overview(queues)}
     for stats in found.values():
         if stats.error:
-            raise Problem(502, f"queue {stats.queue!r} cannot be counted: {stats.error}", "broker-refuses")
+            detail = f"queue {stats.queue!r} cannot be counted: {stats.error}"
+            raise unavailable(detail) if stats.is_away else Problem(502, detail, "broker-refuses")
     horizon_ms = max(stats.now_ms for stats in found.values()) + ahead_s * 1000
     counts = store.figures.due_counts(queues, [-inf, horizon_ms])
     limited, paused = store.figures.counts(queues), unless_away(store, aside(store).fetching.paused) or {}

@@ -72,7 +72,8 @@ class RetryDeadline:
         has_changed = self._pool.topology.refresh()
         if not has_changed and monotonic() + self._backoff.next_s > self._until:
             error = self._error
-            raise NoNode(f"the cluster has not run a command within {self._pool.retry_s:g} s: {error}") from error
+            why = f"slot {error.slot_id} moves to {error.host}:{error.port}" if isinstance(error, AskError) else error
+            raise NoNode(f"the cluster has not run a command within {self._pool.retry_s:g} s: {why}") from error
         sleep(self._backoff.failed())
 
 

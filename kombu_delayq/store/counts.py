@@ -11,6 +11,7 @@ from typing import Any
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import Message
 from kombu_delayq.message.ready import later, ready_since_s
+from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.text import as_text
 
@@ -66,6 +67,7 @@ class QueueStats:
         in_journal: How many of the delayed messages only a journal has.
         ready_since_ms: Since when the oldest ready message could have been consumed, ms since the epoch: of those that
             are next, one in the list of each priority. None if none is ready, or if no message says it.
+        is_away: Whether the error says only that the node of the queue is away, or has not its slot, at the moment.
     """
 
     queue: str
@@ -77,6 +79,7 @@ class QueueStats:
     error: str = ""
     in_journal: int = 0
     ready_since_ms: float | None = None
+    is_away: bool = False
 
     @property
     def overdue_ms(self) -> float:
@@ -105,7 +108,7 @@ class QueueStats:
     @classmethod
     def uncounted(cls, queue: str, error: Exception) -> "QueueStats":
         """Returns the numbers of a queue that cannot be counted."""
-        return cls(queue, 0.0, 0, 0, 0, None, error=str(error))
+        return cls(queue, 0.0, 0, 0, 0, None, error=str(error), is_away=is_of_node(error))
 
 
 class QueueWaits:

@@ -75,6 +75,8 @@ def test_users_of_the_page_have_enough_rights_on_a_cluster(users: PrivateCluster
     assert {row["queue"]: row["delayed"] for row in found["queues"] if row["delayed"]} == {"celery1": 1}
     assert len(found["cluster"]["nodes"]) == len(users.nodes)
     assert "far-celery1" in run(users, "caretaker", "list")
+    for change in ("pause", "resume"):
+        run(users, "caretaker", "queues", change, "celery1")
     run(users, "caretaker", "run-now", waiting[1].id)
     shop.await_runs(1, id=waiting[1].id)
     assert shop.workers[0].stop() == 0

@@ -219,7 +219,9 @@ def test_the_server_answers_while_the_node_of_the_names_is_away(without_names: P
         assert (health.status_code, health.json()) == (200, {"status": "ok", "redis": True, "leader": None})
         assert web.get("/healthz?leader=required").status_code == 503
         assert web.get("/scale?queue=q1&ahead=2h").json()["value"] == 1
-        assert web.get("/scale?queue=q0").status_code == 503
+        for queues in ("queue=q0", "queue=q0&queue=q1"):
+            scale = web.get(f"/scale?{queues}")
+            assert (scale.status_code, scale.headers.get("Retry-After")) == (503, "2"), scale.text
         found = web.get("/v1/queues").json()
         assert ([row["queue"] for row in found["queues"]], found["leader"]) == (["q1"], None)
         page = web.get("/", headers={"Accept": "text/html"}).text

@@ -107,6 +107,8 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
         "reschedule --countdown 2h id-2",
         "run-now id-3",
         "count --task proj.*",
+        "queues pause celery",
+        "queues resume celery",
         "reschedule --task proj.record --arg 0=4 --countdown 2h --yes",
     ):
         run(users, "caretaker", *command.split())

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from redis.exceptions import AskError
 
-from kombu_delayq.cluster.dispatch import follow
-from kombu_delayq.cluster.topology import Node, Topology
+from kombu_delayq.cluster.dispatch import RetryDeadline, follow
+from kombu_delayq.cluster.topology import Node, NoNode, Topology
 
 A, B = Node("a", 7000), Node("b", 7001)
 FOUND = [[0, 8191, [b"a", 7000, b"id", []]], [8192, 16383, [b"b", 7001, b"id", []]]]
@@ -31,3 +31,12 @@ def test_a_node_without_a_name_is_known_by_its_address(more: Any) -> None:
     assert topology.owner_of(16383) == Node("10.0.0.2", 7001)
     pools: Any = SimpleNamespace(topology=topology)
     assert follow(pools, AskError("16383 ?:7001"), A) == Node("10.0.0.2", 7001)
+
+
+def test_a_command_that_waits_too_long_for_a_slot_that_moves_says_so() -> None:
+    """The text names the slot and where it goes, which Redis gives without a word."""
+    pool: Any = SimpleNamespace(retry_s=0, topology=SimpleNamespace(refresh=lambda: False))
+    deadline = RetryDeadline(pool)
+    deadline.hold(AskError("16383 b:7001"))
+    with pytest.raises(NoNode, match="within 0 s: slot 16383 moves to b:7001"):
+        deadline.wait()

@@ -17,18 +17,7 @@ from tests.support.servers.acl import PAGE, denials, url_of, users
 
 __all__ = ["users"]
 
-RIGHTS = (
-    "~_kombu.binding*",
-    "+config|get",
-    "+exec",
-    "+exists",
-    "+hset",
-    "+hvals",
-    "+mget",
-    "+multi",
-    "+sismember",
-    "+zmscore",
-)
+RIGHTS = ("+config|get", "+exec", "+mget", "+multi", "+zmscore")
 
 
 @pytest.fixture
