@@ -243,8 +243,9 @@ class Arming:
     def _begin(self, entry: Entry, known: list[Note], now_ms: int) -> float:
         """Returns after which time an entry has to be armed."""
         since_ms = self._rows[entry.name][1]
-        if entry.one_off and any(note.latest_ms > since_ms and note.digest != PAUSED for note in known):
-            return inf
+        for note in known:
+            if note.latest_ms > since_ms and note.digest != PAUSED and entry.ends_with(note.latest_ms):
+                return inf
         # The notes of queues that the entry has left stay as they were: the latest one says how it is.
         note = max(known, key=attrgetter("latest_ms"), default=Note())
         if note.latest_ms and note.digest != PAUSED and not entry.one_off:
@@ -345,6 +346,8 @@ class Arming:
         return [(at_ms, self._after(entry, at_ms)) for at_ms in times]
 
     def _after(self, entry: Entry, at_ms: int) -> int | None:
+        if entry.ends_with(at_ms):
+            return None
         try:
             return next_ms(entry.schedule, at_ms, self._app.timezone)
         except NeverComes:

@@ -47,7 +47,9 @@ def list_entries(store: OperatorStore) -> list[Listed]:
     paused, now_ms = store.periodic.paused(), store.now_ms()
     begun = {run: queue for queue, of in notes.items() for note in of.values() for run in note.runs if run[0] <= now_ms}
     ids = [identity for _, identity in begun]
-    late = {*store.lookup.get(sorted({*begun.values()}), ids)} if begun else set()
+    waiting = store.lookup.get(sorted({*begun.values()}), ids) if begun else {}
+    # The message of a run that has begun waits on while its ``countdown`` does.
+    late = {identity for identity, [first, *_] in waiting.items() if first.due_ms <= now_ms}
     return [
         _listed(name, record, [notes[queue].get(name, Note()) for queue in record["queues"]], paused, now_ms, late)
         for name, record in sorted(records.items())

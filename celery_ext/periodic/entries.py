@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from celery.beat import BeatLazyFunc, ScheduleEntry
 from celery.schedules import schedule
 
+from celery_ext.periodic.times import whole_ms
 from kombu_delayq.errors import quoted
 
 #: What ``missed`` may be: one run for all those that were missed, none, or each of them.
@@ -61,6 +62,11 @@ class Entry:
         parts = (self.task, self.args, self.kwargs, self.options, self.missed, self.start_ms, self.end_ms)
         said = _said((*parts, self.one_off, _of_schedule(self.schedule)))
         return sha1(said.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()[:16]
+
+    def ends_with(self, run_ms: int) -> bool:
+        """Whether no run comes after one: it runs once, and if at a certain time, one before that was of another."""
+        moment = getattr(self.schedule, "clocked_time", None)
+        return self.one_off and (moment is None or run_ms >= whole_ms(moment))
 
     @cached_property
     def timing(self) -> tuple[Any, ...] | None:
@@ -142,7 +148,9 @@ def _entry(app: Any, name: str, value: Any) -> Entry:
     missed = options.pop("missed", "last")
     # Celery would take a text for one argument a character.
     args = stock.args if stock.args is not None else ()
-    return Entry(name, stock.task, stock.schedule, args, stock.kwargs, options, missed)
+    # As with beat, the ``clocked`` of django-celery-beat, which has no end of its own, comes once.
+    one_off = hasattr(stock.schedule, "clocked_time")
+    return Entry(name, stock.task, stock.schedule, args, stock.kwargs, options, missed, one_off=one_off)
 
 
 def _check(entry: Entry) -> None:

@@ -49,7 +49,8 @@ class Caught(NamedTuple):
 def options_of(app: Any, entry: Entry, at_ms: int, next_ms: int | None) -> dict[str, Any]:
     """Returns the options of ``apply_async`` for a run; the arguments are those of ``RunMessages.of``."""
     options = {**entry.options, "headers": {**(entry.options.get("headers") or {}), BEAT: True, ENTRY: entry.name}}
-    wait = timedelta(seconds=options.pop("countdown", None) or 0)
+    options.pop("task_id", None)  # each run has its own
+    wait = timedelta(seconds=max(options.pop("countdown", None) or 0, 0))  # below 0 it would come before its time
     options["eta"] = moment_of(at_ms) + wait
     expires = entry.options.get("expires", getattr(app.tasks.get(entry.task), "expires", None))
     if expires == "next":

@@ -83,6 +83,8 @@ def missed_runs(of: Any, last_ms: int, now_ms: int, zone: tzinfo, most: int) -> 
     def between(from_ms: int) -> list[int]:
         return list(takewhile(lambda at_ms: at_ms <= now_ms, runs_after(of, from_ms, zone)))[-most:]
 
+    if hasattr(of, "clocked_time"):  # each moment after it is another run to ``next_ms``
+        return [at_ms for at_ms in (next_ms(of, last_ms, zone),) if at_ms <= now_ms]
     if type(of) is schedule and not of.relative:
         step_ms = of.run_every / _MS
         skipped = max(int((now_ms - last_ms) / step_ms) - most, 0)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -244,6 +244,16 @@ def test_a_run_may_expire_with_the_next(start_process: StartProcess) -> None:
     assert datetime.fromisoformat(expires).timestamp() * 1000 == message.due_ms + 600_000
 
 
+def test_a_countdown_makes_no_run_early(start_process: StartProcess) -> None:
+    """As with beat, a run with a countdown below 0 comes at its time, and one with a countdown above 0 later."""
+    for countdown, later_ms in ((-5, 0), (5, 5000)):
+        options = {"countdown": countdown, "queue": f"q{countdown}"}
+        process = start_process(f"p{countdown}", {"tick": every(600.0, options=options)})
+        [(at_ms, _)] = process.store.periodic.notes([options["queue"]])[options["queue"]]["tick"].runs
+        assert [due_ms for _, due_ms in process.armed(options["queue"])] == [at_ms + later_ms]
+        process.arming.end()
+
+
 def test_wrong_entries_stop_no_others(start_process: StartProcess, caplog: pytest.LogCaptureFixture) -> None:
     """Each entry that cannot run is named, with the reason, and the others are armed."""
 
@@ -346,6 +356,27 @@ def test_one_off_start_and_end(start_process: StartProcess) -> None:
     process.arming._token = None
     process.step()
     assert len(process.armed()) == 2
+
+
+def test_an_entry_of_a_certain_time(start_process: StartProcess) -> None:
+    """It runs once, at once if its time is past, and once more with a later time, also when another process arms."""
+    clocked = pytest.importorskip("django_celery_beat.clockedschedule").clocked
+
+    def at(hours: int, **options: Any) -> dict[str, Any]:
+        return every(clocked(datetime.now(UTC) + timedelta(hours=hours)), options=options)
+
+    schedule = {"past": at(-1), "soon": at(1, queue="slow", expires="next")}
+    first = start_process("first", schedule)
+    [(past, _)], [soon] = first.armed(), first.store.scan.browse("slow").messages
+    assert json.loads(soon.body or b"")["headers"]["expires"] is None
+    first.age("past", 1000)
+    first.step()
+    assert first.armed() == []
+    first.arming.end()
+    second = start_process("second", schedule | {"past": at(2)})
+    assert [due_ms - second.store.now_ms() > HOUR_MS for _, due_ms in second.armed()] == [True]
+    assert second.armed()[0][0] != past
+    assert len(second.armed("slow")) == 1
 
 
 class Rows:

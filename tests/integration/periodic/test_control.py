@@ -15,6 +15,7 @@ from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import Action, Caller
 from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT
 from tests.support.commands.shell import lines, run, terminal
+from tests.support.conditions import until
 from tests.support.examining import look
 from tests.support.serve.metrics import collector_of, scraped
 from tests.support.workers.periodic import Process, StartProcess
@@ -53,6 +54,20 @@ def test_entries_are_listed(process: Process) -> None:
     _, tick, _ = control.list_entries(process.store)
     assert tick.next_ms is not None
     assert tick.next_ms < process.store.now_ms()
+
+
+def test_a_run_that_waits_out_a_countdown_is_not_overdue(start_process: StartProcess) -> None:
+    """The next run of an entry with a countdown is to come, while the messages of those before it wait."""
+    schedule = {"tick": {"task": "shop.tick", "schedule": 0.5, "options": {"countdown": 3600}}}
+    process = start_process("p", schedule)
+    first_ms = process.store.periodic.notes(["celery"])["celery"]["tick"].runs[0][0]
+    until(lambda: process.store.now_ms() > first_ms)
+    now_ms = process.store.now_ms()
+    [tick] = control.list_entries(process.store)
+    assert tick.next_ms is not None
+    assert tick.next_ms > now_ms
+    assert tick.last_ms is not None
+    assert tick.last_ms >= first_ms
 
 
 def test_the_command(process: Process, redis_server: PrivateRedis) -> None:

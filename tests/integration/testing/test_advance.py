@@ -245,6 +245,30 @@ def test_a_day_of_periodic_tasks(delayed_tasks: DelayedTasks, shop: Shop) -> Non
     assert (shop.done.count("interval"), shop.done.count("seven")) == (4, 1)
 
 
+def test_an_entry_of_a_certain_time_runs_once(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """The ``clocked`` of django-celery-beat runs at its time, however far the test goes beyond it."""
+    clocked = pytest.importorskip("django_celery_beat.clockedschedule").clocked
+    moment = delayed_tasks.now + timedelta(hours=1)
+    shop.app.conf.beat_schedule = {
+        "then": {"task": "shop.remind", "schedule": clocked(moment), "args": ("then",), "options": {"expires": "next"}},
+    }
+    install(shop.app, periodic=True)
+    delayed_tasks.advance("50m")
+    assert shop.done == []
+    delayed_tasks.advance("1h")
+    delayed_tasks.advance("1h")
+    assert shop.done == ["then"]
+
+
+def test_each_periodic_run_has_an_id_of_its_own(delayed_tasks: DelayedTasks, shop: Shop) -> None:
+    """As with workers, a ``task_id`` in the options of an entry is none of its runs."""
+    options = {"task_id": "fixed"}
+    shop.app.conf.beat_schedule = {"often": {"task": "shop.remind", "schedule": 60.0, "args": (1,), "options": options}}
+    install(shop.app, periodic=True)
+    ids = [ran.id for ran in delayed_tasks.advance("3m")]
+    assert len({*ids, "fixed"}) == len(ids) + 1 > 2
+
+
 def test_without_periodic_nothing_runs(delayed_tasks: DelayedTasks, shop: Shop) -> None:
     """An app that keeps its beat has no periodic runs in a test."""
     shop.app.conf.beat_schedule = {"often": {"task": "shop.remind", "schedule": 1.0}}

@@ -12,7 +12,7 @@ from celery import Celery
 from celery.beat import Scheduler
 from celery.schedules import crontab, schedule
 
-from celery_ext.periodic.times import next_ms, runs_after, whole_ms
+from celery_ext.periodic.times import missed_runs, next_ms, runs_after, whole_ms
 
 #: Zones with odd changes of their clocks, each with a year that has some.
 ZONES = {
@@ -93,6 +93,15 @@ def test_a_schedule_may_name_its_zone() -> None:
     assert next_ms(nine, whole_ms(datetime(2026, 7, 1, tzinfo=UTC)), UTC) == whole_ms(
         datetime(2026, 7, 1, 13, tzinfo=UTC)
     )
+
+
+def test_a_certain_time_that_was_missed_is_one_run() -> None:
+    """The ``clocked`` of django-celery-beat, which is due at each moment after its time, is missed at that time."""
+    clocked = pytest.importorskip("django_celery_beat.clockedschedule").clocked
+    moment = datetime(2026, 7, 1, tzinfo=UTC)
+    at_ms = whole_ms(moment)
+    assert missed_runs(clocked(moment), at_ms - 60_000, at_ms + 100, UTC, 1000) == [at_ms]
+    assert missed_runs(clocked(moment), at_ms - 60_000, at_ms - 1, UTC, 1000) == []
 
 
 def test_an_entry_that_begins_in_a_repeated_hour_goes_on_after_it() -> None:
