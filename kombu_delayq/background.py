@@ -127,7 +127,8 @@ class BackgroundWorker(ABC):
             try:
                 self._connect_and_work()
             except self._away as error:
-                self._stopping.wait(self._outage.failed(self._outage_line(error)))
+                if not self._stopping.is_set():  # what is away at the end is no outage
+                    self._stopping.wait(self._outage.failed(self._outage_line(error)))
 
     @abstractmethod
     def _connect_and_work(self) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from math import inf
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -54,6 +55,14 @@ class SentinelChannel(DelayedChannel, stock.SentinelChannel):
         return bool(self.active_queues) and self.async_pool.follow()
 
 
+#: Parameters that the query of a socket's URL may have. Source: kombu.transport.redis.Channel._connparams
+_OF_SOCKETS = {
+    "virtual_host",
+    *signature(redis.UnixDomainSocketConnection).parameters,
+    *signature(redis.connection.AbstractConnection).parameters,
+}
+
+
 class DelayedTransport(_Transport):
     """A mixin, to the left of kombu's two transports."""
 
@@ -70,6 +79,8 @@ class DelayedTransport(_Transport):
         self._scheme = urls.configure(
             client, sentinel=isinstance(self, stock.SentinelTransport), cluster=self.has_nodes
         )
+        if self._scheme == "socket":
+            urls.check_socket_query(client.hostname, _OF_SOCKETS)
         super().__init__(client, **kwargs)
         self.cycle.close()
         self.cycle = self.Poller()

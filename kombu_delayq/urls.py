@@ -8,7 +8,7 @@ behaviour, without TLS, or on localhost. ``configure`` reads the URL itself, so 
 import logging
 import re
 import ssl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from ipaddress import IPv6Address
 from typing import Any
@@ -178,6 +178,16 @@ def _check_query(url: str) -> None:
         )
 
 
+def check_socket_query(url: str, known: Set[str]) -> None:
+    """Refuses a query with a name that no connection to a socket knows: it would raise a ``TypeError``."""
+    _refuse_unknown({name for name, _ in parse_qsl(urlparse(url).query)} - known)
+
+
+def _refuse_unknown(names: set[str]) -> None:
+    if names:
+        raise InvalidBrokerURL(f"broker URL has parameters that kombu does not know: {', '.join(sorted(names))}")
+
+
 def _meant(client: Any, given: str, sentinel: bool) -> str:
     """Returns the stock scheme that a connection means if its URL has the scheme ``given``."""
     if not given:
@@ -279,9 +289,7 @@ def _take(client: Any, url: dict[str, Any]) -> None:
     """Sets the parameters of a parsed URL, as kombu does with the URLs that it parses."""
     host = url.pop("hostname")
     del url["transport"]
-    unknown = {name for name in url if name not in _PARAMETERS or not hasattr(client, name)}
-    if unknown:
-        raise InvalidBrokerURL(f"broker URL has parameters that kombu does not know: {', '.join(sorted(unknown))}")
+    _refuse_unknown({name for name in url if name not in _PARAMETERS or not hasattr(client, name)})
     if not isinstance(url.get("ssl", {}), Mapping):
         raise InvalidBrokerURL(
             "broker URL has the parameter ssl; write delayqs://…, or parameters such as ssl_ca_certs"

@@ -194,7 +194,7 @@ def _check_app(app: object) -> None:
 
 
 def _id_of(task_id: TaskId) -> str:
-    identity = task_id.id if isinstance(task_id, AsyncResult) else task_id
+    identity = str(task_id.id) if isinstance(task_id, AsyncResult) else task_id  # which may be a ``UUID``
     if not isinstance(identity, str):
         raise TypeError(f"a task id is a text or an AsyncResult, not {task_id!r}")
     return identity

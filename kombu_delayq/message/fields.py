@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from json.encoder import encode_basestring_ascii
 from typing import Any
+from uuid import UUID
 
 from kombu.utils.json import JSONEncoder, loads
 from msgspec import MsgspecError
@@ -149,6 +150,8 @@ def task_id_of(head: Mapping[str, Any]) -> str | None:
             may be anything, and two messages may have the same one; it does not count.
     """
     task_id = head.get("id") if "task" in head else None
+    if isinstance(task_id, UUID):  # as Celery lets a caller give it
+        return str(task_id)
     return task_id if isinstance(task_id, str) else None
 
 

@@ -1,11 +1,12 @@
-"""Custom ids that have no UTF-8, which stock Celery takes."""
+"""Custom ids that have no UTF-8, or are no text, which stock Celery takes."""
 
 import json
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from celery_ext import Call, cancel, get, reschedule, run_now, select, send_many
+from celery_ext import Call, cancel, get, install, reschedule, run_now, select, send_many
 from tests.support.workers.harness import MakeProj, Proj
 
 IDS = ["\ud800", "a\udfffb", "\udc80", "\udced\udca0\udc80", "ü\ud800", '"\ud800\\']
@@ -42,6 +43,22 @@ def _wait_and_be_found(proj: Proj, task_id: str) -> None:
     assert _ready(proj) == [task_id] * 2
     send_many(proj.app, "proj.record", [Call((4,), task_id=task_id, countdown=300)])
     assert cancel(proj.app, [task_id]) == {task_id: "cancelled"}
+
+
+@pytest.mark.both_layouts
+@pytest.mark.parametrize("fast_publish", [False, True])
+def test_a_uuid_is_found_by_its_text(make_proj: MakeProj, fast_publish: bool) -> None:
+    """A task whose id was given as a ``UUID``, as stock Celery lets one, waits under the text of it."""
+    proj = make_proj()
+    install(proj.app, fast_publish=fast_publish)
+    task_id = uuid4()
+    result = proj.app.send_task("proj.record", (1,), task_id=task_id, countdown=300)
+    task = get(proj.app, str(task_id))
+    assert task is not None
+    assert task.id == str(task_id)
+    assert reschedule(proj.app, str(task_id), countdown=600) == "rescheduled"
+    assert cancel(proj.app, result) == "cancelled"
+    assert proj.delayed() == 0
 
 
 @pytest.mark.both_layouts

@@ -56,10 +56,11 @@ def test_headers_and_properties_of_another_type_are_none(other: Any) -> None:
         ({"id": "i"}, None),
         ({"task": "t"}, None),
         ({"task": "t", "id": 7}, None),
+        ({"task": "t", "id": UUID(int=7)}, "00000000-0000-0000-0000-000000000007"),
     ],
 )
 def test_only_a_task_has_a_task_id(head: dict[str, Any], task_id: str | None) -> None:
-    """The header ``id`` of what is no task is any text, and an id that is no text is none."""
+    """The header ``id`` of what is no task is any text, and an id that is neither a text nor a UUID is none."""
     assert task_id_of(head) == task_id
 
 

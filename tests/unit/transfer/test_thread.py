@@ -28,3 +28,16 @@ def test_no_error_ends_it(error: Exception, monkeypatch: pytest.MonkeyPatch, cap
     assert goes_on.wait(20)
     transferring.stop()
     assert [str(error) in record.getMessage() for record in caplog.records].count(True) == 1
+
+
+def test_what_is_away_at_the_end_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that is told to stop while it connects logs no error of its connection."""
+
+    def connect() -> TransportStore:
+        transferring._stopping.set()
+        raise redis.ConnectionError("away")
+
+    transferring = TransferWorker(connect)
+    transferring.run()
+    assert caplog.records == []
+    assert transferring.down_since is None

@@ -167,6 +167,7 @@ def test_shuffled_list_stays_on_our_transport() -> None:
         ("delayq+socket:///a;delayq+socket:///secret", None, "found delayq+socket://"),
         (";redis://:secret@a", DOTTED, "neither a host nor a socket"),
         ("delayq://:secret@a?foo=secret&bar=1", None, "that kombu does not know: bar, foo"),
+        ("delayq+socket:///run/redis.sock?foo=secret", None, "that kombu does not know: foo"),
         ("delayq://:secret@a?ssl=secret", None, "write delayqs://"),
         ("delayq://a/0?password=secret", None, "has password behind a question mark; write it as in delayq://USER:"),
         ("redis://a;redis://b?virtual_host=secret&userid=secret", DOTTED, "has userid, virtual_host behind"),
