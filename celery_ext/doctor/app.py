@@ -234,7 +234,7 @@ def chains(subject: Subject) -> Findings:
 def visibility_timeout(subject: Subject) -> Findings:
     """Is the visibility timeout above the longest task, where one counts?"""
     app = subject.the_app
-    ours = stock_transport(app) is None and subject.options.consume == "reliable"
+    ours = stock_transport(app) is None and subject.options.consume == "reliable"  # names a timeout that is no number
     timeout_s = float(subject.transport_options.get("visibility_timeout", VISIBILITY_TIMEOUT_S))
     if ours and timeout_s <= subject.options.consumer_ttl:
         yield Finding(

@@ -132,7 +132,7 @@ def examine(
             answers = f"{connection.as_uri()} answers"
         except Exception as error:  # an error of any kind is a finding
             # A URL that cannot be used is found by a check of the app already.
-            if str(error) not in said and not _is_said(error, said):
+            if not _is_said(error, said):
                 yield _no_broker(connection, error)
             skipped = ", ".join(check.name for check in left)
             yield Finding(Level.NOTICE, f"without a broker these were not checked: {skipped}", check=BROKER)
@@ -243,21 +243,23 @@ def _make(subject: Subject, checks: Sequence[Check], said: list[str]) -> Iterato
     for check in checks:
         found = False
         try:
-            for finding in check.look(subject):
+            for finding in _look(subject, check, said):
                 found = True
-                said.append(finding.found)
-                if check.look is app.options and finding.level is Level.ERROR:
-                    said.append(_OPTIONS)
-                yield replace(finding, check=check.name)
-        except Exception as error:  # an error of any kind is a finding; the other checks go on
+                yield finding
+        except InvalidOptions as error:
             found = True
             if _is_said(error, said):
                 waiting.append(check.name)
-            elif subject.store is not None and _is_of_node(subject.store, error):
+            else:
+                said.append(str(error))
+                yield Finding(Level.ERROR, str(error), *_MEND_OPTIONS, check=check.name)
+        except Exception as error:  # an error of any kind is a finding; the other checks go on
+            found = True
+            if subject.store is not None and _is_of_node(subject.store, error):
                 stopped[check.name] = error
             else:
-                yield replace(_failed(error), check=check.name)
                 said.append(str(error))
+                yield Finding(Level.ERROR, f"the check failed: {_in_words(error)}", *_mend(error), check=check.name)
         if not found:
             yield Finding(Level.OK, check.question, check=check.name)
     if waiting:
@@ -266,9 +268,17 @@ def _make(subject: Subject, checks: Sequence[Check], said: list[str]) -> Iterato
         yield from _without_node(subject.the_store, stopped)
 
 
+def _look(subject: Subject, check: Check, said: list[str]) -> Findings:
+    for finding in check.look(subject):
+        said.append(finding.found)
+        if check.look is app.options and finding.level is Level.ERROR:
+            said.append(_OPTIONS)
+        yield replace(finding, check=check.name)
+
+
 def _is_said(error: Exception, said: Sequence[str]) -> bool:
-    """Whether a finding has named this wrong option already, or the check of the options all that are wrong."""
-    return isinstance(error, InvalidOptions) and (str(error) in said or _OPTIONS in said)
+    """Whether a finding has named this error already, or the check of the options all that are wrong."""
+    return str(error) in said or (isinstance(error, InvalidOptions) and _OPTIONS in said)
 
 
 def _is_of_node(store: OperatorStore, error: Exception) -> bool:
@@ -285,13 +295,6 @@ def _without_node(store: OperatorStore, stopped: Mapping[str, Exception]) -> Fin
             found = named([f"the {node.role} {node.name} is {node.state}" for node in cluster.down])
     yield Finding(Level.ERROR, found, "restart it, or mend what keeps this process from it", _NODE_AWAY, BROKER)
     yield Finding(Level.NOTICE, f"without it these were not checked: {', '.join(stopped)}", check=BROKER)
-
-
-def _failed(error: Exception) -> Finding:
-    """Returns what an error in a check says: what is wrong with an option, or that the check failed."""
-    if isinstance(error, InvalidOptions):
-        return Finding(Level.ERROR, str(error), *_MEND_OPTIONS)
-    return Finding(Level.ERROR, f"the check failed: {_in_words(error)}", *_mend(error))
 
 
 def _mend(error: Exception) -> tuple[str, str]:

@@ -31,7 +31,7 @@ def test_no_error_ends_it(error: Exception, monkeypatch: pytest.MonkeyPatch, cap
 
 
 def test_what_is_away_at_the_end_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
-    """A worker that is told to stop while it connects logs no error of its connection."""
+    """When somebody stops a worker while it connects, the worker logs no error."""
 
     def connect() -> TransportStore:
         transferring._stopping.set()
