@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.periodic.entries import Entries, Entry, Source
 from celery_ext.periodic.messages import Caught, RunMessages
-from celery_ext.periodic.times import MOST_MISSED, NeverComes, missed_runs, next_ms, runs_after
+from celery_ext.periodic.times import MOST_MISSED, missed_runs, runs_after
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.store import DelayStore
@@ -343,15 +343,7 @@ class Arming:
         times = times[:1] if entry.one_off else times
         if entry.options.get("expires") != "next":
             return [(at_ms, None) for at_ms in times]
-        return [(at_ms, self._after(entry, at_ms)) for at_ms in times]
-
-    def _after(self, entry: Entry, at_ms: int) -> int | None:
-        if entry.ends_with(at_ms):
-            return None
-        try:
-            return next_ms(entry.schedule, at_ms, self._app.timezone)
-        except NeverComes:
-            return None
+        return [(at_ms, entry.after(at_ms, self._app.timezone)) for at_ms in times]
 
     def _note_failure(self, name: str, error: Exception) -> None:
         said = f"{type(error).__name__}: {error}"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from functools import cached_property
 from hashlib import sha1
 from typing import Any, NamedTuple, Protocol
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from celery.beat import BeatLazyFunc, ScheduleEntry
 from celery.schedules import schedule
 
-from celery_ext.periodic.times import whole_ms
+from celery_ext.periodic.times import NeverComes, next_ms, whole_ms
 from kombu_delayq.errors import quoted
 
 #: What ``missed`` may be: one run for all those that were missed, none, or each of them.
@@ -67,6 +68,13 @@ class Entry:
         """Whether no run comes after one: it runs once, and if at a certain time, one before that was of another."""
         moment = getattr(self.schedule, "clocked_time", None)
         return self.one_off and (moment is None or run_ms >= whole_ms(moment))
+
+    def after(self, run_ms: int, zone: tzinfo) -> int | None:
+        """Returns when the run after one is, ms since the epoch, in a time zone for schedules; None if none comes."""
+        try:
+            return None if self.ends_with(run_ms) else next_ms(self.schedule, run_ms, zone)
+        except NeverComes:
+            return None
 
     @cached_property
     def timing(self) -> tuple[Any, ...] | None:

@@ -38,16 +38,18 @@ class PeriodicRuns:
             found = Settings(app).read()
             for entry in found.entries.values() if found is not None else ():
                 key = id(app), entry.name
-                latest_ms = self._latest.get(key, begun_ms)
-                at_ms = next_ms(entry.schedule, latest_ms, app.timezone)
-                while at_ms <= end_ms and not (key in self._latest and entry.ends_with(latest_ms)):
+                at_ms: int | None
+                if key in self._latest:
+                    at_ms = entry.after(self._latest[key], app.timezone)
+                else:
+                    at_ms = next_ms(entry.schedule, begun_ms, app.timezone)
+                while at_ms is not None and at_ms <= end_ms:
                     sent += 1
                     if sent > MOST_SENT:
                         raise RuntimeError(f"the schedule asks for more than {MOST_SENT:,} runs in this time")
-                    after = next_ms(entry.schedule, at_ms, app.timezone)
-                    self._send(app, entry, at_ms, None if entry.ends_with(at_ms) else after)
-                    self._latest[key] = latest_ms = at_ms
-                    at_ms = after
+                    after = entry.after(at_ms, app.timezone)
+                    self._send(app, entry, at_ms, after)
+                    self._latest[key], at_ms = at_ms, after
 
     def _send(self, app: Any, entry: Entry, at_ms: int, after: int | None) -> None:
         options = options_of(app, entry, at_ms, after)
