@@ -26,6 +26,9 @@ logger = get_logger(__name__)
 
 #: How often a process looks at what is wanted, in s.
 LOOK_S = 1.0
+#: For how long nobody arms before a process with another schedule does, in s: a restart is over by then, and with the
+#: end of a lease before it what is armed still lasts.
+RESTART_S = 30.0
 #: How far ahead runs are armed, in ms, and how much farther each time, so that frequent runs are armed a few at once.
 AHEAD_MS, MORE_MS = 60_000, 10_000
 #: How often this process tells a source which runs have begun, in s. Notes of runs last longer.
@@ -68,6 +71,7 @@ class Arming:
         self._app, self._source, self._name = app, source, name
         self._found = Entries({}, {}, {})
         self._schedule: str | None = None
+        self._began_ms = 0
         self._token: int | None = None
         self._beyond = 0
         self._paused: frozenset[str] = frozenset()
@@ -78,7 +82,8 @@ class Arming:
         self._unwritten: set[str] = set()  # entries whose record is not as they are
         self._unstarted: set[str] = set()  # entries whose first run, at their start, is not armed
         self._failures: dict[str, tuple[str, float]] = {}  # why an entry cannot be sent, and when to try again
-        self._said_other = ""
+        self._other = ""  # the schedule to which this process leaves arming
+        self._free_since: float | None = None  # since when nobody with that arms
         self._sighted_until = self._noted_until = 0.0
         self.stock_beat = ""
 
@@ -100,15 +105,9 @@ class Arming:
     def step(self) -> float:
         """Looks once, and arms what is to be armed. Returns the time until the next look, in s."""
         periodic, is_new = self._store.periodic, not self._source.changes and self._read()
-        if self._schedule is None:
-            self._schedule = _DATABASE if self._source.changes else self._found.digest
-            periodic.note_schedule(self._schedule)
         wishes = periodic.wishes()
-        if wishes.schedule is None:  # Redis has lost its data, or never had any
-            periodic.note_schedule(str(self._schedule))
-            self._token = None
-        elif wishes.schedule != self._schedule:
-            self._leave_to(wishes.schedule)
+        if not self._holds(wishes):
+            self.end()
             return LOOK_S
         self._note_stock_beat()
         if not periodic.take_lease(self._name):
@@ -176,16 +175,42 @@ class Arming:
         self._store.periodic.note_sighting(what, self._store.now_ms())
         return True
 
-    def _leave_to(self, schedule: str) -> None:
-        """Leaves arming to processes with another schedule, which was noted later."""
+    def _holds(self, wishes: Wishes) -> bool:
+        """Whether the schedule of this process holds: that of the process that started last, of those that live."""
+        if self._schedule is None:
+            self._schedule = _DATABASE if self._source.changes else self._found.digest
+            self._began_ms = max(int(self._store.now_ms()), wishes.began_ms + 1)
+        elif wishes.schedule == self._schedule:
+            return True
+        elif wishes.schedule is None:  # Redis has lost its data
+            self._token = None
+        elif self._began_ms <= wishes.began_ms and not self._is_left_by(wishes.schedule):
+            return False
+        self._store.periodic.note_schedule(self._schedule, self._began_ms)
+        return True
+
+    def _is_left_by(self, schedule: str) -> bool:
+        """Whether all processes with another schedule, which was noted later, have ended; they arm until then."""
         self._note_sighting(OTHER_SCHEDULE)
-        if self._said_other != schedule:
-            self._said_other = schedule
+        if self._other != schedule:
+            self._other, self._free_since = schedule, None
             logger.warning(
                 "a process that started later has another periodic schedule (%s) than this one (%s), and arms alone",
                 *(schedule, self._schedule),
             )
-        self.end()
+        if self._store.periodic.leader() is not None:
+            self._free_since = None
+        elif self._free_since is None:
+            self._free_since = monotonic()
+        elif monotonic() - self._free_since > RESTART_S:
+            self._other = ""
+            logger.warning(
+                "no process with the periodic schedule %s arms any more: this one arms its own (%s), "
+                "with entries that differ: %s",
+                *(schedule, self._schedule, ", ".join(self._found.unlike(self._store.periodic.records()))),
+            )
+            return True
+        return False
 
     def _load(self, now_ms: int, wishes: Wishes) -> None:
         """Compares the entries with what is armed, and disarms what has to go."""

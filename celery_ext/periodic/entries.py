@@ -1,5 +1,6 @@
 """What an app's schedule says: its entries, and what is wrong with some of them."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,6 +105,12 @@ class Entries(NamedTuple):
         """Changes when an entry does."""
         said = "\n".join(f"{name} {entry.digest}" for name, entry in sorted(self.entries.items()))
         return sha1(said.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()[:16]
+
+    def unlike(self, records: Mapping[str, str | bytes]) -> list[str]:
+        """Returns the names of entries that are not as a process has written them down; of idle ones only the name."""
+        armed = {name: json.loads(record)["digest"] for name, record in records.items() if name not in self.wrong}
+        own = {name: entry.digest for name, entry in self.entries.items()}
+        return sorted(name for name in own.keys() | armed if armed.get(name) not in ("", own.get(name)))
 
 
 class Source(Protocol):

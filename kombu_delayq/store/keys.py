@@ -354,7 +354,7 @@ class Keys:
 
     @property
     def periodic_state(self) -> str:
-        """HASH: hash of the schedule that was noted last, and the token of the process that arms periodic entries."""
+        """HASH: hash of the schedule that holds, when its process began, and the token of the one that arms."""
         return self._of_all("periodic:state")
 
     @property

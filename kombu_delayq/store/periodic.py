@@ -81,12 +81,14 @@ class Wishes(NamedTuple):
 
     Attributes:
         schedule: Hash of the schedule that was noted last; None for none.
+        began_ms: When the process began that has noted it, ms since the epoch; higher with each that begins.
         token: Token of the process that armed last; None since somebody wants that all is looked at anew.
         paused: Names of the entries that are paused.
         requests: Entries that are to run now, by the ids of their runs.
     """
 
     schedule: str | None
+    began_ms: int
     token: int | None
     paused: frozenset[str]
     requests: Mapping[str, str]
@@ -99,18 +101,19 @@ class Periodic(StorePart):
         super().__init__(client)
         self._registry = registry
 
-    def note_schedule(self, schedule: str) -> None:
-        """Notes the hash of a process's schedule. Who has another one leaves arming to who has this one."""
-        self._client.ask("HSET", self._keys.periodic_state, "schedule", schedule)
+    def note_schedule(self, schedule: str, began_ms: int) -> None:
+        """Notes the hash of a process's schedule, and when it began. Who has another one leaves arming to that."""
+        self._client.ask("HSET", self._keys.periodic_state, "schedule", schedule, "began", began_ms)
 
     def wishes(self) -> Wishes:
         """Returns what is wanted of the process that arms; one round trip."""
         keys = self._keys
-        commands = [("HMGET", keys.periodic_state, "schedule", "token"), ("SMEMBERS", keys.periodic_paused)]
+        commands = [("HMGET", keys.periodic_state, "schedule", "began", "token"), ("SMEMBERS", keys.periodic_paused)]
         commands.append(("HGETALL", keys.periodic_requests))
-        (schedule, token), paused, requests = checked(self._client.replies(commands))
+        (schedule, began, token), paused, requests = checked(self._client.replies(commands))
         return Wishes(
             None if schedule is None else as_text(schedule),
+            int(began or 0),
             None if token is None else int(token),
             frozenset(map(as_text, paused)),
             _texts(requests),

@@ -23,7 +23,7 @@ from celery_ext.periodic.source import Settings
 from kombu_delayq.store.periodic import PAUSED, STOCK_BEAT
 from tests.support.conditions import until
 from tests.support.workers import periodic
-from tests.support.workers.periodic import HOUR_MS, Process, StartProcess
+from tests.support.workers.periodic import HOUR_MS, Process, StartProcess, every
 
 both_brokers = pytest.mark.parametrize("broker_url", ["plain", "cluster"], indirect=True)
 
@@ -34,10 +34,6 @@ class Never(BaseSchedule):
     def remaining_estimate(self, last_run_at: datetime) -> timedelta:
         """Fails."""
         raise RuntimeError("unable to rollover")
-
-
-def every(seconds: Any, task: str = "shop.tick", **more: Any) -> dict[str, Any]:
-    return {"task": task, "schedule": seconds, **more}
 
 
 @both_brokers
@@ -68,21 +64,6 @@ def test_who_was_away_doubles_nothing(start_process: StartProcess) -> None:
         first.arming._arm(int(first.store.now_ms()))
     assert first.armed() == before
     assert len(before) < 130  # of one entry, however long the second process took to start
-
-
-def test_the_schedule_noted_last_wins(start_process: StartProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """In a rolling deploy entries are changed, removed and added with the first new process, and old ones stand by."""
-    old = start_process("old", {"changed": every(1.0), "removed": every(1.0), "kept": every(3600.0)})
-    [kept] = [due for _, due in old.armed() if due - old.store.now_ms() > 100_000]
-    new = start_process("new", {"changed": every(1800.0), "kept": every(3600.0), "added": every(900.0)})
-    old.step()
-    new.step()
-    assert (old.arming.leads, new.arming.leads) == (False, True)
-    assert sorted(round((due - new.store.now_ms()) / 900_000) for _, due in new.armed()) == [1, 2, 4]
-    assert kept in [due for _, due in new.armed()]
-    assert sorted(new.store.periodic.records()) == ["added", "changed", "kept"]
-    old.step()
-    assert caplog.text.count("has another periodic schedule") == 1
 
 
 def test_an_entry_that_moves_to_another_queue(start_process: StartProcess) -> None:

@@ -19,6 +19,11 @@ from tests.support.workers.harness import TRANSPORT
 HOUR_MS = 3_600_000
 
 
+def every(seconds: Any, task: str = "shop.tick", **more: Any) -> dict[str, Any]:
+    """Returns an entry of a schedule."""
+    return {"task": task, "schedule": seconds, **more}
+
+
 class Process:
     """What arms the entries of an app, and the store in which it does.
 
