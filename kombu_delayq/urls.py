@@ -87,6 +87,23 @@ def configure(client: Any, *, sentinel: bool = False, cluster: bool = False) -> 
     Raises:
         InvalidBrokerURL: The URL, or one of its alternates, would not lead to this transport.
     """
+    # Threads share connections that nobody has settled yet: each reads one state, and none sees half of another's work.
+    settled = _snapshot(client)
+    before = dict(vars(settled))
+    scheme = _settle(settled, sentinel, cluster)
+    vars(client).update({name: value for name, value in vars(settled).items() if before.get(name, before) is not value})
+    return scheme
+
+
+def _snapshot(client: Any) -> Any:
+    """Returns an object with the fields that a connection has at this moment."""
+    taken = object.__new__(type(client))
+    vars(taken).update(vars(client))
+    return taken
+
+
+def _settle(client: Any, sentinel: bool, cluster: bool) -> str:
+    """Settles a connection that no other thread knows; see ``configure``."""
     if not (cluster and "," in (client.hostname or "")):
         _check_scheme(client.hostname or "")
     given = urlparse(client.hostname).scheme if "://" in (client.hostname or "") else ""
@@ -265,7 +282,7 @@ def _settle_alternates(client: Any, scheme: str) -> None:
     for url in urls:
         _check_scheme(url)
     # SentinelChannel finds its nodes among the alternates, by the stock scheme.
-    client.alt[:] = [with_scheme(url, STOCK_SCHEMES if scheme == "sentinel" else {}) for url in urls]
+    client.alt = [with_scheme(url, STOCK_SCHEMES if scheme == "sentinel" else {}) for url in urls]
     if client.cycle is not None and not isinstance(client.cycle, _OurAlternates):
         client.cycle = _OurAlternates(client.cycle, cluster=cluster)
 
@@ -311,7 +328,7 @@ def _take_tls(client: Any, checked: bool) -> None:
     elif not client.ssl:
         warn_once("rediss:// without TLS options does not check the server's certificate, as in stock kombu")
         client.ssl = {"ssl_cert_reqs": ssl.CERT_NONE}
-    client._initial_params["ssl"] = client.ssl  # a switch to an alternate starts from these
+    client._initial_params = {**client._initial_params, "ssl": client.ssl}  # a switch to an alternate starts from these
 
 
 def warn_once(text: str) -> None:
@@ -367,6 +384,7 @@ def register() -> None:
 
 def is_cluster(client: Any) -> bool:
     """Whether a connection, settled or not, is to a cluster."""
+    client = _snapshot(client)
     if isinstance(client.hostname, ClusterHost):
         return True
     name = str(client.transport_cls)

@@ -40,6 +40,23 @@ class LeftToCelery(Exception):  # no error: it ends our attempt
     """Celery has to make or to send this message."""
 
 
+class _Noted(Watch):
+    """An app as it is when this object is made, and what was made of it: threads get both, or neither.
+
+    Attributes:
+        recipes: By task and options: how their messages are made, or why Celery has to make them. None after the first
+            call, which Celery sends: there may be no other.
+        timeout_s: How long to wait for a connection; Celery before 5.6 waits without an end.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        super().__init__(app)
+        self.recipes: dict[Hashable, Writer | str | None] = {}
+        self.timeout_s: float | None = app.conf.get("broker_pool_acquire_timeout")
+        if self.why_not:
+            logger.info("Celery makes all messages of app %s: %s", app.main, self.why_not)
+
+
 class FastPublisher:
     """Sends the calls of an app. Threads may share it.
 
@@ -49,13 +66,7 @@ class FastPublisher:
 
     def __init__(self, app: Celery) -> None:
         self._app: Any = getattr(app, "_get_current_object", lambda: app)()
-        self._watch = Watch(self._app)
-        self._why_not: str | None = None
-        #: By task and options: how their messages are made, or why Celery has to make them. None after the first
-        #: call, which Celery sends: there may be no other.
-        self._recipes: dict[Hashable, Writer | str | None] = {}
-        #: How long to wait for a connection; Celery before 5.6 waits without an end.
-        self._timeout_s: float | None = None
+        self._last: _Noted | None = None
 
     def apply_async(self, task: Any, args: Any, kwargs: Any, options: Mapping[str, Any]) -> Any:
         """Sends a call of a task, with the arguments of ``Task.apply_async``.
@@ -71,10 +82,10 @@ class FastPublisher:
 
         Source: celery.app.task.Task.apply_async
         """
-        recipes = self._noted()
+        noted = self._noted()
         if (
-            recipes is None
-            or not self._watch.is_applied_untraced
+            noted.why_not
+            or not noted.is_applied_untraced
             or not applies_as_celery(task)
             or not _READ_BEFORE.isdisjoint(options)
         ):
@@ -91,7 +102,7 @@ class FastPublisher:
             given["shadow"] = given["shadow"] or None
         if task.priority:  # before 5.7 it is no execution option
             given.setdefault("priority", task.priority)
-        result = self._send(recipes, task.name, args, kwargs, given, task.AsyncResult, task)
+        result = self._send(noted, task.name, args, kwargs, given, task.AsyncResult, task)
         return LEFT_TO_CELERY if result is None else result
 
     def send(self, name: str, args: Any = None, kwargs: Any = None, *positional: Any, **options: Any) -> Any:
@@ -104,15 +115,15 @@ class FastPublisher:
             DelayqError: As in Celery's own way.
             kombu.exceptions.OperationalError: The broker does not answer.
         """
-        recipes = self._noted()
-        if recipes is None or positional:
+        noted = self._noted()
+        if noted.why_not or positional:
             return None
         make_result, task = options.pop("result_cls", None), options.pop("task_type", None)
-        return self._send(recipes, name, args, kwargs, options, make_result or self._app.AsyncResult, task)
+        return self._send(noted, name, args, kwargs, options, make_result or self._app.AsyncResult, task)
 
     def _send(
         self,
-        recipes: dict[Hashable, Writer | str | None],
+        noted: _Noted,
         name: str,
         args: Any,
         kwargs: Any,
@@ -120,7 +131,7 @@ class FastPublisher:
         make_result: Callable[[str], Any],
         task: Any,
     ) -> Any:
-        """Sends a call, as ``send`` does, by the recipes of ``_noted``, and takes its own out of the options.
+        """Sends a call, as ``send`` does, by the recipes of the app as noted, and takes its own out of the options.
 
         As keyword arguments, Python would compare each of the options with the names of all parameters.
         """
@@ -131,14 +142,14 @@ class FastPublisher:
         expires, headers = take("expires", _OMITTED), take("headers", None)
         root_id, parent_id, reply_to = take("root_id", None), take("parent_id", None), take("reply_to", None)
         add_to_parent = take("add_to_parent", True)
-        if self._watch.shard_routers:
-            shard = _shard_of(self._watch.shard_routers, name, args, kwargs, options)
+        if noted.shard_routers:
+            shard = _shard_of(noted.shard_routers, name, args, kwargs, options)
             if shard is None:
                 return None
             options |= shard
         shown = _NO_OPTIONS if IN_OPTIONS.keys().isdisjoint(options) else _take_texts(options)
         is_expiring = None if expires is _OMITTED else expires is not None
-        writer = self._writer(recipes, name, options, is_expiring, bool(headers), task)
+        writer = self._writer(noted, name, options, is_expiring, bool(headers), task)
         if writer is None:
             return None
         recipe = writer.recipe
@@ -165,7 +176,7 @@ class FastPublisher:
         except Exception:  # Celery makes it, or meets the same fault and raises its own error
             return None
         try:
-            self._publish(recipe, message, own.chain_id)
+            self._publish(noted, recipe, message, own.chain_id)
         except LeftToCelery:
             return None
         result = make_result(identity)
@@ -174,17 +185,16 @@ class FastPublisher:
             parent.add_trail(result)
         return result
 
-    def _noted(self) -> dict[Hashable, Writer | str | None] | None:
-        """Returns the recipes that hold now; None if Celery has to make all messages."""
-        recipes = self._recipes  # before the look: another thread may begin anew while this one makes a recipe
-        if not self._watch.is_as_noted():
-            self._begin_anew()
-            recipes = self._recipes
-        return None if self._why_not else recipes
+    def _noted(self) -> _Noted:
+        """Returns the app as it is."""
+        noted = self._last
+        if noted is None or not noted.is_as_noted():
+            noted = self._last = _Noted(self._app)
+        return noted
 
     def _writer(
         self,
-        recipes: dict[Hashable, Writer | str | None],
+        noted: _Noted,
         name: str,
         options: Mapping[str, Any],
         expires: bool | None,
@@ -195,11 +205,12 @@ class FastPublisher:
         # With their types: 1, 1.0 and True are equal, and written differently.
         values = tuple(options.values())
         key = (name, expires, headers, task_type is None, *options, *values, *map(type, values))
+        recipes = noted.recipes
         try:
             found = recipes.get(key, "")
         except TypeError:  # an option is a list or a dict
             return None
-        if isinstance(found, Writer) and found.recipe.still_holds(self._app, self._watch.queues):
+        if isinstance(found, Writer) and found.recipe.still_holds(self._app, noted.queues):
             return found
         if found == "":
             if len(recipes) >= _MOST_RECIPES:
@@ -210,15 +221,6 @@ class FastPublisher:
             found = recipes[key] = self._made(name, options, expires, headers, more)
             return found if isinstance(found, Writer) else None
         return None
-
-    def _begin_anew(self) -> None:
-        self._recipes = {}  # before the note: a call that finds all as noted finds no recipe from before
-        self._watch.note()
-        conf = self._app.conf
-        self._timeout_s = conf.get("broker_pool_acquire_timeout")
-        self._why_not = self._watch.why_not()
-        if self._why_not:
-            logger.info("Celery makes all messages of app %s: %s", self._app.main, self._why_not)
 
     def _made(
         self, name: str, options: Mapping[str, Any], expires: bool | None, headers: bool, more: Mapping[str, Any]
@@ -231,12 +233,12 @@ class FastPublisher:
         except Exception as error:  # Celery meets the same fault, and raises its own error
             return f"Celery raises {type(error).__name__}"
 
-    def _publish(self, recipe: Recipe, message: Written, chain_id: str | None) -> None:
+    def _publish(self, noted: _Noted, recipe: Recipe, message: Written, chain_id: str | None) -> None:
         """Publishes a message, and tries again as Celery does. Source: kombu.messaging.Producer.publish."""
         policy = recipe.retry_policy
         # The connections of Celery's producers. A producer itself would do nothing here.
         try:
-            connection = self._watch.amqp.producer_pool.connections.acquire(block=True, timeout=self._timeout_s)
+            connection = noted.amqp.producer_pool.connections.acquire(block=True, timeout=noted.timeout_s)
         except LimitExceeded:
             raise LeftToCelery from None  # which raises its own error
         try:

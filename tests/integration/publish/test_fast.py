@@ -22,8 +22,9 @@ from kombu.messaging import Producer
 from celery_ext import Call, ShardRouter, install, select, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.publish import fast as publisher
+from celery_ext.publish import watch
 from celery_ext.publish.fast import FastPublisher
-from celery_ext.publish.recipe import recipe_of
+from celery_ext.publish.recipe import recipe_of, why_of_celery
 from kombu_delayq import DelayTooLong
 from tests.support.conditions import until
 from tests.support.servers.proxies import CountsRequests, Proxy
@@ -55,8 +56,8 @@ class Fast:
         self.published: list[str] = []
         publish = FastPublisher._publish
 
-        def noting(publisher: FastPublisher, recipe: Any, message: Any, chain: str | None) -> None:
-            publish(publisher, recipe, message, chain)
+        def noting(publisher: FastPublisher, noted: Any, recipe: Any, message: Any, chain: str | None) -> None:
+            publish(publisher, noted, recipe, message, chain)
             self.published.append(str(message.offer.id))
 
         monkeypatch.setattr(FastPublisher, "_publish", noting)
@@ -196,9 +197,9 @@ def test_a_call_that_is_left_to_celery_is_looked_at_once(fast: Fast, monkeypatch
     """Celery hands a call of a task on to ``send_task``, which knows what the task has asked; a call by name asks."""
     send, looks = FastPublisher._send, list[str]()
 
-    def noting(publisher: FastPublisher, recipes: Any, name: str, *args: Any, **options: Any) -> Any:
+    def noting(publisher: FastPublisher, noted: Any, name: str, *args: Any, **options: Any) -> Any:
         looks.append(name)
-        return send(publisher, recipes, name, *args, **options)
+        return send(publisher, noted, name, *args, **options)
 
     monkeypatch.setattr(FastPublisher, "_send", noting)
     for calls, options in enumerate(({}, {"link": fast.task.s()}, {"stamped": ["list"]}), 1):
@@ -514,6 +515,26 @@ def test_threads_share_templates(fast: Fast, redis_server: PrivateRedis) -> None
     assert len({body["properties"]["delivery_tag"] for body in bodies}) == 400
     assert len({body["headers"]["argsrepr"] for body in bodies}) == 400
     assert len(fast.published) > 300
+
+
+def test_no_thread_makes_a_template_before_it_may(
+    fast: Fast, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one thread asks whether an app allows templates, the calls of another go where their arguments say."""
+    fast.app.conf.update(
+        task_routes=(lambda name, args, *_, **options: {"queue": f"of_{args[0]}" if args else "none"},)
+    )
+
+    def ask_slowly(app: Any) -> Any:
+        monkeypatch.setattr(watch, "why_of_celery", why_of_celery)
+        with ThreadPoolExecutor(1) as other:
+            for args in (("a",), ("b",), ("c",)):
+                other.submit(fast.task.delay, *args).result()
+        return why_of_celery(app)
+
+    monkeypatch.setattr(watch, "why_of_celery", ask_slowly)
+    fast.task.delay("d")
+    assert sorted(redis_server.client().keys("of_*")) == ["of_a", "of_b", "of_c", "of_d"]
 
 
 def test_a_template_that_was_made_meanwhile_is_forgotten(

@@ -62,9 +62,9 @@ class Both:
         self._published: list[Any] = []
         publish = FastPublisher._publish
 
-        def noting(publisher: FastPublisher, recipe: Any, message: Any, chain: str | None) -> None:
+        def noting(publisher: FastPublisher, noted: Any, recipe: Any, message: Any, chain: str | None) -> None:
             self._published.append(message)
-            publish(publisher, recipe, message, chain)
+            publish(publisher, noted, recipe, message, chain)
 
         monkeypatch.setattr(FastPublisher, "_publish", noting)
 

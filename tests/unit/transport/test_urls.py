@@ -4,7 +4,10 @@ import copy
 import pickle
 import ssl
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
+from threading import Barrier
+from time import sleep
 from typing import Any, NamedTuple
 
 import pytest
@@ -106,6 +109,45 @@ def test_copy_leads_where_the_original_does(way: Way) -> None:
         for host in (*way.hosts[1:], *way.hosts) if len(way.hosts) > 1 else ():
             copied.maybe_switch_next()
             _assert_lands(copied, way.kind, host)
+
+
+class _Interrupted(Connection):
+    """A connection at which other threads go on whenever one reads or sets a field."""
+
+    def __getattribute__(self, name: str) -> Any:
+        sleep(0)
+        return super().__getattribute__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        sleep(0)
+        super().__setattr__(name, value)
+
+
+def _copied_at_once(shared: Connection, together: Barrier) -> dict[str, Any]:
+    together.wait(10)
+    return shared.clone().info()
+
+
+SHARED = WAYS | {
+    "credentials": Way("redis://me:pass@a:7001/3", DOTTED, "redis"),
+    "cluster": Way("delayq+cluster://me:pass@a:7001,b:7002/0", None, "cluster"),
+    "cluster dotted": Way("redis://:pass@a:7001,b:7002", urls.CLUSTER, "cluster"),
+    "cluster of one node, TLS": Way("delayqs+cluster://:pass@a:7001/0", None, "cluster"),
+}
+
+
+@pytest.mark.parametrize("way", SHARED.values(), ids=SHARED)
+def test_threads_may_share_a_connection_that_is_new(way: Way) -> None:
+    """Threads that copy a connection at its first use get all that its URL says, and leave it as one thread would."""
+    alone = _connect(way)
+    copied, left = alone.clone().info(), alone.info()
+    together = Barrier(6)
+    with ThreadPoolExecutor(6) as threads:
+        for _ in range(3):
+            shared = _Interrupted(way.url, transport=way.transport)
+            found = [threads.submit(_copied_at_once, shared, together) for _ in range(6)]
+            assert [each.result(10) for each in found] == [copied] * 6
+            assert shared.info() == left
 
 
 @pytest.mark.parametrize("way", LISTS.values(), ids=LISTS)
