@@ -20,6 +20,7 @@ from celery_ext.delays.on_commit import SETTING as ON_COMMIT
 from celery_ext.delays.on_commit import send_on_commit, waits_for_commit
 from celery_ext.delays.task import DelayChainTask, note_failure, note_internal_error
 from celery_ext.delays.waiting_key import waiting_options
+from kombu_delayq.errors import DelayqError
 from kombu_delayq.message import once
 
 if TYPE_CHECKING:
@@ -48,9 +49,16 @@ def extend_app(app: "Celery") -> None:
         # All ways to declare a task, also shared and class-based ones, end in the app's registry.
         registry = app._tasks
         if not is_installed(app):
-            for task in list(registry.values()):
-                _extend(task)
-            registry.__class__ = type(type(registry).__name__, (_Registry, type(registry)), {})
+            before = type(registry)
+            registry.__class__ = type(
+                before.__name__, (_Registry, before), {}
+            )  # extends what others register meanwhile
+            try:
+                for task in list(registry.values()):
+                    _extend(task)
+            except DelayqError:
+                registry.__class__ = before  # the next call raises it, too
+                raise
         if not isinstance(app.send_task, _SendTask):
             app.send_task = _SendTask(app)
     task_failure.connect(note_failure, dispatch_uid="delayq-failure")

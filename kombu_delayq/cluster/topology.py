@@ -79,8 +79,7 @@ class Topology:
         self.version = 0
         self._suspects: dict[Node, Suspicion] = {}  # replaced, never changed: threads share it
         self._asked_at = self._known_at = float("-inf")
-        self._asking = Lock()
-        self._pid = os.getpid()
+        self._asking = os.getpid(), Lock()
 
     def node_of(self, slot: int) -> Node:
         """Returns the primary of a slot.
@@ -131,18 +130,25 @@ class Topology:
             InvalidBrokerURL: A node says that it is in no cluster.
             NoPermissionError: The user may not ask.
         """
-        if self._pid != os.getpid():  # a thread that a fork has not copied may have been asking
-            self._pid, self._asking = os.getpid(), Lock()
         before = self.version
-        if not self._asking.acquire(blocking=wait):
+        asking = self._lock()
+        if not asking.acquire(blocking=wait):
             return False
         try:
             if monotonic() - self._asked_at >= PAUSE_S:
                 self._find()
                 self._asked_at = monotonic()
         finally:
-            self._asking.release()
+            asking.release()
         return self.version != before
+
+    def _lock(self) -> Lock:
+        """Returns what the thread holds that asks. After a fork the one who held it may be a thread of the parent."""
+        pid, asking = self._asking
+        if pid != os.getpid():
+            asking = Lock()  # two threads may make one each, and then both ask
+            self._asking = os.getpid(), asking
+        return asking
 
     def suspect(self, node: Node, error: Exception | None = None, *, late_s: float = 0.0) -> None:
         """Notes that a node does not answer: it is asked whether it lives before it gets another command.

@@ -225,7 +225,7 @@ def test_survives_a_fork(cluster: PrivateCluster, client: ClusterClient) -> None
     """A child uses connections of its own, although a thread of the parent was asking for the nodes."""
     client.set("a", 1)
     topology = pool_of(client).topology
-    with topology._asking:
+    with topology._asking[1]:
         pid = os.fork()
         if not pid:
             try:

@@ -1,5 +1,8 @@
 """What is known of the nodes, by what they answer."""
 
+import os
+from collections.abc import Callable
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +34,52 @@ def test_a_node_without_a_name_is_known_by_its_address(more: Any) -> None:
     assert topology.owner_of(16383) == Node("10.0.0.2", 7001)
     pools: Any = SimpleNamespace(topology=topology)
     assert follow(pools, AskError("16383 ?:7001"), A) == Node("10.0.0.2", 7001)
+
+
+class _Interrupted(Topology):
+    """Nodes at which another thread may go on whenever one has set a field."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        meanwhile = type(self).meanwhile
+        type(self).meanwhile = None
+        if meanwhile is not None:
+            meanwhile()
+
+
+def test_no_thread_of_a_child_waits_for_one_of_its_parent() -> None:
+    """While a thread of a forked child begins to ask for the nodes, others ask too, although the parent was asking."""
+    asks, may_answer = Event(), Event()
+
+    def ask(node: Node, limit_s: float) -> list[Any]:
+        asks.set()
+        may_answer.wait(10)
+        return FOUND
+
+    topology = _Interrupted([A], ask)
+    parent = Thread(target=topology.refresh)
+    parent.start()
+    assert asks.wait(10)
+    pid = os.fork()
+    if not pid:
+        may_answer.set()
+        other = Thread(target=topology.refresh, daemon=True)
+
+        def refresh_too() -> None:
+            other.start()
+            other.join(5)
+
+        try:
+            _Interrupted.meanwhile = refresh_too
+            topology.refresh()
+            os._exit(other.is_alive())
+        finally:  # an error would let the child go on with the tests
+            os._exit(2)
+    may_answer.set()
+    parent.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_a_command_that_waits_too_long_for_a_slot_that_moves_says_so() -> None:

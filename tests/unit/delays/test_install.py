@@ -12,6 +12,9 @@ from tests.support.messages import published
 CHAIN = "4m,10m*2,1h"
 
 
+def _nothing() -> None: ...
+
+
 def test_tasks_declared_before_and_after_have_their_chains(app: Celery) -> None:
     """Tasks with a chain that are declared before and after ``install`` get it as a value that limits retries."""
 
@@ -88,6 +91,37 @@ def test_tasks_without_a_chain_stay_as_they_are(app: Celery) -> None:
     assert (task.max_retries, task.delay_chain, task.dead_letter_queue) == (7, None, None)
     assert {name: getattr(task, name) for name in before} == before
     assert repr(task) == shown
+
+
+def test_a_task_that_is_registered_meanwhile_has_its_chain(app: Celery) -> None:
+    """While a thread installs an app, another may declare a task, whose declaration is read, too."""
+    late: list[Any] = []
+
+    class Registers(Task):
+        """Its first declared option is read while an app is installed; then somebody registers another task."""
+
+        abstract = True
+
+        @property
+        def waiting_key(self) -> None:
+            if not late:
+                late.append(app.task(name="late", delay_chain=CHAIN, lazy=False)(_nothing))
+
+    app.task(name="early", base=Registers, lazy=False)(_nothing)
+    install(app)
+    assert app.tasks["late"].max_retries == 4
+
+
+def test_a_wrong_declaration_is_said_at_each_install(app: Celery) -> None:
+    """An app with a wrong delay chain can be installed once that is mended, and says what is wrong until then."""
+    app.task(name="early", delay_chain=CHAIN, lazy=False)(_nothing)
+    wrong = app.task(name="wrong", delay_chain="soon", lazy=False)(_nothing)
+    for _ in range(2):
+        with pytest.raises(InvalidDelayChain, match="task wrong"):
+            install(app)
+    wrong.delay_chain = CHAIN
+    install(app)
+    assert {app.tasks[name].max_retries for name in ("early", "wrong")} == {4}
 
 
 def test_shared_tasks_and_several_apps(app: Celery) -> None:
