@@ -19,6 +19,7 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.output import print_stderr
 from celery_ext.connection import open_store
 from celery_ext.delays import durations
+from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import OperatorStore
@@ -227,11 +228,15 @@ def known_queues(
     """Returns the given queues that are known, each once, and names the others on stderr.
 
     A queue is known while it holds delayed messages, or when the transfer workers or the app know it; if ``ready``,
-    also while it holds messages for consumers; and while it holds what can be moved to one of the ``layouts``.
+    also while it holds messages for consumers, or is one of ``all_queues``; and while it holds what can be moved to one
+    of the ``layouts``.
     """
     known = {*store.queues.names(), *(broker.app.amqp.queues if broker.app is not None else ())}
+    wanted = dict.fromkeys(given)
+    if ready and not known.issuperset(wanted):
+        known.update(all_queues(store, broker.app, look_s=LONG_LOOK_S))
     queues = []
-    for name in dict.fromkeys(given):
+    for name in wanted:
         if name in known or _holds_some(store, name, ready, layouts):
             queues.append(name)
         else:

@@ -232,8 +232,7 @@ def consumers(subject: Subject) -> Findings:
     if subject.workers is not None:
         consumed |= {queue for worker in subject.workers for queue in worker.queues}
     consumed |= store.figures.held().keys() | letters
-    looked_at = [*subject.overview, *subject.unknown_to_app]
-    idle = [stats for stats in looked_at if (stats.ready or stats.overdue) and stats.queue not in consumed]
+    idle = [stats for stats in subject.overview if (stats.ready or stats.overdue) and stats.queue not in consumed]
     if idle:
         count = sum(stats.ready + stats.overdue for stats in idle)
         yield Finding(

@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
-from redis.exceptions import NoPermissionError
 
 from celery_ext.delays.install import is_installed
 from celery_ext.doctor.workers import Worker
+from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.options import CHECKED, Options, parse
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import QueueStats
@@ -78,25 +78,7 @@ class Subject:
     def overview(self) -> list[QueueStats]:
         """Figures of all queues that Redis or the app know."""
         store, _ = self.journal
-        of_app = list(self.app.amqp.queues) if self.app is not None else []
-        names = sorted({*store.queues.names(), *of_app})
-        return store.figures.overview(names)
-
-    @cached_property
-    def unknown_to_app(self) -> list[QueueStats]:
-        """Figures of the queues that only kombu knows, by its bindings; without those of remote control and events.
-
-        None for a user who may not look for bindings, as that of the app.
-        """
-        store = self.the_store
-        events = self.app.conf.event_queue_prefix if self.app is not None else "celeryev"
-        known = {stats.queue for stats in self.overview}
-        try:
-            names = [name for name in store.queues.bound() - known if not name.endswith(".pidbox")]
-        except NoPermissionError:
-            return []
-        found = store.figures.overview(sorted(name for name in names if not name.startswith(f"{events}.")))
-        return [stats for stats in found if not stats.error]
+        return store.figures.overview(all_queues(store, self.app, look_s=LONG_LOOK_S))
 
     @property
     def transport_options(self) -> dict[str, Any]:

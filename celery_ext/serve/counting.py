@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.service import serve_of
+from celery_ext.waiting import all_queues
 from kombu_delayq.redis import pools
 from kombu_delayq.store import DelayStore, OperatorStore
 from kombu_delayq.store.counts import QueueCounts, QueueStats, counts_of
@@ -81,7 +82,7 @@ def count_queues(store: OperatorStore, queues: Sequence[str], cluster: Cluster |
 
 
 def visible_queues(request: Request, store: OperatorStore | None = None) -> list[str]:
-    """Returns the names of the queues that the caller may see: those that are known, of the app, or paused.
+    """Returns the names of the queues that the caller may see.
 
     While the node of a cluster is away that knows the others, these are those of the app.
 
@@ -90,10 +91,8 @@ def visible_queues(request: Request, store: OperatorStore | None = None) -> list
         store: The store that knows queues; by default the broker's, which fails while a journal's database is away.
     """
     serve = serve_of(request)
-    store = store or serve.store
-    paused = allowed(store, store.fetching.paused) or {}
-    names = {*(unless_away(store, store.queues.names) or ()), *serve.broker.app.amqp.queues, *paused}
-    return caller_of(request).queues_of(sorted(names))
+    names = all_queues(store or serve.store, serve.broker.app, serve.settings.dead_letters)
+    return caller_of(request).queues_of(names)
 
 
 def overview_of(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -14,6 +14,7 @@ from prometheus_client.utils import floatToGoString
 
 from celery_ext.periodic.control import Listed, list_entries
 from celery_ext.serve.counting import overview_of, unless_away
+from celery_ext.waiting import all_queues
 from kombu_delayq import __version__
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import Histogram, QueueCounts, QueueStats
@@ -21,6 +22,8 @@ from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.text import readable
 
 if TYPE_CHECKING:
+    from celery import Celery
+
     from celery_ext.journal import JournalState
 
 logger = logging.getLogger(__name__)
@@ -79,21 +82,23 @@ class SnapshotReader:
     """Reads snapshots. It keeps nothing but what it has warned of.
 
     Args:
-        declared: Returns names of queues to show beside those that Redis knows.
+        app: The app, which has queues and routes; None without one.
+        declared: Names of queues to show beside those that it and Redis know.
         letters: Names of queues of dead letters beside those that Redis knows.
     """
 
-    def __init__(self, declared: Callable[[], Iterable[str]] = tuple, letters: Iterable[str] = ()) -> None:
-        self._declared = declared
+    def __init__(
+        self, app: "Celery[Any] | None" = None, declared: Iterable[str] = (), letters: Iterable[str] = ()
+    ) -> None:
+        self._app = app
+        self._declared = frozenset(declared)
         self._letters = frozenset(letters)
         self._warned = set[str]()
 
     def read(self, store: OperatorStore, may_see: Callable[[str], bool] = lambda queue: True) -> Snapshot:
         """Reads the figures of the queues that the caller may see, in about eight round trips.
 
-        Consumers of other queues are not asked for their names: names of reply queues would never end.
-
-        While the node of a cluster is away that knows the queues and the leader, these are the queues of ``declared``.
+        While the node of a cluster is away that knows the queues and the leader, these are those of the app.
 
         Raises:
             RedisError, OSError: Redis does not answer, or refuses even to name and count the queues.
@@ -109,8 +114,7 @@ class SnapshotReader:
         figures = store.figures
         letters = {*self._letters, *self._optional(store, "dead letters", store.letters.queues, list[str]())}
         paused = self._optional(store, "paused queues", store.fetching.paused, None)
-        registered = unless_away(store, store.queues.names) or ()
-        known = {*registered, *(set(self._declared()) - letters), *(paused or ())}
+        known = {*all_queues(store, self._app, letters), *(self._declared - letters)}
         names, letters = sorted(filter(may_see, known)), set(filter(may_see, letters))
         found = {stats.queue: stats for stats in overview_of(store, sorted({*names, *letters}))}
         for stats in found.values():

@@ -67,7 +67,7 @@ class DelayqCollector(Collector):
         else:
             self.broker = source
         names = tuple(queues)
-        self._reader = SnapshotReader(lambda: [*names, *self.broker.app.amqp.queues], dead_letters)
+        self._reader = SnapshotReader(self.broker.app, names, dead_letters)
         self._away = False
 
     def collect(self) -> Iterator[Metric]:

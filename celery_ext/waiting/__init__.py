@@ -15,11 +15,13 @@ from celery_ext.waiting.bulk import (
 )
 from celery_ext.waiting.by_id import Cancelled, Outcome
 from celery_ext.waiting.delayed_task import DelayedTask, buried_task
+from celery_ext.waiting.known import LONG_LOOK_S, all_queues
 from celery_ext.waiting.pausing import pause_queue, resume_queue
 from celery_ext.waiting.search import Done, Progress, Skipped, TaskPage, search_page, search_tasks, sizes_of
 from celery_ext.waiting.selection import Argument, Selection
 
 __all__ = [
+    "LONG_LOOK_S",
     "Argument",
     "Bulk",
     "BulkAction",
@@ -33,6 +35,7 @@ __all__ = [
     "Skipped",
     "Snapshot",
     "TaskPage",
+    "all_queues",
     "audited_bulk",
     "buried_task",
     "by_id",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from math import inf
+from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -106,9 +107,50 @@ class QueueRegistry:
 
 #: Largest number of messages, and about the largest number of bytes, that one call converts.
 CONVERT_COUNT, CONVERT_BYTES = 60, 300_000
-#: Limits of a search for other key prefixes, or for the bindings of a queue: calls of SCAN, keys that a call looks at,
-#: prefixes, queues of a prefix.
+#: Limits of a search for other key prefixes, or for a bound queue: calls of SCAN, keys that a call looks at, prefixes,
+#: queues of a prefix.
 PREFIX_SCANS, SCAN_KEYS, PREFIXES, PREFIX_QUEUES = 10, 1000, 20, 1000
+
+#: For how long one call looks for names, in s, and the share of the time that it takes to look again and again.
+LOOK_S, LOOK_SHARE = 0.05, 0.02
+
+
+class Names:
+    """Names that only a look at all keys finds: by pages, from call to call.
+
+    Args:
+        pages: Begins to look. It yields the names of each page.
+    """
+
+    def __init__(self, pages: Callable[[], Iterator[list[str]]]) -> None:
+        self._pages = pages
+        self._lock = Lock()
+        self._begun: Iterator[list[str]] | None = None
+        self._known, self._found = set[str](), set[str]()
+        self._took_s, self._again_at = 0.0, -inf
+
+    def look(self, look_s: float) -> set[str]:
+        """Looks on for about so many s. Returns the names of the last whole look, and of what came since."""
+        with self._lock:
+            began = monotonic()
+            if began >= self._again_at:
+                while self._page() and monotonic() - began < look_s:
+                    pass
+                self._took_s += monotonic() - began
+                if self._begun is None:
+                    self._again_at, self._took_s = monotonic() + self._took_s / LOOK_SHARE, 0.0
+            return self._known | self._found
+
+    def _page(self) -> bool:
+        """Reads a page. Returns False at the end."""
+        pages, self._begun = self._begun or self._pages(), None  # after an error, the next call begins anew
+        found = next(pages, None)
+        if found is None:
+            self._known, self._found = self._found, set()
+            return False
+        self._found.update(found)
+        self._begun = pages
+        return True
 
 
 class Converted(NamedTuple):
@@ -140,6 +182,7 @@ class Queues(StorePart):
     def __init__(self, client: StoreClient, registry: QueueRegistry, note_purge: Callable[[str], None]) -> None:
         super().__init__(client)
         self._registry, self._note_purge = registry, note_purge
+        self._bound = Names(self._bindings)
 
     def names(self) -> list[str]:
         """Returns the names of the queues that had delayed messages and have, or had lately, messages or consumers."""
@@ -162,7 +205,7 @@ class Queues(StorePart):
         check_reached((consumed, *found))
         name = to_json(queue).encode()
         is_consumed = isinstance(consumed, list) and any(name in as_bytes(names) for names in consumed)
-        return is_consumed or 1 in found or self._is_bound(queue)
+        return is_consumed or 1 in found or any(queue in names for names in self._bindings(PREFIX_SCANS))
 
     def know(self, queue: str) -> bool:
         """Makes a queue known to the transfer workers. Returns False if a full Redis has no room for the name yet."""
@@ -316,20 +359,20 @@ class Queues(StorePart):
             return {prefix: size for prefix, size in sizes.most_common() if size}
         return {}
 
-    def bound(self) -> set[str]:
-        """Returns the names of the queues that kombu has bound to exchanges; of a few thousand exchanges at most."""
-        return {as_text(bound).rpartition(self._keys.separator)[2] for bound in self._bindings()}
+    def bound(self, look_s: float = LOOK_S) -> set[str]:
+        """Returns the names of the queues that kombu has bound to exchanges, of every kind.
 
-    def _is_bound(self, queue: str) -> bool:
-        end = as_bytes(f"{self._keys.separator}{queue}")
-        return any(as_bytes(bound).endswith(end) for bound in self._bindings())
+        Only a look at all keys finds them. A call looks for at most so many s, and the next one goes on from there, so
+        in a large database the first calls may miss some.
+        """
+        return self._bound.look(look_s)
 
-    def _bindings(self) -> Iterator[bytes]:
+    def _bindings(self, most: int | None = None) -> Iterator[list[str]]:
         pattern = glob_escaped(self._keys.bindings("")) + "*"
-        for keys in scan_pages(self._client.redis, pattern, SCAN_KEYS, PREFIX_SCANS):
-            for reply in self._client.replies([("SMEMBERS", key) for key in keys]):
-                if not isinstance(reply, Exception):
-                    yield from reply
+        for keys in scan_pages(self._client.redis, pattern, SCAN_KEYS, most):
+            replies = self._client.replies([("SMEMBERS", key) for key in keys])
+            found = [bound for reply in replies if not isinstance(reply, Exception) for bound in reply]
+            yield [as_text(bound).rpartition(self._keys.separator)[2] for bound in found]
 
     def _size_under(self, prefix: str) -> int:
         keys = replace(self._keys, prefix=prefix)

@@ -24,6 +24,7 @@ from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.cli.status_text import text
 from celery_ext.connection import stock_transport
 from celery_ext.dead_letters import routes
+from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import QueueCounts, QueueStats
@@ -63,13 +64,12 @@ class _Consuming(NamedTuple):
 def report_of(broker: CliBroker, connection: Connection, store: OperatorStore, queues: Sequence[str]) -> Report:
     """Looks at queues, consumers and transfer workers; all of them if no queue is named."""
     store, state = store.look_at_journal()
-    of_app = list(broker.app.amqp.queues) if broker.app is not None else []
     nodes = store.nodes.overview()
     away = [] if nodes is None else _registry_away(store)
     given = list(queues) if away else known_queues(broker, store, queues, ready=True)
     paused = _or_missing(store, store.fetching.paused, dict[str, float]())
-    names = given if queues else sorted({*([] if away else store.queues.names()), *of_app, *paused})
     letters = _dead_letters(broker, store, queues)
+    names = given if queues else all_queues(store, broker.app, letters, look_s=LONG_LOOK_S)
     consuming = _consuming(store, paused)
     counts = _or_missing(store, lambda: store.figures.counts(names), dict[str, QueueCounts]())
     rows = [
@@ -310,8 +310,8 @@ EVERY_S, LEAST_S = 2.0, 0.1
 def status(broker: CliBroker, queues: tuple[str, ...], as_json: bool, every_s: float | None) -> None:
     """Show each queue's delayed and ready messages, what is overdue, who transfers, and who consumes.
 
-    Without QUEUE, it shows the queues that hold or held delayed messages and those of the app, all queues with dead
-    letters, and all consumers. DELAYED messages wait in the store, overdue ones among them; READY messages wait for a
+    Without QUEUE, it shows all queues that are delayed, consumed, bound or of the app, those with dead letters, and all
+    consumers. DELAYED messages wait in the store, overdue ones among them; READY messages wait for a
     consumer. CONSUMERS are those that are known: not those on the stock transport or with `consume="brpop"`. IN HAND
     are messages that a consumer has and has not acknowledged, of all its queues. With a journal, IN JOURNAL are
     those of the DELAYED messages that only the journal's database has. On a Redis Cluster, SLOT is the queue's hash

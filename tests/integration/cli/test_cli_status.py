@@ -10,6 +10,7 @@ import redis
 from click.testing import CliRunner
 
 from celery_ext.cli import delayq
+from celery_ext.cli.commands import status
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
@@ -43,6 +44,19 @@ def test_status_in_plain_text_names_queues_and_says_that_nobody_leads(proj: Proj
     row = next(line for line in result.stdout.splitlines() if line.startswith("orders"))
     assert row.split()[1:3] == ["1", "0"]
     assert "(in 2h)" in row or "(in 1h 59m)" in row
+
+
+def test_status_shows_a_queue_of_which_nothing_was_delayed(proj: Proj) -> None:
+    """A queue with ready messages alone, which no app of the command declares, is there, and that nobody consumes it.
+
+    Also when it is named, and once it is empty.
+    """
+    proj.send("record", queue="mails")
+    [row] = json.loads(run(proj.server, "status", "--json").stdout)["queues"]
+    assert (row["queue"], row["delayed"], row["ready"], row["no_consumer"]) == ("mails", 0, 1, True)
+    proj.server.client().delete("mails")
+    [row] = json.loads(run(proj.server, "status", "mails", "--json").stdout)["queues"]
+    assert (row["queue"], row["ready"], row["no_consumer"]) == ("mails", 0, False)
 
 
 def test_status_of_an_empty_broker_says_so(make_proj: MakeProj) -> None:
@@ -128,14 +142,17 @@ def test_status_and_transfer_tell_of_messages_under_other_key_prefixes(make_proj
         read_until(process, "2 with global_keyprefix 'shop.'")
 
 
-def test_a_large_database_is_not_searched_for_other_prefixes(own_server: PrivateRedis) -> None:
-    """Among 200,000 keys of others status looks at some thousand at most, and is quick."""
+def test_a_large_database_is_not_searched_for_other_prefixes(
+    own_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among 200,000 keys of others status looks at some thousand at most, beside its look for bindings."""
+    monkeypatch.setattr(status, "LONG_LOOK_S", 0.0)
     client = own_server.client()
     for begin in range(0, 200_000, 10_000):  # a longer script would keep a busy server from answering
         client.eval("for n = 1, 10000 do redis.call('SET', ARGV[1] .. n, 'x') end", 0, f"celery-task-meta-{begin}-")
     client.config_resetstat()
     run(own_server, "status")
-    assert client.info("commandstats")["cmdstat_scan"]["calls"] == 10
+    assert client.info("commandstats")["cmdstat_scan"]["calls"] == 10 + 1
 
 
 def test_status_lists_consumers(broker: PrivateRedis, raw_client: redis.Redis) -> None:

@@ -55,7 +55,7 @@ def test_queues_with_messages_and_no_consumer_are_named(proj: Proj) -> None:
     with Celery(broker=proj.server.url, set_as_current=False) as publisher:
         publisher.send_task("record", queue="celry")
     [found] = look("consumers", proj)
-    assert found.found == "2 messages are ready or due, and no consumer is known: forgotten, celry"
+    assert found.found == "2 messages are ready or due, and no consumer is known: celry, forgotten"
 
 
 def test_a_queue_that_cannot_be_read_is_an_error(proj: Proj) -> None:

@@ -73,6 +73,7 @@ def test_a_server_needs_few_rights(users: PrivateRedis, client: TestClient) -> N
 def test_a_server_that_only_reads_needs_the_rights_of_status(users: PrivateRedis) -> None:
     """With the rights of the user ``status`` and three more, all pages and figures are shown."""
     users.client().execute_command("ACL", "SETUSER", "status", "+config|get", "+info", "+mget")
+    users.client().sadd("_kombu.binding.mails", "mails\x06\x16\x06\x16celery.later")
     users.client().execute_command("ACL", "LOG", "RESET")
     assert "`status`, and `+config|get +info +mget`" in PAGE.read_text(encoding="utf-8")
     app = Celery("shop", broker=url_of(users, "status"), set_as_current=False)
@@ -80,4 +81,6 @@ def test_a_server_that_only_reads_needs_the_rights_of_status(users: PrivateRedis
     reader = TestClient(asgi(app, anonymous=True), base_url="http://localhost")
     paths = ("/", "/queues/celery.mails", "/dead-letters", "/metrics", "/v1/queues")
     assert {path: reader.get(path).status_code for path in paths} == dict.fromkeys(paths, 200)
+    queues = reader.get("/v1/queues").json()["queues"]
+    assert {row["queue"]: row.get("error") for row in queues} == {"celery.later": None, "celery.mails": None}
     assert denials(users) == []

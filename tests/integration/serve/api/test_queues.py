@@ -38,6 +38,17 @@ def test_queues_are_counted(make_api: MakeApi) -> None:
     assert api.get("/v1/queues/unknown").status_code == 404
 
 
+def test_a_queue_of_which_nothing_was_delayed_is_listed(make_api: MakeApi) -> None:
+    """A queue with ready messages alone is in the list, on the page and among the metrics, which no setting names."""
+    api = make_api()
+    api.post("/v1/tasks:batch", json={"tasks": [{**REMIND, "queue": "mails"}] * 2})
+    rows = {row["queue"]: row["ready"] for row in api.get("/v1/queues").json()["queues"]}
+    assert rows == {"celery": 0, "mails": 2}
+    assert '<a href="./queues/mails">' in api.get("/", headers={"Accept": "text/html"}).text
+    assert 'delayq_ready_messages{queue="mails"} 2.0' in api.get("/metrics").text
+    assert 'delayq_consumers{queue="mails"} 0.0' in api.get("/metrics").text
+
+
 def test_a_histogram_counts_what_comes_due_when(make_api: MakeApi) -> None:
     """Buckets are of equal length; what is due before and after the span is counted beside them."""
     api = make_api()
