@@ -65,6 +65,13 @@ _PARAMETERS = {"port", "userid", "password", "virtual_host", "ssl", "connect_tim
 _PARTS = frozenset({"transport", "hostname", "port", "userid", "password", "virtual_host"})
 
 
+#: Of a URL that is cut within its password.
+_UNREADABLE = (
+    "the broker URL cannot be read: what stands in the place of its port is no number, or an @ behind its host. Write "
+    "special characters of a password percent-encoded, such as %23 for # and %2F for /"
+)
+
+
 class _SentinelHost(str):
     """Host of a Sentinel; kombu sets the transport of a clone before ``configure`` runs."""
 
@@ -186,8 +193,17 @@ def _check_scheme(url: str) -> None:
 
 
 def _check_query(url: str) -> None:
-    """Refuses a query that names what has another place in a URL: kombu would raise a ``TypeError``."""
-    misplaced = _PARTS.intersection(name for name, _ in parse_qsl(urlparse(url).query))
+    """Refuses a URL whose password ends too early, and a query that names what has another place in a URL.
+
+    What follows such a password would be shown as the database. kombu would raise a ``TypeError`` for the query.
+    """
+    try:
+        parts = urlparse(url)
+    except ValueError:
+        raise InvalidBrokerURL(_UNREADABLE) from None
+    if "@" in parts.path + parts.fragment + parts.query.partition("=")[0]:
+        raise InvalidBrokerURL(_UNREADABLE)
+    misplaced = _PARTS.intersection(name for name, _ in parse_qsl(parts.query))
     if misplaced:
         raise InvalidBrokerURL(
             f"the broker URL has {', '.join(sorted(misplaced))} behind a question mark; write it as in "
@@ -291,10 +307,7 @@ def _parse(url: str) -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = parse_url(url)
     except ValueError:  # its text has what stands in the place of the port, which may be a part of the password
-        raise InvalidBrokerURL(
-            "the broker URL cannot be read: what stands in the place of its port is no number. Write special "
-            "characters of a password percent-encoded, such as %23 for # and %2F for /"
-        ) from None
+        raise InvalidBrokerURL(_UNREADABLE) from None
     except KeyError as error:  # the one parameter whose value kombu looks up
         raise InvalidBrokerURL(
             f"the broker URL has ssl_cert_reqs={error.args[0]}; write required, optional or none"

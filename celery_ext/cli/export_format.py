@@ -5,7 +5,7 @@ U+DC80 to U+DCFF, as Python's error handler ``surrogateescape`` writes it, so th
 """
 
 import json
-import math
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -108,8 +108,8 @@ def _queue(queue: str) -> str:
 
 def _offer(fields: dict[str, Any]) -> Offer:
     due_ms, priority = fields["due_ms"], fields["priority"]
-    if not math.isfinite(due_ms):
-        raise BadLine(f"due_ms is {due_ms!r}")
+    if not abs(due_ms) <= sys.float_info.max:  # a whole number may be greater than any float; NaN is not
+        raise BadLine(f"due_ms is {quoted(due_ms)}")
     if not 0 <= priority <= 9:
         raise BadLine(f"priority is {priority}, and may be 0 to 9")
     _check_iso(fields.get("due"), due_ms)

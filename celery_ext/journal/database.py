@@ -47,7 +47,10 @@ os.register_at_fork(before=WRITING.acquire, after_in_parent=WRITING.release, aft
 #: What people read instead of a password.
 _HIDDEN = "***"
 
-_GUIDE = "use 'postgresql+psycopg://user@host/database' or 'sqlite:////absolute/path/journal.db'"
+_GUIDE = (
+    "use 'postgresql+psycopg://user@host/database' or 'sqlite:////absolute/path/journal.db'; several hosts are "
+    "'postgresql+psycopg://user@/database?host=one:5432&host=two:5432'"
+)
 
 
 def connect(engine: Engine) -> Connection:
@@ -84,6 +87,9 @@ def parse_url(url: str) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # it has the URL in it, and with it the password
         raise InvalidOptions(f"journal_url is not a URL of a database; {_GUIDE}") from None
+    if "@" in f"{parsed.host} {'' if parsed.drivername.startswith('sqlite') else parsed.database}":
+        # A password that is cut at its first @: what follows would be shown, as host or as database.
+        raise InvalidOptions(f"journal_url has an @ within user or password: write it as %40, and / as %2F; {_GUIDE}")
     if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):

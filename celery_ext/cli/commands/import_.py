@@ -222,5 +222,5 @@ def _count_of_lines(file: BinaryIO) -> int | None:
     file.seek(0)
     try:
         return int(json.loads(last)["messages"]) + 2
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):  # the last: Infinity
         return None

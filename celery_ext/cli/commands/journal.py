@@ -57,10 +57,10 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
         found = _by_queue(pages)
         for queue, values in found.items():
             click.echo(json_line({"queue": queue, **values}) if as_json else _checked_text(queue, values))
-        if not (found or as_json):
-            click.echo("no message of the journal has to be in Redis now")
         _, state = store.look_at_journal()
         told = list(losses(state)) if state else []
+        if not (found or told or as_json):
+            click.echo("no message of the journal has to be in Redis now")
         for text in told:
             print_stderr(text)
     if told or any(values["missing"] for values in found.values()):

@@ -103,7 +103,8 @@ def test_a_loss_is_told_loudly_until_it_is_restored(store: JournaledStore, delay
     assert "no promoter has noted it yet" in delayq("status").stdout
     Promoter(store).heartbeat()
     assert "Redis lost data, noticed at" in delayq("status").stdout
-    assert "to restore" in delayq("journal", "check", code=1).stderr
+    checked = delayq("journal", "check", code=1)
+    assert ("to restore" in checked.stderr, checked.stdout) == (True, "")
     assert "give --yes" in delayq("journal", "restore", code=2).stderr
     assert "1 would wait again" in delayq("journal", "restore", "--dry-run").stdout
     done = delayq("journal", "restore", "--yes", "--json")

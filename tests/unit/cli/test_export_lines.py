@@ -26,6 +26,7 @@ BAD_LINES = {
     r'id:"\ud800"': "stands for no bytes",
     "due_ms:NaN": "due_ms is nan",
     "due_ms:1e999": "due_ms is inf",
+    f"due_ms:-{10**400}": "due_ms is -1000",
     'due_ms:"1"': "due_ms is '1'",
     "due_ms:true": "due_ms is True",
     "due_ms:1": "name different times",

@@ -30,6 +30,10 @@ from tests.support.servers.postgres import PrivatePostgres
         ("mysql://host/db?password=secret", r"password=\*\*\*'.* does not know 'mysql'"),
         ("user:secret@host/db", "not a URL of a database"),
         ("postgresql://user:secret@host:port/db", "not a URL of a database"),
+        ("postgresql://user:p@secret@host/db", "write it as %40"),
+        ("postgresql://us/er:secret@host/db", "write it as %40"),
+        ("mysql://user:p@secret@host/db", "write it as %40"),
+        ("postgresql://user:secret@one:5432,two:5432/db", r"several hosts are .*\?host=one:5432&host=two:5432"),
     ],
 )
 def test_other_databases_are_refused(url: str, reason: str) -> None:
@@ -66,6 +70,13 @@ def test_sessions_have_limits(postgres_server: PrivatePostgres) -> None:
     assert shown["lock_timeout"] == "7s"
     assert shown["search_path"].startswith("journal_")
     assert shown["application_name"] == "delayq"
+
+
+def test_the_url_may_have_several_hosts(postgres_server: PrivatePostgres) -> None:
+    """The journal is at the first that answers and takes writes, as the error for libpq's form says."""
+    one = str(postgres_server.directory)
+    url = postgres_server.make_schema().replace(f"host={one}", f"host=127.0.0.1:1&host={one}:5432")
+    assert Journal(f"{url}&target_session_attrs=read-write").epoch() == 1
 
 
 def _adds(journal: Journal, number: int) -> None:
