@@ -222,6 +222,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         return None
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> Any:
+        self.key_names.check_queue(queue)
         due = due_of(message)
         if CHAIN_ID in message["properties"]:
             return self._put_step(queue, message, due)
@@ -236,7 +237,6 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             return self.put_once(queue, message, due, mode)
         if due is None or not (due.relative or due.ms > time() * 1000):
             stamp_published(message, None)
-            self.key_names.check_queue(queue)
             return super()._put(queue, message, **kwargs)
         self._check_delay(due)
         self._check_version()
@@ -257,7 +257,8 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         return self.key_names.in_slot_of(queue, str(super()._q_for_pri(queue, pri)))
 
     def _plain_names(self) -> Keys:
-        return Keys(self.global_keyprefix, 0, self.sep, self.unacked_key, self.unacked_index_key)
+        names = self.unacked_key, self.unacked_index_key, self.unacked_mutex_key
+        return Keys(self.global_keyprefix, 0, self.sep, *names)
 
     def _use_slots(self) -> Keys:
         """Gives keys of kombu's that commands use together one hash slot, before anything is written."""
@@ -313,6 +314,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         return super()._new_queue(queue, auto_delete=auto_delete, **kwargs)
 
     def _purge(self, queue: str) -> int:
+        self.key_names.check_queue(queue)
         return int(super()._purge(queue)) + self.store.queues.purge(queue)
 
     def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:

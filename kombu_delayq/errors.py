@@ -26,7 +26,7 @@ class InvalidBrokerURL(DelayqError, ValueError):
 
 
 class InvalidQueueName(DelayqError, ValueError):
-    """The keys of a queue of this name cannot be in one hash slot of Redis Cluster."""
+    """A list of a queue of this name would be a key of ours, or in Redis Cluster its keys would be in several slots."""
 
 
 class InvalidDelay(DelayqError, ValueError):

@@ -26,7 +26,8 @@ def sending(channel: Any, app: "Celery[Any] | None", to: str | None = None) -> L
     """Makes the action that sends a dead letter to a queue.
 
     It can do nothing with a letter that lies in that queue, or whose queue nobody knows: the letter does not name its
-    exchange, or the exchange is now bound to no queue for the letter's routing key, or to several.
+    exchange, or the exchange is now bound to no queue for the letter's routing key, or to several. Nor can it where no
+    queue may have this name.
 
     Args:
         channel: A channel of one of our transports, to read the bindings.
@@ -41,7 +42,7 @@ def sending(channel: Any, app: "Celery[Any] | None", to: str | None = None) -> L
         if exchange is None or routing_key is None or exchange in fanouts:  # what a fanout sends waits in no queue
             return None
         if not exchange:
-            return routing_key or None
+            return routing_key if routing_key and channel.key_names.is_usable(routing_key) else None
         # Source: kombu.transport.virtual.exchange: a topic exchange has a pattern in its bindings, a direct one none.
         queues = {
             queue

@@ -202,7 +202,7 @@ class Leases:
             queue = as_text(urlsafe_b64decode(f"{match[2]}==="))
         except ValueError:
             raise LeaseGone from None
-        if not self._store.keys.has_slot(queue):
+        if not self._store.keys.is_usable(queue):
             raise LeaseGone
         return _Lease(http_consumer(caller, lease_id), queue, int(match[1]))
 

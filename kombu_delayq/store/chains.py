@@ -101,7 +101,9 @@ class DelayChains(StorePart):
             warn_not_ended(known)
             known = []
         checked((known, queues))
-        return CancelledChains(sorted(filter(self._keys.has_slot, map(as_text, queues))), {ids[at - 1] for at in known})
+        return CancelledChains(
+            sorted(filter(self._keys.is_usable, map(as_text, queues))), {ids[at - 1] for at in known}
+        )
 
     def accept(self, ids: Sequence[str]) -> int:
         """Undoes ``cancel_chains``. Returns how many of the ids were noted."""

@@ -194,4 +194,5 @@ class DeadLetters(StorePart):
                 raise ResponseError(f"WRONGTYPE key {goal} holds a {kind}, kombu-delayq keeps a list there")
 
     def _list_of(self, letter: Letter) -> str:
+        self._keys.check_queue(letter.queue)
         return self._client.ready(letter.queue)[self._client.list_of_priority[letter.priority]]

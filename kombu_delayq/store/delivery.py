@@ -270,6 +270,7 @@ class Delivery(StorePart):
             Number of messages buried, and number of those that had no body and are gone. Those that somebody else has
             moved or changed meanwhile are left alone.
         """
+        self._keys.check_queue(to)
         client, args = self._client, list[Any]([self._keys.counts(delayed.queue)])
         for message, letter in letters:
             args += [message.key, message.due, digest(message.body or b""), letter]

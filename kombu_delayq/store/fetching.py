@@ -268,6 +268,8 @@ class Fetching(StorePart):
     def _fetch_call(self, request: Request) -> tuple[list[str], list[Any]]:
         noted = [*(landing.queue for landing in request.landings), *request.queues]
         routing = [("-" if queue in request.unnoted else "") + json.dumps(queue) for queue in noted]
+        for queue in request.queues:
+            self._keys.check_queue(queue)
         consumer = request.consumer if request.most and not all(name in request.unnoted for name in noted) else ""
         share = self._share_of(request)
         keys = [self._keys.consumers(share), *self._held(share), self._keys.paused(share)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from kombu.transport.redis import Channel
@@ -11,6 +12,9 @@ from kombu_delayq.redis.slots import slot_of_key
 
 #: For how long minutes are kept, in h: those of a day are whole.
 MINUTES_KEPT_H = 25
+#: How the names of our keys begin, and those of kombu's and Redisson's, behind the prefix: no list of a queue does.
+_RESERVED = ("delayq:", "{delayq}:", "_kombu.binding", "{_kombu.binding}", "{unacked}")
+_OF_REDISSON = "redisson_delay_queue"
 
 
 def glob_escaped(text: str) -> str:
@@ -28,6 +32,7 @@ class Keys:
         separator: kombu's ``sep``, between a queue's name and its priority step.
         unacked_key: kombu's option of this name.
         unacked_index_key: kombu's option of this name.
+        unacked_mutex_key: kombu's option of this name.
         slots: Whether Redis keeps keys in the hash slots of Redis Cluster. Then kombu's lists of a queue share a slot,
             and what consumers hold is kept queue by queue.
     """
@@ -37,6 +42,7 @@ class Keys:
     separator: str = "\x06\x16"
     unacked_key: str = "unacked"
     unacked_index_key: str = "unacked_index"
+    unacked_mutex_key: str = "unacked_mutex"
     slots: bool = False
 
     def in_slot_of(self, queue: str, name: str) -> str:
@@ -61,16 +67,41 @@ class Keys:
         return queue if self.slots else ""
 
     def check_queue(self, queue: str) -> None:
-        """Raises InvalidQueueName for a queue whose keys cannot be in the slot of its list."""
-        if not self.has_slot(queue):
+        """Raises InvalidQueueName for a queue that ``is_usable`` does not let pass."""
+        if self._is_taken(queue):
+            raise InvalidQueueName(
+                f"the queue {queue!r} cannot be used: the name of a list of it, behind the prefix {self.prefix!r}, is "
+                "kept for keys of kombu-delayq, kombu and Redisson"
+            )
+        if not self._has_slot(queue):
             reason = "has a brace, but no hash tag such as {a}" if self.prefix + queue else "is empty"
             raise InvalidQueueName(
                 f"the queue {queue!r} cannot be used in Redis Cluster: its name, behind the prefix {self.prefix!r}, "
                 f"{reason}"
             )
 
-    def has_slot(self, queue: str) -> bool:
-        """Returns whether the keys of a queue can be in the slot of its list; on a plain server any name will do."""
+    def is_usable(self, queue: str) -> bool:
+        """Whether a queue may have this name.
+
+        Its lists, of any priority, are no keys that mean something else to us, to kombu or to Redisson. Whoever may
+        publish to any queue could stop all workers otherwise. In a cluster, its keys can be in the slot of its list.
+        """
+        return not self._is_taken(queue) and self._has_slot(queue)
+
+    def _is_taken(self, queue: str) -> bool:
+        names, beginnings = self._reserved
+        return queue in names or (queue + self.separator).startswith(beginnings)
+
+    @cached_property
+    def _reserved(self) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Names that a list may not have, and beginnings of such names, behind the prefix."""
+        names = [self.unacked_key, self.unacked_index_key, self.unacked_mutex_key]
+        of_redisson = [_OF_REDISSON.removeprefix(self.prefix)] if _OF_REDISSON.startswith(self.prefix) else []
+        of_shares = [f"{name}:" for name in names]
+        return frozenset(names), (*_RESERVED, *of_redisson, *of_shares)
+
+    def _has_slot(self, queue: str) -> bool:
+        """Whether the keys of a queue can be in the slot of its list; on a plain server any name will do."""
         if not self.slots or ((name := self.prefix + queue) and "{" not in name and "}" not in name):
             return True
         ours = self._of_queue(queue, "due"), self._of_redisson("redisson_delay_queue", queue)

@@ -38,7 +38,7 @@ class Leases(StorePart):
         ttl_ms = round(self._client.options.lease_ttl * 1000)
         leader, rank, queues = self._client.run("lead", [self._keys.queues, *self._keys.leases], [name, ttl_ms])
         # Somebody else may have written a name that cannot be used.
-        return Lease(as_text(leader), sorted(filter(self._keys.has_slot, map(as_text, queues))), rank)
+        return Lease(as_text(leader), sorted(filter(self._keys.is_usable, map(as_text, queues))), rank)
 
     def release(self, name: str) -> bool:
         """Gives a lease back, the leader's or a standby's. Returns whether one was held under this name."""

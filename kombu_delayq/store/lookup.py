@@ -168,7 +168,7 @@ class Lookup(StorePart):
             unsearched.update(identity for identity in ids if identity not in found)
         if isinstance(names, Exception):
             return {*ids}
-        now_known = [name for name in map(as_text, names) if self._keys.has_slot(name)]
+        now_known = [name for name in map(as_text, names) if self._keys.is_usable(name)]
         missing = not self._searched.issuperset(now_known)
         if missing or len(self._searched) > len(now_known) + SPARE_QUEUES:
             self._searched = frozenset(now_known)

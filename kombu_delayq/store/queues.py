@@ -190,7 +190,7 @@ class Queues(StorePart):
 
     def registered(self) -> list[str]:
         """Returns the names of the queues that transfer workers look at: those that Redis knows."""
-        return sorted(filter(self._keys.has_slot, map(as_text, self._client.redis.smembers(self._keys.queues))))
+        return sorted(filter(self._keys.is_usable, map(as_text, self._client.redis.smembers(self._keys.queues))))
 
     def exists(self, queue: str) -> bool:
         """Whether anybody has published to a queue or consumes it, as far as Redis can say.
@@ -198,6 +198,8 @@ class Queues(StorePart):
         Redis has no list of an empty queue, but kombu's bindings stay. One round trip, and for a queue that is bound to
         exchanges of other names only, a look at a few thousand keys.
         """
+        if not self._keys.is_usable(queue):
+            return False
         looks = [("EXISTS", key) for key in (self._keys.bindings(queue), *self._client.ready(queue))]
         consumed, *found = self._client.replies(
             [("HVALS", self._keys.consumed(self._keys.share(queue))), ("SISMEMBER", self._keys.queues, queue), *looks]

@@ -14,6 +14,7 @@ from celery_ext.cli.options import json_option, queue_name
 from celery_ext.cli.output import LINES, escaped, json_line, print_stderr
 from celery_ext.cli.progress import with_progress
 from kombu_delayq.audit import audited
+from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.message.fields import properties_of, read
 from kombu_delayq.message.pages import Page
 from kombu_delayq.message.rewrite import with_properties
@@ -118,6 +119,10 @@ class Import:
     def _take(self, message: Exported) -> None:
         queue, offer = message.queue, message.offer
         to = self._to or queue
+        try:
+            self._store.keys.check_queue(to)
+        except InvalidQueueName as error:
+            raise BadLine(str(error)) from None
         if to != queue:
             offer = offer._replace(body=readdressed(as_bytes(offer.body), queue, to))
         if self._page.add(Exported(to, offer), offer.size):

@@ -19,7 +19,7 @@ from celery_ext.serve.leases import MOST, LeaseGone, Leases, is_broadcast
 from celery_ext.serve.long_poll import TakeRequest, TooManyWait, WaitingRequests
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import ServeBroker, serve_of
-from kombu_delayq.errors import quoted
+from kombu_delayq.errors import InvalidQueueName, quoted
 
 #: Longest wait of a take, and longest and shortest lease, in s.
 LONGEST_WAIT_S, LONGEST_LEASE_S, SHORTEST_LEASE_S = 60.0, 3600.0, 1.0
@@ -269,6 +269,10 @@ def _leases_of(request: Request, queue: str, is_named: bool) -> Leases:
         Problem: There is no such queue, or none from which messages can be taken.
     """
     serve = serve_of(request)
+    try:
+        serve.store.keys.check_queue(queue)
+    except InvalidQueueName as error:
+        raise bad_request(str(error)) from None
     if is_broadcast(serve.broker.app, queue):
         raise bad_request(f"{quoted(queue)} is a queue of broadcasts, which has no messages to take", "broadcast-queue")
     if not is_named and not serve.broker.has_queue(queue):

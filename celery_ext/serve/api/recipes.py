@@ -33,6 +33,7 @@ from celery_ext.serve.api.exchange import (
 )
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import ServeBroker
+from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.message.fields import CHAIN
 from kombu_delayq.message.once import IF_WAITING
 
@@ -218,6 +219,11 @@ class Recipes:
         app.loader.import_default_modules()  # once; tasks have attributes that count here
         route = _route_of(app, request)
         route.check(caller, task)
+        if route.queue is not None:
+            try:
+                self._broker.store.keys.check_queue(route.queue)
+            except InvalidQueueName as error:
+                raise invalid_field("$.queue", str(error)) from None
         options: dict[str, Any] = {"router": route}
         if request.delay_chain is not None:
             options[CHAIN] = request.delay_chain

@@ -1,5 +1,7 @@
 """``Keys``: the names of all Redis keys."""
 
+import re
+from inspect import getdoc, signature
 from typing import Any
 
 import pytest
@@ -188,3 +190,40 @@ def test_in_a_cluster_the_keys_of_the_fleet_share_a_slot() -> None:
     assert keys.bindings("a") == "app:{_kombu.binding}.a"
     assert keys.prefix_of(keys.queues) == "app:"
     assert keys.lists_of_priorities((0, 3, 6, 9)) == Keys("app:").lists_of_priorities((0, 3, 6, 9))
+
+
+def _all_names(keys: Keys) -> list[str]:
+    """Returns every key and channel of ours, of kombu's and of Redisson's layout, for the queues ``q`` and ``{q}``."""
+    found: list[str] = []
+    for name, member in vars(Keys).items():
+        if not re.match(r"(STRING|LIST|SET|ZSET|HASH|Channel)\b", getdoc(member) or ""):
+            continue
+        if isinstance(value := getattr(keys, name), str):
+            found.append(value)
+        else:
+            rest = ["7", "host:1:name"][: len(signature(value).parameters) - 1]
+            found += [value(queue, *rest) for queue in ("q", "{q}")]
+    return found
+
+
+@pytest.mark.parametrize("slots", [False, True])
+@pytest.mark.parametrize("prefix", ["", "app:"])
+def test_a_queue_has_no_name_of_another_key(prefix: str, slots: bool) -> None:
+    """No list of a queue, of any priority, may be a key of ours, of kombu's or of Redisson's layout."""
+    keys = Keys(prefix, unacked_key="held", slots=slots)
+    names = [name.removeprefix(prefix) for name in _all_names(keys) if name.startswith(prefix)]
+    assert len(names) > 45
+    usable = [name for name in names if keys.is_usable(name)]
+    assert usable == []
+    with pytest.raises(InvalidQueueName, match="kept for keys of kombu-delayq"):
+        keys.check_queue("{delayq}:paused")
+    of_kombu = ["unacked_mutex", "_kombu.binding_deadlines", "_kombu.binding_permanent.q"]
+    assert [name for name in of_kombu if keys.is_usable(name)] == []
+    for name in ("orders", "delayq", "held_back", "unacked tasks", "kombu", "x:{delayq}:paused"):
+        assert keys.is_usable(name), name
+
+
+def test_the_lists_of_other_priorities_count_too() -> None:
+    """With kombu's ``sep`` a list of lower priority may be a key although the first list is none."""
+    assert Keys(separator="_").is_usable("delayq")
+    assert not Keys(separator=":").is_usable("delayq")

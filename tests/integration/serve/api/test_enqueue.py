@@ -352,3 +352,16 @@ def test_an_app_that_runs_tasks_at_once_enqueues_none(make_api: MakeApi, redis_s
     """With ``task_always_eager`` a request would run code in the server."""
     answer = make_api(shop(redis_server.url, task_always_eager=True)).post("/v1/tasks", json=REMIND)
     assert answer.status_code == 501
+
+
+def test_a_task_goes_to_no_queue_with_the_name_of_a_key(api: TestClient, redis_server: PrivateRedis) -> None:
+    """Whoever may enqueue could stop all workers with a list in the place of one of our keys: it is a wrong field."""
+    answer = api.post("/v1/tasks", json={**REMIND, "queue": "{delayq}:paused"})
+    assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "$.queue")
+    again = api.post("/v1/tasks", json={**REMIND, "queue": "unacked", "id": "i", "if_waiting": "keep"})
+    assert (again.status_code, "kept for keys" in again.json()["detail"]) == (422, True)
+    tasks = [{**REMIND, "queue": queue} for queue in ("{delayq}:consumers", "orders", "_kombu.binding.orders")]
+    batch = api.post("/v1/tasks:batch", json={"tasks": tasks}).json()
+    assert [one["status"] for one in batch["results"]] == [422, 201, 422]
+    client = redis_server.client()
+    assert [key for key in client.keys("*") if client.type(key) == "list"] == ["orders"]

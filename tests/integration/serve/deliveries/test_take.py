@@ -168,6 +168,13 @@ def test_a_queue_that_nobody_knows_is_no_empty_one(served: Served, consumer: Htt
     assert HttpConsumer(served, "exact").take("new") == {"lease": None, "messages": []}
 
 
+def test_no_key_of_ours_is_a_queue(served: Served, consumer: HttpConsumer, client: redis.Redis) -> None:
+    """What waits in a list of Redisson's layout, or of ours, is not handed out as a queue of that name."""
+    client.lpush("redisson_delay_queue:{orders}", "entry")
+    assert consumer.refused("/v1/queues/redisson_delay_queue%3A%7Borders%7D:take") == (400, "bad-request")
+    assert client.lrange("redisson_delay_queue:{orders}", 0, -1) == ["entry"]
+
+
 def test_a_queue_that_was_known_just_now_still_is(app: Celery, consumer: HttpConsumer, client: redis.Redis) -> None:
     """Who has emptied a queue that leaves nothing in Redis may wait for its next message."""
     send(app, 1, queue="brief")

@@ -1,0 +1,126 @@
+"""A queue cannot have the name of a key of ours, of kombu's or of Redisson's: a list there would stop all workers."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from click.testing import CliRunner
+from kombu import Connection
+
+from celery_ext import Call, asend, install, send_many
+from celery_ext.cli import delayq
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.errors import InvalidQueueName
+from kombu_delayq.store.dead_letters import Letter
+from kombu_delayq.store.job_types import JobRun
+from kombu_delayq.store.types import DelayedQueue, Offer, Request
+from tests.support.workers.harness import TRANSPORT
+
+PAUSED = "{delayq}:paused"
+NAMES = [PAUSED, "unacked", "unacked_index", "_kombu.binding.celery", "redisson_delay_queue:{celery}"]
+
+
+@pytest.fixture
+def app(redis_server: PrivateRedis, client: redis.Redis) -> Celery:
+    app = Celery("names", broker=redis_server.url, set_as_current=False)
+    app.conf.broker_transport = TRANSPORT
+    install(app, fast_publish=True)
+
+    @app.task(name="t", shared=False)
+    def task(number: int = 0) -> None: ...
+
+    return app
+
+
+OF_APP: dict[str, Callable[[Celery, str], Any]] = {
+    "now": lambda app, queue: app.tasks["t"].apply_async(queue=queue),
+    "delayed": lambda app, queue: app.tasks["t"].apply_async(queue=queue, countdown=60),
+    "by name": lambda app, queue: app.send_task("other", queue=queue, priority=9),
+    "if_waiting": lambda app, queue: app.tasks["t"].apply_async(
+        queue=queue, task_id="i", if_waiting="keep", countdown=60
+    ),
+    "chain": lambda app, queue: app.tasks["t"].apply_async(queue=queue, countdown=60, delay_chain="1m"),
+    "send_many": lambda app, queue: send_many(app, "t", [Call((1,)), Call((1,), countdown=60)], queue=queue),
+    "asend": lambda app, queue: asyncio.run(asend(app, "t", queue=queue)),
+}
+
+
+@pytest.mark.parametrize("way", OF_APP)
+@pytest.mark.parametrize("queue", NAMES)
+def test_no_app_publishes_to_such_a_name(app: Celery, client: redis.Redis, way: str, queue: str) -> None:
+    """Each way to publish refuses the name, before anything is written."""
+    with pytest.raises(InvalidQueueName, match="kept for keys"):
+        OF_APP[way](app, queue)
+    assert [key for key in client.keys("*") if client.type(key) == "list"] == []
+
+
+def _raw(channel: Any, queue: str, **properties: Any) -> None:
+    message = channel.prepare_message("body", properties={"delivery_mode": 2, **properties})
+    channel.basic_publish(message, exchange="", routing_key=queue)
+
+
+OF_CHANNEL: dict[str, Callable[[Any, str], Any]] = {
+    "publish": lambda channel, queue: _raw(channel, queue),
+    "delayed": lambda channel, queue: _raw(channel, queue, DelaySeconds=60),
+    "declare": lambda channel, queue: channel.queue_declare(queue),
+    "get": lambda channel, queue: channel.basic_get(queue, no_ack=True),
+    "purge": lambda channel, queue: channel.queue_purge(queue),
+    "import": lambda channel, queue: channel.store.delivery.offer(queue, Offer("i", "1", 0, "body")),
+    "bury": lambda channel, queue: channel.store.delivery.bury(DelayedQueue("celery", "hash"), [], queue),
+    "replay": lambda channel, queue: _replay(channel.store, queue),
+    "take": lambda channel, queue: channel.store.fetching.fetch(Request("", 0, 1, [queue], unnoted=[queue])),
+    "spark": lambda channel, queue: _enqueue(channel.store, queue),
+}
+
+
+def _replay(store: Any, queue: str) -> None:
+    store.client.lpush("dead", "letter")
+    store.letters.replay("dead", "dead", [Letter(b"letter", "queue", queue, 0, b"body")])
+
+
+def _enqueue(store: Any, queue: str) -> None:
+    job = JobRun("j", 1, 600_000)
+    store.jobs.begin(job)
+    store.jobs.enqueue(queue, job, [Offer("i", "", 0, "body")])
+
+
+@pytest.mark.parametrize("way", OF_CHANNEL)
+@pytest.mark.parametrize("queue", [PAUSED, "unacked"])
+def test_no_other_way_leads_to_such_a_name(
+    redis_server: PrivateRedis, client: redis.Redis, way: str, queue: str
+) -> None:
+    """Plain kombu, import, replay, dead letters, take and Spark refuse it, too, and leave the key as it is."""
+    client.hset(queue, "field", "value")
+    with Connection(redis_server.url, transport=TRANSPORT) as connection:
+        channel: DelayedChannel = connection.default_channel
+        with pytest.raises(InvalidQueueName, match="kept for keys"):
+            OF_CHANNEL[way](channel, queue)
+    assert client.hgetall(queue) == {"field": "value"}
+
+
+def test_the_prefix_stands_before_such_names(redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """With a key prefix the names behind it are refused."""
+    options = {"global_keyprefix": "shop."}
+    with Connection(redis_server.url, transport=TRANSPORT, transport_options=options) as connection:
+        with pytest.raises(InvalidQueueName):
+            _raw(connection.default_channel, PAUSED)
+        _raw(connection.default_channel, "redisson_delay_queue:{celery}")
+    assert client.keys("*") == ["shop.redisson_delay_queue:{celery}"]
+
+
+def test_the_command_imports_nothing_there(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
+    """An export that names such a queue is refused by `delayq import`, with the name in the error."""
+    body = json.dumps({"body": "", "headers": {}, "properties": {"delivery_tag": "t", "delivery_info": {}}})
+    line = {"queue": PAUSED, "id": "i", "due_ms": 1.0, "priority": 0, "body": body}
+    (tmp_path / "export.jsonl").write_text(json.dumps(line))
+    result = CliRunner().invoke(delayq, ["--broker", redis_server.url, "import", str(tmp_path / "export.jsonl")])
+    assert result.exit_code == 1
+    assert PAUSED in result.stderr
+    assert "kept for keys" in result.stderr
+    assert client.keys("*") == []
