@@ -1,6 +1,6 @@
 -- Begins a run of a bulk job: from then on earlier runs of the job can no longer write.
 -- KEYS[1] job     HASH    state of the job
--- KEYS[2] guard   SET     ids that the job has sent or claimed
+-- KEYS[2] guard   HASH    ids that the job has sent or claimed
 -- KEYS[3] staged  LIST    messages to be sent when the job is committed
 -- KEYS[4] stream  STRING  name of the job that a stream works on
 -- ARGV[1] run        number of the run; later ones are larger

@@ -1,6 +1,6 @@
 -- Claims ids of a bulk job that runs or will run, so that none of its runs sends them.
 -- KEYS[1] job    HASH  state of the job
--- KEYS[2] guard  SET   ids that the job has sent or claimed
+-- KEYS[2] guard  HASH  ids that the job has sent or claimed
 -- ARGV[1] ttl  how long the guard is kept from now on at least, ms
 -- ARGV[2...] ids
 -- Returns {'claimed', for each id 1 when it is claimed now, 0 when the job had sent or claimed it}; or {'committed'},
@@ -17,7 +17,7 @@ if state == 'committed' or state == 'publishing' then
 end
 local reply = { 'claimed' }
 for i = 2, #ARGV do
-  reply[i] = redis.call('SADD', guard, ARGV[i])
+  reply[i] = redis.call('HSETNX', guard, ARGV[i], '')
 end
 if redis.call('PTTL', guard) < ttl then
   keep_all({ guard }, ttl)

@@ -1,6 +1,6 @@
--- Sends messages of a bulk job to one queue, each id once in the job, or stages them until the job is committed.
+-- Sends messages of a bulk job to one queue, each once in the job, or stages them until the job is committed.
 -- KEYS[1]    job     HASH         state of the job
--- KEYS[2]    guard   SET          ids that the job has sent or claimed
+-- KEYS[2]    guard   HASH         ids that the job has sent or claimed -> '', or where it is dated '[due]' of each
 -- KEYS[3]    staged  LIST         messages to be sent when the job is committed
 -- KEYS[4-7] keys  of the queue's delayed messages, see include/*/types.lua
 -- KEYS[8...] ready   LIST         the queue's lists, one a priority step
@@ -12,22 +12,23 @@
 -- ARGV[6] is_staged  '1' to stage the messages, '0' to send them
 -- ARGV[7] mode       'keep' or 'replace' what waits under the id of a message, '' to ask nothing
 -- ARGV[8] count      how many duplicates of an id to replace at most
--- ARGV[9...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 19th on four a message:
+-- ARGV[9] is_dated   '1' where an id with another due time is another message, '0' where an id is sent once
+-- ARGV[10...] first ten numbers: for each priority 0-9 its list, counted from 0; from the 20th on four a message:
 -- id, due (ms since the epoch, or '' for now), priority (0-9), body; with an empty body the id is only claimed, and
 -- counts as sent if it has a due time: the message waits elsewhere
--- Returns {'enqueued', number of new ids, number repeated, 'first' | 'head' | 'behind'}; or, with nothing changed,
+-- Returns {'enqueued', number of new messages, number repeated, 'first' | 'head' | 'behind'}; or, with nothing changed,
 -- {'committed' | 'aborted' | 'superseded' | 'unknown'} when the run may not write, or {'deep', number in the queue}
 -- when the queue would become too deep
--- Atomic: an id is in the guard, and counted, if and only if its message has been sent, staged or kept out.
+-- Atomic: a message is in the guard, and counted, if and only if it has been sent, staged or kept out.
 -- Cost: O(log N) a message
--- @include clock deliver_once depth job
+-- @include clock deliver_once depth job push
 
 local to = { keys = keys, wake = ARGV[1], queue = ARGV[2], first_list = 8 }
 function to.list_of(priority)
-  return KEYS[8 + ARGV[9 + priority]]
+  return KEYS[8 + ARGV[10 + priority]]
 end
 local run, ttl, depth = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local is_staged, mode, count, now = ARGV[6] == '1', ARGV[7], ARGV[8], now_ms()
+local is_staged, mode, count, is_dated, now = ARGV[6] == '1', ARGV[7], ARGV[8], ARGV[9] == '1', now_ms()
 local once = mode ~= '' and { mode = mode, count = count }
 
 local word = fenced(job, run)
@@ -35,14 +36,16 @@ if word then
   return { word }
 end
 local ids, rows, claims, seen, elsewhere = {}, {}, {}, {}, 0
-for i = 19, #ARGV, 4 do
+for i = 20, #ARGV, 4 do
   ids[#ids + 1] = ARGV[i]
 end
-for n, guarded in ipairs(redis.call('SMISMEMBER', guard, unpack(ids))) do
-  local id, i = ids[n], 15 + 4 * n
-  if guarded == 0 and not seen[id] then
-    seen[id] = true
-    claims[#claims + 1] = id
+local guarded = redis.call('HMGET', guard, unpack(ids))
+for n, id in ipairs(ids) do
+  local i = 16 + 4 * n
+  local known, own = seen[id] or guarded[n], is_dated and '[' .. ARGV[i + 1] .. ']' or ''
+  if not (known and string.find(known, own, 1, true)) then
+    seen[id] = (known or '') .. own
+    claims[#claims + 1], claims[#claims + 2] = id, seen[id]
     if ARGV[i + 3] ~= '' then
       rows[#rows + 1] = { id = id, due = ARGV[i + 1], priority = ARGV[i + 2], body = ARGV[i + 3] }
     elseif ARGV[i + 1] ~= '' then
@@ -61,10 +64,10 @@ local place, kept, replaced = deliver_once(to, now, once, sent, waiting)
 for _, row in ipairs(is_staged and rows or {}) do
   redis.call('RPUSH', staged, to.queue, row.id, row.due, row.priority, row.body)
 end
-if #claims > 0 then -- after the messages: a script that is cut short here repeats a message and loses none
-  redis.call('SADD', guard, unpack(claims))
+for i = 1, #claims, PUSHED do -- after the messages: a script that is cut short here repeats some and loses none
+  redis.call('HSET', guard, unpack(claims, i, math.min(i + PUSHED - 1, #claims)))
 end
 redis.call('HINCRBY', job, 'enqueued', #rows + elsewhere - kept)
 count_in(job, { kept = kept, replaced = replaced })
 keep_all({ job, guard, staged }, ttl)
-return { 'enqueued', #claims, #ids - #claims, place }
+return { 'enqueued', #claims / 2, #ids - #claims / 2, place }

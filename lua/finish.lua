@@ -1,6 +1,6 @@
 -- Commits or aborts a bulk job: from then on none of its tasks can write.
 -- KEYS[1] job     HASH  state of the job
--- KEYS[2] guard   SET   ids that the job has sent or claimed
+-- KEYS[2] guard   HASH  ids that the job has sent or claimed
 -- KEYS[3] staged  LIST  messages to be sent when the job is committed
 -- ARGV[1] run   number of the run that ends; 0 for the latest
 -- ARGV[2] word  'committed' or 'aborted'

@@ -18,8 +18,8 @@ from kombu_delayq.text import as_bytes, as_text
 class JournaledJobs(PartOfBoth[BulkJobs]):
     """Sends the messages of bulk jobs to where they belong, each id once.
 
-    Rows come first, under a key made from job and id, so that they come once however often a task runs. Then the script
-    that sends the other messages claims their ids in the guard.
+    Rows come first, under a key made from job and message, so that they come once however often a task runs. Then the
+    script that sends the other messages claims their ids in the guard.
     """
 
     def __init__(self, redis: BulkJobs, journal: Journal, client: StoreClient, placement: Placement) -> None:
@@ -27,7 +27,7 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
         self.begin, self.new_run, self.finish, self.close = redis.begin, redis.new_run, redis.finish, redis.close
         self.find, self.of_stream, self.job_rate = redis.find, redis.of_stream, redis.job_rate
         self.claim_ids, self.sent, self.enqueued = redis.claim_ids, redis.sent, redis.enqueued
-        self.excluded = redis.excluded
+        self.excluded, self.take_back = redis.excluded, redis.take_back
         self._client = client
         self._placement = placement
 
@@ -54,12 +54,12 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
         kept = [one for one in offers if one.body and one.due] if self._placement.takes_all else far
         if not kept:
             return offers
-        known = self._redis.sent(job.name, [(queue, as_text(one.id)) for one in kept])
-        first: dict[str, Offer] = {}  # a job sends the first message of an id
+        known = self._redis.sent(queue, job, kept)
+        first: dict[bytes, Offer] = {}  # a job sends the first message of an id
         for one in offers:
-            first.setdefault(as_text(one.id), one)
-        new = [one for one, is_known in zip(kept, known, strict=True) if not is_known and first[as_text(one.id)] is one]
-        self._placement.place(queue, new, key_of=partial(_key, job.name), cutoff_ms=cutoff_ms)
+            first.setdefault(_key(job, one), one)
+        new = [one for one, is_known in zip(kept, known, strict=True) if not is_known and first[_key(job, one)] is one]
+        self._placement.place(queue, new, key_of=partial(_key, job), cutoff_ms=cutoff_ms)
         elsewhere = set(map(id, far))
         return [one._replace(body="") if id(one) in elsewhere else one for one in offers]
 
@@ -68,7 +68,7 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
         return self._redis.publish(job, lambda queue, offers: self._place_staged(queue, job, offers))
 
     def _place_staged(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> float:
-        return self._placement.place(queue, offers, key_of=partial(_key, job.name)).cutoff_ms
+        return self._placement.place(queue, offers, key_of=partial(_key, job)).cutoff_ms
 
     def _may_write(self, job: JobRun) -> bool:
         """Whether this run may write, so that the rows of a straggler do not stay behind."""
@@ -76,5 +76,6 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
         return state is not None and as_text(state) == "open" and int(run) == job.run
 
 
-def _key(job: str, offer: Offer) -> bytes:
-    return b"%b\0%b" % (as_bytes(job), as_bytes(offer.id))
+def _key(job: JobRun, offer: Offer) -> bytes:
+    due = f"\0{offer.due}" if job.dated else ""
+    return b"%b\0%b%b" % (as_bytes(job.name), as_bytes(offer.id), as_bytes(due))

@@ -23,7 +23,6 @@ from celery_ext.spark.broker import Broker, Retry
 from celery_ext.spark.errors import BrokerUnavailable, InvalidColumns, InvalidSparkOption, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log
-from celery_ext.spark.source import CeleryDataSource
 from celery_ext.spark.tables import HOUR, Table, check_eta, open_table
 from celery_ext.spark.write.job import CommitMessage, JobWriter
 from celery_ext.spark.write.writers import BatchWriter, prepare, reports_of
@@ -54,8 +53,8 @@ class Promoted:
         hours: The hours whose rows were sent and removed, in UTC.
         rows: Number of their rows.
         sent: Number of messages sent to Redis.
-        repeated: Number of rows whose ids Redis had before: from a promotion that was killed, a second row of
-            an id, or with ``if_waiting=keep`` from others.
+        repeated: Number of rows that were not sent, because Redis had their ids for the same due times before: from a
+            promotion that was killed, or another row; or with ``if_waiting=keep`` because others waited.
         bad: Number of rows that make no task, with ``on_bad_row=drop`` or ``dead_letter``.
     """
 
@@ -76,7 +75,8 @@ def promote(
 ) -> Promoted:
     """Sends the rows of the hours that begin before a time to Redis, each row once, and removes them from the table.
 
-    A promotion that was killed is completed by the next one. It knows an id for ``job_ttl`` after it was sent.
+    A promotion that was killed is completed by the next one. It knows id and due time of a row for ``job_ttl`` after it
+    was sent.
 
     Args:
         spark: The session.
@@ -124,8 +124,8 @@ def cancel(rows: DataFrame, table: str, *, until: datetime | None = None, **opti
     promotion = _Promotion(rows.sparkSession, table, options)
     try:
         # A promotion may have read the rows before. None of its tasks can send from here on; it reads the hour anew.
-        promotion.interrupt(until)
-        return promotion.cancel(rows.withColumn("op", lit("cancel")))
+        interrupted = promotion.interrupt(until)
+        return promotion.cancel(rows.withColumn("op", lit("cancel")), interrupted)
     finally:
         promotion.store.close()
 
@@ -145,7 +145,7 @@ class _Promotion:
         self._retry = Retry(parsed.write_timeout)
         broker = Broker.named_by(parsed, AppSettings.of(parsed.celery_app))
         self.store: SparkStore = broker.connect()  # what is wrong with its URL fails at once
-        spark.dataSource.register(CeleryDataSource)
+        spark.dataSource.register(CancelDataSource)
         spark.dataSource.register(HourDataSource)
 
     def run(self, until: datetime | None, select: Callable[[DataFrame], DataFrame]) -> Promoted:
@@ -161,8 +161,10 @@ class _Promotion:
                 failed[_text(hour)] = error
             else:
                 if sent is not None:
-                    done = _with(done, hour, *sent)
+                    before, done = done.repeated, _with(done, hour, *sent)
                     log(logging.INFO, f"promoted {done.rows:,} rows of {self._table}, up to the hour {_text(hour)}")
+                    if count := done.repeated - before:
+                        log(logging.WARNING, _not_sent(count, hour, self._table))
         failed.update(table.wrong())
         if failed:
             self._raise(failed)
@@ -198,15 +200,23 @@ class _Promotion:
         first.add_note(f"Of {self._table} these were not promoted, and what else is near was: {', '.join(failed)}")
         raise first
 
-    def interrupt(self, until: datetime | None) -> None:
-        """Ends whatever runs send the rows of hours that may be promoted now; they begin these hours anew."""
+    def interrupt(self, until: datetime | None) -> list[str]:
+        """Ends whatever runs send the rows of hours that may be promoted now; they begin these hours anew.
+
+        Returns the names of the jobs of these hours that have sent something.
+        """
         number = self._retry.until_done(self.store.jobs.new_run)
         now, until = self._until(until)
         hour = (now - _BACK).replace(minute=0, second=0, microsecond=0)
+        names = []
         while hour < until:
             run = JobRun(self._name(hour), number, self._ttl_ms)
             self._retry.until_done(lambda run=run: self.store.jobs.finish(run, "aborted"))  # type: ignore[misc]
+            found = self._find(run.name)
+            if found is not None and found.enqueued + found.kept:
+                names.append(run.name)
             hour += HOUR
+        return names
 
     def _until(self, until: datetime | None) -> tuple[datetime, datetime]:
         """Returns the time by Redis's clock, and before when the hours begin that are near."""
@@ -214,16 +224,19 @@ class _Promotion:
         until = now + LEAD if until is None else until
         return now, until if until.tzinfo else until.replace(tzinfo=UTC)
 
-    def cancel(self, rows: DataFrame) -> int:
-        """Cancels tasks in Redis, and returns how many."""
+    def cancel(self, rows: DataFrame, promotions: list[str]) -> int:
+        """Cancels tasks in Redis, and returns how many. promotions: Names of jobs that may send their ids again."""
         name = f"cancel/{uuid4()}"
-        rows.write.format("celery").options(**self._options, job_id=name).mode("append").save()
+        given = {"job_id": name, "promotions": json.dumps(promotions)}
+        rows.write.format(CancelDataSource.name()).options(**self._options, **given).mode("append").save()
         found = self._find(name)
         return 0 if found is None else found.cancelled or 0
 
     def _send(self, rows: DataFrame, hour: datetime, run: int) -> tuple[Job, int] | None:
         """Sends the rows of an hour. Returns its job, and how many it had sent before; None if a cancel interrupts."""
         check_eta(rows.schema)
+        if "op" in map(str.lower, rows.columns):
+            raise InvalidColumns("column op is for streams; cancel rows of a table with celery_ext.spark.cancel")
         name = self._name(hour)
         found = self._find(name)
         before = 0 if found is None else found.enqueued
@@ -254,6 +267,23 @@ class _Promotion:
 
     def _name(self, hour: datetime) -> str:
         return f"promote/{self._table}/{_text(hour)}"
+
+
+class CancelDataSource(DataSource):
+    """Cancels tasks of promotions. Its options are those of ``celery``, and ``promotions``, the names of their jobs."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Returns the name of the format."""
+        return "celery_cancel"
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Returns the writer of a job that cancels."""
+        given = dict(self.options)
+        promotions = tuple(json.loads(given.pop("promotions")))
+        options = WriteOptions.parse(given)
+        writer = replace(prepare(options, schema, overwrite), promotions=promotions)
+        return BatchWriter(writer, str(options.job_id))
 
 
 class HourDataSource(DataSource):
@@ -318,6 +348,14 @@ def _with(done: Promoted, hour: datetime, job: Job, before: int) -> Promoted:
     sent = job.enqueued - before - (job.dead_lettered or 0)
     return Promoted(
         (*done.hours, hour), done.rows + rows, done.sent + sent, done.repeated + rows - bad - sent, done.bad + bad
+    )
+
+
+def _not_sent(count: int, hour: datetime, table: str) -> str:
+    return (
+        f"{count:,} rows of {table} in the hour {_text(hour)} were removed and not sent: their ids were sent for the "
+        "same due times before, by a promotion that was killed or from other rows, or if_waiting=keep kept them out. "
+        "What is to be sent again after a cancel has to be cancelled with celery_ext.spark.cancel"
     )
 
 

@@ -25,6 +25,7 @@ class JobRun(NamedTuple):
         max_depth: Largest number of messages that a queue may hold, delayed ones included, 0 for no limit.
         cancels: Whether it may ``exclude`` ids, so that no task of it sends them.
         if_waiting: ``keep`` or ``replace`` what waits in the same queue under the id of a message; empty to add.
+        dated: Whether an id is sent once for each due time, and not once in the job.
     """
 
     name: str
@@ -35,6 +36,7 @@ class JobRun(NamedTuple):
     max_depth: int = 0
     cancels: bool = False
     if_waiting: str = ""
+    dated: bool = False
 
 
 class Begun(NamedTuple):

@@ -145,24 +145,30 @@ class BulkJobs(StorePart):
         """Returns which ids an open job has excluded; none of a job that does not cancel."""
         if not job.cancels:
             return set()
-        found = self._client.ask("SMISMEMBER", self._keys.guard(job.name), *ids)
-        return {one for one, is_excluded in zip(ids, found, strict=True) if is_excluded}
+        found = self._client.ask("HMGET", self._keys.guard(job.name), *ids)
+        return {one for one, note in zip(ids, found, strict=True) if note is not None}
 
-    def sent(self, name: str, rows: Sequence[tuple[str, str]]) -> list[bool]:
-        """Returns for each row whether an open job has sent or claimed it; False for all once the job is committed.
+    def take_back(self, names: Sequence[str], ids: Sequence[str]) -> None:
+        """Lets jobs send ids again: what they have sent under these was cancelled. None of them may be writing.
 
         Args:
-            name: Name of the job.
-            rows: Queue and id of each row.
+            names: Names of the jobs.
+            ids: The ids, a few hundred at a time.
         """
-        by_queue: dict[str, list[str]] = {}
-        for queue, one in rows:
-            by_queue.setdefault(queue, []).append(one)
-        known: dict[tuple[str, str], bool] = {}
-        for queue, ids in by_queue.items():
-            found = self._client.redis.smismember(self._part(name, queue)[1], ids)
-            known |= {(queue, one): bool(is_known) for one, is_known in zip(ids, found, strict=True)}
-        return [known[row] for row in rows]
+        queues = self._client.send([("SMEMBERS", self._keys.parts(name)) for name in names]) if names else []
+        guards = [
+            self._keys.guard(name, as_text(queue)) for name, own in zip(names, queues, strict=True) for queue in own
+        ]
+        if guards:
+            self._client.send([("HDEL", guard, *ids) for guard in guards])
+
+    def sent(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> list[bool]:
+        """Returns for each message whether an open job has sent or claimed it; False for all once it is committed."""
+        if not offers:
+            return []
+        notes = self._client.ask("HMGET", self._keys.guard(job.name, queue), *(offer.id for offer in offers))
+        own = [f"[{offer.due}]" if job.dated else "" for offer in offers]
+        return [note is not None and one in as_text(note) for one, note in zip(own, notes, strict=True)]
 
     def job_rate(self, job: JobRun, count: int) -> float:
         """Asks whether the rate of a job as a whole lets messages through now.
@@ -350,7 +356,7 @@ class BulkJobs(StorePart):
     def _enqueue_call(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> tuple[list[str], list[Any]]:
         keys = [*self._part(job.name, queue), *self._keys_of(queue)]
         limits = [job.run, longer(job.ttl_ms), job.max_depth, int(job.staged)]
-        once = [job.if_waiting, MAX_DUPLICATES]
+        once = [job.if_waiting, MAX_DUPLICATES, int(job.dated)]
         args: list[Any] = [self._client.wake(queue), queue, *limits, *once, *self._client.list_of_priority]
         for offer in offers:
             args += offer

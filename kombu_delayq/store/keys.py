@@ -413,7 +413,7 @@ class Keys:
         return self._of_job("job", name, queue)
 
     def guard(self, name: str, queue: str | None = None) -> str:
-        """SET with a TTL: ids that a bulk job has sent to a queue so far, or cancelled, until it is committed."""
+        """HASH with a TTL: ids that a bulk job has sent to a queue so far, or cancelled, until it is committed."""
         return self._of_job("guard", name, queue)
 
     def staged(self, name: str, queue: str | None = None) -> str:

@@ -230,6 +230,27 @@ def test_cancel_while_rows_are_promoted(
     assert left(table) == set()
 
 
+def test_a_row_that_is_scheduled_again(
+    spark: SparkSession, client: redis.Redis, tmp_path: Path, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was cancelled comes again, what was moved gets its new time, and what is not sent is said."""
+    soon = (datetime.now(UTC) + timedelta(minutes=110)).replace(minute=0, second=0, microsecond=0)
+    table, options = tmp_path / "table", {**options, "if_waiting": "replace", "until": LATE}
+    write_table(spark, table, [0, 2, 4], soon)
+    assert promote(spark, str(table), **options) == Promoted((soon,), 3, 3)
+    del options["until"]
+    assert cancel(spark.createDataFrame([("2",)], "task_id string"), str(table), **options) == 1
+    write_table(spark, table, [2], soon)
+    write_table(spark, table, [4], soon + timedelta(minutes=1))
+    assert promote(spark, str(table), until=LATE, **options) == Promoted((soon,), 2, 2)
+    due = {"0": soon, "2": soon + timedelta(seconds=2), "4": soon + timedelta(seconds=64)}
+    assert delayed(client) == {one: when.timestamp() * 1000 for one, when in due.items()}
+    caplog.clear()
+    write_table(spark, table, [0], soon)
+    assert promote(spark, str(table), until=LATE, **options) == Promoted((soon,), 1, 0, 1)
+    assert f"1 rows of {table} in the hour {soon:%Y-%m-%dT%H} were removed and not sent" in caplog.text
+
+
 def test_two_at_once(spark: SparkSession, client: redis.Redis, table: Path, options: dict[str, Any]) -> None:
     """Each row is sent once, whichever of the two goes on."""
 
@@ -295,4 +316,6 @@ def test_wrong_uses(spark: SparkSession, client: redis.Redis, tmp_path: Path, op
         promote(spark, str(folder), select=lambda found: found.withColumn("eta", found.eta.cast("string")), **options)
     with pytest.raises(InvalidColumns, match="column eta is missing"):
         promote(spark, str(folder), select=lambda found: found.drop("eta"), **options)
+    with pytest.raises(InvalidColumns, match=r"column op is for streams; cancel rows of a table with celery_ext"):
+        promote(spark, str(folder), select=lambda found: found.selectExpr("*", "'cancel' AS op"), **options)
     assert delayed(client) == {}

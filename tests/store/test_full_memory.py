@@ -225,7 +225,7 @@ def test_a_server_that_fills_up_keeps_whole_chunks_only(make_store: MakeStore, o
             sent += store.jobs.enqueue("q", job, chunk).fresh
         except ResponseError as error:
             refused.append(str(error))
-            assert store.client.llen("q") == store.client.scard(GUARD) == sent
+            assert store.client.llen("q") == store.client.hlen(GUARD) == sent
     assert sent
     assert refused
     assert all(FULL in each for each in refused)

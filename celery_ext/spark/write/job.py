@@ -104,6 +104,7 @@ class JobWriter:
         broker: Broker of the tasks.
         run: Number of this run.
         now_ms: For a promotion, when it sends, in ms since the epoch: its job began with the first row of the hour.
+        promotions: Names of the jobs of promotions that may send again what this job cancels.
     """
 
     options: WriteOptions
@@ -112,6 +113,7 @@ class JobWriter:
     broker: Broker
     run: int
     now_ms: float | None = None
+    promotions: tuple[str, ...] = ()
 
     def job_run(self, name: str, run: int | None = None) -> JobRun:
         """Returns a run of the job with this name, by default this run."""
@@ -121,7 +123,8 @@ class JobWriter:
         number = self.run if run is None else run
         cancels = "op" in self.columns.reserved
         once = "" if options.if_waiting == "add" else options.if_waiting
-        return JobRun(name, number, ttl_ms, staged, options.max_rate, options.max_queue_depth, cancels, once)
+        limits = (options.max_rate, options.max_queue_depth)
+        return JobRun(name, number, ttl_ms, staged, *limits, cancels, once, dated=self.now_ms is not None)
 
     def write(self, name: str, batches: "Iterator[RecordBatch]", stream: str = "") -> CommitMessage:
         """Sends the rows of one Spark task.
@@ -229,7 +232,7 @@ class JobWriter:
                     for to, offers in part.offers.items():
                         sender.add(to, offers)
                     if part.cancelled:
-                        sender.cancel(queue, part.cancelled)
+                        sender.cancel(queue, part.cancelled, self.promotions)
                         report.to_cancel += len(part.cancelled)
             sender.flush()
         if report.dead_lettered and self.options.dead_letter_queue:

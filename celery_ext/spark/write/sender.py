@@ -91,7 +91,7 @@ class Sender:
         with suppress(RedisError, OSError):
             self._ahead.confirm()
 
-    def cancel(self, queue: str, ids: Sequence[str]) -> None:
+    def cancel(self, queue: str, ids: Sequence[str], promotions: Sequence[str] = ()) -> None:
         """Cancels waiting tasks. Tasks that this job has sent, or would send later, are among them.
 
         Raises the errors of ``add``.
@@ -99,11 +99,13 @@ class Sender:
         Args:
             queue: Any queue. The ids are looked up in all queues.
             ids: Task ids.
+            promotions: Names of jobs that may send these ids again.
         """
         self.flush()
         for part in pages(ids, by_id.IDS_A_CALL):
             # The job does not send them later.
             self._until_enqueued(queue, lambda part=part: self._store.jobs.claim_ids(self._job, part))  # type: ignore[misc]
+            self._retry.until_done(lambda part=part: self._store.jobs.take_back(promotions, part))  # type: ignore[misc]
             self.cancelled += len(self._cancelled(part))
 
     def _cancelled(self, ids: Sequence[str]) -> set[str]:

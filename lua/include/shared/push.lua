@@ -1,6 +1,6 @@
 -- @include lifetime
 
--- Messages that one command pushes: Lua cannot unpack more than 8,000 values.
+-- Values that one command gets: Lua cannot unpack more than 8,000.
 local PUSHED = 4000
 
 -- Pushes messages to the end of their queue's lists where kombu would have put them, list by list in the order of the

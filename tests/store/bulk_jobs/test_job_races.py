@@ -57,7 +57,7 @@ def test_nothing_is_sent_after_the_end(store: DelayStore, word: str) -> None:
     job = begun(store)
 
     def finish(store: DelayStore) -> int:
-        while store.client.scard(GUARD) < 200:
+        while store.client.hlen(GUARD) < 200:
             sleep(0.001)
         assert store.jobs.finish(job, word) == word
         return sent(store).total()
@@ -74,7 +74,7 @@ def test_a_later_run_while_an_earlier_one_writes(store: DelayStore) -> None:
     earlier = begun(store)
 
     def take_over(store: DelayStore) -> Counter[str]:
-        while store.client.scard(GUARD) < 200:
+        while store.client.hlen(GUARD) < 200:
             sleep(0.001)
         counts = write(begun(store), 0, 1500)(store)
         assert store.jobs.finish(earlier, "aborted") == "superseded"

@@ -97,7 +97,7 @@ def test_a_guard_takes_less_than_a_hundred_bytes_an_id(store: DelayStore) -> Non
     job = begun(store)
     for _ in range(100):
         store.jobs.enqueue("q", job, [claim(str(uuid4())) for _ in range(1000)])
-    assert store.client.scard(GUARD) == 100_000
+    assert store.client.hlen(GUARD) == 100_000
     assert store.client.memory_usage(GUARD, samples=0) <= 100 * 100_000
     store.jobs.finish(job, "committed")
     assert not store.client.exists(GUARD)

@@ -12,7 +12,7 @@ def test_what_is_claimed_is_known(store: DelayStore) -> None:
     store.jobs.enqueue("q", job, [now("i0")])
     assert store.jobs.claim_ids(job, ["i1", "i2"]) == Enqueued("enqueued")
     assert store.jobs.excluded(job, ["i0", "i1", "i2", "i3"]) == {"i1", "i2"}
-    assert store.jobs.sent("j", [("q", "i0"), ("q", "i3")]) == [True, False]
+    assert store.jobs.sent("q", job, [now("i0"), now("i3")]) == [True, False]
 
 
 def test_a_committed_job_has_sent_all(store: DelayStore) -> None:

@@ -7,6 +7,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.journal import JournaledStore
+from celery_ext.waiting import by_id
 from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import far, near, rows
@@ -60,6 +61,20 @@ def test_a_task_killed_between_rows_and_guard(make_journaled: MakeJournaled, mon
     again = [near(), Offer("far", repr(time() * 1000 + 50 * DAY_MS), 0, "other bytes"), far("other")]
     assert store.jobs.enqueue("q", job, again).fresh == 3
     assert sent(store) == (["near"], [("far", True), ("other", True)], 3)
+
+
+def test_a_dated_job_sends_an_id_for_each_due_time(make_journaled: MakeJournaled) -> None:
+    """A row with another due time is another row of the journal, and what was cancelled comes again."""
+    store = make_journaled()
+    job = begun(store, dated=True)
+    chunk = [far(), far()]
+    for fresh in (2, 0):
+        assert store.jobs.enqueue("q", job, chunk).fresh == fresh
+        assert sent(store) == ([], [("far", True)] * 2, 2)
+    assert next(iter(by_id.cancel(store, ["far"]))).messages
+    store.jobs.take_back(["j"], ["far"])
+    assert store.jobs.enqueue("q", job, chunk).fresh == 2
+    assert sent(store) == ([], [("far", True)] * 2, 4)
 
 
 def test_a_straggler_leaves_no_rows(make_journaled: MakeJournaled) -> None:
