@@ -1,31 +1,36 @@
--- Takes the oldest dead letters from the end of their list, and puts them back, or away.
+-- Takes dead letters out of their list, wherever they stand in it; all others stay where they are.
 -- KEYS[1] dead  LIST  dead letters
 -- ARGV[1] counts  key of the counters of the queue of dead letters
--- ARGV[2...] two a dead letter, oldest first: its message as it is in the list; its goal: 'back' for the other end of
---   the dead letters' list, 'away', or 'sent' where the caller has sent it to its queue already
--- Returns number of dead letters taken; fewer than given when other letters are at the end of the list
+-- ARGV[2...] three a dead letter, the newest first: how many are older; its message as it is in the list; the counter,
+--   'replay' where the caller has sent it to its queue already, or 'drop'
+-- Returns for each dead letter 1, or 0 if another caller took it
 -- Atomic: takes no other letter.
--- Cost: O(1) a dead letter
+-- Cost: O(N) for all together: Redis passes by the letters between one end of the list and the last that it takes
 -- @include counters
 
-local counts = ARGV[1]
+-- Takes the place of letters that leave, so that one LREM finds them all. It is no message.
+local TAKEN = '\0taken'
 
-local taken, by = 0, { replay = 0, drop = 0 }
-for i = 2, #ARGV, 2 do
-  local message, where = ARGV[i], ARGV[i + 1]
-  if redis.call('LINDEX', dead, -1) ~= message then
-    break
+local counts, marked, newest, by, reply = ARGV[1], 0, 0, {}, {}
+
+local function take(older, message)
+  local at = -1 - older
+  if redis.call('LINDEX', dead, at) == message and redis.pcall('LSET', dead, at, TAKEN).ok then
+    marked, newest = marked + 1, math.max(newest, older)
+    return 1
   end
-  if where == 'back' then
-    redis.call('LMOVE', dead, dead, 'RIGHT', 'LEFT')
-  else
-    redis.call('RPOP', dead)
-    local done = where == 'away' and 'drop' or 'replay'
-    by[done] = by[done] + 1
-  end
-  taken = taken + 1
+  return redis.call('LREM', dead, -1, message) -- another caller took older ones; or Redis is full, and refuses LSET
 end
-if by.replay + by.drop > 0 then
-  count_for_a_while(counts, by)
+
+for i = 2, #ARGV, 3 do
+  local older, message, counter = unpack(ARGV, i, i + 2)
+  local taken = take(tonumber(older), message)
+  reply[#reply + 1] = taken
+  by[counter] = (by[counter] or 0) + taken
 end
-return taken
+if marked > 0 then
+  local from_head = 2 * newest > redis.call('LLEN', dead)
+  redis.call('LREM', dead, from_head and marked or -marked, TAKEN)
+end
+count_for_a_while(counts, by)
+return reply

@@ -143,7 +143,8 @@ class DeadLetters:
             raise ValueError("which dead letters? Name ids, a condition, or a queue for all of its letters")
         for one in self._queues(store, queue):
             what = ids_named(named) if named else {}
-            counts.update(letters_of.change(store, one, choice, action, name, what, rate=rate))
+            done, _ = letters_of.change(store, one, choice, action, name, what, rate=rate)
+            counts.update(done)
         return counts
 
     @contextmanager

@@ -1,14 +1,12 @@
 """Dead letters: as a user sees them, and how they are read, replayed and dropped. Knows the store, and no app."""
 
 import re
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
-from hashlib import blake2b
-from itertools import accumulate, islice
+from functools import cached_property, partial
+from itertools import islice
 from math import inf
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Self
@@ -22,7 +20,7 @@ from kombu_delayq.message.fields import priority_of
 from kombu_delayq.message.ready import stamp
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store import OperatorStore, WaitingStore
-from kombu_delayq.store.dead_letters import PAGE, Letter, next_count
+from kombu_delayq.store.dead_letters import MOST_LOOKED, PAGE, Letter, LetterList, digest_of, next_count
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,9 +149,6 @@ class Cursor(NamedTuple):
         return "-".join(map(str, self))
 
 
-#: Most letters at which a page looks, and among which the letter of a cursor is searched.
-MOST_LOOKED = 10_000
-
 #: Least number of letters a second: a replay that is paced renews its hold on the queue in time.
 LEAST_RATE = 0.1
 
@@ -173,9 +168,7 @@ def rate_of(given: float | str) -> float:
     return rate
 
 
-#: Decides where a dead letter goes.
-Decide = Callable[[DeadLetter], Letter]
-#: Decides what is done with a chosen dead letter; None if nothing can be.
+#: Decides what is done with a dead letter; None if nothing can be.
 LetterAction = Callable[[DeadLetter], Letter | None]
 
 
@@ -184,19 +177,10 @@ def queues(store: OperatorStore) -> set[str]:
     return {*store.letters.queues(), store.options.dead_letter_queue}
 
 
-def count(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
-    """Yields all dead letters of a queue, as ``browse`` does. Nobody else can replay or drop them meanwhile."""
-    with store.letters.replaying(queue) as hold:
-        for number, letter in enumerate(browse(store, queue)):
-            if number % PAGE == 0:
-                hold()
-            yield letter
-
-
 def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
     """Yields the dead letters of a queue, priority by priority, the oldest first. Reads them a page at a time.
 
-    It is no snapshot: if others take letters meanwhile, it may leave some out.
+    It is no snapshot, but passes over none when others leave meanwhile.
     """
     return (letter for _, _, letter in _walk(store, queue, None, PAGE))
 
@@ -223,7 +207,7 @@ def page_from(
     found: list[DeadLetter] = []
     for looked, (step, position, letter) in enumerate(_walk(store, queue, cursor, limit)):
         if len(found) >= limit or looked >= MOST_LOOKED:
-            return found, Cursor(step, position, _digest(letter.message))
+            return found, Cursor(step, position, digest_of(letter.message))
         if chosen(letter):
             found.append(letter)
     return found, None
@@ -231,36 +215,14 @@ def page_from(
 
 def _walk(store: OperatorStore, queue: str, cursor: Cursor | None, most: int) -> Iterator[tuple[int, int, DeadLetter]]:
     """Yields dead letters from a cursor on, each after the number of its list and its position there."""
-    first, count = cursor.step if cursor else 0, min(PAGE, most)
+    first = cursor.step if cursor else 0
     for step, (key, length) in islice(enumerate(store.letters.lists(queue).items()), first, None):
-        at = _position(store, key, length, cursor) if cursor and step == first else 0
-        while at < length and (page := store.letters.page(key, at, min(count, length - at))):
-            yield from ((step, position, DeadLetter(queue, message)) for position, message in enumerate(page, at))
-            at, count = at + len(page), min(most, next_count(page))
-
-
-def _position(store: OperatorStore, key: str, length: int, cursor: Cursor) -> int:
-    """Returns where the letter of a cursor is now; 0 if it is not among the ``MOST_LOOKED`` before its old position.
-
-    When older letters leave, it moves towards 0. If it moved the other way, others came before it, such as those that
-    a replay under way puts back: they may not have been listed yet.
-    """
-    at, count = min(cursor.position + 1, length), 1  # mostly it is where it was
-    end = max(at - MOST_LOOKED, 0)
-    while at > end:
-        count = min(count, at)
-        at -= count
-        if not (page := store.letters.page(key, at, count)):
-            break
-        for position, message in reversed(list(enumerate(page, at))):
-            if _digest(message) == cursor.digest:
-                return position
-        count = next_count(page)
-    return 0
-
-
-def _digest(message: bytes) -> str:
-    return blake2b(message, digest_size=8).hexdigest()
+        letters = LetterList(partial(store.letters.page, key))
+        if cursor and step == first:
+            letters.begin(min(cursor.position, length), cursor.digest)
+        for page in letters.rest(most) if length else ():
+            for position, message in enumerate(page, letters.at):
+                yield step, position, DeadLetter(queue, message)
 
 
 def latest(store: WaitingStore, more: Iterable[str] = ()) -> Iterator[DeadLetter]:
@@ -290,44 +252,97 @@ def away(letter: DeadLetter) -> Letter:
     return Letter(letter.message, "away")
 
 
-def back(letter: DeadLetter) -> Letter:
-    """Decides that a dead letter stays."""
-    return Letter(letter.message, "back")
+def choose(
+    letters: Iterable[DeadLetter], chosen: Callable[[DeadLetter], bool], action: LetterAction
+) -> tuple[Counter[str], int]:
+    """Looks which dead letters are to leave.
+
+    Args:
+        letters: All letters of a queue.
+        chosen: Whether a letter is chosen.
+        action: What is to be done to it.
+
+    Returns:
+        The digests of those that can leave, and how many others are chosen: the action can do nothing.
+    """
+    wanted, unroutable = Counter[str](), 0
+    for letter in filter(chosen, letters):
+        if action(letter) is None:
+            unroutable += 1
+        else:
+            wanted[digest_of(letter.message)] += 1
+    return wanted, unroutable
 
 
 def replay(
     store: OperatorStore,
     queue: str,
-    decide: Decide,
-    newest: datetime | None,
+    wanted: Counter[str],
+    action: LetterAction,
     rate: float | None = None,
     lasts_s: float = inf,
 ) -> Iterator[tuple[DeadLetter, Letter]]:
-    """Goes once through the dead letters of a queue and sends each where ``decide`` says.
+    """Goes once through the dead letters of a queue, the oldest first, and acts on some. The others stay as they are.
 
-    A letter that stays goes to the back of its list, so that after the round the order is as before. Redis moves each
-    page in one step, so a round that is stopped loses no letter and doubles none. Letters that come meanwhile stay. A
-    second round waits until this one is over.
+    So a round that is stopped changes no order. It loses no letter, and doubles at most those of its last page. Another
+    round of the queue waits until this one is over.
 
     Args:
         store: The broker's store.
         queue: Name of the queue.
-        decide: Decides where a letter goes; called again when a consumer took some letters meanwhile.
-        newest: When the newest letter was buried, as ``count`` found; None if no letter has a time. A letter that was
-            buried later came meanwhile.
-        rate: Most letters a second that leave, ``LEAST_RATE`` or more; None for no limit.
-        lasts_s: After how many s it begins no further page, so that some letters may be left.
+        wanted: Digests of the letters, as ``choose`` returns them. What came later is none of them.
+        action: What is done to each.
+        rate: Most letters a second, ``LEAST_RATE`` or more; None for no limit.
+        lasts_s: How many s after its first page of letters it begins no further one, so that some may be left.
 
     Yields:
-        Each letter, and where it went.
+        Each letter that has left, and where it went.
     """
-
-    def decide_unless_new(letter: DeadLetter) -> Letter:
-        is_new = letter.at is not None and (newest is None or letter.at > newest)
-        return back(letter) if is_new else decide(letter)
-
+    left, ends_at = wanted.total(), inf
+    most = PAGE if rate is None else max(1, min(PAGE, int(rate)))
     with store.letters.replaying(queue) as hold:
-        yield from _round(store, queue, decide_unless_new, hold, rate, lasts_s)
+        for key in store.letters.lists(queue):
+            letters, count = LetterList(partial(store.letters.page, key)), PAGE
+            while left and monotonic() < ends_at:
+                hold()
+                if not (page := letters.read(count)):
+                    break
+                staying, leaving = _divided(queue, page, wanted, action, most)
+                taken = _take(store, queue, key, {letters.at + number: one for number, one in leaving.items()})
+                yield from taken
+                left -= len(taken)
+                ends_at = min(ends_at, monotonic() + lasts_s) if taken else ends_at
+                letters.pass_by(staying)
+                count = min(most, next_count(page)) if leaving else next_count(page)  # small only where a pace is kept
+                if rate is not None:
+                    sleep(len(taken) / rate)
+
+
+def _divided(
+    queue: str, page: Sequence[bytes], wanted: Counter[str], action: LetterAction, most: int
+) -> tuple[list[bytes], dict[int, tuple[DeadLetter, Letter]]]:
+    """Divides the begin of a page into letters that stay, and at most so many that leave, by their numbers."""
+    staying, leaving = list[bytes](), dict[int, tuple[DeadLetter, Letter]]()
+    for number, message in enumerate(page):
+        letter = DeadLetter(queue, message)
+        decided = action(letter) if digest_of(message) in wanted else None
+        if decided is None:
+            staying.append(message)
+        elif len(leaving) < most:
+            leaving[number] = letter, decided
+        else:
+            break
+    return staying, leaving
+
+
+def _take(
+    store: OperatorStore, queue: str, key: str, leaving: Mapping[int, tuple[DeadLetter, Letter]]
+) -> list[tuple[DeadLetter, Letter]]:
+    """Sends letters, by the number of letters that are older, to their goals. Returns those that were still there."""
+    # The delay chain of a task that was cancelled once has to begin anew when the task is replayed.
+    store.chains.accept([letter.id for letter, decided in leaving.values() if decided.to == "queue"])
+    taken = store.letters.replay(queue, key, {older: decided for older, (_, decided) in leaving.items()})
+    return [leaving[older] for older in taken]
 
 
 def change(
@@ -341,15 +356,13 @@ def change(
     who: str | None = None,
     rate: float | None = None,
     lasts_s: float = inf,
-) -> Counter[str]:
-    """Looks which dead letters of a queue are chosen, then goes once more through it, as ``replay``, and acts on these.
-
-    It waits until the round of another caller is over, which moves letters from the front of a list to its back.
+) -> tuple[Counter[str], bool]:
+    """Looks which dead letters of a queue are chosen, and acts on these, as ``replay``.
 
     Args:
         store: The broker's store.
         queue: Name of the queue.
-        chosen: Whether a letter is chosen; asked more than once.
+        chosen: Whether a letter is chosen.
         action: What is done to a letter.
         name: What the audit calls it.
         what: Which letters, in the audit.
@@ -358,55 +371,15 @@ def change(
         lasts_s: As of ``replay``.
 
     Returns:
-        How many were ``replayed`` or ``dropped``, and how many stay as ``unroutable``: the action could do nothing.
+        How many were ``replayed`` or ``dropped``, and how many stay as ``unroutable``: the action could do nothing; and
+        whether others are left, because ``lasts_s`` was too short for all.
     """
-    newest, some = None, False
-    for letter in count(store, queue):
-        some = chosen(letter) or some
-        if letter.at is not None:
-            newest = max(letter.at, newest or letter.at)
-    left: set[bytes] = set()
-
-    def decide(letter: DeadLetter) -> Letter:
-        decided = action(letter) if chosen(letter) else back(letter)
-        if decided is None:
-            left.add(letter.message)
-        return decided or back(letter)
-
-    words = {"queue": "replayed", "away": "dropped", "back": "unroutable"}
-    with audited(name, {"queue": queue, **what}, who=who) as counts:
-        for letter, decided in replay(store, queue, decide, newest, rate, lasts_s) if some else ():
-            if decided.to != "back" or letter.message in left:
-                counts[words[decided.to]] += 1
-    return counts
-
-
-def _round(
-    store: OperatorStore, queue: str, decide: Decide, hold: Callable[[], None], rate: float | None, lasts_s: float
-) -> Iterator[tuple[DeadLetter, Letter]]:
-    most, ends_at = PAGE if rate is None else max(1, min(PAGE, int(rate))), monotonic() + lasts_s
-    for key, left in store.letters.lists(queue).items():
-        count = most
-        while left > 0 and monotonic() < ends_at:
-            hold()
-            page = store.letters.page(key, 0, min(count, left))
-            if not page:
-                break
-            letters = [DeadLetter(queue, message) for message in page]
-            decided = [decide(letter) for letter in letters]
-            leaving = list(accumulate(decision.to != "back" for decision in decided))
-            if rate is not None:
-                decided = decided[: bisect_right(leaving, most)]
-                letters = letters[: len(decided)]
-            # The delay chain of a task that was cancelled once has to begin anew when the task is replayed.
-            ids = [letter.id for letter, decision in zip(letters, decided, strict=True) if decision.to == "queue"]
-            store.chains.accept(ids)
-            taken = store.letters.replay(
-                queue, key, decided
-            )  # fewer when a consumer took some: the next page begins there
-            yield from zip(letters[:taken], decided[:taken], strict=True)
-            left, count = left - taken, next_count(page)
-            if leaving[-1]:  # pages are small only where a pace holds letters back
-                count = min(most, count)
-            if rate is not None:
-                sleep(sum(decision.to != "back" for decision in decided[:taken]) / rate)
+    wanted, unroutable = choose(browse(store, queue), chosen, action)
+    words = {"queue": "replayed", "away": "dropped"}
+    with audited(name, {"queue": queue, **what}, who=who, of=wanted.total()) as counts:
+        for _, done in replay(store, queue, wanted, action, rate, lasts_s) if wanted else ():
+            counts[words[done.to]] += 1
+        more = lasts_s < inf and counts.total() < wanted.total()
+        if unroutable:
+            counts["unroutable"] = unroutable
+    return counts, more

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from math import inf
-from time import monotonic
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from celery_ext import waiting
@@ -79,7 +78,7 @@ class LettersChanged(NamedTuple):
         counts: How many were ``replayed`` or ``dropped``; and how many stay as ``unroutable``, for nobody knows their
             queue.
         met: Ids of those that the caller may change.
-        more: Whether it has ended before it had looked at all.
+        more: Whether it has ended before all of them had left.
     """
 
     counts: Counter[str]
@@ -173,7 +172,7 @@ def _change_letters(
     may_go: Callable[[DeadLetter], bool],
     rate: float | None = None,
 ) -> LettersChanged:
-    met, lasts_s, begun_at = set[str](), inf if rate is None else PACED_S, monotonic()
+    met, lasts_s = set[str](), inf if rate is None else PACED_S
 
     def is_chosen(letter: DeadLetter) -> bool:
         chosen = choice(letter) and caller.may(action, task=letter.name or "") and may_go(letter)
@@ -182,10 +181,10 @@ def _change_letters(
         return chosen
 
     what = ids_named(sorted(choice.ids)) if choice.ids else {"all": not choice.narrow}
-    counts = letters_of.change(
+    counts, more = letters_of.change(
         serve.store, queue, is_chosen, act, str(action), what, who=caller.name, rate=rate, lasts_s=lasts_s
     )
-    return LettersChanged(counts, met, monotonic() - begun_at >= lasts_s)
+    return LettersChanged(counts, met, more)
 
 
 def allowed(caller: Caller, action: Action) -> Callable[[Waiting], bool]:

@@ -1,7 +1,7 @@
 """A store in memory, with the operations of ``DelayStore`` that an app, its channels and its tasks use."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from operator import attrgetter
@@ -310,7 +310,7 @@ class MemoryLetters:
     Args:
         queues: Names of the queues into which dead letters were put.
         ready: Reads the messages of a queue, the oldest first.
-        take: Takes the oldest message out of a queue, if it is this one; False if it is not.
+        take: Takes a message out of a queue; False if it is not there.
         push: Pushes a message to its queue.
     """
 
@@ -344,16 +344,13 @@ class MemoryLetters:
         """Holds nothing: a test is the only one that replays."""
         return nullcontext(lambda: None)
 
-    def replay(self, queue: str, key: str, letters: Sequence[Letter]) -> int:
+    def replay(self, queue: str, key: str, letters: Mapping[int, Letter]) -> list[int]:
         """Takes dead letters from their list and sends them to their goals, as ``DeadLetters.replay``."""
-        for taken, letter in enumerate(letters):
-            if not self._take(queue, letter.message):
-                return taken
+        taken = [older for older, letter in letters.items() if self._take(queue, letter.message)]
+        for letter in map(letters.__getitem__, taken):
             if letter.to == "queue":
                 self._push(Waiting(letter.queue, "", 0.0, letter.priority, letter.body))
-            elif letter.to == "back":
-                self._push(Waiting(queue, "", 0.0, letter.priority, letter.message))
-        return len(letters)
+        return taken
 
 
 class MemoryChains:
@@ -420,7 +417,7 @@ class MemoryStore:
         now_ms: The clock, ms since the epoch.
         push: Pushes a message to its queue.
         ready: Reads the messages of a queue that wait for a consumer, the oldest first.
-        take: Takes the oldest of them, if it is this one; False if it is not.
+        take: Takes one of them out; False if it is not there.
     """
 
     layout = LAYOUT

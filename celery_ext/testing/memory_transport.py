@@ -52,9 +52,9 @@ class MemoryBroker:
     def _take(self, queue: str, message: bytes) -> bool:
         found = self.queues.get(queue, Queue())
         with found.mutex:
-            if not (found.queue and to_json(found.queue[0]).encode() == message):
+            if message not in (ready := self._ready(queue)):
                 return False
-            found.queue.popleft()
+            del found.queue[ready.index(message)]
             return True
 
 

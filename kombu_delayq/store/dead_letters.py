@@ -1,8 +1,9 @@
 """The store's operations on dead letters, which stand in ordinary queues of kombu."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import takewhile
+from functools import partial
+from hashlib import blake2b
 from time import sleep
 from typing import Literal, NamedTuple
 from uuid import uuid4
@@ -19,31 +20,105 @@ from kombu_delayq.text import as_bytes, as_text
 REPLAYING_TTL_S, REPLAYING_POLL_S = 15.0, 0.1
 #: One call of ``prune`` reads so many letters of a list at once, and drops about so many of it at most.
 PRUNE_PAGE, MOST_PRUNED = 100, 1000
-#: How many of the latest letters of a list are searched for an id.
-MOST_SEARCHED = 2_000
+#: How many of the latest letters of a list are searched for an id, and how many for the letter of a cursor.
+MOST_SEARCHED, MOST_LOOKED = 2_000, 10_000
 #: Most letters that are read in one call, and about the most bytes.
 PAGE, PAGE_BYTES = 100, 1_000_000
 
 
 class Letter(NamedTuple):
-    """A dead letter and its goal.
+    """A dead letter that leaves, and its goal.
 
     Attributes:
         message: The message as it is in the list of dead letters.
-        to: ``queue`` to be consumed, ``back`` to the other end of its list, or ``away`` to be deleted.
+        to: ``queue`` to be consumed, or ``away`` to be deleted.
         queue: With ``queue``: name of that queue.
         priority: 0 to 9; selects the list of that queue.
         body: The message as it is pushed to that list.
     """
 
     message: bytes
-    to: Literal["queue", "back", "away"]
+    to: Literal["queue", "away"]
     queue: str = ""
     priority: int = 0
     body: bytes = b""
 
     def __repr__(self) -> str:
         return without_bodies(self)
+
+
+class LetterList:
+    """Reads a list of dead letters, the oldest first, a page at a time, and passes over none when others leave.
+
+    It remembers the letters that it has passed by, and goes on behind the newest of these that is still there.
+
+    Args:
+        page: Reads so many letters, after so many older ones.
+        at: How many of the oldest are left out.
+
+    Attributes:
+        at: How many letters are older than the next one.
+    """
+
+    def __init__(self, page: Callable[[int, int], list[bytes]], at: int = 0) -> None:
+        self._page, self.at = page, at
+        self._passed: dict[str, None] = {}  # digests, the newest last
+        self._overlap = 1  # a page is read from the last of these on, which is looked at again
+
+    def begin(self, position: int, digest: str) -> None:
+        """Begins with the letter of a digest, which was at a position; if it has left, with the oldest letter."""
+        self.at, self._passed, self._overlap = position, {digest: None}, 0
+
+    def read(self, count: int) -> list[bytes]:
+        """Returns the next letters; fewer than ``count`` at the end of the list."""
+        while self._passed:
+            page = self._page(self.at - self._overlap, count + self._overlap)
+            if page and digest_of(page[0]) == next(reversed(self._passed)):
+                return page[self._overlap :]
+            self._find()
+        return self._page(self.at, count)
+
+    def rest(self, most: int = PAGE) -> Iterator[list[bytes]]:
+        """Yields the next letters page by page, each before it goes on behind it; at most so many in a page."""
+        count = min(most, PAGE)
+        while page := self.read(count):
+            yield page
+            self.pass_by(page)
+            if len(page) < count:
+                return
+            count = min(most, next_count(page))
+
+    def pass_by(self, letters: Iterable[bytes]) -> None:
+        """Goes on behind letters: the next ones, but for those that the caller has taken out."""
+        passed = [*map(digest_of, letters)]
+        self.at, self._overlap = self.at + len(passed), 1
+        self._passed.update(dict.fromkeys(passed))
+
+    def _find(self) -> None:
+        """Goes to the newest letter that was passed and is still there, which is before its old place, or to the start.
+
+        The letter of a cursor is sought among ``MOST_LOOKED``: anybody may send a cursor.
+        """
+        at, count = self.at - self._overlap + 1, PAGE
+        end = 0 if self._overlap else max(at - MOST_LOOKED, 0)
+        while at > end:
+            count = min(count, at - end)
+            at -= count
+            page = self._page(at, count)
+            for position, letter in reversed([*enumerate(page, at)]):
+                if (digest := digest_of(letter)) in self._passed:
+                    while next(reversed(self._passed)) != digest:
+                        self._passed.popitem()
+                    self.at = position + self._overlap
+                    return
+            count = next_count(page) if page else PAGE
+        self.at = 0
+        self._passed.clear()
+
+
+def digest_of(message: bytes) -> str:
+    """Returns what tells one dead letter from all others."""
+    return blake2b(message, digest_size=8).hexdigest()
 
 
 def next_count(page: Sequence[bytes]) -> int:
@@ -75,10 +150,8 @@ class DeadLetters(StorePart):
         for queue in sorted({*self.queues(), *more}):
             with suppress(*self._client.partial_errors):
                 for key, length in self.lists(queue).items():
-                    skip, count = max(length - MOST_SEARCHED, 0), PAGE
-                    while skip < length and (page := self.page(key, skip, min(count, length - skip))):
+                    for page in LetterList(partial(self.page, key), max(length - MOST_SEARCHED, 0)).rest():
                         yield from ((queue, message) for message in page)
-                        skip, count = skip + len(page), next_count(page)
 
     def page(self, key: str, skip: int = 0, count: int = PAGE) -> list[bytes]:
         """Reads messages from the end of a list of dead letters, the oldest first, after ``skip`` of them."""
@@ -151,47 +224,53 @@ class DeadLetters(StorePart):
     def _release(self, queue: str, name: str) -> None:
         self._client.run("release", [self._keys.replaying(queue)], [name])
 
-    def replay(self, queue: str, key: str, letters: Sequence[Letter]) -> int:
-        """Takes dead letters from the end of their list and sends them to their goals.
+    def replay(self, queue: str, key: str, letters: Mapping[int, Letter]) -> list[int]:
+        """Takes dead letters out of their list and sends them to their goals. All others stay where they are.
 
-        These are in other slots. So the letters are pushed first and leave their list after that. If the caller dies in
-        between, some are sent twice.
+        The goals are in other slots. So the letters are pushed first and leave their list after that. If the caller
+        dies in between, they are sent twice. Letters that have left already are not pushed.
 
         Args:
             queue: Name of the queue of dead letters, in whose counters they are counted.
             key: One of its lists.
-            letters: The oldest letters of the list, as they were read from it.
+            letters: The letters, each by the number of letters that are older.
 
         Returns:
-            Number of dead letters taken; fewer than given if another caller took some meanwhile.
+            The numbers of those that were taken.
         """
-        letters = letters[: self._at_end(key, [letter.message for letter in letters])]
-        self._push(letters)
+        letters = self._push(key, letters)
+        newest_first = sorted(letters, reverse=True)
         args: list[str | bytes | int] = [self._keys.counts(queue)]
-        for letter in letters:
-            args += [letter.message, "sent" if letter.to == "queue" else letter.to]
-        return int(self._client.run("replay", [key], args)) if letters else 0
+        for older in newest_first:
+            args += [older, letters[older].message, "replay" if letters[older].to == "queue" else "drop"]
+        taken = self._client.run("replay", [key], args) if letters else []
+        return sorted(older for older, is_taken in zip(newest_first, taken, strict=True) if is_taken)
 
-    def _at_end(self, key: str, messages: Sequence[bytes]) -> int:
-        """Returns how many of some dead letters are still at the end of their list, in this order."""
-        same = takewhile(
-            lambda pair: pair[0] == pair[1], zip(messages, self.page(key, count=len(messages)), strict=False)
+    def _push(self, key: str, letters: Mapping[int, Letter]) -> Mapping[int, Letter]:
+        """Pushes letters to their queues. Returns them without those that are not at their places in the list.
+
+        Raises:
+            ResponseError: A goal is no list. Nothing is pushed then, for each replay would send these letters again.
+        """
+        sent = {older: letter for older, letter in letters.items() if letter.to == "queue"}
+        if not sent:
+            return letters
+        goals = list(dict.fromkeys(map(self._list_of, sent.values())))
+        found = self._client.send(
+            [*(("TYPE", goal) for goal in goals), *(("LINDEX", key, -1 - older) for older in sent)]
         )
-        return sum(1 for _ in same)
-
-    def _push(self, letters: Sequence[Letter]) -> None:
-        commands = [("LPUSH", self._list_of(letter), letter.body) for letter in letters if letter.to == "queue"]
-        if commands:
-            self._check_types(dict.fromkeys(goal for _, goal, _ in commands))
-            self._client.send(commands, once=True)
-
-    def _check_types(self, goals: Iterable[str]) -> None:
-        """Raises a ResponseError if a goal is no list. Else each replay of its letters would send the others again."""
-        goals = list(goals)
-        kinds = map(as_text, self._client.send([("TYPE", goal) for goal in goals]))
-        for goal, kind in zip(goals, kinds, strict=True):
+        for goal, kind in zip(goals, map(as_text, found), strict=False):
             if kind not in ("none", "list"):
                 raise ResponseError(f"WRONGTYPE key {goal} holds a {kind}, kombu-delayq keeps a list there")
+        left = {
+            older
+            for (older, letter), there in zip(sent.items(), found[len(goals) :], strict=True)
+            if there is None or as_bytes(there) != letter.message
+        }
+        pushed = [letter for older, letter in sent.items() if older not in left]
+        if pushed:
+            self._client.send([("LPUSH", self._list_of(letter), letter.body) for letter in pushed], once=True)
+        return {older: letter for older, letter in letters.items() if older not in left}
 
     def _list_of(self, letter: Letter) -> str:
         self._keys.check_queue(letter.queue)

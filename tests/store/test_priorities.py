@@ -53,7 +53,7 @@ def run_now(store: DelayStore, priority: int) -> None:
 def replayed(store: DelayStore, priority: int) -> None:
     """Sends a dead letter back to its queue."""
     store.client.lpush("app:dead", "letter")
-    store.letters.replay("dead", "app:dead", [Letter(b"letter", "queue", "q", priority, b"sent")])
+    store.letters.replay("dead", "app:dead", {0: Letter(b"letter", "queue", "q", priority, b"sent")})
 
 
 def transferred(store: DelayStore, priority: int) -> None:

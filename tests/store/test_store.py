@@ -61,7 +61,7 @@ def _publish(store: DelayStore) -> None:
 def _replay(store: DelayStore) -> None:
     key = store.keys.ready("dead", (0,))[0]
     store.client.lpush(key, "letter")
-    store.letters.replay("dead", key, [Letter(b"letter", "away")])
+    store.letters.replay("dead", key, {0: Letter(b"letter", "away")})
 
 
 OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {

@@ -1,7 +1,7 @@
 """``delayq dead-letters``: ``list``, ``replay`` and ``drop``."""
 
+from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -168,8 +168,8 @@ def replay(
 ) -> None:
     """Send dead letters to the queues from which they came, to be run again with all their retries.
 
-    The oldest goes first. All others stay in their order, and so do letters that come meanwhile. If you stop the
-    command, no letter is lost or sent twice.
+    The oldest goes first. All others stay where they are, and so do letters that come meanwhile. If the command is
+    killed, no letter is lost; up to 100 may be sent twice.
     """
     selection = letter_filter(**given)
     names = dead_letter_queues(broker, queues)
@@ -195,7 +195,7 @@ def drop(
 ) -> None:
     """Remove dead letters: they will never run.
 
-    All others stay in their order, and so do letters that come meanwhile.
+    All others stay where they are, and so do letters that come meanwhile.
     """
     selection = letter_filter(ids, **given)
     names = dead_letter_queues(broker, queues)
@@ -204,7 +204,7 @@ def drop(
         known = known_dead_letter_queues(broker, store, names)
         work.count(known)
         if work.wanted:
-            of = ", ".join(f"{count:,} of queue {escaped(name)}" for name, count in work.wanted.items())
+            of = ", ".join(f"{chosen.total():,} of queue {escaped(name)}" for name, chosen in work.wanted.items())
             confirm(f"Drop dead letters, {of}, on {broker_in_words(connection)}?", yes=yes, stdin_is_read=STDIN in ids)
         work.do("dropping")
     work.end("", missing=len(names) - len(known))
@@ -216,46 +216,41 @@ class _LetterJob:
     def __init__(
         self, store: OperatorStore, selection: Choice, action: LetterAction, name: str, word: str, *, as_json: bool
     ) -> None:
-        self.wanted: dict[str, int] = {}
+        self.wanted: dict[str, Counter[str]] = {}
         self._store = store
         self._selection = selection
         self._action = action
         self._name, self._word = name, word
         self._as_json = as_json
-        self._newest: dict[str, datetime] = {}
         self._left = 0
         self._failed = False
 
     def count(self, queues: Iterable[str]) -> None:
         """Counts the chosen letters of queues, so that a round is made only where there are some."""
         for queue in queues:
-            wanted = 0
             try:
                 total = sum(self._store.letters.lists(queue).values())
-                for letter in with_progress(letters_of.count(self._store, queue), "reading", total):
-                    if letter.at is not None:
-                        self._newest[queue] = max(letter.at, self._newest.get(queue, letter.at))
-                    if self._selection(letter):
-                        wanted += (can := self._action(letter) is not None)
-                        self._left += not can
+                letters = with_progress(letters_of.browse(self._store, queue), "reading", total)
+                wanted, unroutable = letters_of.choose(letters, self._selection, self._action)
             except ResponseError as error:  # such as for a key of another type; the other queues go on
                 self._failed = True
                 print_stderr(f"queue {queue!r}: {error}")
+                continue
+            self._left += unroutable
             if wanted:
                 self.wanted[queue] = wanted
 
     def do(self, label: str, rate: float | None = None) -> None:
         """Replays or drops the letters, at most ``rate`` a second, and prints what it did."""
-        for queue, wanted in self.wanted.items():
-            total = sum(self._store.letters.lists(queue).values())
-            round_ = letters_of.replay(self._store, queue, self._decide, self._newest.get(queue), rate)
+        for queue, chosen in self.wanted.items():
+            wanted = chosen.total()
+            round_ = letters_of.replay(self._store, queue, chosen, self._action, rate)
             printing, sent = self._as_json or bool(self._selection.ids), False
             with audited(self._name, {"queue": queue}, of=wanted, unchanged=()) as done:
-                for letter, what in with_progress(round_, label, total, printing=printing):
-                    if what.to != "back":
-                        done[what.queue or self._word] += 1
-                        sent = sent or bool(what.queue)
-                        self._print_outcome(letter, what)
+                for letter, what in with_progress(round_, label, wanted, printing=printing):
+                    done[what.queue or self._word] += 1
+                    sent = sent or bool(what.queue)
+                    self._print_outcome(letter, what)
             if not self._as_json and not self._selection.ids:
                 where = ", ".join(f"{count:,} to {escaped(name)}" for name, count in done.items())
                 click.echo(f"queue {escaped(queue)}: {done.total():,} {self._word}" + (f" ({where})" if sent else ""))
@@ -278,10 +273,6 @@ class _LetterJob:
             print_stderr("there are no such dead letters")
         nothing = self._selection.narrow and not self.wanted
         raise SystemExit(int(self._failed or bool(self._left) or nothing))
-
-    def _decide(self, letter: DeadLetter) -> Letter:
-        done = self._action(letter) if self._selection(letter) else None
-        return letters_of.back(letter) if done is None else done
 
     def _print_outcome(self, letter: DeadLetter, what: Letter) -> None:
         if self._as_json:

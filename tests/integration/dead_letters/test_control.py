@@ -1,6 +1,6 @@
 """``celery_ext.DeadLetters``: dead letters from Python."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from itertools import islice
 from math import inf, nan
@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 from celery import Celery
 from celery.app.task import Context
+from kombu.exceptions import OperationalError
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext import DeadLetters, cancel, install
 from celery_ext.connection import open_store
-from celery_ext.dead_letters import Choice
+from celery_ext.dead_letters import Choice, DeadLetter
 from celery_ext.dead_letters import letters as letters_of
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message.dead_letters import Reason
-from kombu_delayq.store.dead_letters import PAGE, Letter
 from kombu_delayq.store.dead_letters import DeadLetters as LettersOfStore
+from kombu_delayq.store.dead_letters import Letter
 from tests.support.workers.harness import TRANSPORT
 
 
@@ -124,7 +126,7 @@ def test_letters_are_replayed_and_dropped(app: Celery) -> None:
 
 
 def test_a_change_beside_another_round_misses_no_letter(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It looks which letters are chosen when the other round, which changes their order, is over."""
+    """It waits until the other round, which takes letters while it looks which it means, is over."""
     bury_some(app, "mail", *(f"m{number}" for number in range(250)))
     page, hold, others = LettersOfStore.page, LettersOfStore._hold, [True]
 
@@ -135,19 +137,63 @@ def test_a_change_beside_another_round_misses_no_letter(app: Celery, monkeypatch
 
     def page_between(store: LettersOfStore, *args: Any, **options: Any) -> list[bytes]:
         found = page(store, *args, **options)
-        go_on(PAGE)
+        go_on(10)
         return found
 
     def hold_after(store: LettersOfStore, queue: str, name: str) -> bool:
         go_on(None)
         return hold(store, queue, name)
 
+    def is_older(letter: DeadLetter) -> bool:
+        return int(letter.id[1:]) < 150
+
     with app.connection_for_read() as connection:
-        other = letters_of.replay(open_store(connection), "dead-mail", letters_of.back, None)
+        store = open_store(connection)
+        chosen, _ = letters_of.choose(letters_of.browse(store, "dead-mail"), is_older, letters_of.away)
+        other = letters_of.replay(store, "dead-mail", chosen, letters_of.away)
         next(other)
         monkeypatch.setattr(LettersOfStore, "page", page_between)
         monkeypatch.setattr(LettersOfStore, "_hold", hold_after)
-        assert DeadLetters(app).drop("m20") == 1
+        assert DeadLetters(app).drop(["m160", "m220"]) == 2
+        monkeypatch.undo()
+        assert [letter.id for letter in DeadLetters(app).list("dead-mail")] == [
+            f"m{number}" for number in range(150, 250) if number not in (160, 220)
+        ]
+
+
+def test_a_change_that_ends_half_way_leaves_the_order(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After it the oldest letters still stand where the oldest stand, so that retention drops these."""
+    ids, replay, calls = [f"m{number}" for number in range(250)], LettersOfStore.replay, list[int]()
+    for task_id in ids:
+        bury_some(app, "mail", task_id, error=f"customer {int(task_id[1:]) % 2}")
+
+    def ends(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise RedisConnectionError("the caller dies")
+        return replay(*args)
+
+    letters = DeadLetters(app)
+    monkeypatch.setattr(LettersOfStore, "replay", ends)
+    with pytest.raises(OperationalError):
+        letters.drop(error="customer 1")
+    assert [letter.id for letter in letters.list("dead-mail")] == [*ids[:100:2], *ids[100:]]
+    with app.connection_for_read() as connection:
+        assert open_store(connection).letters.prune("dead-mail", None, 60) == 140
+    assert [letter.id for letter in letters.list("dead-mail")] == ids[-60:]
+
+
+def test_one_letter_by_its_id_leaves_the_others_where_they_are(app: Celery) -> None:
+    """Redis gets no letter to write for those that stay: the time depends on the letter, not on the queue."""
+    letters = DeadLetters(app)
+    bury_some(app, "mail", *(f"m{number}" for number in range(500)))
+    with app.connection_for_read() as connection:
+        redis = open_store(connection).client
+        [key] = redis.keys("dead-mail*")
+        size = sum(map(len, redis.lrange(key, 0, -1)))
+        before = redis.info("stats")["total_net_input_bytes"]
+        assert letters.drop("m250") == 1
+        assert redis.info("stats")["total_net_input_bytes"] - before < size / 10
 
 
 def test_a_letter_that_has_no_way_back_stays(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
@@ -161,15 +207,15 @@ def test_a_letter_that_has_no_way_back_stays(app: Celery, caplog: pytest.LogCapt
 def test_letters_that_stay_do_not_hold_up_a_pace(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow replay passes by what is not meant in large pages, and lets one letter leave at a time."""
     bury_some(app, "mail", *(f"m{number}" for number in range(250)))
-    moved, replay = list[list[str]](), LettersOfStore.replay
+    moved, replay = list[list[int]](), LettersOfStore.replay
 
-    def noting(store: LettersOfStore, queue: str, key: str, letters: Sequence[Letter]) -> int:
-        moved.append([letter.to for letter in letters])
+    def noting(store: LettersOfStore, queue: str, key: str, letters: Mapping[int, Letter]) -> list[int]:
+        moved.append([*letters])
         return replay(store, queue, key, letters)
 
     monkeypatch.setattr(LettersOfStore, "replay", noting)
     assert DeadLetters(app).replay(["m150", "m151"], rate=1.9) == {"replayed": 2, "unroutable": 0}
-    assert [page.count("queue") for page in moved if "queue" in page] == [1, 1]
+    assert [page for page in moved if page] == [[150], [150]]
     assert len(moved) < 10
     letters = DeadLetters(app)
     assert [letter.id for letter in letters.list(limit=3)] == ["m0", "m1", "m2"]

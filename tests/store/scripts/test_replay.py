@@ -1,4 +1,4 @@
-"""``replay.lua``: takes dead letters from the end of their list, to a queue, back, or away."""
+"""``replay.lua``: takes dead letters out of their list, to a queue, or away."""
 
 import pytest
 
@@ -16,13 +16,14 @@ def to_queue(message: bytes, queue: str = "q", priority: int = 0) -> Letter:
     return Letter(message, "queue", queue, priority, b"new " + message)
 
 
-def test_the_oldest_dead_letters_go_where_each_is_sent(store: DelayStore) -> None:
-    """Each goes to its queue with its new body, away, or to the other end of its list; the others stay as they are."""
-    bury(store, "a", "b", "c", "d", "e")
+def test_letters_leave_from_where_they_stand(store: DelayStore) -> None:
+    """Each goes to its queue with its new body, or away; the others stay as they are."""
+    bury(store, *"abcdefg")
     store.client.lpush("q", "ready before")
-    letters = [to_queue(b"a"), Letter(b"b", "away"), Letter(b"c", "back"), to_queue(b"d")]
-    assert store.letters.replay("dead", "dead", letters) == 4
-    assert contents(store.client) == {b"dead": [b"c", b"e"], b"q": [b"new d", b"new a", b"ready before"]}
+    letters = {0: to_queue(b"a"), 2: Letter(b"c", "away"), 5: to_queue(b"f")}
+    assert store.letters.replay("dead", "dead", letters) == [0, 2, 5]
+    assert popped(store.client, "dead") == [b"b", b"d", b"e", b"g"]
+    assert popped(store.client, "q") == [b"ready before", b"new a", b"new f"]
 
 
 def test_letters_go_to_several_queues_and_priorities(store: DelayStore) -> None:
@@ -35,7 +36,7 @@ def test_letters_go_to_several_queues_and_priorities(store: DelayStore) -> None:
         to_queue(b"d", "q", 5),
         to_queue(b"e", "other", 9),
     ]
-    assert store.letters.replay("dead", "dead", letters) == 5
+    assert store.letters.replay("dead", "dead", dict(enumerate(letters))) == [0, 1, 2, 3, 4]
     assert contents(store.client) == {
         b"dead": [b"f"],
         b"q": [b"new c"],
@@ -44,49 +45,66 @@ def test_letters_go_to_several_queues_and_priorities(store: DelayStore) -> None:
     }
 
 
-def test_a_list_that_goes_round_comes_to_its_beginning(store: DelayStore) -> None:
-    """When all letters are put back, the list is as before; equal ones are taken one by one."""
-    bury(store, "a", "b", "b", "c")
-    before = contents(store.client)
-    assert store.letters.replay("dead", "dead", [Letter(message, "back") for message in (b"a", b"b", b"b", b"c")]) == 4
-    assert contents(store.client) == before
-    assert store.letters.replay("dead", "dead", [Letter(b"a", "back"), Letter(b"b", "away"), to_queue(b"b")]) == 3
-    assert contents(store.client) == {b"dead": [b"a", b"c"], b"q": [b"new b"]}
+def test_of_equal_letters_one_leaves(store: DelayStore) -> None:
+    """A letter that stands there twice stays once, at either end of the list."""
+    bury(store, *"abbcdde")
+    assert store.letters.replay("dead", "dead", {1: Letter(b"b", "away"), 5: Letter(b"d", "away")}) == [1, 5]
+    assert popped(store.client, "dead") == [b"a", b"b", b"c", b"d", b"e"]
 
 
-@pytest.mark.parametrize("at", [0, 1, 2])
-def test_it_stops_where_the_list_is_not_as_it_was_read(store: DelayStore, at: int) -> None:
-    """From the first letter on that another has taken meanwhile nothing is done, and the number done is returned."""
-    bury(store, "a", "b", "c", "d")
-    letters = [to_queue(message) for message in (b"a", b"b", b"c")]
-    letters[at] = letters[at]._replace(message=b"taken meanwhile")
-    assert store.letters.replay("dead", "dead", letters) == at
-    assert popped(store.client, "q") == [b"new a", b"new b", b"new c"][:at]
-    assert popped(store.client, "dead") == [b"a", b"b", b"c", b"d"][at:]
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_what_another_has_taken_is_not_sent(store: DelayStore, gone: int) -> None:
+    """A letter that has left is not sent, and those behind it, which stand elsewhere then, wait for the next call."""
+    there = [message for older, message in enumerate((b"a", b"b", b"c", b"d")) if older != gone]
+    bury(store, *there)
+    letters = {older: to_queue(message) for older, message in enumerate((b"a", b"b", b"c"))}
+    assert store.letters.replay("dead", "dead", letters) == [*range(gone)]
+    assert popped(store.client, "q") == [b"new a", b"new b", b"new c"][:gone]
+    assert popped(store.client, "dead") == there[gone:]
+
+
+def test_letters_that_have_moved_are_dropped_all_the_same(store: DelayStore) -> None:
+    """When others have left before them, the script finds them; what is not there is not counted."""
+    bury(store, *"cdefg")
+    letters = {at: Letter(message, "away") for at, message in ((2, b"a"), (4, b"c"), (5, b"d"), (6, b"f"))}
+    assert store.letters.replay("dead", "dead", letters) == [4, 5, 6]
+    assert popped(store.client, "dead") == [b"e", b"g"]
+
+
+def test_letters_are_dropped_from_a_full_redis(store: DelayStore) -> None:
+    """A Redis that takes nothing more gives letters away, wherever they stand: that makes room."""
+    bury(store, *"abcde")
+    store.client.config_set("maxmemory", 1)
+    try:
+        assert store.letters.replay("dead", "dead", {1: Letter(b"b", "away"), 3: Letter(b"d", "away")}) == [1, 3]
+    finally:
+        store.client.config_set("maxmemory", 0)
+    assert popped(store.client, "dead") == [b"a", b"c", b"e"]
 
 
 def test_the_last_letter_takes_the_list_with_it(store: DelayStore) -> None:
     """When all letters have left, the key is gone, and what is given beyond the end is not counted."""
     bury(store, "a")
-    assert store.letters.replay("dead", "dead", [Letter(b"a", "away"), Letter(b"a", "away"), to_queue(b"a")]) == 1
-    assert store.letters.replay("dead", "dead", [Letter(b"", "back")]) == 0
-    assert store.letters.replay("dead", "dead", []) == 0
+    letters = {0: Letter(b"a", "away"), 1: Letter(b"b", "away"), 2: to_queue(b"c")}
+    assert store.letters.replay("dead", "dead", letters) == [0]
+    assert store.letters.replay("dead", "dead", {0: Letter(b"", "away")}) == []
+    assert store.letters.replay("dead", "dead", {}) == []
     assert contents(store.client) == {}
 
 
 def test_a_letter_may_go_to_the_queue_it_lies_in(store: DelayStore) -> None:
     """A dead letter queue may itself be the queue to which a letter goes."""
     bury(store, "a", "b", key="q")
-    assert store.letters.replay("q", "q", [to_queue(b"a")]) == 1
+    assert store.letters.replay("q", "q", {0: to_queue(b"a")}) == [0]
     assert popped(store.client, "q") == [b"b", b"new a"]
 
 
 def test_letters_of_any_bytes(store: DelayStore) -> None:
     """Letters of any bytes and any length, also words that the script uses, are compared and moved as they are."""
-    messages = [b"", b"back", b"away", b"0", b"\xff\x00\r\n", bytes(range(256)), b"x" * 1_000_000]
+    messages = [b"", b"replay", b"drop", b"0", b"\xff\x00\r\n", bytes(range(256)), b"x" * 1_000_000]
     bury(store, *messages)
-    letters = [Letter(message, "queue", "q", 0, message) for message in messages]
-    assert store.letters.replay("dead", "dead", letters) == len(messages)
+    letters = {older: Letter(message, "queue", "q", 0, message) for older, message in enumerate(messages)}
+    assert store.letters.replay("dead", "dead", letters) == [*range(len(messages))]
     assert popped(store.client, "q") == messages
 
 
@@ -94,5 +112,5 @@ def test_letters_of_any_bytes(store: DelayStore) -> None:
 def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key: str) -> None:
     """Where somebody else's key is in the way, the error names it and no letter moves."""
     bury(store, "a", "b", "b")
-    letters = [Letter(b"a", "away"), to_queue(b"b", "q", 3), to_queue(b"b")]
+    letters = {0: Letter(b"a", "away"), 1: to_queue(b"b", "q", 3), 2: to_queue(b"b")}
     refuses_a_key_of_the_wrong_type(store, key, lambda: store.letters.replay("dead", "dead", letters))

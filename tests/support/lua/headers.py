@@ -14,7 +14,7 @@ _NAMED = re.compile(r"-- (KEYS|ARGV)\[(\d*)(\.\.\.|-\d+)?\d*\]\s+(\w+(?:, \w+)*)
 _TYPES = {"ZSET", "HASH", "STRING", "SET", "LIST", ""}
 #: Commands that take a key of one type alone; those on ZSETs and HASHes begin with their letter.
 _OF_TYPE = {
-    "LIST": "LINDEX LLEN LMOVE LPOS LPUSH LRANGE LREM LTRIM RPOP RPUSH",
+    "LIST": "LINDEX LLEN LMOVE LPOS LPUSH LRANGE LREM LSET LTRIM RPOP RPUSH",
     "SET": "SADD SMEMBERS SMISMEMBER SREM",
     "STRING": "BITFIELD GET INCR SET",
     "": "DEL EXISTS INFO PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store.dead_letters import DeadLetters
 from tests.integration.serve.api.conftest import MakeApi
 from tests.integration.serve.api.test_queues import bury_some
 
@@ -72,14 +74,28 @@ def test_no_letter_is_passed_over_when_that_of_the_cursor_has_gone(
     assert api.get(WHERE, params={"cursor": "2"}).status_code == 400
 
 
-def test_a_list_that_a_replay_rotates_hides_no_letter(make_api: MakeApi, redis_server: PrivateRedis) -> None:
-    """While letters that stay are put back behind the others, the next page begins with all that were behind it."""
-    api, client = make_api(), redis_server.client()
-    bury_some(redis_server, "1", "2", "3", "4", "5")
-    _, cursor = page(api)
-    for _ in range(4):
-        client.lmove("dead/letters", "dead/letters", "RIGHT", "LEFT")
-    assert {"3", "4", "5"} <= {*rest(api, cursor)}
+@pytest.mark.parametrize("dropped", [range(30), range(150, 230), range(200)])
+def test_a_large_page_passes_over_none_while_others_are_dropped(
+    make_api: MakeApi, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, dropped: range
+) -> None:
+    """Older letters may leave, the one read last and all before it, too, while a page is read in several calls."""
+    api, client, read, reads = make_api(), redis_server.client(), DeadLetters.page, list[int]()
+    names = [f"{number}" for number in range(400)]
+    bury_some(redis_server, *names)
+    bodies = client.lrange("dead/letters", 0, -1)[::-1]
+
+    def page_and_drop(*args: Any) -> list[bytes]:
+        found = read(*args)
+        reads.append(len(found))
+        if len(reads) == 2:
+            for number in dropped:
+                client.lrem("dead/letters", 1, bodies[number])
+        return found
+
+    monkeypatch.setattr(DeadLetters, "page", page_and_drop)
+    ids, cursor = page(api, limit=300)
+    listed = [*ids, *rest(api, cursor)]
+    assert listed == [name for name in names if int(name) < 200 or int(name) not in dropped]
 
 
 def test_the_next_page_of_a_reader_passes_over_none(

@@ -142,14 +142,14 @@ def test_dead_letters_are_listed_replayed_and_dropped(
 def test_dead_letters_are_replayed_at_a_pace(
     make_api: MakeApi, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call ends after its time, and says that there may be more; the next one goes on."""
+    """A call ends after its time, and says whether there are more; the next one goes on."""
     api, slept = make_api(), list[float]()
     monkeypatch.setattr("celery_ext.serve.changes.PACED_S", 0.5)
     monkeypatch.setattr("celery_ext.dead_letters.letters.sleep", lambda s: (slept.append(s), sleep(0.5)))
     bury_some(redis_server, "one", "two", "three")
     body = {"all": True, "rate": 2}
-    done = [api.post("/v1/dead-letters/dead%2Fletters:replay", json=body).json() for _ in range(3)]
-    assert [(each["replayed"], each["more"]) for each in done] == [(2, True), (1, True), (0, False)]
+    done = [api.post("/v1/dead-letters/dead%2Fletters:replay", json=body).json() for _ in range(2)]
+    assert [(each["replayed"], each["more"]) for each in done] == [(2, True), (1, False)]
     assert slept == [1.0, 0.5]
     assert redis_server.client().llen("celery") == 3
     assert api.post("/v1/dead-letters/dead%2Fletters:replay", json={**body, "rate": 0}).status_code == 422
