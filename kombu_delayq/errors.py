@@ -74,7 +74,7 @@ class OtherTransport(DelayqError):
 
 
 class JournalUnavailable(DelayqError, ConnectionError):
-    """The database of the journal does not take a message.
+    """The database of the journal does not take a message, or another Redis has the journal.
 
     It is a ``ConnectionError``, so that kombu tries once more and then raises its own ``OperationalError``, as when the
     broker does not answer.

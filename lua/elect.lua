@@ -1,5 +1,5 @@
 -- Elects a promoter behind one marker: from now on Redis refuses all promoters of earlier tokens there.
--- KEYS[1] journal        HASH  marker: id, token, epoch, heartbeat, guard and server of the journal of this Redis
+-- KEYS[1] journal        HASH  marker of the journal of this Redis, see fencing.lua
 -- KEYS[2] journal_guard  HASH  number of a row -> its state, see promote.lua; another journal's leaves
 -- ARGV[1] id         of the journal
 -- ARGV[2] token      of the promoter, which the journal gives to nobody else
@@ -37,7 +37,7 @@ end
 if word == 'elected' then
   redis.call('HSET', journal, 'id', id, 'token', token, 'epoch', epoch, 'heartbeat', heartbeat)
   if is_anew then
-    redis.call('HSET', journal, 'server', server_id())
+    redis.call('HSET', journal, 'server', server_id(), 'redis', token)
   end
   own_guard(journal, journal_guard, guard)
 end

@@ -36,6 +36,7 @@ def values_of(state: "JournalState", now_ms: float, lead_s: float) -> dict[str, 
         "size_bytes": state.size_bytes,
         "lost": [{"at": iso_of(loss.ended_ms), "messages": loss.messages} for loss in state.losses],
         "fault": state.fault,
+        "leader": state.leader,
     }
 
 
@@ -52,7 +53,7 @@ def lines_of(state: "JournalState", now_ms: float, lead_s: float) -> Iterator[st
     nobody = bad("nobody: what waits in the journal is not delivered")
     promoter = good(escaped(state.promoter)) if state.promoter else nobody
     yield f"promotes {promoter}{_timing(state, now_ms, lead_s)}"
-    yield from (bad(f"LOST     {text}") for text in losses(state))
+    yield from (bad(f"{'LOST' if state.has_lost else 'REFUSED':8} {text}") for text in losses(state))
 
 
 def losses(state: "JournalState") -> Iterator[str]:
@@ -62,7 +63,9 @@ def losses(state: "JournalState") -> Iterator[str]:
             f"Redis lost data, noticed at {local_time(iso_of(loss.ended_ms) or '')}: about "
             f"{number_of(loss.messages or 0, 'message')} to restore, with `delayq journal restore`"
         )
-    if state.fault:
+    if state.leader:
+        yield state.leader
+    elif state.fault:
         yield _FAULTS[state.fault]
     if state.option == "far" and state.has_lost:
         yield "what an app with journal 'far' has published into Redis alone does not come back"

@@ -381,10 +381,18 @@ def journal(subject: Subject) -> Findings:
             "troubleshooting.md#the-journals-database-is-away",
         )
         return
-    if state.has_lost or state.fault == "other":
+    if state.fault in ("other", "elsewhere"):
         yield Finding(
             Level.ERROR,
-            "Redis belongs to another journal" if state.fault == "other" else "Redis has lost data",
+            state.leader or "Redis belongs to another journal, so nothing is promoted",
+            "correct journal_url or the broker",
+            "troubleshooting.md#nobody-promotes-or-promotion-is-behind",
+        )
+        return
+    if state.has_lost:
+        yield Finding(
+            Level.ERROR,
+            "Redis has lost data",
             "`celery -A app delayq journal restore` brings back what the journal had given to it"
             + " and, as journal is 'all', whatever has waited" * (state.option == "all"),
             "troubleshooting.md#redis-has-lost-its-data",

@@ -5,7 +5,7 @@ from celery_ext.journal.deadlines import DATABASE_ERRORS, error_in_words
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.leadership import NotLeading, notice
 from celery_ext.journal.recovery import Checked, check, count_noted, find_missing, restore
-from celery_ext.journal.state import JournalState, Loss, fault_of, state_of
+from celery_ext.journal.state import JournalState, Loss, fault_of, leader_elsewhere, state_of
 from celery_ext.journal.store import JournaledStore
 from celery_ext.journal.worker import JournalWorker
 
@@ -23,6 +23,7 @@ __all__ = [
     "error_in_words",
     "fault_of",
     "find_missing",
+    "leader_elsewhere",
     "notice",
     "parse_url",
     "restore",

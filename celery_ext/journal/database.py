@@ -188,7 +188,7 @@ def prepare(engine: Engine) -> None:
         if _version(connection) is None:
             schema.metadata.create_all(connection)
             given = {"id": uuid4().hex, "guard": uuid4().hex, "version": schema.VERSION, "epoch": 1, "token": 0}
-            totals = {"heartbeat": 0, "promoted": 0, "restored": 0, "written": "0 0", "missing_ms": 0}
+            totals = {"heartbeat": 0, "promoted": 0, "restored": 0, "written": "0 0", "missing_ms": 0, "leader": "[]"}
             rows = [{"name": name, "value": str(value)} for name, value in {**given, **totals}.items()]
             connection.execute(insert(_facts), rows)
 

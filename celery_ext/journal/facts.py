@@ -3,14 +3,15 @@
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from time import time
+from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, Integer, Text, cast, delete, insert, select, update
+from sqlalchemy import Connection, Integer, Text, cast, delete, func, insert, select, update
 
 from celery_ext.journal import schema
 from celery_ext.journal.database import Database
-from celery_ext.journal.schema import GAP, last_number, next_numbers, number_from
+from celery_ext.journal.schema import GAP, is_postgres, last_number, next_numbers, number_from
 
 #: The queue in the table of watermarks, and in those of an epoch, that stands for all that have none of their own.
 OTHERS = ""
@@ -48,6 +49,50 @@ class Watermarks:
         return cls(float(found.pop(OTHERS, 0.0)), {queue: float(ms) for queue, ms in found.items()})
 
 
+#: For how long a promoter counts as alive that sends no heartbeat, in s. Nobody leads with another Redis meanwhile.
+ALIVE_S = 30.0
+
+
+class Leader(NamedTuple):
+    """The promoter that leads, or led last, as the journal knows it.
+
+    Attributes:
+        token: Its fencing token.
+        name: Its name, which no other has.
+        redis: Id of Redis's data behind which it leads; see ``Marker.redis``.
+        server: Their server; see ``Promotion.server``.
+        place: Where that is, for people; see ``Promotion.place``.
+        silent_s: How long ago it was heard last, by the clock of the journal's database, in s.
+    """
+
+    token: int
+    name: str
+    redis: str
+    server: str
+    place: str
+    silent_s: float = 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"this journal is led from another Redis, or with another key prefix: {self.place}, by {self.name}, heard "
+            f"{self.silent_s:.0f} s ago. Each needs a journal of its own: correct journal_url or the broker. If that "
+            f"one is gone, this one takes its place {ALIVE_S:.0f} s after its end"
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it was heard lately. A clock that was set back says so for a second at most."""
+        return abs(self.silent_s) < ALIVE_S
+
+    def has_place_of(self, other: "Leader") -> bool:
+        """Whether it is at the Redis of another, which may have lost its data since.
+
+        That is so on the same server; and if the server is another one, for the same process at the same address.
+        """
+        is_same = self.name == other.name and self.place == other.place
+        return is_same or (bool(self.server) and self.server == other.server)
+
+
 class Facts:
     """Reads and writes facts. SQLite does not sync heartbeats and watermarks: they need not survive a loss of power."""
 
@@ -66,19 +111,44 @@ class Facts:
         """Returns the number of the latest heartbeat, 0 before the first."""
         return self._database.read(lambda connection: int(facts_in(connection)["heartbeat"]))
 
-    def next_heartbeat(self, heartbeat: int | None = None) -> int | None:
-        """Raises the heartbeat by one.
+    def leader(self) -> Leader | None:
+        """Returns the promoter that leads, or led last; None if nobody has yet."""
+        return self._database.read(_leader_in)
+
+    def lead(self, leader: Leader, after: Leader | None) -> bool:
+        """Notes a new leader. Returns False, and notes nothing, if another was faster.
 
         Args:
-            heartbeat: Raises it only if it is this one, so that of two who think that they lead one goes on.
+            leader: The new one.
+            after: The latest leader that the caller knows.
+        """
+
+        def work(connection: Connection) -> bool:
+            found = _leader_in(connection, lock=True)
+            is_next = (found and found.token) == (after and after.token)
+            if is_next:
+                _note_leader(connection, leader)
+            return is_next
+
+        return self._database.write(work, durable=False)
+
+    def next_heartbeat(self, token: int, heartbeat: int) -> int | None:
+        """Raises the heartbeat by one, and notes that its promoter is alive.
+
+        Args:
+            token: The promoter's token.
+            heartbeat: The latest heartbeat that it knows.
 
         Returns:
-            The heartbeat, by then; None if it was another.
+            The heartbeat, by then; None if another leads, or the database was set back.
         """
 
         def work(connection: Connection) -> int | None:
-            current = int(facts_in(connection, lock="heartbeat")["heartbeat"])
-            return raise_fact(connection, "heartbeat", 1) if heartbeat in (None, current) else None
+            leader = _leader_in(connection, lock=True)
+            if leader is None or leader.token != token or int(facts_in(connection)["heartbeat"]) != heartbeat:
+                return None
+            _note_leader(connection, leader)
+            return raise_fact(connection, "heartbeat", 1)
 
         return self._database.write(work, durable=False)
 
@@ -187,6 +257,22 @@ def facts_in(connection: Connection, lock: str | None = None) -> dict[str, str]:
     if lock is not None:
         found = found.where(_facts.c.name == lock).with_for_update()
     return {row.name: row.value for row in connection.execute(found)}
+
+
+def _leader_in(connection: Connection, *, lock: bool = False) -> Leader | None:
+    found = json.loads(facts_in(connection, lock="leader" if lock else None)["leader"])
+    return Leader._make([*found[:-1], _now_s(connection) - found[-1]]) if found else None
+
+
+def _note_leader(connection: Connection, leader: Leader) -> None:
+    set_fact(connection, "leader", json.dumps([*leader[:-1], _now_s(connection)]))
+
+
+def _now_s(connection: Connection) -> float:
+    """Returns the time of the database, in s: that of one machine, whoever asks."""
+    if not is_postgres(connection):
+        return time()
+    return float(connection.scalar(select(func.extract("epoch", func.clock_timestamp()))) or 0.0)
 
 
 def epoch_in(connection: Connection) -> int:

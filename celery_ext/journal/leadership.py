@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from time import monotonic
+from uuid import uuid4
 
 from kombu.log import get_logger
 
+from celery_ext.journal.facts import Leader
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.store.promotion import ALL, Election
 from kombu_delayq.text import as_text
@@ -39,12 +41,17 @@ class Leadership:
     Then the epoch ends, and its watermarks are kept. The markers of the next epoch are written first: if the leader
     dies in between, they are ahead of the journal, and the next leader ends the epoch.
 
+    The journal knows who leads, and behind which data of Redis. Where these are, a later promoter goes on: also after a
+    failover, as the marker is copied with them. With any other data it leads only if that Redis has lost its own, or
+    once nobody else has been heard for ``ALIVE_S``: otherwise two Redis with one journal would end epochs in turn.
+
     On a plain server there is one marker, that of ``ALL``. In a cluster each queue has its own beside its data, and the
     journal knows which queues have one, so that a queue loses its data alone. A queue that got rows since the last
     heartbeat has none yet: it is lost if anything else is. So the marker of ``ALL`` is written last there.
 
     Args:
         store: The store, with connections of its own.
+        name: Name of the process, which no other has.
         level: At which a loss is logged.
 
     Attributes:
@@ -57,8 +64,9 @@ class Leadership:
         written_until: Number of the last row when this was noticed.
     """
 
-    def __init__(self, store: JournaledStore, level: int = logging.ERROR) -> None:
+    def __init__(self, store: JournaledStore, name: str, level: int = logging.ERROR) -> None:
         self._store = store
+        self._name = name
         self._level = level
         self._heartbeat = 0
         self._next_heartbeat = 0.0
@@ -81,21 +89,24 @@ class Leadership:
         """Lets this process lead, and begins a new epoch if Redis has lost data.
 
         Raises:
-            NotLeading: Redis belongs to another journal, or other promoters are faster.
+            NotLeading: Redis belongs to another journal, the journal is led from another Redis, or other promoters are
+                faster.
         """
         journal = self._store.journal
         known, least, seen = journal.epoch(), int(self._store.now_ms()), dict[str, Election]()
         for _ in range(TRIES):
             self.token = journal.next_token(least)
-            self.epoch, self._heartbeat = journal.epoch(), journal.heartbeat()
+            self.epoch, self._heartbeat, led = journal.epoch(), journal.heartbeat(), journal.leader()
             marked = journal.marked()
             self.shares = {ALL, *map(self._store.promotion.share_of, marked | self._offered())}
             found = self._elect(self.shares, self.epoch)
             least = max(one.token for one in found.values()) + 1
             ahead = {share: one for share, one in found.items() if one.word == "ahead"}
-            if ahead and ahead == seen:  # nobody has promoted since the journal was read
+            may_lead = ahead == seen or not ahead  # else somebody has promoted since the journal was read
+            own = self._take_lead(found, led) if may_lead else None
+            if own and ahead:
                 self._catch_up(ahead)
-            elif not ahead and self._begin_anew(found, marked):
+            elif own and self._begin_anew(found, marked) and journal.lead(own._replace(redis=self._data()), own):
                 if new := self.shares - marked - {ALL}:
                     journal.note_marked(new)
                 for queue in self.shares - {ALL}:  # the slot with their names may have been lost as well
@@ -129,7 +140,7 @@ class Leadership:
         for form, due_ms in heads.due_ms.items():
             if due_ms <= heads.now_ms:
                 lagging[form.queue] = min(due_ms, lagging.get(form.queue, due_ms))
-        heartbeat = journal.next_heartbeat(self._heartbeat)
+        heartbeat = journal.next_heartbeat(self.token, self._heartbeat)
         if heartbeat is None:
             raise NotLeading("superseded")
         journal.set_watermarks(heads.now_ms, lagging, sound=not self.unverified)
@@ -182,6 +193,29 @@ class Leadership:
         )
         _refuse({one.word for one in found.values()}, "other")
         return found
+
+    def _take_lead(self, found: Mapping[str, Election], led: Leader | None) -> Leader | None:
+        """Notes in the journal that this process leads. Returns how; None if another was faster.
+
+        Args:
+            found: What each marker said.
+            led: Who led when the journal was read.
+
+        Raises:
+            NotLeading: Another leads, with other data of Redis.
+        """
+        if any(one.word == "superseded" for one in found.values()):
+            return None
+        promotion = self._store.promotion
+        own = Leader(self.token, self._name, self._data(), promotion.server(), promotion.place())
+        goes_on = led is None or own.has_place_of(led) or (own.redis == led.redis and found[ALL].word not in LOST)
+        if led is not None and led.is_alive and not goes_on:
+            raise NotLeading("elsewhere")
+        return own if self._store.journal.lead(own, led) else None
+
+    def _data(self) -> str:
+        marker = self._store.promotion.marker()
+        return marker.redis if marker else ""
 
     def _begin_anew(self, found: Mapping[str, Election], marked: Collection[str]) -> bool:
         """Writes markers that are missing or behind, beside lost data for the next epoch. Returns whether it leads.
@@ -260,9 +294,9 @@ def notice(store: JournaledStore) -> None:
     """Notes that Redis has lost its data. A promoter that leads is elected anew after that.
 
     Raises:
-        NotLeading: Redis belongs to another journal, or promoters are faster.
+        NotLeading: As of ``Leadership.begin``.
     """
-    Leadership(store, logging.WARNING).begin()  # the caller restores it
+    Leadership(store, f"restore {uuid4().hex[:8]}", logging.WARNING).begin()  # the caller restores it
 
 
 def _refuse(words: Collection[str], *refused: str) -> None:

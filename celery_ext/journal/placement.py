@@ -1,7 +1,7 @@
 """Where a message waits that is published: in Redis, in the journal, or in both."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic, time
 
 from kombu.utils.functional import LRUCache
@@ -11,6 +11,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from celery_ext.journal.deadlines import error_in_words
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.rows import Addition
+from celery_ext.journal.state import leader_elsewhere
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StoreClient
@@ -22,6 +23,8 @@ from kombu_delayq.text import as_bytes, as_text
 #: How long, and for how many messages and pages, an attempt that failed is remembered, so that the next attempt sends
 #: the message to the same place.
 REMEMBERED_S, REMEMBERED = 600.0, 20_000
+#: How often a publisher asks whether the journal is that of its Redis, in s.
+ASK_S = 10.0
 
 #: Returns what makes a message the same, as ``Addition.key``.
 KeyOf = Callable[[Offer], bytes]
@@ -65,6 +68,7 @@ class Placement:
         self._promotion = promotion
         self._horizon_ms = client.options.journal_horizon * 1000
         self.takes_all = client.options.journal == "all"
+        self._asks_again_at = 0.0
 
     def place(
         self,
@@ -87,7 +91,8 @@ class Placement:
 
         Raises:
             InvalidQueueName: Redis has no place for the queue's keys, so its rows would never be promoted.
-            JournalUnavailable: The database does not answer, or cannot write. It may have the rows.
+            JournalUnavailable: The database does not answer, or cannot write. It may have the rows. Or it is the
+                journal of another Redis, and has none.
         """
         self._client.keys.check_queue(queue)
         keys: Iterable[Hashable] = [page] if page else _keys_of(offers)
@@ -95,14 +100,14 @@ class Placement:
         if page is not None:  # its sender may confirm it later
             _attempts.remember([page], cutoff_ms)
         near, far = self.split(offers, cutoff_ms)
+        kept = [one for one in near if self.takes_all and one.due and one.body]
         try:
             with _as_unavailable():
+                if far or kept:
+                    self._check_leader()
                 stored = self._note(self.additions(queue, far, expire_ms, key_of))
-                rows = stored
-                if self.takes_all:
-                    kept = [one for one in near if one.due and one.body]
-                    epoch = self._next_epoch(queue) if kept else 0  # before the rows, which come before the messages
-                    rows += self._note(self.additions(queue, kept, expire_ms, key_of), offered=True, epoch=epoch)
+                epoch = self._next_epoch(queue) if kept else 0  # before the rows, which come before the messages
+                rows = stored + self._note(self.additions(queue, kept, expire_ms, key_of), offered=True, epoch=epoch)
         except Exception:
             _attempts.remember([page] if page else _keys_of(offers), cutoff_ms)
             raise
@@ -143,6 +148,7 @@ class Placement:
         if not noted:
             return {}
         with _as_unavailable():
+            self._check_leader()
             epoch = self._next_epoch(queue)  # before the rows, which come before the messages
             additions = self.additions(queue, [*noted.values()], expire_ms)
             return dict(zip(noted, self._journal.add(additions, offered=True, epoch=epoch), strict=True))
@@ -199,6 +205,17 @@ class Placement:
     def _note(self, additions: Sequence[Addition], *, offered: bool = False, epoch: int = 0) -> tuple[int, ...]:
         made = self._journal.add(additions, offered=offered, epoch=epoch) if additions else []
         return tuple(seq for seq in made if seq is not None)
+
+    def _check_leader(self) -> None:
+        """Refuses rows for a journal that is led from another Redis: they would be promoted there."""
+        if monotonic() < self._asks_again_at:
+            return
+        leader = None
+        with suppress(RedisError, OSError):  # of a Redis that is away nobody knows
+            leader = leader_elsewhere(self._journal, self._promotion)
+        if leader is not None:
+            raise JournalUnavailable(f"the message would go to another Redis: {leader}")
+        self._asks_again_at = monotonic() + ASK_S
 
     def _next_epoch(self, queue: str) -> int:
         """Returns the epoch that begins once somebody notices that a queue has lost its data; 0 if it has not.

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from celery_ext.journal.deadlines import CALL_S, DATABASE_ERRORS, deadline, error_in_words
+from celery_ext.journal.facts import Leader
 from celery_ext.journal.journal import Journal
 from kombu_delayq.store import Store
 from kombu_delayq.store.promotion import ALL, Marker, Promotion
@@ -46,7 +47,9 @@ class JournalState(NamedTuple):
         watermark_age_s: How far behind Redis's clock the watermark is, s; None if nobody has noted one.
         losses: What Redis has lost, and nobody has restored.
         fault: What is wrong with Redis that no promoter has noted yet: ``lost`` (Redis has lost the marker),
-            ``behind`` (it was set back to an older state) or ``other`` (it belongs to another journal); else None.
+            ``behind`` (it was set back to an older state), ``other`` (it belongs to another journal) or ``elsewhere``
+            (the journal is led from another Redis); else None.
+        leader: Who leads from there, in words; None with any other fault.
         promoted: How many messages were promoted.
         restored: How many messages were restored.
         size_bytes: Size of the tables; None where the database does not tell.
@@ -63,6 +66,7 @@ class JournalState(NamedTuple):
     watermark_age_s: float | None = None
     losses: Sequence[Loss] = ()
     fault: str | None = None
+    leader: str | None = None
     promoted: int = 0
     restored: int = 0
     size_bytes: int | None = None
@@ -87,8 +91,9 @@ class JournalState(NamedTuple):
         told = {
             ("Redis has lost data", self._lost): self.has_lost,
             ("Redis belongs to another journal", other): self.fault == "other",
+            ("The journal belongs to another Redis", f"Nothing is promoted: {self.leader}."): self.leader is not None,
             ("The journal is away", away): self.error is not None,
-            ("Nobody promotes", nobody): self.promoter is None,
+            ("Nobody promotes", nobody): self.promoter is None and self.fault not in ("other", "elsewhere"),
         }
         return [found for found, is_so in told.items() if is_so]
 
@@ -128,7 +133,9 @@ def state_of(store: StoreOfTwo, *, counted: bool = True) -> JournalState:
     except DATABASE_ERRORS as error:
         return JournalState(journal.url, error_in_words(error), promoter, option=store.options.journal)
     # Behind the table, whose heartbeat comes first.
-    fault, now_ms, lead_ms = fault_of(store, totals.heartbeat), store.now_ms(), store.options.journal_lead * 1000
+    leader = leader_elsewhere(journal, store.promotion, totals.heartbeat)
+    now_ms, lead_ms = store.now_ms(), store.options.journal_lead * 1000
+    fault = "elsewhere" if leader else fault_of(store, totals.heartbeat)
     return JournalState(
         journal.url,
         None,
@@ -138,8 +145,9 @@ def state_of(store: StoreOfTwo, *, counted: bool = True) -> JournalState:
         next_promotion_ms=None if first_ms is None else first_ms - lead_ms,
         lag_s=0.0 if first_ms is None else max(now_ms + lead_ms - first_ms, 0.0) / 1000,
         watermark_age_s=max(now_ms - moved_to_ms, 0.0) / 1000 if moved_to_ms else None,
-        losses=losses,
+        losses=losses if leader is None else (),  # those are of the other Redis
         fault=fault,
+        leader=str(leader) if leader else None,
         promoted=totals.promoted,
         restored=totals.restored,
         size_bytes=totals.size_bytes,
@@ -159,10 +167,29 @@ def fault_of(store: StoreOfTwo, heartbeat: int | None = None) -> str | None:
     """
     journal, promotion = store.journal, store.promotion
     heartbeat = journal.heartbeat() if heartbeat is None else heartbeat  # before the markers
-    if heartbeat == 0:
-        return None  # nobody has promoted yet, so nobody has written a marker
     faults = [marker_fault(promotion.marker(one), journal.id, heartbeat) for one in sorted(journal.marked()) or [ALL]]
-    return next((fault for fault in ("other", "lost", "behind") if fault in faults), None)
+    # Before the first heartbeat nobody has promoted, so nobody has written a marker.
+    known = ("other", "lost", "behind") if heartbeat else ("other",)
+    return next((fault for fault in known if fault in faults), None)
+
+
+def leader_elsewhere(journal: Journal, promotion: Promotion, heartbeat: int = 0) -> Leader | None:
+    """Returns who leads the journal from another Redis, or with another key prefix, and is alive; None if nobody does.
+
+    Args:
+        journal: The tables.
+        promotion: Redis's side of them.
+        heartbeat: The journal's heartbeat, which tells an older copy of the Redis from it.
+
+    Raises:
+        SQLAlchemyError: The database does not answer.
+    """
+    led = journal.leader()
+    if led is None or not led.is_alive:
+        return None
+    marker = promotion.marker()
+    is_here = marker is not None and marker.redis == led.redis and marker.heartbeat >= heartbeat - 1
+    return None if is_here or led.server == promotion.server() != "" else led
 
 
 def marker_fault(marker: Marker | None, journal: str, heartbeat: int) -> str | None:

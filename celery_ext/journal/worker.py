@@ -39,7 +39,7 @@ AGAIN_S = 0.05
 
 #: Why a promoter waits for the time of a lease before it tries again. With any other reason it tries at once: a lease
 #: that is gone, such as with the data of Redis, is not another's.
-STANDS_BY = ("other", "stopped")
+STANDS_BY = ("other", "elsewhere", "stopped")
 
 #: Errors that one queue alone has.
 _OF_QUEUE = (NoPermissionError, InvalidQueueName)
@@ -221,7 +221,7 @@ class JournalWorker(BackgroundWorker):
         with ExitStack() as cleanup:
             cleanup.callback(_give_back, lease)
             cleanup.callback(self._end)
-            leadership = Leadership(store)
+            leadership = Leadership(store, self.name)
             try:
                 leadership.begin()
                 self._refused = ""
@@ -277,6 +277,8 @@ class JournalWorker(BackgroundWorker):
         return True
 
     def _refuse(self, store: JournaledStore, why: str) -> None:
+        if why == "elsewhere" and why != self._refused:
+            logger.error("nothing is promoted here: %s", store.journal.leader())
         if why == "other" and why != self._refused:
             logger.error(
                 "nothing is promoted: this Redis belongs to another journal. Check journal_url; if Redis was filled by "

@@ -1,11 +1,15 @@
 """The store's operations for a journal: rows of its table come into the store, each once, and a loss is noticed."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from redis.exceptions import ResponseError
 from redis.lock import Lock
 
 from kombu_delayq.message.pages import pages
+from kombu_delayq.redis import pools
+from kombu_delayq.redis.nodes import clients_of
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.queues import QueueRegistry
@@ -132,12 +136,14 @@ class Marker(NamedTuple):
         token: The fencing token of the promoter that leads.
         epoch: Number of the epoch.
         heartbeat: Grows about every second, together with a heartbeat in the journal.
+        redis: Id of the data beside it, which a replica or a backup of them has, too, and no other Redis.
     """
 
     id: str
     token: int
     epoch: int
     heartbeat: int
+    redis: str = ""
 
 
 #: Most rows, and about the most bytes, that one call of the script puts into the store.
@@ -183,7 +189,23 @@ class Promotion(StorePart):
         found = {as_text(field): as_text(value) for field, value in self._client.ask("HGETALL", key).items()}
         if "id" not in found:
             return None
-        return Marker(found["id"], *(int(found[field]) for field in ("token", "epoch", "heartbeat")))
+        token, epoch, heartbeat = (int(found[field]) for field in ("token", "epoch", "heartbeat"))
+        return Marker(found["id"], token, epoch, heartbeat, found.get("redis", ""))
+
+    def place(self) -> str:
+        """Returns where the store is, for people: address and database of Redis, and the prefix of keys."""
+        redis, keys = self._client.redis, self._keys
+        address = getattr(redis.connection_pool, "service_name", None) or ", ".join(sorted(clients_of(redis)))
+        return f"{address}/{keys.db}{f', key prefix {keys.prefix!r}' if keys.prefix else ''}"
+
+    def server(self) -> str:
+        """Returns what no other store has, and this one loses at a restart or a failover; '' if Redis does not tell."""
+        client = pools.client_at(self._client.redis.connection_pool, self._keys.journal())
+        try:
+            found = {**client.info("server"), **client.info("replication")}
+        except ResponseError:  # forbidden by an ACL
+            return ""
+        return json.dumps([found.get("run_id"), found.get("master_replid"), self._keys.db, self._keys.prefix])
 
     def is_marked(self, queue: str) -> bool:
         """Whether there is a marker for a queue, asked once: a publisher meets an error of Redis soon enough."""

@@ -189,11 +189,13 @@ def _restored_text(done: Counter[str], *, dry_run: bool) -> str:
 
 @contextmanager
 def _opened(broker: CliBroker) -> "Iterator[tuple[Connection, JournaledStore]]":
-    """Connects, and yields the connection and a store with a journal; ends the command if Redis belongs to another."""
+    """Connects, and yields the connection and a store with a journal; ends the command if either is another's."""
     with broker.store() as (connection, store):
         found: Any = store
         if getattr(found, "journal", None) is None:
             raise click.ClickException(NO_JOURNAL)
+        from celery_ext.journal import leader_elsewhere
+
         found.journal.allow_long_calls()
         marker = found.promotion.marker()
         if marker is not None and marker.id != found.journal.id:
@@ -203,4 +205,6 @@ def _opened(broker: CliBroker) -> "Iterator[tuple[Connection, JournaledStore]]":
                     "broker, and the right database?"
                 )
             )
+        if leader := leader_elsewhere(found.journal, found.promotion, found.journal.heartbeat()):
+            raise click.ClickException(escaped(f"{connection.as_uri()}: {leader}"))
         yield connection, found

@@ -1,7 +1,8 @@
 -- The marker of a journal. Fields of the HASH journal: id (of the journal), token (fencing token of the promoter that
 -- leads; it grows with each), epoch (how often this Redis has lost its data, from 1), heartbeat (grows about every
 -- second, together with one in the journal), guard (id of the numbers that the rows have in the guard), server (that
--- whose data were compared with the journal, or on which the marker was written).
+-- whose data were compared with the journal, or on which the marker was written), redis (id of the data beside it: the
+-- token with which the marker was written anew).
 
 -- Returns nil while a promoter leads, else why not: 'lost' (there is no marker), 'other' (this Redis belongs to
 -- another journal), 'superseded' (a later promoter leads), 'behind' (Redis was set back to before this leader).

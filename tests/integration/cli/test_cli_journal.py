@@ -242,6 +242,18 @@ def test_no_journal_and_the_wrong_one(store: JournaledStore, redis_server: Priva
         assert "belongs to another journal than sqlite:///" in said
 
 
+@pytest.mark.usefixtures("store")
+def test_the_journal_of_another_redis(own_server: PrivateRedis, journal_url: str) -> None:
+    """Commands that look after a journal are refused, and say who has it; none of them speaks of a restore."""
+    for command in (("check",), ("restore", "--yes"), ("restore", "--dry-run")):
+        said = run(own_server, "--journal-url", journal_url, "journal", *command, code=1)
+        assert "this journal is led from another Redis" in said.stderr
+        assert "restore" not in said.stdout + said.stderr
+    shown = run(own_server, "--journal-url", journal_url, "status").stdout
+    assert re.search(r"^REFUSED  this journal is led from another Redis.*, by promoter, heard \d+ s ago", shown, re.M)
+    assert "restore" not in shown
+
+
 @pytest.mark.journey
 def test_a_process_that_promotes(journaled_store: JournaledStore, redis_server: PrivateRedis, journal_url: str) -> None:
     """`transfer` promotes what is due soon, and stops with exit code 0 and without the lease."""

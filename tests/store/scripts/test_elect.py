@@ -29,7 +29,7 @@ def test_a_marker_is_taken_by_each_promoter_after_the_other(store: DelayStore) -
     assert elect(store, 7, 1, 5, anew=True) == Election("elected")
     assert elect(store, 7, 1, 5).word == "elected"
     assert elect(store, 8, 1, 6) == Election("elected", 7, 1, 5)  # its heartbeat may be one behind
-    assert store.promotion.marker() == (JOURNAL_ID, 8, 1, 6)
+    assert store.promotion.marker() == (JOURNAL_ID, 8, 1, 6, "7")  # the data are those of the first
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_the_marker_follows_the_journal(store: DelayStore) -> None:
     heartbeat = sent(store, JOURNAL_ID, token, 6)
     assert (heartbeat.word, heartbeat.token) == ("sound", token)
     assert before_ms <= heartbeat.now_ms <= store.now_ms()
-    assert store.promotion.marker() == (JOURNAL_ID, token, 1, 6)
+    assert store.promotion.marker() == (JOURNAL_ID, token, 1, 6, str(token))
     assert sent(store, JOURNAL_ID, token, 6).word == "sound"
 
 

@@ -19,7 +19,7 @@ from tests.support.store.tuned import tuned
 
 HOUR_MS, DAY_MS = 3_600_000.0, 86_400_000.0
 
-#: Makes a store with a journal; keywords are options, and ``server=``.
+#: Makes a store with a journal; keywords are options, ``server=`` and ``keys=``.
 MakeJournaled = Callable[..., JournaledStore]
 
 
@@ -33,8 +33,8 @@ def make_journaled(
     redis_server.client().flushall()
     made: list[JournaledStore] = []
 
-    def make(server: PrivateRedis = redis_server, **options: Any) -> JournaledStore:
-        made.append(journaled(server.port, {"journal_url": journal_url, **options}))
+    def make(server: PrivateRedis = redis_server, keys: Keys | None = None, **options: Any) -> JournaledStore:
+        made.append(journaled(server.port, {"journal_url": journal_url, **options}, keys or Keys()))
         return made[-1]
 
     yield make
@@ -48,17 +48,17 @@ def journaled_store(make_journaled: MakeJournaled) -> JournaledStore:
     return make_journaled(journal="all")
 
 
-def journaled(port: int, options: dict[str, Any]) -> JournaledStore:
+def journaled(port: int, options: dict[str, Any], keys: Keys = Keys()) -> JournaledStore:  # noqa: B008 it is frozen
     """Makes a store with a journal."""
-    return JournaledStore(redis.Redis(port=port), Keys(), (0, 3, 6, 9), tuned(**options))
+    return JournaledStore(redis.Redis(port=port, db=keys.db), keys, (0, 3, 6, 9), tuned(**options))
 
 
 class Promoter:
     """A promoter that does what a test says, and nothing meanwhile."""
 
-    def __init__(self, store: JournaledStore) -> None:
+    def __init__(self, store: JournaledStore, name: str = "promoter") -> None:
         self.store = store
-        self.leadership = Leadership(store)
+        self.leadership = Leadership(store, name)
         self.leadership.heartbeat_s = 0.0  # each call heartbeats
         self._rows = RowPromoter(store, self.leadership, lambda: True)
         self.leadership.begin()

@@ -1,6 +1,6 @@
 """Facts about a journal."""
 
-from celery_ext.journal.facts import Watermarks
+from celery_ext.journal.facts import ALIVE_S, Leader, Watermarks
 from celery_ext.journal.journal import Journal
 
 
@@ -10,12 +10,30 @@ def test_a_journal_has_an_id_of_its_own(journal: Journal, journal_url: str) -> N
     assert Journal(journal_url).id == journal.id
 
 
+def leader(token: int) -> Leader:
+    """Makes a leader with a token."""
+    return Leader(token, f"host {token}", "data", "server", "localhost:6379/0")
+
+
 def test_of_two_who_beat_one_goes_on(journal: Journal) -> None:
-    """A heartbeat is raised from the one that the caller knows."""
-    assert (journal.heartbeat(), journal.next_heartbeat(), journal.next_heartbeat(1)) == (0, 1, 2)
-    assert journal.next_heartbeat(1) is None
+    """A heartbeat is raised by who leads, from the one that the caller knows."""
+    assert journal.lead(leader(1), None)
+    assert (journal.heartbeat(), journal.next_heartbeat(1, 0), journal.next_heartbeat(1, 1)) == (0, 1, 2)
+    assert journal.next_heartbeat(1, 1) is None
     journal.catch_up(10)
-    assert journal.next_heartbeat(10) == 11
+    assert journal.next_heartbeat(1, 10) == 11
+    assert journal.lead(leader(2), leader(1))
+    assert (journal.next_heartbeat(1, 11), journal.next_heartbeat(2, 11)) == (None, 12)
+
+
+def test_of_two_who_take_the_lead_one_is_first(journal: Journal) -> None:
+    """Each follows the leader that it knows, and a leader is alive for a while after each heartbeat."""
+    assert (journal.leader(), journal.lead(leader(1), None), journal.lead(leader(2), None)) == (None, True, False)
+    found = journal.leader()
+    assert found is not None
+    assert (found._replace(silent_s=0.0), found.is_alive) == (leader(1), True)
+    assert found._replace(silent_s=ALIVE_S).is_alive is False
+    assert found.silent_s < ALIVE_S / 2
 
 
 def test_each_token_is_higher_than_those_before(journal: Journal) -> None:
