@@ -78,6 +78,7 @@ class Subject:
     def overview(self) -> list[QueueStats]:
         """Figures of all queues that Redis or the app know."""
         store, _ = self.journal
+        store.queues.names()  # fails while the node of a cluster is away that knows them
         return store.figures.overview(all_queues(store, self.app, look_s=LONG_LOOK_S))
 
     @property

@@ -65,14 +65,15 @@ def count_queues(store: OperatorStore, queues: Sequence[str], cluster: Cluster |
     if not queues:
         return []
     stats = {found.queue: found for found in overview_of(store, queues)}
-    counts = unless_away(store, lambda: store.figures.counts(queues)) or dict.fromkeys(queues, counts_of([], []))
-    held, consumers = allowed(store, store.figures.held), allowed(store, store.consumers.by_queue)
+    held = [queue for queue, found in stats.items() if found.overdue]
+    counts = unless_away(store, lambda: store.figures.counts(queues, held)) or dict.fromkeys(queues, counts_of({}, []))
+    unacked, consumers = allowed(store, store.figures.held), allowed(store, store.consumers.by_queue)
     paused = allowed(store, store.fetching.paused) or {}
     return [
         QueueState(
             stats[queue],
             counts[queue],
-            None if held is None else held.get(queue, 0),
+            None if unacked is None else unacked.get(queue, 0),
             None if consumers is None else consumers[queue],
             paused.get(queue),
             *store.nodes.place_of(queue, cluster),

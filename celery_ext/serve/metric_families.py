@@ -6,18 +6,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.utils import floatToGoString
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from celery_ext.periodic.control import Listed, list_entries
 from celery_ext.serve.counting import overview_of, unless_away
+from celery_ext.serve.exposition import Family, counter, gauge, histogram
 from celery_ext.waiting import all_queues
 from kombu_delayq import __version__
 from kombu_delayq.store import OperatorStore
-from kombu_delayq.store.counts import Histogram, QueueCounts, QueueStats
+from kombu_delayq.store.counts import QueueCounts, QueueStats
 from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.text import readable
 
@@ -30,9 +27,6 @@ logger = logging.getLogger(__name__)
 
 
 T = TypeVar("T")
-M = TypeVar("M", GaugeMetricFamily, CounterMetricFamily)
-#: Values of a family by their label, or by several.
-Values: TypeAlias = Mapping[str, float] | Mapping[tuple[str, ...], float]
 
 #: Within how many s delayed messages are due that ``delayq_due_within_messages`` counts.
 #: Source: org.apache.rocketmq.store.timer.TimerMetrics, timerDist
@@ -96,7 +90,7 @@ class SnapshotReader:
         self._warned = set[str]()
 
     def read(self, store: OperatorStore, may_see: Callable[[str], bool] = lambda queue: True) -> Snapshot:
-        """Reads the figures of the queues that the caller may see, in about eight round trips.
+        """Reads the figures of the queues that the caller may see, in about ten round trips for each 500.
 
         While the node of a cluster is away that knows the queues and the leader, these are those of the app.
 
@@ -122,7 +116,7 @@ class SnapshotReader:
                 self._warn(f"queue {stats.queue!r}", stats.error)
         slots = {name: slot for name in names if (slot := store.nodes.slot_of(name)) is not None}
         stats_of = [found[name] for name in names if not found[name].error]
-        names = [stats.queue for stats in stats_of]
+        names, overdue = [stats.queue for stats in stats_of], {stats.queue for stats in stats_of if stats.overdue}
         now_ms = max((stats.now_ms for stats in stats_of), default=0.0)
         unacked = self._optional(store, "messages in hand", figures.held, None)
         consumers = self._optional(store, "consumers", store.consumers.by_queue, None)
@@ -130,13 +124,13 @@ class SnapshotReader:
         return Snapshot(
             unless_away(store, lambda: store.leases.leader() is not None),
             stats_of,
-            self._optional(store, "due times", lambda: _within(store, names, now_ms), {}),
-            self._optional(store, "counters", lambda: figures.counts(names), {}),
+            self._optional(store, "due times", lambda: _within(store, stats_of, now_ms), {}),
+            self._optional(store, "counters", lambda: figures.counts(names, overdue), {}),
             {} if unacked is None else {name: unacked.get(name, 0) for name in names},
             {} if consumers is None else {name: consumers[name] for name in names},
             {} if paused is None else {name: name in paused for name in names},
             {name: found[name].ready for name in sorted(letters) if not found[name].error},
-            self._optional(store, "counters", lambda: figures.counts(sorted(letters.difference(names))), {}),
+            self._optional(store, "counters", lambda: figures.counts(sorted(letters.difference(names)), ()), {}),
             journal,
             cluster,
             slots,
@@ -159,36 +153,29 @@ class SnapshotReader:
             logger.warning("metrics leave out %s: %s", what, readable(error))
 
 
-def _within(store: OperatorStore, queues: Sequence[str], now_ms: float) -> dict[str, list[int]]:
+def _within(store: OperatorStore, queues: Sequence[QueueStats], now_ms: float) -> dict[str, list[int]]:
+    """Counts what is due within each of ``WITHIN_S``; Redis is asked only about queues that have delayed messages."""
     bounds = [-inf, *(now_ms + within_s * 1000 for within_s in WITHIN_S)]
-    return {queue: list(accumulate(counts)) for queue, counts in store.figures.due_counts(queues, bounds).items()}
+    found = store.figures.due_counts([stats.queue for stats in queues if stats.delayed], bounds)
+    none = {stats.queue: [0] * len(WITHIN_S) for stats in queues if not stats.delayed}
+    return none | {queue: list(accumulate(counts)) for queue, counts in found.items()}
 
 
-def _labelled(kind: type[M], name: str, text: str, labels: Sequence[str], values: Values, unit: str = "") -> M:
-    """Returns a family with a series for each value. A value stands under its label, or a tuple of several."""
-    family = kind(name, text, labels=labels, unit=unit)
-    for names, value in values.items():
-        family.add_metric([readable(one) for one in ([names] if isinstance(names, str) else names)], value)
-    return family
-
-
-_gauge: "partial[GaugeMetricFamily]" = partial(_labelled, GaugeMetricFamily)
-_counter: "partial[CounterMetricFamily]" = partial(_labelled, CounterMetricFamily)
 _QUEUE = ("queue",)
 
 
-def up(reached: bool) -> Metric:
+def up(reached: bool) -> Family:
     """Returns the metric that says whether Redis answered."""
     text = "Whether Redis answered this scrape: 1 or 0. With 0 there are no other metrics."
-    return GaugeMetricFamily("delayq_redis_up", text, value=float(reached))
+    return gauge("delayq_redis_up", text, (), {(): float(reached)})
 
 
-def all_of(snapshot: Snapshot) -> Iterator[Metric]:
+def all_of(snapshot: Snapshot) -> Iterator[Family]:
     """Yields every metric of a snapshot, but ``up``."""
     text = "Always 1; the label has the version of kombu-delayq that answers."
-    yield _gauge("delayq_build_info", text, ["version"], {__version__: 1})
+    yield gauge("delayq_build_info", text, ["version"], {__version__: 1})
     text = "Whether a transfer worker leads: 1 or 0; absent if not known. With 0, nothing that comes due is delivered."
-    yield _gauge("delayq_leader_present", text, (), {} if snapshot.leads is None else {(): float(snapshot.leads)})
+    yield gauge("delayq_leader_present", text, (), {} if snapshot.leads is None else {(): float(snapshot.leads)})
     yield from _messages(snapshot)
     yield from _counted(snapshot)
     yield from _durations(snapshot)
@@ -200,50 +187,50 @@ def all_of(snapshot: Snapshot) -> Iterator[Metric]:
         yield from _cluster(snapshot.cluster, snapshot.slots)
 
 
-def _messages(snapshot: Snapshot) -> Iterator[Metric]:
+def _messages(snapshot: Snapshot) -> Iterator[Family]:
     queues = {stats.queue: stats for stats in snapshot.queues}
     text = "Messages that wait for their due time, overdue ones among them."
-    yield _gauge("delayq_delayed_messages", text, _QUEUE, {name: stats.delayed for name, stats in queues.items()})
+    yield gauge("delayq_delayed_messages", text, _QUEUE, {name: stats.delayed for name, stats in queues.items()})
     text = "Messages that wait in the queue for a consumer, of all priorities."
-    yield _gauge("delayq_ready_messages", text, _QUEUE, {name: stats.ready for name, stats in queues.items()})
+    yield gauge("delayq_ready_messages", text, _QUEUE, {name: stats.ready for name, stats in queues.items()})
     text = "Delayed messages whose due time is past."
-    yield _gauge("delayq_overdue_messages", text, _QUEUE, {name: stats.overdue for name, stats in queues.items()})
+    yield gauge("delayq_overdue_messages", text, _QUEUE, {name: stats.overdue for name, stats in queues.items()})
     text = "Overdue messages that the transfer_rate of their queue holds back; 0 if it holds none back."
     held = {name for name, counts in snapshot.counts.items() if name in queues and counts.holding(queues[name])}
     found = {name: stats.overdue if name in held else 0 for name, stats in queues.items()}
-    yield _gauge("delayq_held_back_messages", text, _QUEUE, found)
+    yield gauge("delayq_held_back_messages", text, _QUEUE, found)
     text = "Messages that consumers have and have not acknowledged."
-    yield _gauge("delayq_unacked_messages", text, _QUEUE, snapshot.unacked)
-    yield _gauge("delayq_dead_letter_messages", "Messages in a queue of dead letters.", _QUEUE, snapshot.dead_letters)
+    yield gauge("delayq_unacked_messages", text, _QUEUE, snapshot.unacked)
+    yield gauge("delayq_dead_letter_messages", "Messages in a queue of dead letters.", _QUEUE, snapshot.dead_letters)
     text = "Consumers of the queue whose lease lasts, except those that consume in kombu's own way."
-    yield _gauge("delayq_consumers", text, _QUEUE, snapshot.consumers)
+    yield gauge("delayq_consumers", text, _QUEUE, snapshot.consumers)
     text = "Whether somebody has paused the queue: 1 or 0."
-    yield _gauge("delayq_queue_paused", text, _QUEUE, snapshot.paused)
+    yield gauge("delayq_queue_paused", text, _QUEUE, snapshot.paused)
     text = "How long the oldest overdue message has been due, by Redis's clock; 0 if none is overdue."
     found_s = {name: stats.overdue_ms / 1000 for name, stats in queues.items()}
-    yield _gauge("delayq_overdue_seconds", text, _QUEUE, found_s, "seconds")
+    yield gauge("delayq_overdue_seconds", text, _QUEUE, found_s, "seconds")
     text = "When the next delayed message is due, in seconds since the epoch; absent while no message waits."
     found_s = {name: stats.next_due_ms / 1000 for name, stats in queues.items() if stats.next_due_ms is not None}
-    yield _gauge("delayq_next_due_timestamp_seconds", text, _QUEUE, found_s, "seconds")
+    yield gauge("delayq_next_due_timestamp_seconds", text, _QUEUE, found_s, "seconds")
     text = "Delayed messages that are due within so many seconds from now, overdue ones among them."
     within = {
         (name, str(within_s)): count
         for name, counts in snapshot.within.items()
         for within_s, count in zip(WITHIN_S, counts, strict=True)
     }
-    yield _gauge("delayq_due_within_messages", text, ("queue", "within"), within)
+    yield gauge("delayq_due_within_messages", text, ("queue", "within"), within)
 
 
-def _counted(snapshot: Snapshot) -> Iterator[Metric]:
+def _counted(snapshot: Snapshot) -> Iterator[Family]:
     counts, everywhere = snapshot.counts, {**snapshot.counts, **snapshot.buried}
     text = "Messages that came due and went to their queue."
     found = {queue: each.transferred for queue, each in counts.items()}
-    yield _counter("delayq_transferred_messages", text, _QUEUE, found)
+    yield counter("delayq_transferred_messages", text, _QUEUE, found)
     text = "Messages that came due without a body: their content is lost."
-    yield _counter("delayq_lost_messages", text, _QUEUE, {queue: each.lost for queue, each in counts.items()})
+    yield counter("delayq_lost_messages", text, _QUEUE, {queue: each.lost for queue, each in counts.items()})
     text = "Messages that went back to their queue because the consumer that had them died, or gave them back."
     found = {queue: each.redelivered for queue, each in counts.items()}
-    yield _counter("delayq_redelivered_messages", text, _QUEUE, found)
+    yield counter("delayq_redelivered_messages", text, _QUEUE, found)
     text = "Messages to which somebody did this: cancel, reschedule, run_now, purge, replay or drop."
     yield _by("operation", "delayq_operations", text, {queue: each.operations for queue, each in everywhere.items()})
     text = "Messages that came due too late for max_lateness: dropped or dead-lettered."
@@ -252,78 +239,70 @@ def _counted(snapshot: Snapshot) -> Iterator[Metric]:
     yield _by("outcome", "delayq_failures", text, {queue: each.failures for queue, each in everywhere.items()})
 
 
-def _by(label: str, name: str, text: str, counts: Mapping[str, Mapping[str, int]]) -> Metric:
+def _by(label: str, name: str, text: str, counts: Mapping[str, Mapping[str, int]]) -> Family:
     values = {(queue, what): count for queue, found in counts.items() for what, count in found.items()}
-    return _counter(name, text, ("queue", label), values)
+    return counter(name, text, ("queue", label), values)
 
 
-def _durations(snapshot: Snapshot) -> Iterator[Metric]:
+def _durations(snapshot: Snapshot) -> Iterator[Family]:
     text = "How long after their due time messages went to their queue, by Redis's clock."
-    late = {queue: counts.lateness for queue, counts in snapshot.counts.items()}
-    yield _histogram("delayq_delivery_lateness_seconds", text, late)
+    late = {queue: counts.lateness for queue, counts in snapshot.counts.items() if counts.lateness.count}
+    yield histogram("delayq_delivery_lateness_seconds", text, _QUEUE, late, "seconds")
     text = "How long the oldest ready message has been waiting for a consumer; 0 if none is ready, absent if unknown."
     oldest = {stats.queue: stats.oldest_ready_s for stats in snapshot.queues if stats.oldest_ready_s is not None}
-    yield _gauge("delayq_oldest_ready_seconds", text, _QUEUE, oldest, "seconds")
+    yield gauge("delayq_oldest_ready_seconds", text, _QUEUE, oldest, "seconds")
     text = "How long messages waited in their queue before a worker took them, by the worker's clock, in whole seconds."
-    waits = {queue: counts.waits for queue, counts in snapshot.counts.items()}
-    yield _histogram("delayq_queue_wait_seconds", text, waits)
+    waits = {queue: counts.waits for queue, counts in snapshot.counts.items() if counts.waits.count}
+    yield histogram("delayq_queue_wait_seconds", text, _QUEUE, waits, "seconds")
     text = "Messages that a worker took of which nothing says for how long they had waited."
     unknown = {queue: counts.waits_unknown for queue, counts in snapshot.counts.items()}
-    yield _counter("delayq_queue_wait_unknown_messages", text, _QUEUE, unknown)
+    yield counter("delayq_queue_wait_unknown_messages", text, _QUEUE, unknown)
 
 
-def _histogram(name: str, text: str, values: Mapping[str, Histogram]) -> Metric:
-    family = HistogramMetricFamily(name, text, labels=_QUEUE, unit="seconds")
-    for queue, found in values.items():
-        buckets = zip(map(floatToGoString, (*found.bounds_s, inf)), (*found.buckets, found.count), strict=True)
-        family.add_metric((readable(queue),), list(buckets), found.sum_s)
-    return family
-
-
-def _periodic(snapshot: Snapshot) -> Iterator[Metric]:
+def _periodic(snapshot: Snapshot) -> Iterator[Family]:
     text = "Whether a process arms periodic entries: 1 or 0. With 0, entries end after the runs that are armed."
-    yield GaugeMetricFamily("delayq_periodic_armer_present", text, value=float(snapshot.arms))
+    yield gauge("delayq_periodic_armer_present", text, (), {(): float(snapshot.arms)})
     entries, now_ms = snapshot.periodic, snapshot.now_ms
     text = "How long ago the last run of a periodic entry was sent to its queue; absent before the first."
     since_s = {entry.name: (now_ms - entry.last_ms) / 1000 for entry in entries if entry.last_ms is not None}
-    yield _gauge("delayq_periodic_since_last_run_seconds", text, ["entry"], since_s, "seconds")
+    yield gauge("delayq_periodic_since_last_run_seconds", text, ["entry"], since_s, "seconds")
     text = "How soon the next run of a periodic entry is due; below 0 when it is overdue, absent while none is armed."
     until_s = {entry.name: (entry.next_ms - now_ms) / 1000 for entry in entries if entry.next_ms is not None}
-    yield _gauge("delayq_periodic_until_next_run_seconds", text, ["entry"], until_s, "seconds")
+    yield gauge("delayq_periodic_until_next_run_seconds", text, ["entry"], until_s, "seconds")
     text = (
         "1 for a periodic entry that cannot be sent; the log of the worker that arms, and `delayq periodic`, say why."
     )
-    yield _gauge("delayq_periodic_wrong", text, ["entry"], {entry.name: entry.state == "wrong" for entry in entries})
+    yield gauge("delayq_periodic_wrong", text, ["entry"], {entry.name: entry.state == "wrong" for entry in entries})
 
 
-def _journal(state: "JournalState") -> Iterator[Metric]:
+def _journal(state: "JournalState") -> Iterator[Family]:
     """Yields the metrics of a journal. While its database is away, only whether it answers, and who promotes."""
     text = "Whether the database of the journal answered this scrape: 1 or 0."
-    yield GaugeMetricFamily("delayq_journal_up", text, value=float(state.error is None))
+    yield gauge("delayq_journal_up", text, (), {(): float(state.error is None)})
     text = "Whether a process promotes messages of the journal: 1 or 0. With 0, what waits there is not delivered."
-    yield GaugeMetricFamily("delayq_journal_promoter_present", text, value=float(state.promoter is not None))
+    yield gauge("delayq_journal_promoter_present", text, (), {(): float(state.promoter is not None)})
     if state.error is not None:
         return
     text = "Whether Redis has lost data that is not restored: 1 or 0."
-    yield GaugeMetricFamily("delayq_journal_lost", text, value=float(state.has_lost))
+    yield gauge("delayq_journal_lost", text, (), {(): float(state.has_lost)})
     text = "Rows of the journal: waiting (only the journal has the message) or offered (Redis was given it)."
     rows = {(queue, "waiting"): count for queue, count in state.waiting.items()}
     rows |= {(queue, "offered"): count for queue, count in state.offered.items()}
-    yield _gauge("delayq_journal_messages", text, ("queue", "state"), rows)
+    yield gauge("delayq_journal_messages", text, ("queue", "state"), rows)
     text = "For how long the oldest message that should be in Redis by now has been waiting for that."
-    yield GaugeMetricFamily("delayq_journal_promotion_lag_seconds", text, value=state.lag_s, unit="seconds")
+    yield gauge("delayq_journal_promotion_lag_seconds", text, (), {(): state.lag_s}, "seconds")
     text = "How far behind Redis's clock the note is of what has left Redis; absent before the first."
     age = {} if state.watermark_age_s is None else {(): state.watermark_age_s}
-    yield _gauge("delayq_journal_watermark_age_seconds", text, (), age, "seconds")
+    yield gauge("delayq_journal_watermark_age_seconds", text, (), age, "seconds")
     text = "Messages that were promoted from the journal to Redis."
-    yield CounterMetricFamily("delayq_journal_promoted_messages", text, value=state.promoted)
+    yield counter("delayq_journal_promoted_messages", text, (), {(): state.promoted})
     text = "Messages that wait again after a loss of Redis."
-    yield CounterMetricFamily("delayq_journal_restored_messages", text, value=state.restored)
+    yield counter("delayq_journal_restored_messages", text, (), {(): state.restored})
     text = "Size of the tables of the journal and their indexes."
-    yield GaugeMetricFamily("delayq_journal_size_bytes", text, value=state.size_bytes or 0, unit="bytes")
+    yield gauge("delayq_journal_size_bytes", text, (), {(): state.size_bytes or 0}, "bytes")
 
 
-def _cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Metric]:
+def _cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Family]:
     """Yields the metrics of nodes, and which queue is on which. A service that hides its nodes has no series.
 
     Args:
@@ -332,17 +311,17 @@ def _cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Metric]:
     """
     if cluster.uncovered is not None:
         text = "Hash slots that no living node serves. Queues in them can be neither published to nor consumed."
-        yield GaugeMetricFamily("delayq_cluster_uncovered_slots", text, value=cluster.uncovered)
+        yield gauge("delayq_cluster_uncovered_slots", text, (), {(): cluster.uncovered})
     nodes, down = cluster.nodes, cluster.down
     text = "Whether a node answers, is not given up by the others, and, if a replica, follows its primary: 1 or 0."
     lives = {(node.name, node.role): node not in down for node in nodes}
-    yield _gauge("delayq_cluster_node_up", text, ("node", "role"), lives)
+    yield gauge("delayq_cluster_node_up", text, ("node", "role"), lives)
     text = "Memory that a node uses; absent while it does not answer."
     used = {(node.name, node.role): node.memory.used for node in nodes if node.memory is not None}
-    yield _gauge("delayq_cluster_node_memory_bytes", text, ("node", "role"), used, "bytes")
+    yield gauge("delayq_cluster_node_memory_bytes", text, ("node", "role"), used, "bytes")
     text = "How far a replica is behind its primary: what a failover would lose now."
     lag = {node.name: node.lag_bytes for node in nodes if node.lag_bytes is not None}
-    yield _gauge("delayq_cluster_replica_lag_bytes", text, ["node"], lag, "bytes")
+    yield gauge("delayq_cluster_replica_lag_bytes", text, ["node"], lag, "bytes")
     text = "The hash slot of a queue, and the node that serves it."
     places = {(queue, cluster.node_of(slot) or ""): slot for queue, slot in slots.items()}
-    yield _gauge("delayq_cluster_queue_slot", text, ("queue", "node"), places)
+    yield gauge("delayq_cluster_queue_slot", text, ("queue", "node"), places)

@@ -2,20 +2,21 @@
 
 import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from http import HTTPStatus
 from math import ceil, inf
 from threading import Thread
 from typing import Any, Literal
+from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import msgspec
 from celery import Celery
 from kombu.connection import Connection
 from kombu.exceptions import OperationalError
-from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.exposition import ThreadingWSGIServer, choose_encoder
+from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError, ResponseError
@@ -26,6 +27,7 @@ from celery_ext.connection import TRANSPORT, patient_options
 from celery_ext.delays import durations
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.counting import aside, unless_away
+from celery_ext.serve.exposition import Family, answer
 from celery_ext.serve.metric_families import Snapshot, SnapshotReader, all_of, up
 from celery_ext.serve.problems import Problem, bad_request, unavailable
 from celery_ext.serve.routes import ActionRoute, Doc
@@ -72,9 +74,9 @@ class DelayqCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics of all queues."""
-        return self.collect_for(lambda queue: True)
+        return (family.metric() for family in self.families(lambda queue: True))
 
-    def collect_for(self, may_see: Callable[[str], bool]) -> Iterator[Metric]:
+    def families(self, may_see: Callable[[str], bool]) -> Iterator[Family]:
         """Yields the metrics of those queues for which ``may_see`` is true."""
         snapshot = self._snapshot(may_see)
         yield up(snapshot is not None)
@@ -83,8 +85,7 @@ class DelayqCollector(Collector):
 
     def describe(self) -> Iterator[Metric]:
         """Yields the names of the metrics, so that to register the collector asks Redis nothing."""
-        yield up(False)
-        yield from all_of(Snapshot(False, ()))
+        return (family.metric() for family in (up(False), *all_of(Snapshot(False, ()))))
 
     def _snapshot(self, may_see: Callable[[str], bool]) -> Snapshot | None:
         try:
@@ -121,24 +122,23 @@ def _is_known(error: Exception) -> bool:
 
 
 def metrics(request: Request) -> Response:
-    """Answers in the format that ``Accept`` prefers: OpenMetrics, or else the text format of Prometheus."""
+    """Answers in the format that ``Accept`` prefers: OpenMetrics, or else the text format of Prometheus.
+
+    With ``queue``, a name or a pattern that may be repeated, only of these queues.
+    """
     state = request.app.state
     serve, caller = serve_of(request), caller_of(request)
     if not hasattr(state, "metrics_collector"):  # keeps what it has warned of
         state.metrics_collector = DelayqCollector(serve.broker, dead_letters=serve.settings.dead_letters)
-    seen = _Seen(state.metrics_collector.collect_for(lambda queue: caller.may(Action.METRICS, queue=queue)))
-    encode, media_type = choose_encoder(request.headers.get("accept", ""))
-    return Response(encode(seen), media_type=media_type, headers={"Cache-Control": "no-store", "Vary": "Accept"})
+    is_asked = _like(request.query_params.getlist("queue"))
+    found = state.metrics_collector.families(lambda queue: is_asked(queue) and caller.may(Action.METRICS, queue=queue))
+    body, headers = answer(found, request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
+    return Response(body, headers=headers)
 
 
-class _Seen(Collector):
-    """What a caller sees, as the encoders take it."""
-
-    def __init__(self, found: Iterator[Metric]) -> None:
-        self._found = found
-
-    def collect(self) -> Iterator[Metric]:
-        return self._found
+def _like(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """Returns whether a queue has one of the names or patterns; without any, every queue has."""
+    return lambda queue: not patterns or any(fnmatchcase(queue, pattern) for pattern in patterns)
 
 
 #: How long a client may take to send its request, and to read the answer, in s.
@@ -158,11 +158,9 @@ class Exporter:
     """
 
     def __init__(self, collector: DelayqCollector, host: str, port: int) -> None:
-        registry = CollectorRegistry()
-        registry.register(collector)
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         kind = type("_FamilyServer", (_Server,), {"address_family": family})
-        self._server: WSGIServer = make_server(host, port, _app(registry, collector.broker), kind, _Handler)
+        self._server: WSGIServer = make_server(host, port, _app(collector), kind, _Handler)
 
     @property
     def port(self) -> int:
@@ -179,28 +177,22 @@ class Exporter:
         self._server.server_close()
 
 
-def _app(registry: CollectorRegistry, broker: ServeBroker) -> Callable[..., Iterable[bytes]]:
-    metrics = make_wsgi_app(registry)
-
+def _app(collector: DelayqCollector) -> Callable[..., Iterable[bytes]]:
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
-        if path == "/metrics":
-            found: Iterable[bytes] = metrics(environ, start_response)
-            return found
-        if path != "/healthz" or method != "GET":
-            return _answer(start_response, "404 Not Found", b"GET /metrics or /healthz\n", "text/plain")
-        needs_leader = "leader=required" in environ.get("QUERY_STRING", "").split("&")
-        status, health = health_of(broker, needs_leader=needs_leader)
-        return _answer(
-            start_response, f"{status.value} {status.phrase}", msgspec.json.encode(health), "application/json"
-        )
+        path, query = environ["PATH_INFO"], parse_qs(environ.get("QUERY_STRING", ""))
+        status, headers = HTTPStatus.OK, {"Content-Type": "text/plain"}
+        if environ["REQUEST_METHOD"] != "GET" or path not in ("/metrics", "/healthz"):
+            status, body = HTTPStatus.NOT_FOUND, b"GET /metrics or /healthz\n"
+        elif path == "/metrics":
+            found = collector.families(_like(query.get("queue", ())))
+            body, headers = answer(found, environ.get("HTTP_ACCEPT", ""), environ.get("HTTP_ACCEPT_ENCODING", ""))
+        else:
+            status, health = health_of(collector.broker, needs_leader="required" in query.get("leader", ()))
+            body, headers = msgspec.json.encode(health), {"Content-Type": "application/json"}
+        start_response(f"{status.value} {status.phrase}", [*headers.items(), ("Content-Length", str(len(body)))])
+        return [body]
 
     return app
-
-
-def _answer(start_response: Any, status: str, body: bytes, media_type: str) -> Iterable[bytes]:
-    start_response(status, [("Content-Type", media_type), ("Content-Length", str(len(body)))])
-    return [body]
 
 
 class _Server(ThreadingWSGIServer):
@@ -228,13 +220,19 @@ def routes() -> list[ActionRoute]:
     """Returns the routes of this part."""
     about = "Count the work of queues that is ready, or due soon, for an autoscaler."
     counted = Doc(about, ScaleQuery, None, {200: Work}, "Monitoring")
-    shown = Doc("Answer with the metrics for Prometheus.", None, None, {200: None}, "Monitoring")
+    shown = Doc("Answer with the metrics for Prometheus.", MetricsQuery, None, {200: None}, "Monitoring")
     health = Doc("Say whether Redis answers.", HealthQuery, None, {200: HealthAnswer, 503: HealthAnswer}, "Monitoring")
     return [
         ActionRoute("/metrics", metrics, Action.METRICS, doc=shown),
         ActionRoute("/scale", scale, Action.METRICS, doc=counted),
         ActionRoute("/healthz", healthz, None, doc=health),
     ]
+
+
+class MetricsQuery(msgspec.Struct):
+    """The parameter: ``queue``, a name or a pattern such as ``orders-*``, which may be repeated; by default all."""
+
+    queue: list[str] = []
 
 
 class HealthQuery(msgspec.Struct):

@@ -39,17 +39,9 @@ FAILURES = {"retried": "retried", "failed": "failed", "dead": "dead-lettered"}
 #: For how long a queue counts as held back after the next messages could have left, in ms; then nobody transfers.
 HELD_FOR_MS = 5000.0
 
-#: Fields of the HASH of counters, and those of a bucket, in the order of `counts_of`.
-FIELDS = (
-    "lost",
-    "redelivered",
-    "late_us",
-    *OPERATIONS,
-    *TOO_LATE,
-    *(f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1)),
-    *(WAITED_S, WAITED_UNKNOWN, *WAIT_FIELDS),
-    *FAILURES,
-)
+#: Fields of the HASH of counters that count how late messages were.
+LATE_FIELDS = tuple(f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1))
+#: Fields of a bucket, in the order of ``HeldBack``.
 BUCKET_FIELDS = ("rate", "burst", "held")
 
 
@@ -254,12 +246,11 @@ class QueueCounts:
         return held if held is not None and stats.overdue and held.lasts(stats.now_ms) else None
 
 
-def counts_of(values: Sequence[Any], bucket: Sequence[Any]) -> QueueCounts:
+def counts_of(counters: Mapping[Any, Any], bucket: Sequence[Any]) -> QueueCounts:
     """Returns what is in a HASH of counters, whose field ``late:2`` counts what fell between bound 2 and bound 3."""
-    found = {name: _number(value) for name, value in zip(FIELDS, values, strict=False)}
-    late_fields = [f"late:{at}" for at in range(len(LATENESS_BOUNDS_S) + 1)]
+    found = {as_text(name): _number(value) for name, value in counters.items()}
     late_s = found.get("late_us", 0) / 1_000_000 + found.get("late:0", 0) * LATENESS_BOUNDS_S[0] / 2
-    lateness = _histogram(found, LATENESS_BOUNDS_S, late_fields, max(late_s, 0.0))
+    lateness = _histogram(found, LATENESS_BOUNDS_S, LATE_FIELDS, max(late_s, 0.0))
     return QueueCounts(
         lateness.count,
         found.get("lost", 0),

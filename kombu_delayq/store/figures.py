@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
@@ -10,7 +10,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import ScriptCall, StorePart
-from kombu_delayq.store.counts import BUCKET_FIELDS, FIELDS, QueueCounts, QueueStats, counts_of
+from kombu_delayq.store.counts import BUCKET_FIELDS, QueueCounts, QueueStats, counts_of
 from kombu_delayq.text import as_text
 
 #: Most bounds that one call of ``due_counts`` goes through: with a million messages Redis is busy for about 1 ms.
@@ -68,7 +68,7 @@ class Figures(StorePart):
             if not any(isinstance(part, Exception) for part in found)
         }
 
-    def counts(self, queues: Sequence[str]) -> dict[str, QueueCounts]:
+    def counts(self, queues: Sequence[str], held: Collection[str] | None = None) -> dict[str, QueueCounts]:
         """Reads what the scripts have counted; one round trip for each few hundred queues.
 
         The counters of a queue only grow. They begin at 0 when the queue is forgotten or expires. The sum of the
@@ -76,13 +76,17 @@ class Figures(StorePart):
         batches the script reads the due times of the first and of the last message, and takes those between as evenly
         spread.
 
+        Args:
+            queues: Their names.
+            held: Those of which to read the rate that holds messages back, such as those with overdue messages; by
+                default all.
+
         Returns:
             The counters of each queue; zeros for a queue of which nothing is counted.
         """
-        commands: list[Command] = []
-        for queue in queues:
-            commands.append(("HMGET", self._keys.counts(queue), *FIELDS))
-            commands.append(("HMGET", self._keys.bucket(queue), *BUCKET_FIELDS))
+        held = queues if held is None else [queue for queue in queues if queue in held]
+        commands: list[Command] = [("HGETALL", self._keys.counts(queue)) for queue in queues]
+        commands += [("HMGET", self._keys.bucket(queue), *BUCKET_FIELDS) for queue in held]
         replies = [
             reply
             for at in range(0, len(commands), QUEUES_A_ROUND_TRIP)
@@ -92,9 +96,10 @@ class Figures(StorePart):
         for error in errors:
             if not str(error).startswith("WRONGTYPE") and not self._is_of_one_node(error, among=replies):
                 raise error
-        rows = [[] if isinstance(reply, Exception) else reply for reply in replies]
+        buckets = dict(zip(held, replies[len(queues) :], strict=True))
         return {
-            queue: counts_of(*pair) for queue, pair in zip(queues, zip(rows[::2], rows[1::2], strict=True), strict=True)
+            queue: counts_of(_read(reply, {}), _read(buckets.get(queue), []))
+            for queue, reply in zip(queues, replies, strict=False)
         }
 
     def held(self, most: int = 100_000) -> dict[str, int]:
@@ -161,6 +166,10 @@ class Figures(StorePart):
         if isinstance(error, ResponseError) or not self._client.is_of_one_node(error):
             return False
         return not all(isinstance(reply, Exception) for reply in among)
+
+
+def _read(reply: Any, missing: Any) -> Any:
+    return missing if reply is None or isinstance(reply, Exception) else reply
 
 
 def _stats(queue: str, reply: Any) -> QueueStats:

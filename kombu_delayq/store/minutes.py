@@ -38,7 +38,7 @@ class MinuteCounts(StorePart):
         """Counts what has become of messages; one round trip.
 
         Args:
-            found: By queue, by how much its counters grow: those of ``counts.FIELDS``. Each ``Outcome`` counts in the
+            found: By queue, by how much its counters grow, as ``counts_of`` reads them. Each ``Outcome`` counts in the
                 present minute, too.
 
         Returns:

@@ -11,8 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.registry import Collector
 
 from celery_ext.serve import DelayqCollector
+from celery_ext.serve.exposition import answer
 from kombu_delayq.store import OperatorStore
 
+#: What Prometheus asks for.
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 #: Name and labels of a series, the labels in their order.
 Series = tuple[str, ...]
 
@@ -24,22 +27,35 @@ def collector_of(store: OperatorStore, **given: Any) -> DelayqCollector:
     return collector
 
 
-def scraped(collector: Collector) -> dict[Series, float]:
-    """Scrapes a collector once, in both formats, which must agree. Returns the value of each series by its name."""
-    once = _Once(list(collector.collect()))
+def scraped(collector: DelayqCollector) -> dict[Series, float]:
+    """Scrapes a collector once. Returns the value of each series by its name.
+
+    Ours and prometheus-client's text must say the same, in both formats.
+    """
+    families = list(collector.families(lambda queue: True))
+    once = Once([family.metric() for family in families])
     found = series_in(generate_latest(once).decode())
-    again = parse_openmetrics(openmetrics(once).decode())
-    assert _series(again).keys() == found.keys()
+    assert series_in(answer(families, "", "")[0].decode()) == found
+    ours, others = answer(families, OPENMETRICS, "")[0].decode(), openmetrics(once).decode()
+    assert described(ours) == described(others)
+    assert _series(parse_openmetrics(ours)) == _series(parse_openmetrics(others))
+    assert _series(parse_openmetrics(ours)).keys() == found.keys()
     return found
 
 
-class _Once(Collector):
+def described(text: str) -> list[str]:
+    """Returns what a text says of its metrics beside their values: names, units, types and help texts."""
+    return sorted(line for line in text.splitlines() if line.startswith("#"))
+
+
+class Once(Collector):
     """What a scrape has found, as the encoders take it."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
 
     def collect(self) -> list[Metric]:
+        """Returns it."""
         return self._families
 
 

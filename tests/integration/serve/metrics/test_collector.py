@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import DelayqCollector, asgi
+from celery_ext.serve.exposition import answer
 from kombu_delayq import __version__
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import DEADLINE_S, until
@@ -214,14 +215,21 @@ def test_any_name_of_a_queue_can_be_a_label(store: DelayStore) -> None:
 def test_promtool_has_nothing_against_the_metrics(store: DelayStore) -> None:
     """`promtool check metrics` finds names, types and help texts in order."""
     offer(store, "1", 900)
+    store.delivery.offer("q", waiting("2", PAST_MS))
+    store.delivery.transfer("q")
+    collector = collector_of(store, dead_letters=["failed"])
     registry = CollectorRegistry()
-    registry.register(collector_of(store, dead_letters=["failed"]))
+    registry.register(collector)
     assert promtool("check", "metrics", stdin=generate_latest(registry).decode()) == ""
+    text, _ = answer(collector.families(lambda queue: True), "", "")
+    assert promtool("check", "metrics", stdin=text.decode()) == ""
 
 
 def test_no_series_tells_of_a_task(store: DelayStore) -> None:
     """The labels are queue, within, operation, outcome, le and version: no id and no name of a task."""
     offer(store, "an id", 900)
+    store.delivery.offer("q", waiting("another id", PAST_MS))
+    store.delivery.transfer("q")
     labels = {
         label
         for family in collector_of(store, dead_letters=["failed"]).collect()

@@ -22,7 +22,7 @@ def row(queue: str = "mail", **given: Any) -> QueueState:
     state |= {name: given.pop(name) for name in list(given) if name in state}
     held = HeldBack(5.0, 5.0, NOW) if given.pop("held_back", False) else None
     numbers = {"now_ms": NOW, "delayed": 3, "ready": 0, "overdue": 0, "next_due_ms": NOW + 5000} | given
-    return QueueState(QueueStats(queue, **numbers), replace(counts_of([], []), held_back=held), **state)
+    return QueueState(QueueStats(queue, **numbers), replace(counts_of({}, []), held_back=held), **state)
 
 
 def overdue(by_s: float, **given: Any) -> QueueState:
@@ -66,7 +66,7 @@ def test_numbers_are_read_at_a_glance() -> None:
     assert [seconds(value) for value in (0.004, 1.0, 1.25, 90.0, 7200.0)] == ["4 ms", "1 s", "1.2 s", "1.5 min", "2 h"]
     late = Histogram(LATENESS_BOUNDS_S, (0,) * (len(LATENESS_BOUNDS_S) - 1) + (1,), 1.0, 2)
     assert [quantile(late, share) for share in (0.5, 0.99)] == ["1 h", "> 1 h"]
-    assert quantile(counts_of([], []).waits, 0.5) == ""
+    assert quantile(counts_of({}, []).waits, 0.5) == ""
 
 
 @pytest.mark.parametrize(
