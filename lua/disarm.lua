@@ -30,6 +30,9 @@ for _, entry in ipairs(all_from(ARGV, 4)) do
       note.last = string.format('%.0f', math.max(tonumber(note.last), tonumber(run[1])))
     end
   end
+  if state == 'purged' then
+    note.last = string.format('%.0f', math.min(tonumber(note.last), math.floor(now))) -- the clock may have gone back
+  end
   note.digest, note.runs = state == 'purged' and 'changed' or state, {}
   if stored_note then
     redis.call('HSET', periodic, entry, written_note(note))

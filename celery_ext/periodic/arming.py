@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.periodic.entries import Entries, Entry, Source
 from celery_ext.periodic.messages import Caught, RunMessages
-from celery_ext.periodic.times import MOST_MISSED, missed_runs, runs_after
+from celery_ext.periodic.times import MOST_MISSED, missed_runs, run_before, runs_after
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.store import DelayStore
@@ -55,6 +55,13 @@ class _Due(NamedTuple):
     messages: list[Caught]
 
 
+class _Ahead(NamedTuple):
+    """What is known of an entry that was armed by a clock that was ahead: its latest run, and those that were sent."""
+
+    run_ms: int
+    sent: set[int]
+
+
 class Arming:
     """Arms entries while this process holds the lease, and else looks whether it is free.
 
@@ -81,6 +88,7 @@ class Arming:
         self._gone: dict[str, list[str]] = {}  # entries that are to be forgotten, and their queues
         self._unwritten: set[str] = set()  # entries whose record is not as they are
         self._unstarted: set[str] = set()  # entries whose first run, at their start, is not armed
+        self._ahead: dict[str, _Ahead] = {}  # entries to arm anew that were armed by a clock that was ahead
         self._failures: dict[str, tuple[str, float]] = {}  # why an entry cannot be sent, and when to try again
         self._other = ""  # the schedule to which this process leaves arming
         self._free_since: float | None = None  # since when nobody with that arms
@@ -115,8 +123,9 @@ class Arming:
             return LOOK_S
         is_new = (self._source.changes and self._read()) or is_new
         now_ms = self._store.now_ms()  # later, so that a run that begins meanwhile is noted
+        is_new = is_new or self._token is None or _is_back(wishes, now_ms)
         try:
-            if is_new or self._token is None or (wishes.token, wishes.paused) != (self._token, self._paused):
+            if is_new or (wishes.token, wishes.paused) != (self._token, self._paused):
                 self._note_runs(now_ms, at_once=True)  # ``_load`` forgets the runs that it disarms
                 self._load(int(now_ms), wishes)
             for run, name in wishes.requests.items():
@@ -218,6 +227,7 @@ class Arming:
         token = periodic.new_token(now_ms, self._beyond)
         records = {name: json.loads(record) for name, record in periodic.records().items()}
         entries = {name: entry for name, entry in self._found.entries.items() if entry.is_on and name not in paused}
+        self._ahead = self._turn_back(token, records, now_ms) if _is_back(wishes, now_ms) else {}
         self._disarm(token, entries, records, {*paused, *self._found.entries} - entries.keys())
         notes = periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
         known = {
@@ -236,10 +246,42 @@ class Arming:
             record = records.get(name, {"digest": ""})
             before = [] if entry.row is None else renamed[entry.row]
             self._latest[name] = self._begin(entry, [*known.get(name, ()), *before], now_ms)
+            if name in self._ahead and name not in self._unstarted:
+                self._latest[name] = self._after_early(entry, self._latest[name], now_ms)
             if (record["digest"], record.get("row")) != (entry.digest, entry.row):
                 self._unwritten.add(name)
         self._write_idle(records, entries)
         self._token, self._paused = token, paused
+
+    def _turn_back(self, token: int, records: Mapping[str, Any], now_ms: int) -> dict[str, _Ahead]:
+        """Disarms what was armed by a clock that has gone back. Returns by entry what was known of it."""
+        store, found = self._store, dict[str, _Ahead]()
+        logger.warning("the clock of Redis has gone back: the runs of periodic entries that are to come are armed anew")
+        noted = store.periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
+        for queue, notes in noted.items():
+            ahead = {name: note for name, note in notes.items() if note.latest_ms > now_ms}
+            ids = [identity for note in ahead.values() for at_ms, identity in note.runs if at_ms > now_ms]
+            waiting = store.lookup.get([queue], ids) if ids else {}
+            for name, note in ahead.items():
+                sent = {note.last_ms, *(at_ms for at_ms, identity in note.runs if identity not in waiting)}
+                found[name] = _Ahead(note.latest_ms, sent)
+            for part in pages(ahead, MAX_OFFERS):
+                store.periodic.disarm(queue, part, token, "purged")
+        store.periodic.note_armed(now_ms)
+        return found
+
+    def _after_early(self, entry: Entry, latest: float, now_ms: int) -> float:
+        """Returns after which time to arm an entry anew, some of whose runs to come were sent already."""
+        run_ms, sent = self._ahead[entry.name]
+        if entry.ends_with(max(sent)):
+            return inf
+        zone, of = self._app.timezone, entry.schedule
+        # What was armed before the clock went ahead was sent with the latest of it, which alone may be noted.
+        until_ms = entry.after(run_before(of, run_ms, now_ms + AHEAD_MS + MORE_MS), zone) or 0
+        latest = max(min(latest, run_before(of, run_ms, now_ms)), *(at_ms for at_ms in sent if at_ms <= until_ms))
+        while (at_ms := entry.after(int(latest), zone)) is not None and at_ms in sent:
+            latest = at_ms
+        return latest
 
     def _disarm(self, token: int, entries: Mapping[str, Entry], records: Mapping[str, Any], off: Iterable[str]) -> None:
         """Removes the waiting runs of entries that are changed, paused or gone."""
@@ -279,7 +321,7 @@ class Arming:
         if entry.start_ms is not None and entry.last_ms is None and note.latest_ms <= since_ms:
             self._unstarted.add(entry.name)
             return max(entry.start_ms, since_ms + 1)
-        return max(now_ms, since_ms) if known or entry.last_ms is None else entry.last_ms
+        return max(now_ms, since_ms) if known or entry.last_ms is None else min(entry.last_ms, now_ms)
 
     def _write_idle(self, records: Mapping[str, Any], entries: Mapping[str, Entry]) -> None:
         """Writes down entries of which nothing is armed, so that they are listed."""
@@ -301,6 +343,7 @@ class Arming:
         """
         until_s = monotonic() + _BUSY_S
         for part in pages(self._due(now_ms), MAX_OFFERS):
+            self._store.periodic.note_armed(now_ms)
             self._write(part)
             by_queue = defaultdict[str, list[tuple[Run, int]]](list)
             for entry, at_ms, messages in part:
@@ -312,6 +355,7 @@ class Arming:
             for entry, at_ms, _ in part:
                 self._latest[entry.name] = inf if entry.one_off else at_ms
                 self._unstarted.discard(entry.name)
+                self._ahead.pop(entry.name, None)
             if monotonic() > until_s:
                 return False
         return True
@@ -328,12 +372,13 @@ class Arming:
         """Yields the runs that are to be armed, those of an entry in order."""
         known: dict[Any, list[tuple[int, int | None]]] = {}
         for name, latest in list(self._latest.items()):
-            is_armed = latest > now_ms + AHEAD_MS and name not in self._unstarted
+            is_new = name in self._unstarted or name in self._ahead
+            is_armed = latest == inf or (latest > now_ms + AHEAD_MS and not is_new)
             if is_armed or self._failures.get(name, ("", 0.0))[1] > monotonic():
                 continue
             entry = self._found.entries[name]
             try:
-                alike = entry.timing and (*entry.timing, latest, name in self._unstarted)
+                alike = entry.timing and (*entry.timing, latest, name in self._unstarted, name in self._ahead)
                 times = known[alike] if alike in known else self._times(entry, int(latest), now_ms)
                 if alike:
                     known[alike] = times
@@ -358,7 +403,7 @@ class Arming:
             times += missed_runs(entry.schedule, latest, now_ms, zone, most)
             latest = times[-1] if times else latest
             times = [] if entry.missed == "skip" else times[-most:]
-        if latest <= now_ms + AHEAD_MS:
+        if latest <= now_ms + AHEAD_MS or entry.name in self._ahead:
             until_ms = now_ms + AHEAD_MS + MORE_MS
             for at_ms in islice(runs_after(entry.schedule, latest, zone), _MOST_RUNS):
                 times.append(at_ms)
@@ -418,6 +463,11 @@ class Arming:
             "is_on": True,
             **({} if row is None else {"row": row, "since": since_ms}),
         }
+
+
+def _is_back(wishes: Wishes, now_ms: float) -> bool:
+    """Whether Redis's clock has gone back since something was armed, by more than is armed ahead."""
+    return wishes.armed_ms > now_ms + AHEAD_MS
 
 
 def _is_as_armed(record: Mapping[str, Any], entry: Entry) -> bool:

@@ -65,7 +65,9 @@ class Database:
             now_ms: Redis's clock.
         """
         with _usable():
-            for key, (last_ms, row) in list(self._rows.items()):
+            for key, (noted_ms, row) in list(self._rows.items()):
+                last_ms = min(noted_ms, int(now_ms))  # the clock may have gone back
+                self._rows[key] = last_ms, row
                 new = [at_ms for at_ms in runs.get(key, ()) if at_ms > last_ms]
                 values: dict[str, Any] = {}
                 if new:

@@ -85,7 +85,7 @@ def missed_runs(of: Any, last_ms: int, now_ms: int, zone: tzinfo, most: int) -> 
 
     if hasattr(of, "clocked_time"):  # each moment after it is another run to ``next_ms``
         return [at_ms for at_ms in (next_ms(of, last_ms, zone),) if at_ms <= now_ms]
-    if type(of) is schedule and not of.relative:
+    if _is_period(of):
         step_ms = of.run_every / _MS
         skipped = max(int((now_ms - last_ms) / step_ms) - most, 0)
         return between(last_ms + round(skipped * step_ms))
@@ -96,6 +96,24 @@ def missed_runs(of: Any, last_ms: int, now_ms: int, zone: tzinfo, most: int) -> 
                 return found
             stretch_ms *= 4
     return between(last_ms)
+
+
+def run_before(of: Any, last_ms: int, now_ms: int) -> int:
+    """Returns a time at or before the present from which a schedule goes on; with a period, in step with ``last_ms``.
+
+    Args:
+        of: As of ``next_ms``.
+        last_ms: Time of a run to come, ms since the epoch.
+        now_ms: The present.
+    """
+    if not _is_period(of):
+        return now_ms
+    step_ms: float = of.run_every / _MS
+    return last_ms - round(ceil((last_ms - now_ms) / step_ms) * step_ms)
+
+
+def _is_period(of: Any) -> bool:
+    return type(of) is schedule and not of.relative
 
 
 def whole_ms(moment: datetime) -> int:

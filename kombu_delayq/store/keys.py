@@ -385,7 +385,7 @@ class Keys:
 
     @property
     def periodic_state(self) -> str:
-        """HASH: hash of the schedule that holds, when its process began, and the token of the one that arms."""
+        """HASH: hash of the schedule that holds, when its process began, and token and time of the one that arms."""
         return self._of_all("periodic:state")
 
     @property

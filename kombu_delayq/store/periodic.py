@@ -82,6 +82,7 @@ class Wishes(NamedTuple):
     Attributes:
         schedule: Hash of the schedule that was noted last; None for none.
         began_ms: When the process began that has noted it, ms since the epoch; higher with each that begins.
+        armed_ms: When something was armed last, by Redis's clock, ms since the epoch.
         token: Token of the process that armed last; None since somebody wants that all is looked at anew.
         paused: Names of the entries that are paused.
         requests: Entries that are to run now, by the ids of their runs.
@@ -89,6 +90,7 @@ class Wishes(NamedTuple):
 
     schedule: str | None
     began_ms: int
+    armed_ms: int
     token: int | None
     paused: frozenset[str]
     requests: Mapping[str, str]
@@ -105,15 +107,20 @@ class Periodic(StorePart):
         """Notes the hash of a process's schedule, and when it began. Who has another one leaves arming to that."""
         self._client.ask("HSET", self._keys.periodic_state, "schedule", schedule, "began", began_ms)
 
+    def note_armed(self, now_ms: int) -> None:
+        """Notes by which time of Redis's clock something is armed."""
+        self._client.ask("HSET", self._keys.periodic_state, "armed", now_ms)
+
     def wishes(self) -> Wishes:
         """Returns what is wanted of the process that arms; one round trip."""
         keys = self._keys
-        commands = [("HMGET", keys.periodic_state, "schedule", "began", "token"), ("SMEMBERS", keys.periodic_paused)]
-        commands.append(("HGETALL", keys.periodic_requests))
-        (schedule, began, token), paused, requests = checked(self._client.replies(commands))
+        commands: list[tuple[Any, ...]] = [("HMGET", keys.periodic_state, "schedule", "began", "armed", "token")]
+        commands += [("SMEMBERS", keys.periodic_paused), ("HGETALL", keys.periodic_requests)]
+        (schedule, began, armed, token), paused, requests = checked(self._client.replies(commands))
         return Wishes(
             None if schedule is None else as_text(schedule),
             int(began or 0),
+            int(armed or 0),
             None if token is None else int(token),
             frozenset(map(as_text, paused)),
             _texts(requests),
@@ -195,8 +202,8 @@ class Periodic(StorePart):
             queue: The queue.
             entries: Names of the entries.
             token: Token of the caller; None for somebody who does not arm: the process that does looks anew.
-            state: For the note, which says that nothing is armed. ``purged`` is ``changed`` after a purge of the queue:
-                a run to come that does not wait was not sent early, and is armed again.
+            state: For the note, which says that nothing is armed. ``purged`` is ``changed`` after a purge of the queue,
+                or when Redis's clock has gone back: no run to come was sent early, all are armed again.
 
         Returns:
             How many runs were removed. They will never come.

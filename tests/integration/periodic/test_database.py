@@ -161,6 +161,16 @@ def test_moments_without_a_zone_are_in_utc(proj: Proj, admin: Admin) -> None:
     assert "Traceback" not in worker.log
 
 
+def test_a_last_run_in_the_future_is_none(proj: Proj, admin: Admin) -> None:
+    """A row whose last run a clock has noted that was wrong runs at once, and its runs are noted."""
+    admin.do("second, _ = IntervalSchedule.objects.get_or_create(every=1, period='seconds')")
+    admin.do("row = PeriodicTask(name='e', task='proj.record', interval=second, args='[1]')")
+    admin.do("row.last_run_at = timezone.now() + timedelta(hours=1); row.save()")
+    proj.worker()
+    until(lambda: admin.row("e")["total_run_count"] >= 2, what="runs are noted")
+    assert datetime.fromisoformat(admin.row("e")["last_run_at"]) < datetime.now(UTC) + timedelta(minutes=1)
+
+
 def test_a_one_off_takes_the_place_of_a_row_of_its_name(proj: Proj, admin: Admin) -> None:
     """It runs once, and is disabled then, also when the row before it has run once itself."""
     proj.worker()

@@ -43,6 +43,15 @@ def test_a_run_to_come_that_was_purged_is_forgotten(store: DelayStore) -> None:
     assert store.periodic.notes(["q"])["q"]["report"] == Note("changed", AT)
 
 
+def test_a_run_to_come_is_not_the_last_one_after_a_purge(store: DelayStore) -> None:
+    """An entry that was armed by a clock that has gone back since is armed from the present on."""
+    store.client.hset(store.keys.periodic_notes("q"), "report", f"d {AT + 1000}")
+    store.periodic.disarm("q", ["report"], 1, "purged")
+    now_ms = store.now_ms()
+    assert now_ms - 10_000 < store.periodic.notes(["q"])["q"]["report"].last_ms <= now_ms
+    assert store.periodic.arm("q", 1, [run(AT)]) == ["armed"]
+
+
 def test_without_a_token_it_supersedes_who_arms(store: DelayStore) -> None:
     """Who pauses an entry has no token; then who arms is refused until it has looked anew."""
     store.periodic.arm("q", 1, [run(AT)])
