@@ -8,19 +8,18 @@
 -- Atomic: every message is in the store when this returns, and a new head has been announced.
 -- Cost: O(log N) a message
 -- @first hash offer_one
--- @include announce clock lifetime put
+-- @include announce clock lifetime put_all
 
 local wake, queue, expire = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local now = now_ms()
-local count = { offered = 0, repeated = 0, renamed = 0 }
+local rows, count = {}, nil
 
+for i = 4, #ARGV, 4 do
+  rows[#rows + 1] = { id = ARGV[i], due = at(ARGV[i + 1], now), priority = ARGV[i + 2], body = ARGV[i + 3] }
+end
 local life = life_of(keys, now, expire)
 local place = announce(keys, wake, queue, function()
-  for i = 4, #ARGV, 4 do
-    local id, due, priority, body = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-    local state = put(keys, id, at(due, now), priority, body)
-    count[state] = count[state] + 1
-  end
+  count = put_all(keys, rows)
 end)
 live_on(keys, life, now)
 return { place, count.offered, count.repeated, count.renamed }

@@ -15,7 +15,7 @@
 -- {'lost' | 'other' | 'superseded' | 'behind'}, when the promoter does not lead
 -- Atomic: a row is in the guard as pushed if and only if its message has been put into the store.
 -- Cost: O(log N) a row
--- @include announce clock fencing lifetime put
+-- @include announce clock fencing lifetime put_all
 
 local wake, queue, expire, of, token, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local now = now_ms()
@@ -24,27 +24,28 @@ local word = fenced_off(journal, of, token)
 if word then
   return { word }
 end
-local rows, reply, noted = {}, { 'promoted' }, {}
+local numbers, rows, reply, noted = {}, {}, { 'promoted' }, {}
 for i = 7, #ARGV, 5 do
-  rows[#rows + 1] = ARGV[i]
+  numbers[#numbers + 1] = ARGV[i]
 end
-local guarded = #rows > 0 and redis.call('HMGET', journal_guard, unpack(rows)) or {}
+local guarded = #numbers > 0 and redis.call('HMGET', journal_guard, unpack(numbers)) or {}
 local since = string.format('%.0f', math.floor(now))
+for n, number in ipairs(numbers) do
+  local known, i = guarded[n] or '', 5 * n + 1
+  local kind = string.sub(known, 1, 1)
+  if kind == 'p' or kind == 'c' then
+    reply[n + 1] = kind == 'p' and 'pushed' or 'claimed'
+  elseif hold ~= '' and string.match(known, ':(.*)') ~= hold then
+    reply[n + 1] = 'free'
+  else
+    rows[#rows + 1] = { id = ARGV[i + 2], due = ARGV[i + 3], priority = ARGV[i + 4], body = ARGV[i + 5] }
+    noted[#noted + 1], noted[#noted + 2] = number, 'p' .. since
+    reply[n + 1] = 'promoted'
+  end
+end
 local life = life_of(keys, now, expire)
 announce(keys, wake, queue, function()
-  for n, row in ipairs(rows) do
-    local known, i = guarded[n] or '', 5 * n + 1
-    local kind = string.sub(known, 1, 1)
-    if kind == 'p' or kind == 'c' then
-      reply[n + 1] = kind == 'p' and 'pushed' or 'claimed'
-    elseif hold ~= '' and string.match(known, ':(.*)') ~= hold then
-      reply[n + 1] = 'free'
-    else
-      put(keys, ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
-      noted[#noted + 1], noted[#noted + 2] = row, 'p' .. since
-      reply[n + 1] = 'promoted'
-    end
-  end
+  put_all(keys, rows)
 end)
 if #noted > 0 then -- after the messages: a script that is cut short here finds the same bytes when it runs again
   redis.call('HSET', journal_guard, unpack(noted))

@@ -16,8 +16,17 @@ local function needs_mark(id, priority, body)
   return priority ~= '0' or (byte_of(id) or 0) >= MARK_BYTE or is_marked(body)
 end
 
+-- Returns `count` marks, each with the number after that of the one before. Cost O(count).
+local function new_marks(notes, count)
+  local marks, latest = {}, count > 0 and redis.call('INCRBY', notes, count)
+  for n = 1, count do
+    marks[n] = string.format('\127%08x', (latest - count + n) % 4294967296)
+  end
+  return marks
+end
+
 local function new_mark(notes)
-  return string.format('\127%08x', redis.call('INCR', notes) % 4294967296)
+  return new_marks(notes, 1)[1]
 end
 
 -- Returns the id of an index member.

@@ -3,51 +3,22 @@
 -- Most messages that a few commands store: Lua cannot unpack more than 8,000 values.
 local AT_ONCE = 2000
 
--- Whether no number is there twice. Cost O(number of numbers).
-local function are_different(numbers)
-  local seen = {}
-  for i = 1, #numbers do
-    if seen[numbers[i]] then
-      return false
-    end
-    seen[numbers[i]] = true
-  end
-  return true
-end
-
--- Does what `put_all` does, where nothing is out of the ordinary: the queue has no duplicates, no id is taken, no
--- message needs a mark or is large, and no two are due in the same instant. Returns whether it did; if not, nothing has
--- changed. Cost O(log N) a message.
+-- Does what `put_all` does, where nothing is out of the ordinary: the queue has no duplicates, no id is taken or comes
+-- twice, and no message is large. The marks of all messages are counted at once. Returns whether it did; if not,
+-- nothing has changed. Cost O(log N) a message.
 local function put_new(keys, rows)
   if #rows > AT_ONCE or redis.call('ZCARD', keys.ids) > 0 then
     return false
   end
-  local ids, values, scores, dues, seen, is_sorted = {}, {}, {}, {}, {}, true
-  local first, last, earliest, latest = nil, nil, 0, -math.huge
+  local ids, dues, seen, first, last, is_sorted = {}, {}, {}, 1, 1, true
   for i = 1, #rows do
     local row = rows[i]
-    local id, body, due = row.id, row.body, tonumber(row.due)
-    if seen[id] or #body > LARGE or needs_mark(id, row.priority, body) then
+    local id, due = row.id, tonumber(row.due)
+    if seen[id] or #row.body > LARGE then
       return false
     end
-    seen[id], is_sorted = true, is_sorted and due > latest
-    dues[i], ids[i], values[2 * i - 1], values[2 * i], scores[2 * i - 1], scores[2 * i] = due, id, id, body, row.due, id
-    if not first or due < earliest then
-      first, earliest = row.due, due
-    end
-    if not last or due > latest then
-      last, latest = row.due, due
-    end
-  end
-  if not is_sorted and not are_different(dues) then
-    return false
-  end
-  if redis.call('ZCOUNT', keys.due, first, last) > 0 then
-    for i = 1, #rows do
-      if redis.call('ZCOUNT', keys.due, rows[i].due, rows[i].due) > 0 then
-        return false
-      end
-    end
+    seen[id], ids[i], dues[i], is_sorted = true, id, due, is_sorted and due >= (dues[i - 1] or due)
+    first, last = due < dues[first] and i or first, due > dues[last] and i or last
   end
   local kept = redis.call('HMGET', keys.bodies, unpack(ids))
   for i = 1, #kept do
@@ -55,18 +26,41 @@ local function put_new(keys, rows)
       return false
     end
   end
+  local others = redis.call('ZCOUNT', keys.due, rows[first].due, rows[last].due) > 0
+  local values, scores, shared, marked = {}, {}, {}, {}
+  for i = 1, #rows do
+    local row, id, due = rows[i], ids[i], dues[i]
+    values[2 * i - 1], values[2 * i], scores[2 * i - 1], scores[2 * i] = id, row.body, row.due, id
+    local is_shared = due == dues[i - 1] or shared[due]
+    is_shared = is_shared or others and redis.call('ZCOUNT', keys.due, row.due, row.due) > 0
+    if is_shared or needs_mark(id, row.priority, row.body) then
+      marked[#marked + 1] = i
+    end
+    if not is_sorted then
+      shared[due] = true
+    end
+  end
+  for n, mark in ipairs(new_marks(keys.notes, #marked)) do
+    local i = marked[n]
+    values[2 * i], scores[2 * i] = mark .. rows[i].priority .. rows[i].body, mark .. ids[i]
+  end
   redis.call('HSET', keys.bodies, unpack(values))
   redis.call('ZADD', keys.due, unpack(scores))
   return true
 end
 
--- Stores messages, each as `put` does. Fields of a row: id, due, priority, body. Cost O(log N) a message.
+-- Stores messages, each as `put` does. Fields of a row: id, due, priority, body. Returns how many were offered,
+-- repeated and renamed, by these words. Cost O(log N) a message.
 local function put_all(keys, rows)
+  local count = { offered = 0, repeated = 0, renamed = 0 }
   if #rows > 1 and put_new(keys, rows) then
-    return
+    count.offered = #rows
+    return count
   end
   for i = 1, #rows do
     local row = rows[i]
-    put(keys, row.id, row.due, row.priority, row.body)
+    local state = put(keys, row.id, row.due, row.priority, row.body)
+    count[state] = count[state] + 1
   end
+  return count
 end

@@ -1,8 +1,12 @@
 -- @include put
 
--- Stores messages, each as `put` does. Fields of a row: id, due, priority, body. Cost O(log N) a message.
+-- Stores messages, each as `put` does. Fields of a row: id, due, priority, body. Returns how many were offered,
+-- repeated and renamed, by these words. Cost O(log N) a message.
 local function put_all(keys, rows)
+  local count = { offered = 0, repeated = 0, renamed = 0 }
   for _, row in ipairs(rows) do
-    put(keys, row.id, row.due, row.priority, row.body)
+    local state = put(keys, row.id, row.due, row.priority, row.body)
+    count[state] = count[state] + 1
   end
+  return count
 end

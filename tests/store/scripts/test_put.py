@@ -44,6 +44,9 @@ def test_more_messages_than_lua_unpacks_are_pushed(store: DelayStore) -> None:
         {1: waiting("waits", due_ms=FUTURE_MS + 9)},
         {1: waiting("1", due_ms=FUTURE_MS + 9)},
         {1: now("1")},
+        {at: waiting(str(at), due_ms=FUTURE_MS + at % 2) for at in range(4)},
+        {at: waiting(str(at), due_ms=FUTURE_MS + 9 - at // 2, priority=3 * (at % 2)) for at in range(4)},
+        {0: waiting("0", due_ms=FUTURE_MS + 9), 2: waiting("2", due_ms=FUTURE_MS + 8)},
     ],
 )
 def test_a_page_is_stored_as_its_messages_one_by_one(make_store: MakeStore, page: dict[int, Offer]) -> None:

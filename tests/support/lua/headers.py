@@ -16,7 +16,7 @@ _TYPES = {"ZSET", "HASH", "STRING", "SET", "LIST", ""}
 _OF_TYPE = {
     "LIST": "LINDEX LLEN LMOVE LPOS LPUSH LRANGE LREM LSET LTRIM RPOP RPUSH",
     "SET": "SADD SMEMBERS SMISMEMBER SREM",
-    "STRING": "BITFIELD GET INCR SET",
+    "STRING": "BITFIELD GET INCRBY SET",
     "": "DEL EXISTS INFO PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",
 }
 #: Keys that are arguments, see ``lua/include/shared/counters.lua``: users may lack the right for them.
