@@ -194,11 +194,21 @@ class Counting:
 
 
 def queues_where(connection: Connection, where: ColumnElement[bool] = schema.is_waiting) -> list[str]:
-    """Returns the queues that have rows in a state, sorted. Jumps from queue to queue in the index of the state."""
-    first = select(func.min(_messages.c.queue).label("queue")).where(where).cte("names", recursive=True)
-    following = select(func.min(_messages.c.queue)).where(where, _messages.c.queue > first.c.queue)
-    names = first.union_all(select(following.scalar_subquery()).where(first.c.queue.is_not(None)))
-    return sorted(connection.scalars(select(names.c.queue).where(names.c.queue.is_not(None))))
+    """Returns the queues that have rows in a state, sorted."""
+    return sorted(_jump(connection, _messages.c.queue, where))
+
+
+def epochs_given(connection: Connection) -> list[int]:
+    """Returns the epochs in which Redis was given rows that are still here, the first first."""
+    return sorted(_jump(connection, _messages.c.state, schema.is_offered))
+
+
+def _jump(connection: Connection, column: Any, where: ColumnElement[bool]) -> Iterable[Any]:
+    """Yields the values of the first column of an index, by jumps from each to the next."""
+    first = select(func.min(column).label("value")).where(where).cte("found", recursive=True)
+    following = select(func.min(column)).where(where, column > first.c.value)
+    found = first.union_all(select(following.scalar_subquery()).where(first.c.value.is_not(None)))
+    return connection.scalars(select(found.c.value).where(found.c.value.is_not(None)))
 
 
 def _waiting_hours(queue: str, from_hour: int | None, to_hour: int | None) -> Any:

@@ -1,13 +1,14 @@
 """Epochs: a loss of Redis ends one, and a restore goes through what Redis was given in it."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
 from celery_ext.journal import schema
-from celery_ext.journal.counts import queues_where
+from celery_ext.journal.counts import epochs_given, queues_where
 from celery_ext.journal.database import Database
 from celery_ext.journal.facts import (
     Watermarks,
@@ -21,7 +22,6 @@ from celery_ext.journal.facts import (
 from celery_ext.journal.rows import (
     between,
     delete_where,
-    epochs_to,
     of_epoch,
     renumber,
     rows_where,
@@ -88,29 +88,26 @@ class Epochs:
         """Returns the epochs that have ended and are not restored, the oldest first."""
         return [one for one in self.epochs() if one.restored_ms is None]
 
-    def finish_restore(self, epoch: int, now_ms: float) -> None:
-        """Notes that the messages of an epoch are all restored. Its rows may be trimmed from now on."""
-        done = update(_epochs).where(_epochs.c.epoch == epoch, _epochs.c.restored_ms.is_(None))
-        self._database.write(lambda connection: connection.execute(done.values(restored_ms=now_ms)) and None)
+    def finish_restore(self, epochs: Collection[int], now_ms: float) -> None:
+        """Notes that the messages of epochs are all restored. Their rows may be trimmed from now on."""
+        done = update(_epochs).where(_epochs.c.restored_ms.is_(None)).values(restored_ms=now_ms)
+        self._database.write(
+            lambda connection: connection.execute(done.where(among(connection, _epochs.c.epoch, epochs))) and None
+        )
 
     def queues_in_redis(self) -> list[str]:
         """Returns the names of the queues with rows that Redis was given and has not lost, sorted."""
         with self._database.reading() as connection:
-            ended, current = _ended(connection), epoch_in(connection)
-            found = {
-                queue
-                for epoch in epochs_to(current)
-                for queue in queues_where(connection, of_epoch(epoch))
-                if loss_of(ended, epoch, queue) is None
-            }
+            ended = _ended(connection)
+            found = {queue for epoch, queue in _given(connection) if loss_of(ended, epoch, queue) is None}
         return sorted(found)
 
-    def lost_in(self, epoch: int) -> list[tuple[str, int]]:
-        """Returns each queue that lost data when an epoch ended, with each epoch in which Redis was given its rows.
+    def lost_in(self) -> dict[int, list[tuple[str, int]]]:
+        """Returns for each epoch the queues that lost data at its end, with the epochs in which Redis was given them.
 
-        These are also earlier ones that ended with losses of other queues.
+        These are also earlier ones that ended with losses of other queues. Epochs without such rows are left out.
         """
-        return self._database.read(lambda connection: list(_lost_in(connection, epoch)))
+        return self._database.read(_lost_in)
 
     def lost(
         self,
@@ -132,30 +129,24 @@ class Epochs:
             given: The epoch in which Redis was given them, as of ``lost_in``; by default the same.
         """
         with self._database.reading() as connection:
-            loss = _ended(connection).get(epoch)
+            loss = _ended(connection, _epochs.c.epoch == epoch).get(epoch)
             if loss is None:
                 return []
             where = between(max(from_ms, loss.watermarks.of(queue)), inf, after)
             return rows_where(connection, [of_epoch(given or epoch), _messages.c.queue == queue, *where], count)
 
-    def count_lost(self, epoch: int, queues: Collection[str] = (), from_ms: float = -inf) -> int:
-        """Counts what ``lost`` returns for all queues, or some. Takes longer the more there is."""
+    def count_lost(self, queues: Collection[str] = (), from_ms: float = -inf) -> Counter[int]:
+        """Counts by epoch what ``lost`` returns for all queues, or some. Takes longer the more there is."""
+        found = Counter[int]()
         with self._database.reading() as connection:
-            loss = _ended(connection).get(epoch)
-            if loss is None:
-                return 0
-            return sum(
-                connection.scalar(
-                    select(func.count()).where(
-                        of_epoch(given),
-                        _messages.c.queue == queue,
-                        _messages.c.due_ms >= max(from_ms, loss.watermarks.of(queue)),
-                    )
-                )
-                or 0
-                for queue, given in _lost_in(connection, epoch)
-                if not queues or queue in queues
-            )
+            ended = _ended(connection)
+            for epoch, lost in _lost_in(connection).items():
+                for queue, given in lost:
+                    least_ms = max(from_ms, ended[epoch].watermarks.of(queue))
+                    where = of_epoch(given), _messages.c.queue == queue, *between(least_ms, inf)
+                    if not queues or queue in queues:
+                        found[epoch] += connection.scalar(select(func.count()).where(*where)) or 0
+        return found
 
     def note_missing(self, seqs: Collection[int], now_ms: float) -> None:
         """Notes rows whose messages Redis was given and has not any more, until a restore lets them wait again."""
@@ -239,15 +230,16 @@ class Epochs:
         """
         with self._database.reading() as connection:
             where = [_messages.c.queue == queue, *between(from_ms, inf, after)]
-            ended, current = _ended(connection), epoch_in(connection)
-            kept = [epoch for epoch in epochs_to(current) if loss_of(ended, epoch, queue) is None]
+            ended = _ended(connection)
+            kept = [epoch for epoch in epochs_given(connection) if loss_of(ended, epoch, queue) is None]
             found = [row for epoch in kept for row in rows_where(connection, [of_epoch(epoch), *where], count)]
         return sorted(found, key=lambda row: (row.due_ms, row.seq))[:count]
 
     def trim(self, retention_ms: float, count: int = 1_000) -> int:
         """Deletes rows of messages that have left Redis: those due before their watermark, and by a time more.
 
-        A row that may be lost in an epoch that is not restored stays.
+        A row that may be lost in an epoch that is not restored stays. A restored epoch goes once no row is from before
+        its end.
 
         Args:
             retention_ms: How long rows are kept after their due time, in ms.
@@ -264,6 +256,8 @@ class Epochs:
                 left -= len(gone)
                 if left <= 0:
                     return count
+            first = min(epochs_given(connection), default=epoch_in(connection))
+            connection.execute(delete(_epochs).where(_epochs.c.restored_ms.is_not(None), _epochs.c.epoch < first))
             return count - left
 
         return self._database.write(work, durable=False)
@@ -271,14 +265,19 @@ class Epochs:
 
 def _left(connection: Connection, retention_ms: float) -> Iterator[ColumnElement[bool]]:
     """Yields for each epoch and queue which rows have left Redis, and by a time more."""
-    now, current = watermarks_in(connection), epoch_in(connection)
-    ended = _ended(connection)
-    for epoch in epochs_to(current):
+    now, ended = watermarks_in(connection), _ended(connection)
+    for epoch, queue in _given(connection):
+        loss = loss_of(ended, epoch, queue)
+        kept_ms = inf if loss is None or loss.restored_ms is not None else loss.watermarks.of(queue)
+        before = min(now.of(queue) - retention_ms, kept_ms)
+        yield and_(of_epoch(epoch), _messages.c.queue == queue, _messages.c.due_ms < before)
+
+
+def _given(connection: Connection) -> Iterator[tuple[int, str]]:
+    """Yields each epoch in which Redis was given rows that are still here, with each queue of these."""
+    for epoch in epochs_given(connection):
         for queue in queues_where(connection, of_epoch(epoch)):
-            loss = loss_of(ended, epoch, queue)
-            kept_ms = inf if loss is None or loss.restored_ms is not None else loss.watermarks.of(queue)
-            before = min(now.of(queue) - retention_ms, kept_ms)
-            yield and_(of_epoch(epoch), _messages.c.queue == queue, _messages.c.due_ms < before)
+            yield epoch, queue
 
 
 def loss_of(ended: Mapping[int, Epoch], epoch: int, queue: str) -> Epoch | None:
@@ -290,20 +289,18 @@ def loss_of(ended: Mapping[int, Epoch], epoch: int, queue: str) -> Epoch | None:
     return None
 
 
-def _lost_in(connection: Connection, epoch: int) -> Iterator[tuple[str, int]]:
-    ended = _ended(connection)
-    for given in range(epoch, 0, -1):
-        if given < epoch and ended[given].watermarks.moved_to_ms < inf:
-            return  # all queues lost their data then, so their rows are of later epochs by now
-        for queue in queues_where(connection, of_epoch(given)):
-            loss = loss_of(ended, given, queue)
-            if loss is not None and loss.epoch == epoch:
-                yield queue, given
+def _lost_in(connection: Connection) -> dict[int, list[tuple[str, int]]]:
+    ended, found = _ended(connection), dict[int, list[tuple[str, int]]]()
+    for given, queue in _given(connection):
+        loss = loss_of(ended, given, queue)
+        if loss is not None:
+            found.setdefault(loss.epoch, []).append((queue, given))
+    return found
 
 
-def _ended(connection: Connection) -> dict[int, Epoch]:
+def _ended(connection: Connection, *where: ColumnElement[bool]) -> dict[int, Epoch]:
     """Returns the epochs that have ended by their numbers, the oldest first."""
-    found = select(_epochs.c.epoch, _epochs.c.ended_ms, _epochs.c.watermarks, _epochs.c.restored_ms)
+    found = select(_epochs.c.epoch, _epochs.c.ended_ms, _epochs.c.watermarks, _epochs.c.restored_ms).where(*where)
     return {
         epoch: Epoch(epoch, ended_ms, Watermarks.load(marks), restored_ms)
         for epoch, ended_ms, marks, restored_ms in connection.execute(found.order_by(_epochs.c.epoch))

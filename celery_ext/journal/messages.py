@@ -13,15 +13,14 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
 from celery_ext.journal import schema
-from celery_ext.journal.counts import HourKey, counting
+from celery_ext.journal.counts import HourKey, counting, epochs_given
 from celery_ext.journal.database import SYNCHRONOUS, WRITING, Database, sqlite_wait
 from celery_ext.journal.deadlines import as_unavailable
-from celery_ext.journal.facts import epoch_in, lock_epoch, raise_fact
+from celery_ext.journal.facts import lock_epoch, raise_fact
 from celery_ext.journal.rows import (
     Addition,
     between,
     delete_where,
-    epochs_to,
     fitting,
     in_state,
     insert_new,
@@ -248,7 +247,7 @@ class Messages:
             waiting = some_of(schema.is_waiting, of_queue, count=count)
             gone = delete_where(connection, _messages.c.seq.in_(waiting), bodies=False)
             offered = 0
-            given = [schema.is_missing, *map(of_epoch, epochs_to(epoch_in(connection)))]
+            given = [schema.is_missing, *map(of_epoch, epochs_given(connection))]
             for condition in given:
                 left = count - len(gone) - offered
                 some = some_of(condition, of_queue, count=left)

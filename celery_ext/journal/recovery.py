@@ -211,11 +211,11 @@ def restore(
         raise InvalidOptions(f"overdue is one of {', '.join(OVERDUE)}, not {overdue!r}")
     letters = dead_letters or store.options.dead_letter_queue
     journal = store.journal
-    for lost in journal.unrestored():
-        for queue, rows in _lost(store, lost.epoch, queues, from_ms):
-            yield _restore_page(store, queue, rows, overdue, letters, dry_run)
-        if not queues and from_ms == -inf and not dry_run:
-            journal.finish_restore(lost.epoch, store.now_ms())
+    epochs = [lost.epoch for lost in journal.unrestored()]
+    for queue, rows in _lost(store, epochs, queues, from_ms):
+        yield _restore_page(store, queue, rows, overdue, letters, dry_run)
+    if epochs and not queues and from_ms == -inf and not dry_run:
+        journal.finish_restore(epochs, store.now_ms())
     unnoted = _unnoted(store, queues, from_ms) if dry_run else ()
     for queue, rows in chain(_noted_missing(store, queues, from_ms), unnoted):
         yield _restore_page(store, queue, rows, overdue, letters, dry_run)
@@ -224,15 +224,19 @@ def restore(
 def count_noted(store: JournaledStore, *, queues: Collection[str] = (), from_ms: float = -inf) -> int:
     """Counts the rows that ``restore`` looks at. Takes longer the more there is. The arguments are those of it."""
     journal = store.journal
-    lost = sum(journal.count_lost(one.epoch, queues, from_ms) for one in journal.unrestored())
-    return lost + journal.count_missing(queues, from_ms)
+    epochs, counts = journal.unrestored(), journal.count_lost(queues, from_ms)
+    return sum(counts[one.epoch] for one in epochs) + journal.count_missing(queues, from_ms)
 
 
-def _lost(store: JournaledStore, epoch: int, queues: Collection[str], from_ms: float) -> Iterator[QueuePage]:
-    for queue, given in store.journal.lost_in(epoch):
-        if not queues or queue in queues:
-            for rows in _pages(partial(store.journal.lost, epoch, queue, from_ms, count=PAGE, given=given)):
-                yield queue, rows
+def _lost(
+    store: JournaledStore, epochs: Collection[int], queues: Collection[str], from_ms: float
+) -> Iterator[QueuePage]:
+    lost = store.journal.lost_in() if epochs else {}
+    for epoch in epochs:
+        for queue, given in lost.get(epoch, ()):
+            if not queues or queue in queues:
+                for rows in _pages(partial(store.journal.lost, epoch, queue, from_ms, count=PAGE, given=given)):
+                    yield queue, rows
 
 
 def _noted_missing(store: JournaledStore, queues: Collection[str], from_ms: float) -> Iterator[QueuePage]:

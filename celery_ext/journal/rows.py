@@ -196,11 +196,6 @@ def some_of(*where: ColumnElement[bool], count: int) -> Any:
     return found.limit(count).scalar_subquery()
 
 
-def epochs_to(current: int) -> range:
-    """Returns the numbers of all epochs in which Redis may have been given rows: also the one after the current."""
-    return range(1, current + 2)
-
-
 def of_epoch(epoch: int) -> ColumnElement[bool]:
     """Returns the condition for rows that Redis was given in an epoch, as the index has it."""
     return and_(_messages.c.state == epoch, schema.is_offered)

@@ -124,10 +124,9 @@ def state_of(store: StoreOfTwo, *, counted: bool = True) -> JournalState:
         with deadline(CALL_S):
             totals, sizes, moved_to_ms = journal.totals(), journal.sizes(), journal.watermarks().moved_to_ms
             first_ms = journal.next_due()
-            losses = [
-                Loss(epoch.ended_ms, journal.count_lost(epoch.epoch) if counted else None)
-                for epoch in journal.unrestored()
-            ]
+            epochs = journal.unrestored()
+            counts = journal.count_lost() if epochs and counted else None
+            losses = [Loss(one.ended_ms, None if counts is None else counts[one.epoch]) for one in epochs]
             if noted_ms := journal.missing_ms():
                 losses.append(Loss(noted_ms, journal.count_missing() if counted else None))
     except DATABASE_ERRORS as error:

@@ -53,14 +53,14 @@ def test_a_lost_queue_is_restored_alone(store: JournaledStore) -> None:
         promoter.heartbeat()
     successor = Promoter(store).heartbeat()
     assert store.journal.epoch() == 2
-    assert store.journal.lost_in(1) == [("a", 1)]
+    assert store.journal.lost_in().get(1, []) == [("a", 1)]
     assert [loss.messages for loss in state_of(store).losses] == [2]
     assert restored(store)[:2] == (2, 2)
     assert successor.promote()["promoted"] == 2
     assert (in_redis(store, "a"), in_redis(store, "b")) == (["a1", "a2"], ["b1"])
     lose(store, "b")  # whose rows were given in the epoch before the last
     Promoter(store).heartbeat()
-    assert store.journal.lost_in(2) == [("b", 1)]
+    assert store.journal.lost_in().get(2, []) == [("b", 1)]
     assert restored(store)[:2] == (1, 1)
     assert Promoter(store).promote()["promoted"] == 1
     assert (in_redis(store, "a"), in_redis(store, "b")) == (["a1", "a2"], ["b1"])
@@ -121,7 +121,7 @@ def test_who_looks_for_lost_queues_may_die(store: JournaledStore, monkeypatch: p
         with pytest.raises(SystemExit):
             Promoter(store)
     Promoter(store).heartbeat()
-    assert store.journal.lost_in(1) == [("a", 1)]
+    assert store.journal.lost_in().get(1, []) == [("a", 1)]
     assert restored(store)[:2] == (1, 1)
 
 
@@ -143,7 +143,7 @@ def test_who_notices_a_lost_queue_may_die_half_way(store: JournaledStore) -> Non
     assert found["a"].word == "elected"
     Promoter(store).heartbeat()
     Promoter(store).heartbeat()
-    assert (store.journal.epoch(), store.journal.lost_in(1)) == (2, [("a", 1)])
+    assert (store.journal.epoch(), store.journal.lost_in().get(1, [])) == (2, [("a", 1)])
 
 
 def test_where_nobody_knows_what_was_lost_all_is_compared(store: JournaledStore) -> None:
@@ -154,7 +154,7 @@ def test_where_nobody_knows_what_was_lost_all_is_compared(store: JournaledStore)
     found = store.promotion.elect(store.journal.id, promoter.leadership.token, 2, 0, [ALL], anew=True)
     assert found[ALL].word == "elected"
     Promoter(store).heartbeat()
-    assert (store.journal.epoch(), store.journal.lost_in(1)) == (2, [("a", 1)])
+    assert (store.journal.epoch(), store.journal.lost_in().get(1, [])) == (2, [("a", 1)])
 
 
 def test_a_queue_that_was_set_back_is_lost(store: JournaledStore) -> None:
@@ -170,7 +170,7 @@ def test_a_queue_that_was_set_back_is_lost(store: JournaledStore) -> None:
     with pytest.raises(NotLeading, match="behind"):
         promoter.heartbeat()
     Promoter(store).heartbeat()
-    assert store.journal.lost_in(1) == [("a", 1)]
+    assert store.journal.lost_in().get(1, []) == [("a", 1)]
 
 
 def test_the_slot_of_the_fleet_may_be_lost(store: JournaledStore) -> None:

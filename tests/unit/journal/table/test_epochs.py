@@ -1,12 +1,19 @@
 """Epochs end with a loss of Redis, and what was lost in them is found."""
 
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import event
+
 from celery_ext.journal.facts import Watermarks
 from celery_ext.journal.journal import Journal
 from tests.support.journal.additions import DUE_MS, addition
 
 
 def _lost_ids(journal: Journal, epoch: int) -> list[str]:
-    return [row.id for queue, given in journal.lost_in(epoch) for row in journal.lost(epoch, queue, given=given)]
+    return [
+        row.id for queue, given in journal.lost_in().get(epoch, []) for row in journal.lost(epoch, queue, given=given)
+    ]
 
 
 def test_a_loss_ends_an_epoch_once(journal: Journal) -> None:
@@ -19,7 +26,7 @@ def test_a_loss_ends_an_epoch_once(journal: Journal) -> None:
     assert (ended.epoch, ended.ended_ms) == (1, 6000.0)
     assert ended.watermarks == Watermarks(5000.0, {"slow": 3000.0})
     assert (ended.watermarks.of("slow"), ended.watermarks.of("orders")) == (3000.0, 5000.0)
-    journal.finish_restore(1, 7000.0)
+    journal.finish_restore([1], 7000.0)
     assert journal.unrestored() == []
     assert [one.restored_ms for one in journal.epochs()] == [7000.0]
 
@@ -32,7 +39,7 @@ def test_what_had_left_redis_is_not_lost(journal: Journal) -> None:
     journal.end_epoch(DUE_MS)
     journal.add([addition(8)], offered=True)
     assert _lost_ids(journal, 1) == ["id-2", "id-3", "id-1", "id-2", "id-3"]
-    assert journal.count_lost(1) == 5
+    assert journal.count_lost() == {1: 5}
     [first] = journal.lost(1, "slow", count=1)
     assert [row.id for row in journal.lost(1, "slow", after=(first.due_ms, first.seq))] == ["id-2", "id-3"]
     assert [row.id for row in journal.lost(1, "slow", from_ms=DUE_MS + 3000)] == ["id-3"]
@@ -51,7 +58,7 @@ def test_a_restore_can_begin_anew(journal: Journal) -> None:
     assert _lost_ids(journal, 1) == ["id-3"]
     assert journal.sizes() == {"orders": (1, 3)}
     assert journal.totals().restored == 1
-    journal.finish_restore(1, DUE_MS)
+    journal.finish_restore([1], DUE_MS)
     journal.end_epoch(DUE_MS)
     assert _lost_ids(journal, 2) == ["id-1", "id-2"]
 
@@ -127,5 +134,56 @@ def test_trim_keeps_what_may_be_lost(journal: Journal) -> None:
     assert journal.trim(1000.0) == 0
     assert journal.sizes() == {"orders": (0, 4), "slow": (0, 4), "waits": (1, 0)}
     assert _lost_ids(journal, 1) == ["id-2", "id-3", "id-4", "id-5"]
-    journal.finish_restore(1, DUE_MS)
+    journal.finish_restore([1], DUE_MS)
     assert journal.trim(1000.0) == 2
+
+
+#: Looks that go through all epochs with rows.
+LOOKS: list[Callable[[Journal], object]] = [
+    lambda journal: journal.queues_in_redis(),
+    lambda journal: journal.offered("orders"),
+    lambda journal: journal.lost_in(),
+    lambda journal: journal.count_lost(),
+    lambda journal: journal.trim(1000.0),
+    lambda journal: journal.purge("others"),
+]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_ended_epochs_without_rows_cost_no_statement(journal: Journal, look: Callable[[Journal], object]) -> None:
+    """A look at a journal with thousands of losses behind it asks about the epochs that rows are from."""
+    statements: list[str] = []
+
+    def count() -> int:
+        statements.clear()
+        look(journal)
+        return len(statements)
+
+    [number] = journal.add([addition(1)], offered=True)
+    assert number is not None
+    event.listen(journal.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    for _ in range(2):  # what a process does once, and the first end
+        before = count()
+        journal.end_epoch(DUE_MS)
+        journal.keep([number])
+    for _ in range(50):
+        journal.end_epoch(DUE_MS)
+        journal.keep([number])
+    assert count() == before
+
+
+def test_restored_epochs_go_with_their_rows(journal: Journal) -> None:
+    """A trim forgets a restored epoch unless a row is from before its end; one that is not restored stays."""
+    numbers = journal.add([addition(0), addition(9)], offered=True)
+    for _ in range(5):
+        journal.end_epoch(DUE_MS, None, ["slow"])
+    journal.finish_restore([1, 2, 4, 5], DUE_MS)
+    journal.trim(0.0)
+    assert [one.epoch for one in journal.epochs()] == [1, 2, 3, 4, 5]
+    journal.keep([number for number in numbers if number is not None])
+    journal.trim(0.0)
+    assert [one.epoch for one in journal.epochs()] == [3]
+    assert journal.queues_in_redis() == ["orders"]
+    journal.finish_restore([3], DUE_MS)
+    journal.trim(0.0)
+    assert (journal.epochs(), journal.epoch()) == ([], 6)

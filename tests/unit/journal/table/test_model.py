@@ -91,7 +91,7 @@ class Model(RuleBasedStateMachine):
     def restore(self, again: bool, count: int) -> None:
         """What is lost waits again, or is found in Redis."""
         for epoch in range(1, self.epoch):
-            for queue, given in self.journal.lost_in(epoch):
+            for queue, given in self.journal.lost_in().get(epoch, []):
                 found = [row.seq for row in self.journal.lost(epoch, queue, count=count, given=given)]
                 assert found
                 if not again:

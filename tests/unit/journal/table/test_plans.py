@@ -39,7 +39,7 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "queues_in_redis": lambda journal: journal.queues_in_redis(),
     "offered": lambda journal: journal.offered("queue-7"),
     "trim": lambda journal: journal.trim(0.0, 10),
-    "lost": lambda journal: (journal.end_epoch(0.0), journal.lost(1, "queue-7"), journal.count_lost(1)),
+    "lost": lambda journal: (journal.end_epoch(0.0), journal.lost(1, "queue-7"), journal.count_lost()),
     "written": lambda journal: journal.written(ROWS - 300, ROWS, inf),
     "missing": lambda journal: (
         journal.note_missing([ROWS - 4], 0.0),
