@@ -13,6 +13,15 @@ ROOT = Path(__file__).parents[1]
 #: ``pyproject.toml`` has these texts in place of names and addresses that only the publisher knows.
 PLACEHOLDER = re.compile(r"example\.invalid|fill in")
 
+#: What some apps with Celery on Redis install, from the requirements in their repositories. Ours has to go beside it.
+APPS = {
+    "Apache Superset": ("celery==5.5.2", "kombu==5.5.3", "redis==4.6.0", "click==8.2.1", "msgspec==0.19.0"),
+    "Open edX": ("celery==5.6.2", "kombu==5.6.2", "redis==7.1.0", "click==8.3.1", "packaging==25.0"),
+    "paperless-ngx": ("celery[redis]~=5.5.1", "redis[hiredis]~=5.2.1", "python-dateutil~=2.9.0"),
+    "Weblate": ("celery[redis]==5.6.3", "redis==6.4.0", "hiredis==3.4.1", "packaging==26.3"),
+    "Yamtrack": ("celery~=5.6.3", "redis[hiredis]~=8.1.0"),
+}
+
 
 def main() -> int:
     """Prints what is missing; if nothing is, builds and checks. Returns the exit code."""
@@ -25,7 +34,8 @@ def main() -> int:
         missing.append("the working tree has changes that are not committed")
     if _output("git", "tag", "--list", f"v{version}"):
         missing.append(f"the tag v{version} is there already: raise __version__ in kombu_delayq/__init__.py")
-    _build()
+    [wheel] = _build()
+    missing += refused(wheel)
     for each in missing:
         print(f"missing: {each}")
     if missing:
@@ -55,15 +65,24 @@ def complaints(project: dict[str, Any], changelog: str, version: str) -> Iterato
         yield f"the date of {version} in docs/changelog.md, in place of unreleased"
 
 
-def _build() -> None:
+def refused(wheel: Path) -> Iterator[str]:
+    """Yields the apps of ``APPS`` beside which pip cannot install a wheel."""
+    install = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", str(wheel)]
+    for app, pins in APPS.items():
+        found = subprocess.run([*install, *pins], capture_output=True, text=True, check=False)
+        if found.returncode:
+            yield f"pip cannot install the wheel beside {', '.join(pins)} of {app}:\n{found.stderr.strip()}"
+
+
+def _build() -> list[Path]:
+    """Builds what is handed out, and checks it. Returns the wheel."""
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     _run(sys.executable, "-m", "build")
-    files = sorted(map(str, dist.iterdir()))
-    _run(sys.executable, "-m", "twine", "check", "--strict", *files)
-    _run(
-        str(Path(sys.executable).with_name("check-wheel-contents")), *(file for file in files if file.endswith(".whl"))
-    )
+    _run(sys.executable, "-m", "twine", "check", "--strict", *sorted(map(str, dist.iterdir())))
+    wheels = list(dist.glob("*.whl"))
+    _run(str(Path(sys.executable).with_name("check-wheel-contents")), *map(str, wheels))
+    return wheels
 
 
 def _run(*command: str) -> None:

@@ -4,10 +4,12 @@ import os
 import re
 import subprocess
 import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 from runpy import run_path
 
 import yaml
+from packaging.requirements import Requirement
 from packaging.version import Version
 
 from kombu_delayq import __version__
@@ -52,6 +54,23 @@ def test_a_release_has_no_placeholders_and_a_date() -> None:
     assert [any(url in line for line in missing) for url in left] == [True] * len(left)
     assert "the date of 1.0" in missing[-1]
     assert "is not 1.1" in next(iter(check(filled, "## 1.0 (2030-01-01)\n", "1.1")))
+
+
+def test_what_real_apps_pin_is_admitted() -> None:
+    """No bound of ours, nor of an extra that we ask for, keeps out a version that a real app pins.
+
+    ``make release-check`` asks pip the same, with all that the packages need.
+    """
+    needed = [Requirement(text) for text in PROJECT["dependencies"]]
+    for each in list(needed):
+        for extra in each.extras:
+            found = map(Requirement, requires(each.name) or ())
+            needed += [one for one in found if one.marker and one.marker.evaluate({"extra": extra})]
+    for app, pins in run_path(str(ROOT / ".ci/release_check.py"))["APPS"].items():
+        for pin in map(Requirement, pins):
+            [first, *_] = pin.specifier
+            refused = [str(one) for one in needed if one.name == pin.name and first.version not in one.specifier]
+            assert not refused, (app, str(pin))
 
 
 def test_placeholders_stand_in_one_place() -> None:
