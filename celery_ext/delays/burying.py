@@ -109,7 +109,7 @@ def publish_letter(task: Any, request: Any, told: dict[str, Any]) -> None:
 
     The message is published as it was first sent, so that it can be consumed or replayed: without retries, without
     expiry, and outside its chord, which has failed. If publishing fails, that is logged; the task still fails with its
-    own error.
+    own error. So does one that came from that queue, whose worker would run its letter again and again.
 
     Args:
         task: The task, with a ``dead_letter_queue``.
@@ -119,6 +119,13 @@ def publish_letter(task: Any, request: Any, told: dict[str, Any]) -> None:
     if request.get("buried"):
         return
     request.buried = True
+    info = request.delivery_info or {}
+    if not info.get("exchange") and info.get("routing_key") == task.dead_letter_queue:
+        logger.error(
+            "task %s[%s] has failed in %r, where its dead letters are: it is not put there once more",
+            *(task.name, request.id, task.dead_letter_queue),
+        )
+        return
     try:
         # Through the default exchange, which needs no declaration, even if the app may not create queues.
         queue = Queue(task.dead_letter_queue, Exchange(""), routing_key=task.dead_letter_queue)

@@ -79,6 +79,7 @@ CHECKS = (
     Check("leader", broker.leader, _REDIS),
     Check("consumers", broker.consumers, _REDIS, asks=True),
     Check("paused", broker.paused, _REDIS),
+    Check("dead-letters", broker.dead_letters, _REDIS, asks=True),
     Check("queues", broker.unreadable, _REDIS),
     Check("in-hand", broker.in_hand, _REDIS),
     Check("deaths", broker.deaths, _REDIS),

@@ -9,10 +9,10 @@ from redis.exceptions import RedisError
 
 from celery_ext.celery_tasks import declares_chain
 from celery_ext.connection import bypasses, channel_of_consumer, store_of_consumer, uses_delayq
-from celery_ext.delays.install import extend_app, use_fast_publisher
+from celery_ext.delays.install import extend_app, is_installed, use_fast_publisher
 from celery_ext.periodic import declare_periodic, start_armer, stop_armer
 from celery_ext.publish.fast import FastPublisher
-from kombu_delayq.errors import DelayqError
+from kombu_delayq.errors import DelayqError, quoted
 
 logger = get_logger(__name__)
 
@@ -91,11 +91,27 @@ def install_in(sender: Any, **kwargs: Any) -> None:
 
 
 def report(instance: Any, **kwargs: Any) -> None:
-    """Warns of tasks of a starting worker whose declaration has no effect."""
+    """Warns of tasks of a starting worker whose declaration has no effect, and lets it leave dead letters alone."""
     from celery_ext.delays.install import problems
 
     for problem in problems(instance.app):
         logger.warning("%s", problem)
+    leave_dead_letters(instance.app)
+
+
+def leave_dead_letters(app: Any) -> None:
+    """Takes queues of dead letters out of those that a worker consumes, unless ``-Q`` says which it consumes."""
+    from celery_ext.dead_letters import routes  # brings in much that the start of another process does not need
+
+    queues = app.amqp.queues
+    left = {*routes.named_by(app)}.intersection(queues.consume_from) - {app.conf.task_default_queue}
+    if left and queues._consume_from is None and is_installed(app):
+        queues.deselect(left)
+        logger.warning(
+            "this worker does not consume %s, where dead letters are: it would run each of them again at once. If that "
+            "is meant, name all of its queues with -Q",
+            ", ".join(map(quoted, sorted(left))),
+        )
 
 
 def note_chains(sender: Any, **kwargs: Any) -> None:

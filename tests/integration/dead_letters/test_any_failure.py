@@ -173,3 +173,19 @@ def test_a_time_limit_that_leaves_the_message_is_not_final(make_proj: MakeProj) 
     sent = proj.send("doomed_late", "hang", time_limit=1)
     until(lambda: len(proj.runs(id=sent.id)) >= 2, 60, "it comes again")
     assert proj.server.client().llen("failed") == 0
+
+
+@pytest.mark.journey
+def test_dead_letters_are_run_again_only_where_a_worker_is_told(make_proj: MakeProj) -> None:
+    """A worker leaves out a declared queue of dead letters; with -Q it runs each letter there once."""
+    proj = make_proj(**TASKS, task_queues={"celery": {}, "failed": {}})
+    worker = proj.worker(concurrency=1)
+    sent = proj.send("doomed", "raise")
+    until(lambda: proj.server.client().llen("failed"), what="it is buried")
+    assert "does not consume 'failed'" in worker.log
+    stays(lambda: len(proj.runs(id=sent.id)) == 1, 1.5, "it runs once")
+    told = proj.worker("-Q", "celery,failed", concurrency=1)
+    until(lambda: "has failed in 'failed', where its dead letters are" in told.log)
+    stays(lambda: len(proj.runs(id=sent.id)) == 2, 1.5, "it runs again once")
+    assert proj.server.client().llen("failed") == 0
+    assert "does not consume" not in told.log

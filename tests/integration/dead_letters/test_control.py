@@ -40,11 +40,13 @@ def app() -> Iterator[Celery]:
         yield app
 
 
-def bury_some(app: Celery, name: str, *ids: str, error: str = "no address", exchange: str = "") -> None:
+def bury_some(
+    app: Celery, name: str, *ids: str, error: str = "no address", exchange: str = "", routing_key: str | None = None
+) -> None:
     """Buries tasks as a worker does."""
     task = app.tasks[f"shop.{name}"]
     for task_id in ids:
-        info = {"exchange": exchange, "routing_key": name}
+        info = {"exchange": exchange, "routing_key": routing_key or name}
         request = Context(
             id=task_id, args=[1], kwargs={}, retries=3, hostname="w1", delivery_info=info, called_directly=False
         )
@@ -220,6 +222,14 @@ def test_letters_that_stay_do_not_hold_up_a_pace(app: Celery, monkeypatch: pytes
     letters = DeadLetters(app)
     assert [letter.id for letter in letters.list(limit=3)] == ["m0", "m1", "m2"]
     assert letters.queues()["dead-mail"] == 248
+
+
+def test_a_letter_that_fails_where_it_lies_is_not_buried_again(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that consumes the queue of dead letters would run it without end, so its failure is only logged."""
+    bury_some(app, "mail", "m0", routing_key="dead-mail")
+    bury_some(app, "mail", "m1", exchange="other", routing_key="dead-mail")
+    assert [letter.id for letter in DeadLetters(app).list("dead-mail")] == ["m1"]
+    assert "shop.mail[m0] has failed in 'dead-mail', where its dead letters are" in caplog.text
 
 
 def test_all_letters_have_to_be_asked_for(app: Celery) -> None:

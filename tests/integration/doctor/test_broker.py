@@ -58,6 +58,15 @@ def test_queues_with_messages_and_no_consumer_are_named(proj: Proj) -> None:
     assert found.found == "2 messages are ready or due, and no consumer is known: celry, forgotten"
 
 
+def test_a_worker_that_consumes_dead_letters_is_found(proj: Proj) -> None:
+    """A queue into which dead letters were put is named while a worker consumes it."""
+    proj.server.client().sadd("{delayq}:dead_letters", "failed", "other")
+    assert look("dead-letters", proj) == []
+    proj.worker("-Q", "celery,failed", pool="solo")
+    [found] = look("dead-letters", proj)
+    assert (found.level, found.found.endswith("fail again: failed")) == ("warning", True)
+
+
 def test_a_queue_that_cannot_be_read_is_an_error(proj: Proj) -> None:
     """It is named with what Redis says."""
     proj.send("record", countdown=3600, queue="damaged")
