@@ -33,6 +33,10 @@ _PERMANENT = (
 _PASSING_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
 
 
+#: Exchanges of remote control, its replies and events.
+_OF_CELERY = ("celery.pidbox", "reply.celery.pidbox", "celeryev")
+
+
 def open_store(
     connection: Connection,
     *,
@@ -135,6 +139,19 @@ def channel_of_consumer(consumer: Any) -> DelayedChannel | None:
     """Returns a worker's own channel to Redis; None while it is not connected, or if it uses another transport."""
     channel = getattr(consumer.task_consumer, "channel", None)
     return channel if isinstance(channel, DelayedChannel) else None
+
+
+def wrong_keys(store: Any, app: Any) -> list[str]:
+    """Returns errors of keys of another type in the place of those of all queues (see ``Queues.wrong_keys``).
+
+    Args:
+        store: The store of the broker.
+        app: The app, which knows queues and exchanges; None without one.
+    """
+    queues = {} if app is None else app.amqp.queues
+    exchanges = {queue.exchange.name for queue in queues.values() if queue.exchange} | {*queues, "celery"}
+    found: list[str] = store.queues.wrong_keys(queues, [*sorted(exchanges - {""}), *_OF_CELERY])
+    return found
 
 
 def uses_delayq(connection: Connection) -> bool:

@@ -26,6 +26,7 @@ def text(report: dict[str, Any], of_journal: Iterable[str] = (), *, named: bool,
     if report["global_keyprefix"]:
         lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
     lines += [f"leading  {_leader(report)}", *_nodes(report), *of_journal]
+    lines += [bad(escaped(f"workers cannot consume: {wrong}")) for wrong in report["wrong_keys"]]
     if report["stock_transport"]:
         lines.append(
             "app      "

@@ -5,6 +5,7 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
 
+from celery_ext.connection import wrong_keys
 from celery_ext.dead_letters import routes
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
@@ -274,7 +275,14 @@ def dead_letters(subject: Subject) -> Findings:
 
 
 def unreadable(subject: Subject) -> Findings:
-    """Can each queue be read?"""
+    """Can each queue be read, and what the queues share?"""
+    for found in wrong_keys(subject.the_store, subject.app):
+        yield Finding(
+            Level.ERROR,
+            f"workers cannot consume: {found}",
+            "look at the key, then rename or delete it",
+            "how-to/outage.md#a-key-of-the-wrong-type",
+        )
     for stats in subject.overview:
         if stats.error:
             yield Finding(

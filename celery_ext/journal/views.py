@@ -47,7 +47,7 @@ class JournaledQueues(PartOfBoth[Queues]):
     def __init__(self, redis: Queues, journal: Journal, client: StoreClient, promotion: Promotion) -> None:
         super().__init__(redis, journal)
         self.know, self.keep_alive, self.registered = redis.know, redis.keep_alive, redis.registered
-        self.bound, self.note_dead_letters = redis.bound, redis.note_dead_letters
+        self.bound, self.note_dead_letters, self.wrong_keys = redis.bound, redis.note_dead_letters, redis.wrong_keys
         self.forget_empty, self.other_prefixes = redis.forget_empty, redis.other_prefixes
         self.convert, self.convertible = redis.convert, redis.convertible
         self.convertible_each = redis.convertible_each

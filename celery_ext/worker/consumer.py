@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial, wraps
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Context
@@ -11,11 +12,20 @@ from celery.platforms import EX_FAILURE
 from celery.utils.imports import symbol_by_name
 from celery.worker import state
 from celery.worker.consumer import Consumer
+from kombu.log import get_logger
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
 
-from celery_ext.connection import channel_of_consumer
+from celery_ext.connection import channel_of_consumer, open_store, wrong_keys
 from celery_ext.worker.plain import Ack, plain
 from celery_ext.worker.task_threads import TaskThreads
 from kombu_delayq.consume.fetched import FetchedMessage, read_json_quickly
+from kombu_delayq.redis.errors import is_wrong_type
+
+#: How often a worker that waits because of a key of the wrong type looks at it, in s.
+LOOK_S = 1.0
+
+logger = get_logger(__name__)
 
 # A base only for the type checker: the class is mixed into Celery's consumer.
 _Consumer: Any = Consumer if TYPE_CHECKING else object
@@ -31,6 +41,7 @@ class LeanConsumer(_Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._threads = TaskThreads.of(self.pool)
+        self.blueprint.start = partial(_start_or_wait, self.blueprint.start)
         if type(self.pool) is solo.TaskPool:
             self.pool.terminate_job = partial(_end_solo, self.pool.terminate_job)
 
@@ -106,6 +117,40 @@ def _end_solo(celerys: Callable[..., Any], *args: Any) -> Any:
     if running and all(request.task.acks_late for request in running):
         raise WorkerTerminate(EX_FAILURE)
     return celerys(*args)
+
+
+def _start_or_wait(celerys: Callable[..., Any], consumer: Any) -> Any:
+    """Starts a consumer, and consumes. While a key of the wrong type is in the way, the worker waits.
+
+    Celery's own worker would end, and so would all others that need the key.
+
+    Raises:
+        RedisConnectionError: The key is away. For Celery the connection is lost, so that it starts anew.
+        WorkerShutdown: The worker is to end.
+    """
+    try:
+        return celerys(consumer)
+    except ResponseError as error:
+        if not is_wrong_type(error):
+            raise
+        try:
+            _await_right_keys(consumer.app, error)
+        except (RedisError, OSError) as lost:
+            raise lost from error
+        raise RedisConnectionError(str(error)) from error
+
+
+def _await_right_keys(app: Any, error: ResponseError) -> None:
+    """Waits until no key that workers need has another type; where none is found, for a moment."""
+    with app.connection_for_read() as connection:
+        store = open_store(connection)
+        found = wrong_keys(store, app)
+        logger.error("this worker consumes nothing, and waits: %s", "; ".join(found) or error)
+        while True:
+            sleep(LOOK_S)
+            state.maybe_shutdown()
+            if not wrong_keys(store, app):
+                return
 
 
 def _unbegun() -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kombu.log import get_logger
 from redis.exceptions import NoScriptError
 
-from kombu_delayq.redis.errors import PASSING_S, passes
+from kombu_delayq.redis.errors import PASSING_S, clears
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.types import PAGE
 
@@ -78,7 +78,7 @@ class Acks:
                 except BaseException as error:
                     self._repeated.update(tags)
                     self._tags.extendleft(reversed(tags))
-                    if passes(error):
+                    if clears(error):
                         return
                     raise
                 self._confirm(tags, missing)
@@ -92,7 +92,7 @@ class Acks:
             self._tags.extendleft(reversed(tags))
         elif isinstance(reply, Exception):
             self._tags.extendleft(reversed(tags))
-            if not passes(reply):
+            if not clears(reply):
                 raise reply
             self._resumes_at = monotonic() + PASSING_S
         else:

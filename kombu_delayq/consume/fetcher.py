@@ -19,7 +19,7 @@ from kombu_delayq.consume.idle import MOST_WAITS, IdleWaits, WaitBudget
 from kombu_delayq.consume.pipelined import OVERDUE_S, PipelinedConnection
 from kombu_delayq.message.fields import Message
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import PASSING_S, passes
+from kombu_delayq.redis.errors import PASSING_S, clears
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.types import Fetched, Landing, LeaseEnded, Request
 
@@ -458,7 +458,7 @@ class Fetcher:
         if isinstance(reply, ResponseError) and _DENIED.search(str(reply)):
             self._channel.stop_fetching(reply)
             return
-        if passes(reply):
+        if clears(reply):
             self._rest(reply)
             return
         if isinstance(reply, Exception):

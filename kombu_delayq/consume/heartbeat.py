@@ -14,6 +14,7 @@ from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.presence import Presence
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
+from kombu_delayq.redis.errors import is_wrong_type
 
 if TYPE_CHECKING:
     from kombu_delayq.store import TransportStore
@@ -54,6 +55,7 @@ class Heartbeat:
         self._presence = Presence(store)
         self._fetchers = fetchers
         self._pause_s = max(min(store.options.consumer_ttl, visibility_timeout_s) * BEAT_SHARE, BEATS_APART_S)
+        self._said = ""  # which key has the wrong type, once
         self._stopping, self._has_left = Event(), Event()
         self._thread = Thread(target=self._run, name="delayq-heartbeat", daemon=True)
 
@@ -124,7 +126,11 @@ class Heartbeat:
         try:
             work(self._store)
         except (RedisError, OSError) as error:  # the consumer itself notices a lost connection
-            logger.debug("consumer %s: no heartbeat: %s", self._consumer.name, error)
+            if is_wrong_type(error) and str(error) != self._said:
+                self._said = str(error)
+                logger.error("consumer %s has no heartbeat, and tries again: %s", self._consumer.name, error)
+            else:
+                logger.debug("consumer %s: no heartbeat: %s", self._consumer.name, error)
         except Exception:  # a fault of ours must not end the lease
             logger.exception("the heartbeat of consumer %s failed and goes on", self._consumer.name)
         else:

@@ -15,7 +15,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import PASSING_S, passes
+from kombu_delayq.redis.errors import PASSING_S, clears, passes
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.types import Landing
 
@@ -335,7 +335,7 @@ class IdleWaits:
                 self._waits.pop((wait.landing.queue, wait.landing.step), None)
             elif isinstance(reply, OutOfMemoryError):
                 self._resumes_at = monotonic() + FULL_S  # Redis takes no wait, but gives messages
-            elif passes(reply):
+            elif clears(reply):
                 self._resumes_at = monotonic() + PASSING_S
             elif isinstance(reply, Exception):
                 raise reply

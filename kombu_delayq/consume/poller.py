@@ -2,8 +2,8 @@
 
 import os
 import socket
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from math import inf
 from queue import Empty
 from threading import get_ident
@@ -14,7 +14,7 @@ from kombu.transport import redis as stock
 from kombu.utils.eventio import ERR, READ, poll
 from redis.exceptions import ResponseError
 
-from kombu_delayq.redis.errors import NotPrimary, as_lost, passes
+from kombu_delayq.redis.errors import NotPrimary, as_lost, clears
 
 _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 
@@ -169,13 +169,15 @@ class DelayedPoller(_Poller):
             for channel in fetching:
                 channel.fetcher.turn()
 
+    def on_poll_init(self, poller: Any) -> None:
+        """Notes what polls, and lets kombu look as ``maybe_restore_messages`` does."""
+        with _unless_refused():
+            super().on_poll_init(poller)
+
     def maybe_restore_messages(self) -> None:
-        """Lets kombu look for messages that others held for too long, unless Redis refuses all commands now."""
-        try:
+        """Lets kombu look for messages that others held for too long, unless Redis refuses that now."""
+        with _unless_refused():
             super().maybe_restore_messages()
-        except ResponseError as error:
-            if not passes(error):
-                raise
 
     def get(self, callback: Any, timeout: float | None = None) -> Any:
         """Waits for a message without an event loop.
@@ -285,3 +287,13 @@ class DelayedPoller(_Poller):
             raise NotPrimary("this Redis is not the primary, or takes no writes now")
         for channel in list(self._channels):
             channel.stay_in_use()
+
+
+@contextmanager
+def _unless_refused() -> Iterator[None]:
+    """Lets an error pass after which a consumer waits and asks again."""
+    try:
+        yield
+    except ResponseError as error:
+        if not clears(error):
+            raise

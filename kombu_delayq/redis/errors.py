@@ -179,6 +179,21 @@ def is_full(reply: Any) -> bool:
     )
 
 
+def wrong_type(key: str, kind: str, kept: str) -> str:
+    """Returns the text of an error about a key that has another type than ours, as scripts have it."""
+    return f"WRONGTYPE key {key} holds a {kind}, kombu-delayq keeps a {kept} there"
+
+
+def is_wrong_type(reply: Any) -> bool:
+    """Whether a reply is an error about a key that has another type: somebody has to move the key away."""
+    return isinstance(reply, ResponseError) and "WRONGTYPE" in str(reply)
+
+
+def clears(reply: Any) -> bool:
+    """Whether a reply is an error after which a consumer waits and asks again: it passes, or a key is in the way."""
+    return passes(reply) or is_wrong_type(reply)
+
+
 @contextmanager
 def as_lost() -> Iterator[None]:
     """Turns an error that passes into that of a Redis that loads its data.

@@ -11,6 +11,7 @@ from uuid import uuid4
 from redis.exceptions import ResponseError
 
 from kombu_delayq.message.dead_letters import buried_ms
+from kombu_delayq.redis.errors import wrong_type
 from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.types import without_bodies
 from kombu_delayq.text import as_bytes, as_text
@@ -261,7 +262,7 @@ class DeadLetters(StorePart):
         )
         for goal, kind in zip(goals, map(as_text, found), strict=False):
             if kind not in ("none", "list"):
-                raise ResponseError(f"WRONGTYPE key {goal} holds a {kind}, kombu-delayq keeps a list there")
+                raise ResponseError(wrong_type(goal, kind, "list"))
         left = {
             older
             for (older, letter), there in zip(sent.items(), found[len(goals) :], strict=True)

@@ -1,6 +1,6 @@
 """Every Redis key and channel name that kombu-delayq uses. No other module builds one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -144,6 +144,23 @@ class Keys:
         # Source: RedissonObject.suffixName
         ready = self.prefix + queue
         return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"
+
+    def shared(self, shares: Iterable[str], exchanges: Iterable[str]) -> dict[str, str]:
+        """Returns the types of the keys that queues have together, by name: those without which no worker goes on.
+
+        Args:
+            shares: What ``share`` returns for queues that have consumers.
+            exchanges: Names of exchanges of kombu's.
+        """
+        found = dict.fromkeys([*self.leases, self.journal_lease, self.periodic_lease, self.runs], "string")
+        found |= dict.fromkeys([self.queues, self.dead_letters, self.consumed_queues, self.periodic_paused], "set")
+        found |= dict.fromkeys([self.cancelled, self.chains], "zset")
+        hashes = self.journal(), self.periodic_entries, self.periodic_state, self.periodic_requests
+        found |= dict.fromkeys([*hashes, self.paused()], "hash")
+        for share in shares:
+            found |= dict.fromkeys([self.consumers(share), self.unacked_index(share)], "zset")
+            found |= dict.fromkeys([self.consumed(share), self.unacked(share), self.paused(share)], "hash")
+        return found | dict.fromkeys(map(self.bindings, exchanges), "set")
 
     def due(self, queue: str) -> str:
         """ZSET: id of each delayed message, with its due time in ms since the epoch; some have a mark before them."""

@@ -1,7 +1,7 @@
 """The store's operations on whole queues: lists, counts, empties, forgets and converts them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -16,7 +16,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.redis.errors import is_full
+from kombu_delayq.redis.errors import is_full, wrong_type
 from kombu_delayq.redis.nodes import scan_pages
 from kombu_delayq.redis.replies import check_reached, checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
@@ -208,6 +208,25 @@ class Queues(StorePart):
         name = to_json(queue).encode()
         is_consumed = isinstance(consumed, list) and any(name in as_bytes(names) for names in consumed)
         return is_consumed or 1 in found or any(queue in names for names in self._bindings(PREFIX_SCANS))
+
+    def wrong_keys(self, queues: Iterable[str] = (), exchanges: Iterable[str] = ()) -> list[str]:
+        """Finds keys of another type in the place of those that queues share; a round trip, in a cluster two.
+
+        Args:
+            queues: Names of queues, whose lists are looked at, too.
+            exchanges: Names of exchanges, whose bindings are looked at, too.
+
+        Returns:
+            An error of each such key, as scripts have it. Keys whose type Redis does not tell are left out.
+        """
+        shares: list[str] = []
+        with suppress(ResponseError):  # in a cluster, the names of the shares are in such a key, too
+            shares = self._client.shares()
+        kept = self._keys.shared(shares, exchanges)
+        kept |= {key: "list" for queue in queues for key in self._client.ready(queue)}
+        kinds = self._client.replies([("TYPE", key) for key in kept])
+        found = {key: as_text(kind) for key, kind in zip(kept, kinds, strict=True) if not isinstance(kind, Exception)}
+        return [wrong_type(key, kind, kept[key]) for key, kind in found.items() if kind not in ("none", kept[key])]
 
     def know(self, queue: str) -> bool:
         """Makes a queue known to the transfer workers. Returns False if a full Redis has no room for the name yet."""

@@ -22,10 +22,11 @@ from celery_ext.cli.options import duration, json_option, known_queues, queues_a
 from celery_ext.cli.output import print_stderr
 from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.cli.status_text import text
-from celery_ext.connection import stock_transport
+from celery_ext.connection import stock_transport, wrong_keys
 from celery_ext.dead_letters import routes
 from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.message.due import iso_of
+from kombu_delayq.redis.errors import is_wrong_type
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.counts import QueueCounts, QueueStats
 from kombu_delayq.store.nodes import Cluster, Node
@@ -62,7 +63,23 @@ class _Consuming(NamedTuple):
 
 
 def report_of(broker: CliBroker, connection: Connection, store: OperatorStore, queues: Sequence[str]) -> Report:
-    """Looks at queues, consumers and transfer workers; all of them if no queue is named."""
+    """Looks at queues, consumers and transfer workers; all of them if no queue is named.
+
+    Raises:
+        ResponseError: A key that is needed has the wrong type; the text names it.
+    """
+    wrong = wrong_keys(store, broker.app)
+    try:
+        report = _report_of(broker, connection, store, queues)
+    except ResponseError as error:
+        if wrong and is_wrong_type(error):
+            raise ResponseError("; ".join(wrong)) from error
+        raise
+    report.values["wrong_keys"] = wrong
+    return report._replace(failed=report.failed or bool(wrong))
+
+
+def _report_of(broker: CliBroker, connection: Connection, store: OperatorStore, queues: Sequence[str]) -> Report:
     store, state = store.look_at_journal()
     nodes = store.nodes.overview()
     away = [] if nodes is None else _registry_away(store)

@@ -81,7 +81,7 @@ OF_CHANNEL: dict[str, Callable[[Any, str], Any]] = {
 
 def _replay(store: Any, queue: str) -> None:
     store.client.lpush("dead", "letter")
-    store.letters.replay("dead", "dead", [Letter(b"letter", "queue", queue, 0, b"body")])
+    store.letters.replay("dead", "dead", {0: Letter(b"letter", "queue", queue, 0, b"body")})
 
 
 def _enqueue(store: Any, queue: str) -> None:

@@ -1,0 +1,70 @@
+"""A key of the wrong type in the place of one that all workers share: they wait, name it, and go on when it is away."""
+
+import json
+
+import pytest
+import redis
+
+from tests.support.conditions import stays, until
+from tests.support.workers.harness import MakeProj, Proj
+
+#: What a worker uses all the time, and what it needs at its start alone.
+RUNNING = [
+    *("{delayq}:paused", "{delayq}:consumers", "{delayq}:consumers:queues", "unacked", "unacked_index"),
+    *("celery", "celery\x06\x163"),
+]
+AT_START = ["_kombu.binding.celery", "_kombu.binding.celery.pidbox", "{delayq}:consumers", "unacked_index", "celery"]
+
+
+def put_wrong(client: redis.Redis, key: str) -> None:
+    """Puts a key of another type in the place of one, for good: what was there is lost."""
+    client.delete(key)
+    client.xadd(key, {"in": "the way"})
+
+
+def runs(proj: Proj, value: str) -> None:
+    """Waits until a task has run that is sent now."""
+    proj.send("record", value)
+    proj.await_runs(1, value=value)
+
+
+def test_a_worker_outlives_keys_of_the_wrong_type(make_proj: MakeProj) -> None:
+    """While it runs: each key is named, the worker lives, and takes tasks again once the key is away."""
+    proj = make_proj(broker_transport_options={"consumer_ttl": 4})
+    client, worker = proj.server.client(), proj.worker(concurrency=1)
+    for number, key in enumerate(RUNNING):
+        before = len(worker.log)
+        put_wrong(client, key)
+        if not key.startswith("celery"):
+            proj.send("record", "meanwhile")
+        until(lambda key=key, before=before: f"key {key} holds a stream" in worker.log[before:], 30, f"{key!r} named")
+        stays(worker.alive, 1.5, f"it lives with {key!r}")
+        client.delete(key)
+        runs(proj, f"after {number}")
+    assert "Traceback" not in worker.log
+
+
+@pytest.mark.parametrize("key", AT_START)
+def test_a_worker_starts_once_the_key_is_away(make_proj: MakeProj, key: str) -> None:
+    """At its start: it names the key, does not end, and consumes when the key is away. Doctor and status name it."""
+    proj = make_proj()
+    put_wrong(proj.server.client(), key)
+    worker = proj.worker(concurrency=1, wait=False)
+    until(lambda: f"key {key} holds a stream" in worker.log or not worker.alive(), 60, "the key is named")
+    status = json.loads(proj.celery("delayq", "status", "--json", code=1))
+    assert any(f"key {key} holds a stream" in wrong for wrong in status["wrong_keys"]) or key == "celery"
+    assert f"{key} " in proj.celery("delayq", "doctor", code=1)
+    assert worker.alive(), worker.log[-2000:]
+    proj.server.client().delete(key)
+    worker.ready()
+    runs(proj, "after")
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("key", ["{delayq}:queues", "{delayq}:transfer"])
+def test_status_names_a_key_without_which_it_knows_nothing(make_proj: MakeProj, key: str) -> None:
+    """Where there can be no report at all, the error names the key."""
+    proj = make_proj()
+    put_wrong(proj.server.client(), key)
+    done = proj.program("-m", "celery", "-A", "proj", "delayq", "status", code=1)
+    assert f"key {key} holds a stream" in done.stderr
