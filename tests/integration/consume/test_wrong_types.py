@@ -46,7 +46,7 @@ def test_a_worker_outlives_keys_of_the_wrong_type(make_proj: MakeProj) -> None:
 
 @pytest.mark.parametrize("key", AT_START)
 def test_a_worker_starts_once_the_key_is_away(make_proj: MakeProj, key: str) -> None:
-    """At its start: it names the key, does not end, and consumes when the key is away. Doctor and status name it."""
+    """At its start it names the key, as doctor and status do, does not end, and consumes when the key is away."""
     proj = make_proj()
     put_wrong(proj.server.client(), key)
     worker = proj.worker(concurrency=1, wait=False)
