@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from celery_ext.delays import durations
+from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import DelayLevels
 
 #: Headers that Celery itself writes.
@@ -131,6 +132,11 @@ def check_headers(found: object) -> dict[str, Any]:
     if forbidden:
         raise ValueError(f"sets headers that Celery itself writes: {', '.join(forbidden)}")
     return headers
+
+
+def chain_text(given: str) -> str:
+    """Returns a delay chain as text."""
+    return DelayChain.parse(given).text
 
 
 def level_table(given: str) -> str:

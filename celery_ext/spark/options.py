@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.option_parsers import (
+    chain_text,
     choice,
     duration,
     duration_or_moment,
@@ -150,6 +151,9 @@ class WriteOptions(BrokerOptions):
     delay_level: int | None = _option(None, whole(0), "", "Delay level, in place of a countdown.")
     delayq_levels: str | None = _option(
         None, level_table, "", "Table of the delay levels. Default: the table of the app."
+    )
+    delay_chain: str | None = _option(
+        None, chain_text, "", "Retry schedule, such as `4m,10m,1h`, in place of that of the task, for rows without one."
     )
     expires: float | datetime | None = _option(
         None,

@@ -301,6 +301,7 @@ class HourDataSource(DataSource):
         now_ms = float(given.pop("now_ms"))
         options = WriteOptions.parse(given)
         writer = replace(prepare(options, schema, overwrite), run=run, now_ms=now_ms)
+        writer.columns.log_warnings()
         return HourWriter(writer, str(options.job_id), hour)
 
 

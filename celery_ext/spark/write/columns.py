@@ -1,13 +1,16 @@
 """What the columns of a DataFrame mean, and the types that they may have: decided once on the driver."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 
 from pyspark.sql import types as spark
 from pyspark.sql.types import StructField, StructType
 
 from celery_ext.spark.errors import InvalidColumns, InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.python_workers import log
 from kombu_delayq.errors import did_you_mean, nearest
 
 #: Whether a column may have a type.
@@ -33,6 +36,7 @@ RESERVED: dict[str, tuple[Check, str]] = {
     "eta": (_any(*_TIMES), "timestamp"),
     "countdown": (_any(*_NUMBERS), "number of seconds"),
     "delay_level": (_any(*_WHOLE), "whole number"),
+    "delay_chain": (_TEXT, "string, such as 4m,10m,1h"),
     "expires": (_any(*_TIMES, *_NUMBERS), "timestamp, or number of seconds"),
     "queue": (_TEXT, "string"),
     "priority": (_any(*_WHOLE), "whole number"),
@@ -167,13 +171,25 @@ class Columns:
                 "column into a column kwargs"
             )
 
-    def warnings(self) -> Iterator[str]:
-        """Yields a warning for each argument whose name is nearly that of a reserved column."""
+    def log_warnings(self) -> None:
+        """Logs a warning for each argument whose name is nearly that of a reserved column."""
         for name in self.arguments:
             # An argument may have any name. Only a difference of about a letter is taken for a slip.
-            reserved = nearest(name, RESERVED, alike=0.9)
+            slips = (reserved for reserved in RESERVED if _is_slip(name.lower(), reserved))
+            reserved = nearest(name, RESERVED, alike=0.9) or next(slips, None)
             if reserved is not None:
-                yield f"column {name} becomes an argument of the task; did you mean {reserved}?"
+                log(logging.WARNING, f"column {name} becomes an argument of the task; did you mean {reserved}?")
+
+
+def _is_slip(name: str, meant: str) -> bool:
+    """Whether a name has a letter too many, too few, another one, or two in the wrong order, but for the first.
+
+    Of two letters, only one more is taken for a slip: most other words of two letters mean something else.
+    """
+    same = len(commonprefix((name, meant)))  # noqa: RUF071 of texts
+    rest, due = name[same:], meant[same:]
+    fewer = rest == due[1:] or rest[1:] == due[1:] or (rest[:2] == due[1::-1] and rest[2:] == due[2:])
+    return bool(same and (rest[1:] == due or (len(meant) > 2 and fewer)))
 
 
 def _check_names(names: Sequence[str]) -> None:

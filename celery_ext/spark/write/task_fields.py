@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import Any
 
 from celery_ext.spark import task_ids
-from celery_ext.spark.option_parsers import check_headers
+from celery_ext.spark.option_parsers import chain_text, check_headers
 from celery_ext.spark.options import PRIORITIES, WriteOptions
 from celery_ext.spark.write.values import Rows
 from kombu_delayq.message.fields import to_json
@@ -164,4 +164,5 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "time_limit": _time_limit,
     "soft_time_limit": _time_limit,
     "ignore_result": bool,
+    "delay_chain": chain_text,
 }

@@ -23,6 +23,7 @@ class TemplateKey(NamedTuple):
         time_limit: In s, or None.
         soft_time_limit: In s, or None.
         ignore_result: Whether the result is dropped, or None.
+        delay_chain: Retry schedule, or None for that of the task.
         expires: Whether the row has an expiry.
         serializer: Name of the serializer of the body; None for that of the task or the app.
     """
@@ -33,6 +34,7 @@ class TemplateKey(NamedTuple):
     time_limit: float | None = None
     soft_time_limit: float | None = None
     ignore_result: bool | None = None
+    delay_chain: str | None = None
     expires: bool = False
     serializer: str | None = None
 

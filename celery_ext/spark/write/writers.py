@@ -48,9 +48,8 @@ def prepare(options: WriteOptions, schema: StructType, overwrite: bool, job: str
             'write .mode("append"), or .outputMode("append") of a stream'
         )
     columns = Columns.of(schema, options)
-    if job is not None:  # A stream would log this for each micro-batch.
-        for warning in columns.warnings():
-            log(logging.WARNING, warning)
+    if job is not None:  # a stream would log this for each micro-batch
+        columns.log_warnings()
     settings = AppSettings.of(options.celery_app)
     broker = Broker.named_by(options, settings)
     if broker.has_journal and options.if_waiting != "add":
@@ -154,6 +153,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
         """Commits the job of a micro-batch, after all its Spark tasks have succeeded."""
+        if batchId == 0:
+            self._writer.columns.log_warnings()
         ours = reports_of(messages)
         if ours:  # a batch without Spark tasks has no job
             self._writer.commit(ours[0].job, ours[0].run, ours)

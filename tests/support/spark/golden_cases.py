@@ -122,6 +122,8 @@ CASES = {
     "limits as options": Case(
         {"time_limit": 60, "soft_time_limit": 50}, {}, {"time_limit": "1m", "soft_time_limit": "50s"}
     ),
+    "delay_chain": Case({"delay_chain": "4m,10m"}, {"delay_chain": ["4m,10m"]}, {"delay_chain": "1h"}),
+    "delay_chain as an option": Case({"delay_chain": "4m,10m"}, {"delay_chain": [None]}, {"delay_chain": "4m,10m"}),
     "ignore_result": Case({"ignore_result": True}, {"ignore_result": [True]}),
     "ignore_result not": Case({"ignore_result": False}, {"ignore_result": [False]}, {"ignore_result": "true"}),
     "ignore_result as an option": Case({"ignore_result": True}, {}, {"ignore_result": "true"}),

@@ -76,6 +76,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "headers no object": ({"headers": ["1"]}, "headers", "'1'", "is not a JSON object"),
     "headers of Celery": ({"headers": ['{"eta": 1, "id": 2}']}, "headers", '\'{"eta"', "Celery itself writes: eta, id"),
     "headers with a key twice": ({"headers": TWICE}, "headers", "'keys", "duplicate key was 'a'"),
+    "delay_chain": ({"delay_chain": ["4m,x"]}, "delay_chain", "'4m,x'", "x"),
     "time_limit 0": ({"time_limit": [0]}, "time_limit", "0", "is not a time limit"),
     "time_limit NaN": ({"time_limit": [math.nan]}, "time_limit", "nan", "is not a time limit"),
     "soft_time_limit": ({"soft_time_limit": [-0.5]}, "soft_time_limit", "-0.5", "is not a time limit"),

@@ -53,7 +53,7 @@ TYPES = [*OBJECTS, *NUMBERS, *TIMES, ArrayType(WHOLE), DateType(), BooleanType()
 
 #: The types that each reserved column may have.
 GOOD: dict[str, list[DataType]] = {
-    **dict.fromkeys(("op", "task", "task_id", "queue", "root_id", "parent_id", "group_id"), TEXTS),
+    **dict.fromkeys(("op", "task", "task_id", "queue", "root_id", "parent_id", "group_id", "delay_chain"), TEXTS),
     "args": [*TEXTS, ArrayType(WHOLE), ArrayType(TEXT)],
     **dict.fromkeys(("kwargs", "headers"), OBJECTS),
     "eta": TIMES,
@@ -119,13 +119,20 @@ def test_columns_that_differ_in_case_only_are_refused(names: tuple[str, str]) ->
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("count_down", "countdown"), ("PRIORTY", "priority"), ("delaylevel", "delay_level"), ("TaskId", "task_id")],
+    [
+        *(("count_down", "countdown"), ("PRIORTY", "priority"), ("delaylevel", "delay_level"), ("TaskId", "task_id")),
+        *(("etas", "eta"), ("etaa", "eta"), ("ETA_", "eta"), ("eat", "eta"), ("et", "eta"), ("op_", "op")),
+        *(("ops", "op"), ("arg", "args"), ("tasks", "task"), ("queues", "queue"), ("delay_chains", "delay_chain")),
+    ],
 )
-def test_an_argument_with_nearly_the_name_of_a_reserved_column_is_doubted(name: str, meant: str) -> None:
+def test_an_argument_with_nearly_the_name_of_a_reserved_column_is_doubted(
+    name: str, meant: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Such a column is an argument, and a warning names what may have been meant."""
-    found = plan({name: TEXT, "order_id": TEXT, "total": TEXT, "meta": TEXT})
+    found = plan(dict.fromkeys((name, "order_id", "total", "meta", "id", "or", "at", "text"), TEXT))
     assert name in found.arguments
-    assert list(found.warnings()) == [f"column {name} becomes an argument of the task; did you mean {meant}?"]
+    found.log_warnings()
+    assert caplog.messages == [f"column {name} becomes an argument of the task; did you mean {meant}?"]
 
 
 def test_other_columns_are_keyword_arguments() -> None:

@@ -15,7 +15,7 @@ from celery_ext.spark import job
 from celery_ext.spark.errors import InvalidSparkOption, JobCommittedBefore
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.job import CommitMessage, JobWriter
-from celery_ext.spark.write.writers import prepare
+from celery_ext.spark.write.writers import StreamWriter, prepare
 from kombu_delayq.store.job_types import Job
 from tests.support.servers.proxies import Proxy
 from tests.support.spark.landing import landed
@@ -186,3 +186,14 @@ def test_a_job_that_has_cancelled_does_not_warn(redis_server: PrivateRedis, line
     assert found.cancelled == 1
     assert lines.records[-1].levelno == logging.INFO
     assert lines.messages[-1].endswith("1 cancelled")
+
+
+def test_the_first_batch_of_a_stream_tells_of_slips(
+    redis_server: PrivateRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A column that is nearly a reserved one is named once, and not for each micro-batch."""
+    options = WriteOptions.parse({"broker_url": redis_server.url, "task": "t"})
+    writer = StreamWriter(prepare(options, from_arrow_schema(batch_of(etas=[1]).schema), False), "")
+    for batch in range(3):
+        writer.commit([], batch)
+    assert caplog.messages == ["column etas becomes an argument of the task; did you mean eta?"]

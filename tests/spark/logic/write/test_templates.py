@@ -15,7 +15,7 @@ from celery_ext.spark.write.templates import TemplateKey, Templates
 from tests.support.spark import apps
 from tests.support.spark.apps import make, settings_of, task
 
-PLAIN = TemplateKey("t", None, None, None, None, None, False)
+PLAIN = TemplateKey("t")
 
 
 def filled(templates: Templates, key: TemplateKey) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def test_no_signal_tells_of_a_message_that_is_never_sent() -> None:
     for signal in watched:
         signal.connect(hear)
     try:
-        template = Templates(settings_of(app)).of(TemplateKey("logic.record", None, None, None, None, None, False))
+        template = Templates(settings_of(app)).of(TemplateKey("logic.record"))
         assert (template.queue, heard) == ("celery", [])
         result = sent.apply_async()
         assert heard == [("logic.record", result.id)] * 2
