@@ -19,7 +19,7 @@ from celery_ext.doctor.fleet import faults_of
 from celery_ext.doctor.subject import Subject
 from celery_ext.facts import versions
 from kombu_delayq import urls
-from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
+from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions, did_you_mean
 from kombu_delayq.options import parse
 from kombu_delayq.transport import DelayedTransport, SentinelChannel, SentinelTransport, Transport
 
@@ -40,6 +40,8 @@ _READ_THE_URL = {
 }
 #: Settings of an app that kombu-delayq has added.
 SETTINGS = ("delayq_levels", burying.SETTING, on_commit.SETTING)
+#: Settings of Django, which no app reads.
+_OF_DJANGO = ("DELAYQ_APP", "DELAYQ_SERVE")
 _TRAPS = "how-to/cluster.md#traps"
 
 
@@ -130,8 +132,6 @@ def _settled(connect: Callable[[], Connection], name: str) -> Findings:
     except InvalidBrokerURL as error:
         yield Finding(Level.ERROR, str(error), "write the URL as the message says", _TRAPS)
         return
-    except InvalidOptions:  # the check of the options says so
-        return
     except (ImportError, KeyError, AttributeError) as error:
         yield Finding(Level.ERROR, f"kombu cannot load the transport {name!r}: {error}", page=_TRAPS)
         return
@@ -190,12 +190,26 @@ def options(subject: Subject) -> Findings:
 def settings(subject: Subject) -> Findings:
     """Are the settings of kombu-delayq named as the app reads them?"""
     app = subject.the_app
-    for name in [name for name in SETTINGS if getattr(app.conf, name, None) is None]:  # `in` would load no settings
-        if app.namespace and name.upper() in (app.loader.conf or ()):
+    prefix = f"{app.namespace}_".lower() if app.namespace else ""
+    for given in sorted(name for name in app.conf if name.lower().removeprefix(prefix).startswith("delayq_")):
+        name = given.lower().removeprefix(prefix)
+        is_read = name in SETTINGS and (given == name or app.conf.get(name) is not None)
+        if is_read or given in _OF_DJANGO:
+            continue
+        if name in SETTINGS:
+            why = f"the app has namespace={app.namespace!r}" if prefix else "Celery reads it in lower case"
             yield Finding(
                 Level.WARNING,
-                f"the setting {name.upper()} is not read: the app has namespace={app.namespace!r}",
-                f"name it {app.namespace.upper()}_{name.upper()}",
+                f"the setting {given} is not read: {why}",
+                f"name it {prefix.upper()}{name.upper()}" if prefix else f"name it {name}",
+                "how-to/django.md#settings",
+            )
+        else:
+            known = (*SETTINGS, *map(str.lower, _OF_DJANGO))
+            yield Finding(
+                Level.WARNING,
+                f"nothing reads the setting {given}{did_you_mean(name, known)}",
+                "take it out, or mend its name",
                 "how-to/django.md#settings",
             )
 

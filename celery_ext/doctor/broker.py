@@ -10,18 +10,13 @@ from celery_ext.dead_letters import routes
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.subject import Subject
-from celery_ext.periodic.control import list_entries
-from celery_ext.periodic.source import source_of
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT
 
 #: From which share of its memory on a server is nearly full, and full.
 NEARLY_FULL, FULL = 0.8, 0.95
 #: From how many s on a clock is wrong, and so wrong that nothing comes when it should.
 CLOCK_OFF_S, CLOCK_WRONG_S = 1.0, 60.0
-#: How long ago a worker may have seen something of others that the doctor still reports, in ms.
-SEEN_MS = 900_000
 _SETTINGS = "how-to/outage.md#before-one-settings-of-redis"
 
 
@@ -205,7 +200,7 @@ def leader(subject: Subject) -> Findings:
             Level.ERROR if delayed else Level.WARNING,
             "no transfer worker runs: nothing that is due will be delivered"
             + (f", and {counted(delayed, 'message waits', 'messages wait')}" if delayed else ""),
-            "start a worker with kombu-delayq, or `celery -A app delayq transfer`",
+            _start(subject, "a worker with kombu-delayq"),
             "troubleshooting.md#status-shows-no-leader",
         )
         return
@@ -224,6 +219,13 @@ def leader(subject: Subject) -> Findings:
             "look for errors in the log of the leading transfer worker",
             "troubleshooting.md#a-task-is-late",
         )
+
+
+def _start(subject: Subject, worker: str) -> str:
+    """Returns what to start where nobody transfers; no worker of an app with ``transfer=False`` would."""
+    if subject.transport_options.get("transfer", True):
+        return f"start {worker}, or `celery -A app delayq transfer`"
+    return "start `celery -A app delayq transfer`: with transfer=False no worker of the app transfers"
 
 
 def consumers(subject: Subject) -> Findings:
@@ -426,28 +428,6 @@ def journal(subject: Subject) -> Findings:
         yield Finding(
             Level.ERROR if state.waiting else Level.WARNING,
             "nobody promotes messages from the journal",
-            "start a worker with the option journal_url, or `celery -A app delayq transfer`",
+            _start(subject, "a worker with the option journal_url"),
             "troubleshooting.md#nobody-promotes-or-promotion-is-behind",
         )
-
-
-def periodic(subject: Subject) -> Findings:
-    """Are periodic tasks armed, by one schedule, and by nobody else?"""
-    store, page = subject.the_store, "how-to/periodic.md#when-something-is-wrong"
-    entries = list_entries(store)
-    if entries and store.periodic.leader() is None:
-        found = f"no process arms the {counted(len(entries), 'periodic entry', 'periodic entries')}"
-        yield Finding(Level.ERROR, found, "start a worker of the app with install(app, periodic=True)", page)
-    if wrong := [entry for entry in entries if entry.error]:
-        found = f"periodic entries that cannot be sent: {named([f'{entry.name} ({entry.error})' for entry in wrong])}"
-        yield Finding(Level.ERROR, found, "mend them, and start the workers anew", page)
-    if entries and subject.app is not None and (overwritten := source_of(subject.app).overwritten()):
-        found = f"entries were changed in the admin, and beat_schedule takes that back: {named(overwritten)}"
-        yield Finding(Level.WARNING, found, "change them in the settings, or take them out there", page)
-    sightings, recent_ms = store.periodic.sightings(), store.now_ms() - SEEN_MS
-    if sightings.get(OTHER_SCHEDULE, 0) > recent_ms:
-        found = "workers that run have another periodic schedule than the one that started last, which arms alone"
-        yield Finding(Level.WARNING, found, "end the deploy, or give each app a global_keyprefix", page)
-    if sightings.get(STOCK_BEAT, 0) > recent_ms:
-        found = "a stock beat sends periodic tasks beside the workers: each run may come twice"
-        yield Finding(Level.WARNING, found, "end it, or give it our beat_scheduler", page)

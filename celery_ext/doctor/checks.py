@@ -16,6 +16,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store, patient_options
 from celery_ext.doctor import app, broker, fleet
 from celery_ext.doctor.finding import Finding, Findings, Level, named
+from celery_ext.doctor.periodic import periodic
 from celery_ext.doctor.priorities import priorities
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import ask
@@ -62,13 +63,13 @@ _APP, _REDIS, _WORKERS = (Needs.APP,), (Needs.REDIS,), (Needs.REDIS, Needs.WORKE
 #: The checks.
 CHECKS = (
     Check("transport", app.transport, _APP),
+    Check("options", app.options, _APP),  # before the checks that they stop, as priorities
+    Check("priorities", priorities, _APP),
     Check("broker-url", app.broker_url, _APP),
-    Check("options", app.options, _APP),
     Check("settings", app.settings, _APP),
     Check("install", app.install, _APP),
     Check("chains", app.chains, _APP),
     Check("visibility-timeout", app.visibility_timeout, _APP, at_start=True),
-    Check("priorities", priorities, _APP),
     Check("kombu", app.kombu, _APP, at_start=True),
     Check("redis-version", broker.version, _REDIS),
     Check("lua", broker.lua, _REDIS),
@@ -86,7 +87,7 @@ CHECKS = (
     Check("prefixes", broker.prefixes, _REDIS),
     Check("layout", broker.layout, _REDIS),
     Check("journal", broker.journal, _REDIS),
-    Check("periodic", broker.periodic, _REDIS),
+    Check("periodic", periodic, _REDIS),
     Check("workers", fleet.workers, _WORKERS, asks=True),
     Check("fleet", fleet.fleet, _WORKERS, asks=True),
     Check("same-options", fleet.same_options, _WORKERS, asks=True),
@@ -109,7 +110,12 @@ ANSWERS_S = 2.0
 
 
 def examine(
-    checks: Sequence[Check], app: Celery | None, connect: Callable[[], Connection], timeout_s: float = ANSWERS_S
+    checks: Sequence[Check],
+    app: Celery | None,
+    connect: Callable[[], Connection],
+    timeout_s: float = ANSWERS_S,
+    *,
+    imports: bool = True,
 ) -> Iterator[Finding]:
     """Makes checks, and yields what they find as soon as it is known. A check that finds nothing yields ``OK``.
 
@@ -118,9 +124,12 @@ def examine(
         app: The app; None leaves out what needs one.
         connect: Makes the connection, through our transport, to the broker; called if a check needs it.
         timeout_s: How long to wait for workers to answer, s.
+        imports: Whether to import the modules of the app with its tasks first, as a worker does.
     """
     subject = Subject(app)
     said: list[str] = []
+    if app is not None and imports:
+        yield from _import_tasks(subject)
     if app is not None:
         yield from _make(subject, [check for check in checks if check.needs == (Needs.APP,)], said)
     left = [check for check in checks if Needs.APP not in check.needs]
@@ -148,7 +157,10 @@ def examine(
 
 
 def examine_app(app: Celery, checks: Sequence[Check] = CHECKS, timeout_s: float = ANSWERS_S) -> Iterator[Finding]:
-    """Makes checks of an app, and of the broker that its settings name. Arguments as those of ``examine``."""
+    """Makes checks of an app, and of the broker that its settings name. Arguments as those of ``examine``.
+
+    It imports no tasks: the fixup of Celery for Django makes all checks of Django when it does.
+    """
     conf = app.conf
 
     def connect() -> Connection:
@@ -156,7 +168,7 @@ def examine_app(app: Celery, checks: Sequence[Check] = CHECKS, timeout_s: float 
         url = urls.ours(conf.broker_read_url or conf.broker_url or "")
         return app.connection_for_read(url, transport=TRANSPORT, transport_options={**options, "transfer": False})
 
-    return examine(checks, app, connect, timeout_s)
+    return examine(checks, app, connect, timeout_s, imports=False)
 
 
 def examine_start(app: Celery, channel: DelayedChannel) -> list[Finding]:
@@ -188,6 +200,20 @@ def examine_servers(store: OperatorStore) -> list[Finding]:
     )
     found = [replace(finding, check=check.name) for check in made for finding in check.look(subject)]
     return [finding for finding in found if finding.level.is_bad]
+
+
+def _import_tasks(subject: Subject) -> Iterator[Finding]:
+    """Imports the modules of the app with its tasks. If that is impossible, yields why."""
+    try:
+        subject.the_app.loader.import_default_modules()
+        subject.has_tasks = True
+    except Exception as error:  # of any kind: the module of a task is anybody's
+        yield Finding(
+            Level.ERROR,
+            f"the modules of the app with its tasks cannot be imported: {_in_words(error)}",
+            "mend what the error says: no worker of the app starts",
+            check="app",
+        )
 
 
 def _ask(subject: Subject, connection: Connection, timeout_s: float) -> Iterator[Finding]:

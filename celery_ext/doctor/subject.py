@@ -28,6 +28,7 @@ class Subject:
         store: The store of the broker; None until it answers.
         channel: A channel to it, through our transport; None until it answers.
         workers: The workers that answer; None if nobody has asked them.
+        has_tasks: Whether the modules of the app with its tasks are imported, so that it knows all of them.
         installed: Whether ``celery_ext.install`` was called for the app. A worker that starts calls it itself, so this
             is what holds before a connection is made.
     """
@@ -36,6 +37,7 @@ class Subject:
     store: OperatorStore | None = None
     channel: Any = None
     workers: Sequence[Worker] | None = None
+    has_tasks: bool = False
     installed: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -30,6 +30,12 @@ def test_without_a_leader_waiting_messages_make_it_an_error(proj: Proj) -> None:
     assert (found.level, "and 1 message waits" in found.found) == ("error", True)
 
 
+def test_no_worker_is_to_be_started_that_would_not_transfer(make_proj: MakeProj) -> None:
+    """Where the app lets no worker transfer, a transfer worker of its own has to be started."""
+    [found] = look("leader", make_proj(broker_transport_options={"transfer": False}))
+    assert found.do == "start `celery -A app delayq transfer`: with transfer=False no worker of the app transfers"
+
+
 @pytest.mark.journey
 def test_a_worker_leads_and_consumes(proj: Proj) -> None:
     """With a worker of the app nothing is found."""

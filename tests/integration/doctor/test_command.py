@@ -98,7 +98,7 @@ def test_a_url_that_cannot_be_used_is_one_error(url: str, make_proj: MakeProj) -
         ({"visibility_timeout": "1h"}, "options"),
         ({"max_dleay": 3, "poll_interval": "many"}, "options"),
         ({"priority_steps": "many"}, "priorities"),
-        ({"priority_steps": []}, "broker"),
+        ({"priority_steps": []}, "broker-url"),
         ({"journal_url": "nosuch://localhost/"}, "leader"),
     ],
 )
@@ -108,6 +108,17 @@ def test_a_wrong_option_is_one_error(options: dict[str, Any], check: str, make_p
     named = [each for each in report["findings"] if each["do"] == "mend broker_transport_options"]
     assert [(each["check"], each["level"]) for each in named] == [(check, "error")]
     assert "the check failed" not in json.dumps(report)
+    if check == "options":
+        passed = {each["check"] for each in report["findings"] if each["level"] == "ok"}
+        assert not passed & {"broker-url", "visibility-timeout", "kombu"}, "they need the options"
+
+
+def test_a_module_that_cannot_be_imported_is_an_error(make_proj: MakeProj) -> None:
+    """The modules of the app with its tasks are imported, as a worker does; the checks go on without."""
+    report = json.loads(make_proj(include=["no_such_module"]).celery("delayq", "doctor", "--json", code=1))
+    [found] = [each for each in report["findings"] if each["check"] == "app"]
+    assert (found["level"], "no_such_module" in found["found"]) == ("error", True)
+    assert "broker" in {each["check"] for each in report["findings"]}
 
 
 def test_list_names_each_check(broker: PrivateRedis) -> None:

@@ -5,33 +5,25 @@ import subprocess
 from typing import Any
 
 import pytest
-from celery.schedules import crontab
 from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.periodic import control
-from celery_ext.periodic.source import Settings
 from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import Action, Caller
-from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT
 from tests.support.commands.shell import lines, run, terminal
 from tests.support.conditions import until
-from tests.support.examining import look
 from tests.support.serve.metrics import collector_of, scraped
+from tests.support.workers import periodic
 from tests.support.workers.periodic import Process, StartProcess
 
 ORIGIN = "http://127.0.0.1:8000"
-SCHEDULE: dict[str, Any] = {
-    "report": {"task": "shop.report", "schedule": crontab(hour=7, minute=30), "options": {"queue": "slow"}},
-    "tick": {"task": "shop.tick", "schedule": 600.0},
-    "wrong": {"task": "shop.tick", "schedule": "soon"},
-}
 
 
 @pytest.fixture
 def process(start_process: StartProcess) -> Process:
     """A process that has armed three entries."""
-    return start_process("p", SCHEDULE)
+    return start_process("p", periodic.SCHEDULE)
 
 
 def states(process: Process) -> dict[str, str]:
@@ -132,23 +124,6 @@ def test_metrics_say_what_has_not_run(process: Process) -> None:
     assert {key[1]: value for key, value in found.items() if key[0] == "periodic_wrong"}["wrong"] == 1
     since = {key[1]: value for key, value in found.items() if key[0] == "periodic_since_last_run_seconds"}
     assert since["tick"] == pytest.approx(3600, abs=60)
-
-
-def test_the_doctor(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names wrong entries, another schedule, a stock beat, changes that will not last, and that nobody arms."""
-    periodic, now_ms = process.store.periodic, process.store.now_ms()
-    assert ["wrong" in finding.found for finding in look("periodic", process.app, process.store)] == [True]
-    periodic.note_sighting(OTHER_SCHEDULE, now_ms)
-    periodic.note_sighting(STOCK_BEAT, now_ms)
-    process.arming.end()
-    found = " ".join(finding.found for finding in look("periodic", process.app, process.store))
-    for word in ("no process arms", "another periodic schedule", "a stock beat"):
-        assert word in found
-    assert "admin" not in found
-    monkeypatch.setattr(Settings, "overwritten", lambda self: ["report"])
-    assert any("takes that back: report" in one.found for one in look("periodic", process.app, process.store))
-    periodic.note_sighting(STOCK_BEAT, now_ms - 3_600_000)
-    assert not any("stock beat" in finding.found for finding in look("periodic", process.app, process.store))
 
 
 def test_changes_are_audited(process: Process, audit: Any) -> None:

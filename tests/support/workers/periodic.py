@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from celery.schedules import crontab
 
 from celery_ext.connection import open_store
 from celery_ext.periodic.arming import Arming
@@ -17,6 +18,12 @@ from kombu_delayq.store import DelayStore, periodic
 from tests.support.workers.harness import TRANSPORT
 
 HOUR_MS = 3_600_000
+#: A schedule with an entry for another queue, and one that is wrong.
+SCHEDULE: dict[str, Any] = {
+    "report": {"task": "shop.report", "schedule": crontab(hour=7, minute=30), "options": {"queue": "slow"}},
+    "tick": {"task": "shop.tick", "schedule": 600.0},
+    "wrong": {"task": "shop.tick", "schedule": "soon"},
+}
 
 
 def every(seconds: Any, task: str = "shop.tick", **more: Any) -> dict[str, Any]:

@@ -35,6 +35,13 @@ FOUND: list[tuple[str, dict[str, Any], str, str]] = [
         "notice",
         "publishes to redis://writer:6379/0 and consumes from redis://reader:6379/0",
     ),
+    (
+        "settings",
+        {"delayq_levls": "1s"},
+        "warning",
+        "nothing reads the setting delayq_levls (did you mean 'delayq_levels'",
+    ),
+    ("settings", {"DELAYQ_LEVELS": "1s"}, "warning", "name it delayq_levels"),
     ("options", {OPTIONS: {"max_dleay": 3}}, "error", "max_delay"),
     ("options", {OPTIONS: {"poll_interval": "many"}}, "error", "poll_interval"),
     ("options", {OPTIONS: {"frobnicate": 1}}, "warning", "neither kombu nor kombu-delayq reads"),
@@ -141,7 +148,9 @@ def test_a_setting_without_the_prefix_of_its_namespace_is_named() -> None:
     [found] = look("settings", app)
     assert found.found == "the setting DELAYQ_LEVELS is not read: the app has namespace='CELERY'"
     assert (found.level, found.do) == ("warning", "name it CELERY_DELAYQ_LEVELS")
-    assert look("settings", app_with(delayq_levels="1s,5s")) == []
+    assert look("settings", app_with(delayq_levels="1s,5s", delayq_send_on_commit=None)) == []
+    app.config_from_object({"CELERY_DELAYQ_LEVELS": "1s", "DELAYQ_SERVE": {}, "DELAYQ_APP": "shop"}, namespace="CELERY")
+    assert look("settings", app) == []
 
 
 def test_install_is_missed_where_something_needs_it() -> None:
