@@ -25,6 +25,7 @@ _KNOWN = ("tests.support.servers", "tests.support.workers.harness")
 _WIDE = (
     "tests/spark",
     "tests/jvm",
+    "tests/store/explore",
     "tests/store/redisson",
     "tests/integration/cluster",
     "tests/integration/connection",
