@@ -194,7 +194,7 @@ def search_tasks(
         selection: Which messages.
         cursor: Where an earlier search ended.
         limit: Most messages to find.
-        for_s: The search ends after this time in s.
+        for_s: The search ends this time in s after it has found the first message of each queue.
         stop: The search ends when this returns True. It is asked before each call of Redis, and between messages.
 
     Raises:
@@ -214,7 +214,8 @@ def search_page(
         selection: Which messages.
         cursor: Where the page before ends.
         limit: Most messages of the page.
-        for_s: The page has fewer messages, and a cursor, if no more were found in this time in s.
+        for_s: The page has fewer messages, and a cursor, if no more were found in this time in s, as of
+            ``search_tasks``.
 
     Raises:
         ValueError: The cursor is damaged, or belongs to another filter.
@@ -241,7 +242,6 @@ def _search(
     for_s: float | None,
     stop: Callable[[], bool],
 ) -> Iterator[DelayedTask | Progress | Skipped | Done]:
-    began = told = monotonic()
     from_ms = selection.from_ms if position is None else max(selection.from_ms, position.due_ms)
     sizes, skipped = sizes_of(store, selection, from_ms)
     yield from skipped
@@ -253,11 +253,14 @@ def _search(
     rows = merge(*(_rows(store, queue, selection, position, count) for queue in queues), key=_due_ms)
     here = position or BEGINNING
     end: Position | None = None
+    began = told = inf
     for row in rows:
         if isinstance(row, Skipped):
             yield row
             continue
         now = monotonic()
+        if not looked:  # before, the first message of each queue had to be read
+            began = told = now
         if found == limit or stop() or (for_s is not None and looked and now - began >= for_s):
             end = here
             break

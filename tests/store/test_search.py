@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from celery_ext.waiting import DelayedTask, Done, Progress, Selection, Skipped, search_page, search_tasks
+from celery_ext.waiting import DelayedTask, Done, Progress, Selection, Skipped, search, search_page, search_tasks
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
@@ -140,6 +140,24 @@ def test_a_search_is_bounded_in_time(store: DelayStore) -> None:
         assert found.progress.looked == looked
         cursor = found.cursor
     assert cursor is None
+
+
+def test_the_time_of_a_search_begins_with_its_first_message(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many queues have to be asked first, a page looks at messages for its time, so that pages end."""
+    for queue in range(20):
+        store.delivery.offer(f"q{queue}", *(task(f"{queue}-{n:02}") for n in range(50)))
+    browse, begun = store.scan.browse, search.monotonic()
+    asked = 0
+
+    def slowly(*args: Any, **kwargs: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return browse(*args, **kwargs)
+
+    monkeypatch.setattr(store.scan, "browse", slowly)
+    monkeypatch.setattr(search, "monotonic", lambda: begun + asked)  # a second for each call of Redis
+    found = search_page(store, Selection(task="other"), for_s=10.0)
+    assert (found.progress.looked, found.cursor) == (1000, None)
 
 
 def test_a_search_reads_little_at_a_time(store: DelayStore) -> None:

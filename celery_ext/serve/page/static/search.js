@@ -56,6 +56,12 @@ export function beginSearch() {
     if (["task", "q", "retried"].some((name) => formData.get(name))) formData.set("stream", "1");
     for (const name of ["from", "to", "task", "q"]) if (!formData.get(name)) formData.delete(name);
   });
+  const further = document.querySelector("[data-further]"); // the server looks for a short time, a stream to the end
+  if (further) {
+    const link = new URL(further.href);
+    link.searchParams.set("stream", "1");
+    further.href = link;
+  }
   const table = document.querySelector("[data-tasks][data-search]");
   if (!table) return;
   const here = new URL(location.href);
