@@ -4,19 +4,31 @@ It needs the extra ``serve``: ``pip install 'kombu-delayq[serve]'``.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from celery import Celery
+if TYPE_CHECKING:
+    from celery import Celery
 
-from celery_ext.serve.application import asgi
-from celery_ext.serve.metrics import DelayqCollector
-from celery_ext.serve.settings import ServeSettings
+    from celery_ext.serve.application import asgi
+    from celery_ext.serve.metrics import DelayqCollector
+    from celery_ext.serve.settings import ServeSettings
 
 __all__ = ["DelayqCollector", "ServeSettings", "asgi", "wsgi"]
+
+#: Modules of these names, which are imported at first use: tokens need none of the extra, and metrics no templates.
+_MODULES = {"asgi": "application", "DelayqCollector": "metrics", "ServeSettings": "settings"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def wsgi(app: "Celery[Any]", **settings: Any) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
     """Returns the application of ``asgi`` for WSGI, to mount into Flask and the like."""
+    from celery_ext.serve.application import asgi
     from celery_ext.serve.wsgi_mount import AsWSGI
 
     return AsWSGI(asgi(app, **settings))

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -52,8 +54,10 @@ class Problem(Exception):
         """Returns the same problem with further members, such as the task that it is about."""
         return Problem(self.status, self.detail, self.kind, headers=self.headers, **{**self.extra, **extra})
 
-    def response(self) -> Response:
+    def response(self) -> "Response":
         """Returns the answer."""
+        from starlette.responses import Response
+
         try:
             body = msgspec.json.encode(self.as_dict())
         except UnicodeEncodeError:  # a name in the path was no UTF-8, and the problem repeats it

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 from time import time
-from typing import Any
 
 import click
 
-from celery_ext.cli.daemon import needs_extra
 from celery_ext.cli.group import Reader
 from celery_ext.cli.options import Moment, json_option, moment
 from celery_ext.cli.output import escaped, fit_table, json_line, print_stderr
+from celery_ext.serve.access import tokens as files
 from kombu_delayq.message.due import iso_of
 
 #: What an action lets a token do. The order is that of the help text.
@@ -80,7 +79,6 @@ def add(
     """
     if "enqueue" in actions and not tasks:
         raise click.UsageError("to enqueue a task is to run code: give --task PATTERN, '*' for any")
-    files = _files()
     secret = files.new_secret()
     entry = {"name": name, "sha256": files.hash_of(secret), "actions": list(actions), "rate": rate}
     entry |= {"queues": list(queues), "tasks": list(tasks or ("*",)), "expires": _iso(expires)}
@@ -100,7 +98,6 @@ def add(
 @json_option()
 def list_(path: Path, as_json: bool) -> None:
     """List the tokens, without what would let anybody use them."""
-    files = _files()
     try:
         found = files.read_tokens(path).all
     except ValueError as error:
@@ -120,7 +117,6 @@ def list_(path: Path, as_json: bool) -> None:
 @_file
 def remove(names: tuple[str, ...], path: Path) -> None:
     """Remove tokens. They end at once, and with them the sessions of those who logged in with them."""
-    files = _files()
     try:
         there = files.read_tokens(path).all
         if missing := [name for name in names if name not in {token.name for token in there}]:
@@ -128,13 +124,6 @@ def remove(names: tuple[str, ...], path: Path) -> None:
         files.write_tokens(path, [token for token in there if token.name not in names])
     except (OSError, ValueError) as error:
         raise click.ClickException(escaped(str(error))) from error
-
-
-def _files() -> Any:
-    with needs_extra():
-        from celery_ext.serve.access import tokens as files
-
-        return files
 
 
 def _cell(value: object) -> str:

@@ -6,11 +6,11 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
-
 from celery_ext.serve.problems import Problem
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from celery_ext.dead_letters import DeadLetter
 
 
@@ -123,7 +123,7 @@ def unauthorized(detail: str, *, invalid: bool = False) -> Problem:
     return Problem(401, detail, "unauthorized", headers={"WWW-Authenticate": challenge})
 
 
-def caller_of(request: Request) -> Caller:
+def caller_of(request: "Request") -> Caller:
     """Returns who sent a request."""
     caller: Caller = request.state.caller
     return caller

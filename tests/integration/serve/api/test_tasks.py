@@ -138,7 +138,10 @@ def test_pages_are_in_the_order_of_due_times(api: TestClient) -> None:
 
 
 def test_a_list_is_filtered(make_api: MakeApi) -> None:
-    """Queue, range of due times, name and arguments choose tasks; a plus sign in a time may be as it is."""
+    """Queue, range of due times, name and arguments choose tasks; a plus sign in a time may be as it is.
+
+    As in a body, a space may stand before the hours.
+    """
     api = make_api()
     for number in range(4):
         wait(api, str(number), after_s=number, queue=f"q{number % 2}", args=[number], task=f"shop.t{number // 2}")
@@ -150,6 +153,7 @@ def test_a_list_is_filtered(make_api: MakeApi) -> None:
 
     assert ids("queue=q1") == ["1", "3"]
     assert ids("from=2040-01-02T04:04:06.678+01:00&to=2040-01-02T03:04:08.678Z") == ["1", "2"]
+    assert ids("from=2040-01-02 03:04:06.678Z&to=2040-01-02%2004:04:08.678+01:00") == ["1", "2"]
     assert ids("task=shop.t1") == ["2", "3"]
     assert ids("task=shop.*&q=args.0%3D3") == ["3"]
     assert ids("queue=unknown") == []

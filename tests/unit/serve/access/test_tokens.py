@@ -1,6 +1,8 @@
 import json
 import logging
 import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 
 from celery_ext.cli.commands.tokens import ACTIONS
+from celery_ext.cli.daemon import MODULES
 from celery_ext.serve.access.identity import Action
 from celery_ext.serve.access.tokens import (
     InvalidTokens,
@@ -177,3 +180,26 @@ def test_a_token_ends_when_its_time_is_over() -> None:
 def test_the_command_knows_all_actions() -> None:
     """`delayq tokens add` offers each action, also where the server is not installed."""
     assert list(ACTIONS) == list(Action)
+
+
+#: Runs ``delayq`` as it is where the extra is not installed.
+WITHOUT_THE_EXTRA = f"""
+import sys
+sys.modules.update(dict.fromkeys({sorted(MODULES)}))
+from celery_ext.cli import delayq
+delayq()
+"""
+
+
+def test_tokens_are_made_without_the_extra(tmp_path: Path) -> None:
+    """Whoever makes, lists and removes tokens need not be able to run the server."""
+    file = tmp_path / "tokens.json"
+
+    def tokens(*arguments: str) -> str:
+        command = [sys.executable, "-c", WITHOUT_THE_EXTRA, "tokens", *arguments, "--file", str(file)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert tokens("add", "billing", "--action", "read").startswith("dq_")
+    assert "billing" in tokens("list")
+    tokens("remove", "billing")
+    assert read_tokens(file).all == ()
