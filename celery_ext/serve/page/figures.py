@@ -93,20 +93,41 @@ def quantile(found: Histogram, share: float) -> str:
     return seconds(value) if isfinite(value) else f"> {seconds(bounds[-1])}"
 
 
-class Health(NamedTuple):
-    """Whether all is well: ``ok``, ``warn`` or ``bad``; the answer in a few words; and sentences that say why."""
-
-    state: str
-    title: str
-    reasons: list[str]
-
-
 class Fault(NamedTuple):
-    """What is not well: whether it is bad, or only deserves a look; a title; and a sentence."""
+    """What is not well.
+
+    Attributes:
+        is_bad: Whether it is bad, or only deserves a look.
+        title: What it is, in a few words.
+        text: The same in a sentence.
+        queues: Names of the queues that it is about, the worst first.
+        badge: What these queues are marked with.
+        letters: Names of the queues of dead letters that it is about.
+    """
 
     is_bad: bool
     title: str
     text: str
+    queues: tuple[str, ...] = ()
+    badge: str = ""
+    letters: tuple[str, ...] = ()
+
+
+class Health(NamedTuple):
+    """Whether all is well: ``ok``, ``warn`` or ``bad``; the answer in a few words; and what says why."""
+
+    state: str
+    title: str
+    reasons: list[Fault]
+
+    @property
+    def troubled(self) -> dict[str, Fault]:
+        """The worst fault of each queue that has one, the worst first."""
+        found: dict[str, Fault] = {}
+        for fault in self.reasons:
+            for queue in fault.queues:
+                found.setdefault(queue, fault)
+        return found
 
 
 def health(
@@ -145,11 +166,10 @@ def health(
         *_unreadable(rows),
     ]
     found.sort(key=lambda fault: not fault.is_bad)  # stable: those of a kind stay in this order
-    state, title, reasons = "ok", "All is well", [_calm(rows, delayed)]
-    if found:
-        state, title = "bad" if found[0].is_bad else "warn", found[0].title + (", and more" if len(found) > 1 else "")
-        reasons = [fault.text for fault in found]
-    return Health(state, title, reasons)
+    if not found:
+        return Health("ok", "All is well", [Fault(False, "", _calm(rows, delayed))])
+    more = f"; {len(found) - 1} more below" if len(found) > 1 else ""
+    return Health("bad" if found[0].is_bad else "warn", found[0].title + more, found)
 
 
 def _nodes(cluster: Cluster | None) -> Iterator[Fault]:
@@ -173,26 +193,28 @@ def _leader(leader: str | None, delayed: int) -> Iterator[Fault]:
 
 
 def _overdue(rows: Sequence[QueueState]) -> Iterator[Fault]:
-    if late_rows := [row for row in rows if row.is_late]:
+    if late_rows := sorted((row for row in rows if row.is_late), key=lambda row: -row.stats.overdue_ms):
         worst_s = max(row.stats.overdue_ms for row in late_rows) / 1000
         overdue = sum(row.stats.overdue for row in late_rows)
         by = lasting(worst_s)
         text = f"{number(overdue)} {_tasks(overdue)} overdue in {_named(late_rows)}, the oldest by {by}."
-        yield Fault(worst_s >= 60, "Tasks are overdue", text)
+        yield Fault(worst_s >= 60, f"Tasks of {_named(late_rows)} are overdue", text, _names(late_rows), "overdue")
 
 
 def _idle(rows: Sequence[QueueState], letters: Mapping[str, int]) -> Iterator[Fault]:
-    if idle := [row for row in rows if row.stats.ready and row.consumers == 0 and row.stats.queue not in letters]:
+    idle = [row for row in rows if row.stats.ready and row.consumers == 0 and row.stats.queue not in letters]
+    if idle := sorted(idle, key=lambda row: -row.stats.ready):
         ready = sum(row.stats.ready for row in idle)
         text = f"{number(ready)} ready {_tasks(ready)} without a consumer in {_named(idle)}."
-        yield Fault(False, "Nobody consumes", text)
+        yield Fault(False, f"Nobody consumes {_named(idle)}", text, _names(idle), "no consumer")
 
 
 def _waiting(rows: Sequence[QueueState], letters: Mapping[str, int]) -> Iterator[Fault]:
-    if slow := [row for row in rows if row.waits_long and row.consumers != 0 and row.stats.queue not in letters]:
+    slow = [row for row in rows if row.waits_long and row.consumers != 0 and row.stats.queue not in letters]
+    if slow := sorted(slow, key=lambda row: -(row.stats.oldest_ready_s or 0.0)):
         oldest = lasting(max(row.stats.oldest_ready_s or 0.0 for row in slow))
         text = f"The oldest ready task of {_named(slow)} has been waiting for a worker for {oldest}."
-        yield Fault(False, "Tasks wait for workers", text)
+        yield Fault(False, f"Tasks of {_named(slow)} wait for workers", text, _names(slow), "waits long")
 
 
 def _paused(rows: Sequence[QueueState]) -> Iterator[Fault]:
@@ -200,8 +222,8 @@ def _paused(rows: Sequence[QueueState]) -> Iterator[Fault]:
         ready = sum(row.stats.ready for row in paused)
         since = _away(min((row.paused_ms or 0.0) - row.stats.now_ms for row in paused) / 1000)
         text = f"Somebody paused {_named(paused)} {since}: {number(ready)} ready {_tasks(ready)} held there."
-        title = "A queue is paused" if len(paused) == 1 else "Queues are paused"
-        yield Fault(False, title, text)
+        title = f"{_named(paused)} {'is' if len(paused) == 1 else 'are'} paused"
+        yield Fault(False, title, text, _names(paused), "paused")
 
 
 def _promotion(journal: "JournalState | None") -> Iterator[Fault]:
@@ -216,13 +238,13 @@ def _dead(letters: Mapping[str, int]) -> Iterator[Fault]:
         letter = "dead letter waits" if count == 1 else "dead letters wait"
         where = f"“{next(iter(held))}”" if len(held) == 1 else f"{len(held)} queues"
         text = f"{number(count)} {letter} in {where}: tasks that failed for good, to be replayed or dropped."
-        yield Fault(False, "Tasks have failed for good", text)
+        yield Fault(False, "Tasks have failed for good", text, letters=tuple(held))
 
 
 def _unreadable(rows: Sequence[QueueState]) -> Iterator[Fault]:
     if broken := [row for row in rows if row.stats.error]:
         text = f"Redis refuses to count {_named(broken)}: {broken[0].stats.error}"
-        yield Fault(False, "A queue cannot be read", text)
+        yield Fault(False, f"{_named(broken)} cannot be read", text, _names(broken), "unreadable")
 
 
 def _calm(rows: Sequence[QueueState], delayed: int) -> str:
@@ -238,6 +260,10 @@ def _calm(rows: Sequence[QueueState], delayed: int) -> str:
 
 def _tasks(count: int) -> str:
     return "task is" if count == 1 else "tasks are"
+
+
+def _names(rows: Sequence[QueueState]) -> tuple[str, ...]:
+    return tuple(row.stats.queue for row in rows)
 
 
 def _named(rows: Sequence[QueueState]) -> str:

@@ -23,8 +23,8 @@ from kombu_delayq.message.dead_letters import buried_ms
 from kombu_delayq.store import OperatorStore
 from kombu_delayq.store.types import ConsumerLease
 
-#: Rows of the table of queues.
-ROWS = 50
+#: Rows of the table of queues, and of that of consumers.
+ROWS = 25
 #: All is not well while the latest dead letter is younger than this, in ms. Who leaves older ones has seen them.
 RECENT_MS = 86_400_000
 #: What the page calls what is bad about a server, by the check that has found it.
@@ -144,13 +144,15 @@ def overview(request: Request) -> Response:
     letters, latest_ms = letters_of(store, buried)
     leader = unless_away(store, lambda: store.leases.leader() or "")
     servers = serve.broker.part(Servers).look()
-    shown, by, descending = _sorted(rows, asked["name"].lower(), asked["sort"])
+    verdict = health(rows, leader, journal, cluster, letters, servers, is_recent=page.now_ms - latest_ms < RECENT_MS)
+    shown, by, descending = _sorted(rows, asked["name"].lower(), asked["sort"], [*verdict.troubled])
     first = int(found) if (found := given.get("first", "")).isascii() and found.isdecimal() and len(found) < 7 else 0
     last = min(first + ROWS, len(shown))
     return render(
         "overview.html",
         page,
-        health=health(rows, leader, journal, cluster, letters, servers, is_recent=page.now_ms - latest_ms < RECENT_MS),
+        health=verdict,
+        troubled=verdict.troubled,
         leader=leader,
         standby=allowed(store, store.leases.standbys) or [],
         memory=store.memory(),
@@ -168,21 +170,28 @@ def overview(request: Request) -> Response:
         descending=descending,
         letters=sum(letters.values()),
         consumers=consumers_of(allowed(store, store.consumers.all) or (), caller),
+        rows=ROWS,
         cluster=cluster,
         on_node=Counter(row.node for row in rows),
     )
 
 
-def _sorted(rows: Iterable[QueueState], name: str, order: str) -> tuple[list[QueueState], _Column, bool]:
+def _sorted(
+    rows: Iterable[QueueState], name: str, order: str, troubled: list[str]
+) -> tuple[list[QueueState], _Column | None, bool]:
     """Returns the queues that the reader wants to see, the column that they are sorted by, and whether it descends.
 
     Args:
         rows: All queues, by their names.
         name: A part of the names of those wanted, or a pattern with ``*``, in small letters.
-        order: A column, with ``.turned`` for the other direction.
+        order: A column, with ``.turned`` for the other direction; empty for those first that are in trouble.
+        troubled: Their names, the worst first.
     """
     wanted = [row for row in rows if name in row.stats.queue.lower() or fnmatchcase(row.stats.queue.lower(), name)]
     by, _, turned = order.partition(".")
-    column = next((column for column in _COLUMNS if column.key and column.by == by), _COLUMNS[0])
+    column = next((column for column in _COLUMNS if column.key and column.by == by), None)
+    if column is None:
+        places = {queue: place for place, queue in enumerate(troubled)}
+        return sorted(wanted, key=lambda row: places.get(row.stats.queue, len(places))), None, False
     descending = column.largest_first is not bool(turned)
     return sorted(wanted, key=column.key, reverse=descending), column, descending

@@ -62,7 +62,7 @@ function morphRows(old, fresh) {
     if (!found) old.insertBefore(row.cloneNode(true), place);
     else {
       if (found !== place) old.insertBefore(found, place);
-      morphChildren(found, row);
+      morph(found, row);
       place = found.nextElementSibling;
     }
   }

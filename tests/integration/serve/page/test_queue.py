@@ -2,8 +2,10 @@
 
 import re
 
+import pytest
 from celery import Celery
 
+from celery_ext.serve.page import queue as queue_page
 from celery_ext.serve.page.rendering import BOUND
 from kombu_delayq.store import DelayStore
 from tests.integration.serve.page.conftest import Visit
@@ -79,6 +81,19 @@ def test_search_as_a_stream(app: Celery, visit: Visit) -> None:
     assert "stream" not in page.url
     rows.first.get_by_role("link").click()
     page.get_by_role("heading", name="shop.charge").wait_for()
+
+
+def test_a_search_that_has_not_ended_says_so(app: Celery, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that found none in its time does not say that there is none, and goes on to the end."""
+    fill(app, 40)
+    monkeypatch.setattr(queue_page, "LOOK_S", 0.0)
+    page = visit().see("waiting?q=kwargs.order.id%3D39")
+    page.get_by_role("heading", name="None found so far").wait_for()
+    assert "1 of 40 searched" in page.locator(".empty").inner_text()
+    page.get_by_role("link", name="Search on").click()
+    page.locator("[data-looked]", has_text="1 found").wait_for()
+    page.goto(page.url.partition("?")[0] + "?from=2000-01-01T00:00:00Z&to=2000-01-02T00:00:00Z&q=x")
+    page.get_by_role("heading", name="No waiting task matches").wait_for()
 
 
 def test_an_id_is_found_at_once(app: Celery, visit: Visit) -> None:
@@ -195,12 +210,17 @@ def test_retries_of_all_queues(app: Celery, store: DelayStore, visit: Visit) -> 
 
 
 def test_queues_are_filtered_by_name_and_paused(app: Celery, store: DelayStore, visit: Visit) -> None:
-    """The table has the queues whose names match, 50 a page; a button pauses a queue, and the overview says so."""
+    """The table has the queues whose names match, 25 a page; a button pauses a queue, and the overview says so.
+
+    Queues in trouble come first and are marked.
+    """
     for number in range(60):
         app.send_task("shop.remind", queue=f"q{number:02}", countdown=900)
     page = visit().see()
     rows = page.locator("tbody").first.get_by_role("row")
-    assert rows.count() == 50
+    assert rows.count() == 25
+    page.get_by_role("link", name="Next queues").click()
+    page.wait_for_url("**first=25**")
     page.get_by_role("link", name="Next queues").click()
     page.wait_for_url("**first=50**")
     assert rows.count() == 11  # with that of the app
@@ -213,7 +233,9 @@ def test_queues_are_filtered_by_name_and_paused(app: Celery, store: DelayStore, 
     page.get_by_text("consumers take nothing more").wait_for()
     assert list(store.fetching.paused()) == ["q17"]
     page = visit().see()
-    page.get_by_text("Somebody paused “q17”").wait_for()
+    assert page.locator("tbody").first.get_by_role("row").first.inner_text().split()[:2] == ["q17", "paused"]
+    page.get_by_text("Somebody paused “q17”").get_by_role("link", name="q17").click()
+    page.get_by_role("heading", name="q17").wait_for()
     visit().see("queues/q17").get_by_role("button", name="Resume").click()
     until(lambda: not store.fetching.paused())
 

@@ -78,16 +78,16 @@ def test_numbers_are_read_at_a_glance() -> None:
         ([row()], None, "warn", "Nobody knows who leads"),
         ([overdue(1.0)], "one", "ok", "All is well"),
         ([overdue(200.0, held_back=True)], "one", "ok", "All is well"),
-        ([overdue(20.0)], "one", "warn", "Tasks are overdue"),
-        ([overdue(200.0)], "one", "bad", "Tasks are overdue"),
-        ([row(ready=2, consumers=0)], "one", "warn", "Nobody consumes"),
+        ([overdue(20.0)], "one", "warn", "Tasks of “mail” are overdue"),
+        ([overdue(200.0)], "one", "bad", "Tasks of “mail” are overdue"),
+        ([row(ready=2, consumers=0)], "one", "warn", "Nobody consumes “mail”"),
         ([row(ready=2, consumers=None)], "one", "ok", "All is well"),
         ([unconsumed(299.0)], "one", "ok", "All is well"),
         ([unconsumed(None)], "one", "ok", "All is well"),
-        ([unconsumed(301.0)], "one", "warn", "Tasks wait for workers"),
-        ([unconsumed(301.0, paused_ms=NOW)], "one", "warn", "A queue is paused"),
-        ([row(error="WRONGTYPE")], "one", "warn", "A queue cannot be read"),
-        ([row(ready=2, consumers=0)], "", "bad", "Nobody transfers, and more"),
+        ([unconsumed(301.0)], "one", "warn", "Tasks of “mail” wait for workers"),
+        ([unconsumed(301.0, paused_ms=NOW)], "one", "warn", "“mail” is paused"),
+        ([row(error="WRONGTYPE")], "one", "warn", "“mail” cannot be read"),
+        ([row(ready=2, consumers=0)], "", "bad", "Nobody transfers; 1 more below"),
     ],
 )
 def test_the_verdict(rows: list[QueueState], leader: str | None, state: str, title: str) -> None:
@@ -97,11 +97,31 @@ def test_the_verdict(rows: list[QueueState], leader: str | None, state: str, tit
     assert found.reasons
 
 
+def test_the_title_names_what_is_in_trouble_and_the_worst_comes_first() -> None:
+    """A queue that nobody consumes is named among others that are consumed; each queue has its worst fault."""
+    rows = [
+        *(row(f"busy-{number}", ready=1, consumers=2) for number in range(6)),
+        row("few", ready=2, consumers=0),
+        row("many", ready=9, consumers=0, paused_ms=NOW),
+        overdue(200.0),
+    ]
+    found = health([*rows[:7]], "one")
+    assert (found.title, found.reasons[0].queues) == ("Nobody consumes “few”", ("few",))
+    found = health(rows, "one")
+    assert found.title == "Tasks of “mail” are overdue; 2 more below"
+    assert {queue: fault.badge for queue, fault in found.troubled.items()} == {
+        "mail": "overdue",
+        "many": "no consumer",
+        "few": "no consumer",
+    }
+    assert [*found.troubled] == ["mail", "many", "few"]
+
+
 def test_dead_letters_are_not_well() -> None:
     """Dead letters that wait are said while they are new; a queue of them needs no consumer."""
     found = health([row()], "one", letters={"failed": 94, "other": 0})
     assert (found.state, found.title) == ("warn", "Tasks have failed for good")
-    assert found.reasons[0].startswith("94 dead letters wait in “failed”")
+    assert found.reasons[0].text.startswith("94 dead letters wait in “failed”")
     assert health([row()], "one", letters={"failed": 0}).state == "ok"
     assert health([row()], "one", letters={"failed": 94}, is_recent=False).state == "ok"
     idle = health([row("failed", ready=2, consumers=0)], "one", letters={"failed": 2})
@@ -120,10 +140,10 @@ def test_dead_letters_are_not_well() -> None:
 def test_what_the_doctor_finds_about_servers_is_said(check: str, level: Level, state: str, title: str) -> None:
     """It deserves a look, and a Redis that is full is bad."""
     found = health([row()], "one", servers=[fault_of(Finding(level, "a:1 is not well", check=check))])
-    assert (found.state, found.title, found.reasons) == (state, title, ["a:1 is not well."])
+    assert (found.state, found.title, found.reasons[0].text) == (state, title, "a:1 is not well.")
 
 
-SOUND = JournalState("sqlite://", None, "one", {}, {}, None, 0.0, None, [], None, 0, 0, None)
+SOUND = JournalState("sqlite://", None, "one")
 
 
 @pytest.mark.parametrize(
@@ -148,11 +168,11 @@ def test_the_verdict_on_a_journal(journal: JournalState, state: str, text: str) 
     found = health([row()], "one", journal)
     assert found.state == state
     [reason] = found.reasons
-    assert text in reason
+    assert text in reason.text
 
 
 def test_the_calm_sentence() -> None:
     """When all is well, the page says what waits, and what is due next."""
     rows = [row(), row("web", delayed=2, next_due_ms=NOW + 1000)]
-    assert health(rows, "one").reasons == ["5 delayed tasks in 2 queues; the next is due in 1.0s."]
-    assert health([row(delayed=0)], "one").reasons == ["No task waits."]
+    assert health(rows, "one").reasons[0].text == "5 delayed tasks in 2 queues; the next is due in 1.0s."
+    assert health([row(delayed=0)], "one").reasons[0].text == "No task waits."
