@@ -235,6 +235,22 @@ class Facts:
 
         self._database.write(work, durable=False)
 
+    def raise_watermarks(self, token: int, marks: Watermarks) -> None:
+        """Replaces all watermarks by later ones, which a promoter has read while the database was away.
+
+        Args:
+            token: The promoter's token; nothing changes if another has led since.
+            marks: The watermarks.
+        """
+
+        def work(connection: Connection) -> None:
+            leader = _leader_in(connection, lock=True)
+            is_later = marks.moved_to_ms > watermarks_in(connection, lock=True).moved_to_ms
+            if leader is not None and leader.token == token and is_later:
+                _replace_watermarks(connection, marks)
+
+        self._database.write(work, durable=False)
+
     def lower_watermarks(self, dues: Mapping[str, float]) -> None:
         """Lowers the watermarks of queues that are given messages which are due before them.
 

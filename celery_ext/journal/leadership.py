@@ -7,9 +7,9 @@ from uuid import uuid4
 
 from kombu.log import get_logger
 
-from celery_ext.journal.facts import Leader
+from celery_ext.journal.facts import Leader, Watermarks
 from celery_ext.journal.store import JournaledStore
-from kombu_delayq.store.promotion import ALL, Election
+from kombu_delayq.store.promotion import ALL, Election, Heartbeat
 from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)
@@ -55,10 +55,12 @@ class Leadership:
         level: At which a loss is logged.
 
     Attributes:
+        journal_id: Id of the journal.
         token: The fencing token.
         epoch: Number of the epoch.
         shares: Behind whose markers it leads: ``ALL``, and in a cluster queues.
-        moved_to_ms: The latest watermark, ms since the epoch; 0 before the first heartbeat.
+        moved_to_ms: The latest watermark that is noted, ms since the epoch; 0 before the first heartbeat.
+        seen: The latest watermarks, which may not be noted yet.
         unverified: By share, the server that has started, or become the primary, since its data were compared with the
             journal.
         written_until: Number of the last row when this was noticed.
@@ -72,10 +74,12 @@ class Leadership:
         self._next_heartbeat = 0.0
         self._remind_at = 0.0
         self.heartbeat_s = min(HEARTBEAT_S, store.options.lease_ttl / 3)
+        self.journal_id = ""
         self.token = 0
         self.epoch = 0
         self.shares: set[str] = set()
         self.moved_to_ms = 0.0
+        self.seen = Watermarks()
         self.unverified: Mapping[str, str] = {}
         self.written_until = 0
         self._compared: dict[str, str] = {}
@@ -93,6 +97,7 @@ class Leadership:
                 faster.
         """
         journal = self._store.journal
+        self.journal_id = journal.id
         known, least, seen = journal.epoch(), int(self._store.now_ms()), dict[str, Election]()
         for _ in range(TRIES):
             self.token = journal.next_token(least)
@@ -127,29 +132,41 @@ class Leadership:
         if monotonic() < self._next_heartbeat:
             return
         store, journal = self._store, self._store.journal
-        # The heads are read before the markers: if these are sound then, they were those of a sound Redis.
-        names = [as_text(name) for name in store.client.smembers(store.keys.queues)]
-        heads = store.delivery.heads(names)
-        seen = store.promotion.journal_heartbeat(
-            journal.id, self.token, self._heartbeat, sorted(self.shares), self._compared
-        )
-        words = {one.word for one in seen.values()}
-        _refuse(words, "other", "superseded", *LOST)
+        names, seen = self.look(store)
         self._note({share: one.server for share, one in seen.items() if one.server})
-        lagging: dict[str, float] = {}
-        for form, due_ms in heads.due_ms.items():
-            if due_ms <= heads.now_ms:
-                lagging[form.queue] = min(due_ms, lagging.get(form.queue, due_ms))
         heartbeat = journal.next_heartbeat(self.token, self._heartbeat)
         if heartbeat is None:
             raise NotLeading("superseded")
-        journal.set_watermarks(heads.now_ms, lagging, sound=not self.unverified)
-        self._heartbeat, self.moved_to_ms = heartbeat, heads.now_ms
+        journal.set_watermarks(self.seen.moved_to_ms, self.seen.lagging, sound=not self.unverified)
+        self._heartbeat, self.moved_to_ms = heartbeat, self.seen.moved_to_ms
         self._next_heartbeat = monotonic() + self.heartbeat_s
         self._remind()
         if store.notes_all:
             for name in names:  # publishers give Redis messages that nobody promotes
                 self.enter(name)
+
+    def look(self, store: JournaledStore) -> tuple[list[str], dict[str, Heartbeat]]:
+        """Reads up to where Redis has delivered, into ``seen``; without the database.
+
+        Returns:
+            The names of all queues, and what each marker says.
+
+        Raises:
+            NotLeading: This process leads no more, or Redis has lost data; ``seen`` is as before.
+        """
+        # The heads are read before the markers: if these are sound then, they were those of a sound Redis.
+        names = [as_text(name) for name in store.client.smembers(store.keys.queues)]
+        heads = store.delivery.heads(names)
+        found = store.promotion.journal_heartbeat(
+            self.journal_id, self.token, self._heartbeat, sorted(self.shares), self._compared
+        )
+        _refuse({one.word for one in found.values()}, "other", "superseded", *LOST)
+        lagging: dict[str, float] = {}
+        for form, due_ms in heads.due_ms.items():
+            if due_ms <= heads.now_ms:
+                lagging[form.queue] = min(due_ms, lagging.get(form.queue, due_ms))
+        self.seen = Watermarks(heads.now_ms, lagging)
+        return names, found
 
     def compared(self, servers: Mapping[str, str]) -> None:
         """Notes that all messages of some servers were compared with the journal; the next heartbeat tells Redis.
@@ -189,7 +206,7 @@ class Leadership:
     def _elect(self, shares: Iterable[str], epoch: int, *, anew: bool = False) -> dict[str, Election]:
         journal = self._store.journal
         found = self._store.promotion.elect(
-            journal.id, self.token, epoch, self._heartbeat, sorted(shares), journal.guard, anew=anew
+            self.journal_id, self.token, epoch, self._heartbeat, sorted(shares), journal.guard, anew=anew
         )
         _refuse({one.word for one in found.values()}, "other")
         return found

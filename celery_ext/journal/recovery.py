@@ -4,11 +4,11 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from math import inf
 from time import sleep
 from typing import NamedTuple
 
+from celery_ext.journal.epochs import Epoch
 from celery_ext.journal.leadership import LOST
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.schema import WAITING
@@ -168,6 +168,9 @@ class Restored(NamedTuple):
         skipped: How many were overdue and left away.
         dead_letters: How many were overdue and went to the dead letters.
         in_redis: How many Redis had still.
+        unsure: How many of those that Redis had no more were due before the loss was noticed: nobody knows whether it
+            had delivered them.
+        unsure_from_ms: The least due time of these, ms since the epoch.
     """
 
     looked: int
@@ -175,6 +178,8 @@ class Restored(NamedTuple):
     skipped: int
     dead_letters: int
     in_redis: int
+    unsure: int = 0
+    unsure_from_ms: float = inf
 
 
 def restore(
@@ -211,14 +216,16 @@ def restore(
         raise InvalidOptions(f"overdue is one of {', '.join(OVERDUE)}, not {overdue!r}")
     letters = dead_letters or store.options.dead_letter_queue
     journal = store.journal
-    epochs = [lost.epoch for lost in journal.unrestored()]
-    for queue, rows in _lost(store, epochs, queues, from_ms):
-        yield _restore_page(store, queue, rows, overdue, letters, dry_run)
+    epochs = journal.unrestored()
+    for queue, rows, noticed_ms in _lost(store, epochs, queues, from_ms):
+        yield _restore_page(store, queue, rows, noticed_ms, overdue, letters, dry_run)
     if epochs and not queues and from_ms == -inf and not dry_run:
-        journal.finish_restore(epochs, store.now_ms())
-    unnoted = _unnoted(store, queues, from_ms) if dry_run else ()
-    for queue, rows in chain(_noted_missing(store, queues, from_ms), unnoted):
-        yield _restore_page(store, queue, rows, overdue, letters, dry_run)
+        journal.finish_restore([one.epoch for one in epochs], store.now_ms())
+    noticed_ms = journal.missing_ms()
+    for queue, rows in _noted_missing(store, queues, from_ms):
+        yield _restore_page(store, queue, rows, noticed_ms, overdue, letters, dry_run)
+    for queue, rows in _unnoted(store, queues, from_ms) if dry_run else ():
+        yield _restore_page(store, queue, rows, store.now_ms(), overdue, letters, dry_run)
 
 
 def count_noted(store: JournaledStore, *, queues: Collection[str] = (), from_ms: float = -inf) -> int:
@@ -229,14 +236,15 @@ def count_noted(store: JournaledStore, *, queues: Collection[str] = (), from_ms:
 
 
 def _lost(
-    store: JournaledStore, epochs: Collection[int], queues: Collection[str], from_ms: float
-) -> Iterator[QueuePage]:
+    store: JournaledStore, epochs: Collection[Epoch], queues: Collection[str], from_ms: float
+) -> Iterator[tuple[str, list[Row], float]]:
+    """Yields pages of the rows of lost epochs, each with the time at which its loss was noticed."""
     lost = store.journal.lost_in() if epochs else {}
-    for epoch in epochs:
-        for queue, given in lost.get(epoch, ()):
+    for one in epochs:
+        for queue, given in lost.get(one.epoch, ()):
             if not queues or queue in queues:
-                for rows in _pages(partial(store.journal.lost, epoch, queue, from_ms, count=PAGE, given=given)):
-                    yield queue, rows
+                for rows in _pages(partial(store.journal.lost, one.epoch, queue, from_ms, count=PAGE, given=given)):
+                    yield queue, rows, one.ended_ms
 
 
 def _noted_missing(store: JournaledStore, queues: Collection[str], from_ms: float) -> Iterator[QueuePage]:
@@ -272,14 +280,22 @@ def _lost_queues(store: JournaledStore, queues: Collection[str]) -> set[str]:
 
 
 def _restore_page(
-    store: JournaledStore, queue: str, rows: Sequence[Row], overdue: str, letters: str, dry_run: bool
+    store: JournaledStore,
+    queue: str,
+    rows: Sequence[Row],
+    noticed_ms: float,
+    overdue: str,
+    letters: str,
+    dry_run: bool,
 ) -> Restored:
     present, now_ms, journal = rows_in_redis(store, queue, rows), store.now_ms(), store.journal
     lost = [row for row in rows if row.seq not in present]
     late = [row for row in lost if row.due_ms <= now_ms and overdue != "run"]
     again = [row.seq for row in lost if row.due_ms > now_ms or overdue == "run"]
+    unsure_ms = [row.due_ms for row in lost if row.due_ms < noticed_ms]
     name = "skipped" if overdue == "skip" else "dead_letters"
-    done = Restored(len(rows), len(again), 0, 0, len(present))._replace(**{name: len(late)})
+    done = Restored(len(rows), len(again), 0, 0, len(present), len(unsure_ms), min(unsure_ms, default=inf))
+    done = done._replace(**{name: len(late)})
     if dry_run:
         return done
     if done.dead_letters:

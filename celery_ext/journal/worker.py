@@ -143,8 +143,7 @@ class RowPromoter:
             self._store.keys.check_queue(queue)
             if self._leadership.enter(queue):
                 rows = self._store.journal.rows([row.seq for row in rows])
-            journal_id, token = self._store.journal.id, self._leadership.token
-            found = self._store.promotion.promote(journal_id, token, rows)
+            found = self._store.promotion.promote(self._leadership.journal_id, self._leadership.token, rows)
         except (ResponseError, InvalidQueueName) as error:
             if not isinstance(error, _OF_QUEUE) and "WRONGTYPE" not in str(error):
                 raise
@@ -190,6 +189,7 @@ class JournalWorker(BackgroundWorker):
         self._connect = connect
         self._leading = False
         self._refused = ""
+        self._led: Leadership | None = None  # until the database went away
 
     @property
     def leading(self) -> bool:
@@ -207,6 +207,7 @@ class JournalWorker(BackgroundWorker):
             cleanup.callback(store.close)
             store.journal.allow_long_calls()
             while not self._stopping.is_set():
+                self._tell_what_left(store)
                 lease = store.promotion.lease()
                 if lease.acquire(token=self.name) and self._lead(store, lease) not in STANDS_BY:
                     self._stopping.wait(AGAIN_S)
@@ -234,7 +235,18 @@ class JournalWorker(BackgroundWorker):
             except LockError:
                 logger.info("journal worker %s has no lease any more", self.name)
                 return "no lease"
+            except SQLAlchemyError:
+                self._led = leadership if self._leading else self._led
+                raise
         return "stopped"
+
+    def _tell_what_left(self, store: JournaledStore) -> None:
+        """Notes up to where Redis has delivered while the database was away: if Redis is lost, nobody else knows."""
+        if self._led is not None:
+            with suppress(NotLeading):
+                self._led.look(store)
+            store.journal.raise_watermarks(self._led.token, self._led.seen)
+            self._led = None
 
     def _work(self, store: JournaledStore, lease: Lock, leadership: Leadership) -> None:
         promoter = RowPromoter(store, leadership, lambda: self._may_go_on(lease))

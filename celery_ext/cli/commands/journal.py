@@ -13,9 +13,10 @@ from kombu.connection import Connection
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.journal_text import losses
 from celery_ext.cli.options import Moment, confirm, json_option, moment, queue_name, queues_argument, yes_option
-from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
+from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, when
 from celery_ext.cli.progress import with_progress
 from kombu_delayq.audit import audited
+from kombu_delayq.message.due import iso_of
 
 if TYPE_CHECKING:
     from celery_ext.journal import Checked, JournaledStore
@@ -139,21 +140,29 @@ def restore(
                 return
             confirm(f"Restore about {number_of(count, 'message')} for {broker_in_words(connection)}?", yes=yes)
         pages = pages_of(store, **conditions, overdue=overdue, dead_letters=dead_letters, dry_run=dry_run)
-        done = Counter(looked=0, restored=0, skipped=0, dead_letters=0, in_redis=0)
+        done = Counter(looked=0, restored=0, skipped=0, dead_letters=0, in_redis=0, unsure=0)
+        unsure_from_ms = inf
         what = {"queues": list(queues), "overdue": overdue}
-        noted = audited("journal restore", what, of=count or 0, unchanged=("looked", "in_redis"))
+        noted = audited("journal restore", what, of=count or 0, unchanged=("looked", "in_redis", "unsure"))
         with nullcontext(Counter[str]()) if dry_run else noted as counts:
             try:
                 for page in with_progress(pages, "restoring", count, size=attrgetter("looked")):
-                    done.update(page._asdict())
+                    done.update({name: getattr(page, name) for name in done})
+                    unsure_from_ms = min(unsure_from_ms, page.unsure_from_ms)
             finally:
                 counts.update(done)
         if as_json:
-            click.echo(json_line({**done, "dry_run": dry_run}))
+            click.echo(json_line({**done, "unsure_from": iso_of(unsure_from_ms), "dry_run": dry_run}))
         elif dry_run and not done["looked"]:
             click.echo("nothing is to be restored")
         else:
             click.echo(_restored_text(done, dry_run=dry_run))
+            if done["unsure"]:
+                were = "it was" if done["unsure"] == 1 else "they were"
+                click.echo(
+                    f"{done['unsure']:,} of these may have run: {were} due from {when(unsure_from_ms, store.now_ms())} "
+                    "on, before the loss was noticed"
+                )
         if not dry_run and done["restored"] and not store.promotion.promoter():
             print_stderr(
                 "nobody promotes: what was restored waits in the journal until a worker, or `delayq transfer`, runs"

@@ -13,6 +13,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore, database, restore
 from celery_ext.journal.recovery import Restored
+from kombu_delayq.message.due import iso_of
 from tests.support.commands.shell import BIN, Audit, read_until, run
 from tests.support.conditions import until
 from tests.support.journal.stores import (
@@ -203,9 +204,23 @@ def test_a_dry_run_says_what_a_restore_does(
 def test_a_dry_run_leaves_alone_what_was_published_since(unnoted: JournaledStore, delayq: Delayq) -> None:
     """What Redis was given after a loss is not counted, and nothing is noted."""
     unnoted.delivery.offer("near", offer("new", clock_ms(unnoted.client) + HOUR_MS))
-    assert delayq("journal", "restore", "--dry-run").stdout == "4 messages looked at: 4 would wait again\n"
+    assert delayq("journal", "restore", "--dry-run").stdout.startswith("4 messages looked at: 4 would wait again\n")
     assert delayq("journal", "restore", "--dry-run", "--queue", "other").stdout == "nothing is to be restored\n"
     assert unnoted.journal.unrestored() == []
+
+
+def test_a_restore_says_how_many_may_run_twice(unnoted: JournaledStore, delayq: Delayq) -> None:
+    """Those due since the latest watermark, and before the loss was noticed, however long that is."""
+    unnoted.journal.set_watermarks(clock_ms(unnoted.client) - HOUR_MS, {})
+    gone = addition("delivered", clock_ms(unnoted.client) - HOUR_MS / 2)
+    unnoted.journal.add([gone], offered=True)
+    line = r"^3 of these may have run: they were due from \S+ \S+ \S+ \(30m \d+s ago\) on, before the loss was noticed$"
+    for how in ("--dry-run", "--yes"):
+        assert re.search(line, delayq("journal", "restore", how).stdout, re.M)
+        found = json.loads(delayq("journal", "restore", "--dry-run", "--json").stdout)
+        assert (found["unsure"], found["unsure_from"]) == (
+            (3, iso_of(gone.due_ms)) if how == "--dry-run" else (0, None)
+        )
 
 
 @pytest.mark.usefixtures("unnoted")

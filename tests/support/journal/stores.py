@@ -76,7 +76,7 @@ class Promoter:
 def restored(store: JournaledStore, **options: Any) -> Restored:
     """Restores, and adds up what the pages did."""
     pages = list(restore(store, **options))
-    return Restored(*(sum(column) for column in zip(*pages, strict=True))) if pages else Restored(0, 0, 0, 0, 0)
+    return Restored(*(sum(column) for column in zip(*pages, strict=True))) if pages else Restored(0, 0, 0, 0, 0, 0)
 
 
 def body_of(identity: str) -> bytes:

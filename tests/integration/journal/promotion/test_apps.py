@@ -11,11 +11,22 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore, database
+from celery_ext.journal.leadership import Leadership
 from celery_ext.journal.worker import JournalWorker
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
-from tests.support.journal.stores import HOUR_MS, MakeJournaled, Promoter, body_of, in_redis, journaled, offer, restored
+from tests.support.journal.stores import (
+    HOUR_MS,
+    MakeJournaled,
+    Promoter,
+    body_of,
+    delivered,
+    in_redis,
+    journaled,
+    offer,
+    restored,
+)
 from tests.support.servers.postgres import PrivatePostgres
 from tests.support.store.keyspace import clock_ms
 from tests.support.store.tuned import tuned
@@ -133,6 +144,40 @@ def test_an_outage_of_the_database_is_logged_once(
     said = [record.getMessage() for record in caplog.records if record.name.startswith("celery_ext.journal")]
     assert sum("because the journal's database cannot be used" in text for text in said) == 1
     assert sum(text.startswith("the journal goes on after") for text in said) == 1
+
+
+def test_what_redis_delivers_without_the_database_does_not_come_back(
+    own_server: PrivateRedis, own_postgres: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A promoter still sees what leaves Redis, and tells the database once it is back, also after a loss of Redis."""
+    monkeypatch.setattr(database, "AWAY_S", 0.1)
+    looks, look = list[float](), Leadership.look
+
+    def counted(self: Leadership, store: JournaledStore) -> object:
+        found = look(self, store)
+        looks.append(self.seen.moved_to_ms)
+        return found
+
+    monkeypatch.setattr(Leadership, "look", counted)
+    options = {"journal_url": own_postgres.url, "journal": "all", "lease_ttl": 0.5, "poll_interval": 0.1}
+    store, worker = journaled(own_server.port, options), JournalWorker(lambda: journaled(own_server.port, options))
+    due_ms = clock_ms(store.client) + 2000
+    store.delivery.offer("q", offer("delivered", due_ms), offer("waits", due_ms + HOUR_MS))
+    worker.start()
+    try:
+        until(lambda: store.journal.watermarks().moved_to_ms)
+        own_postgres.stop()
+        until(lambda: delivered(store) == ["delivered"])
+        until(lambda: looks[-1] > due_ms)
+        store.client.flushall()
+        own_postgres.start()
+        until(lambda: len(store.journal.unrestored()) == 1, timeout_s=60.0)
+    finally:
+        worker.stop()
+    assert store.journal.unrestored()[0].watermarks.moved_to_ms > due_ms
+    assert restored(store)[:2] == (1, 1)
+    store.close()
+    database.engine_of(database.parse_url(own_postgres.url)).dispose()
 
 
 def test_a_worker_names_the_key_that_ties_redis_to_a_journal(

@@ -52,12 +52,12 @@ def test_what_is_due_after_the_watermark_comes_back(journaled_store: JournaledSt
     until(lambda: delivered(store) == ["gone"])
     promoter.heartbeat()
     promoter = lose(store)
-    assert restored(store) == (2, 2, 0, 0, 0)
+    assert restored(store)[:5] == (2, 2, 0, 0, 0)
     assert promoter.promote()["promoted"] == 1
     assert in_redis(store) == ["soon"]
     assert [row.id for row in store.journal.get(["gone", "soon", "later"])] == ["later"]
     assert store.journal.unrestored() == []
-    assert restored(store) == (0, 0, 0, 0, 0)
+    assert restored(store)[:5] == (0, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(("overdue", "counts"), [("run", (2, 2, 0, 0, 0)), ("skip", (2, 1, 1, 0, 0))])
@@ -69,7 +69,8 @@ def test_what_came_due_meanwhile(
     Promoter(store).heartbeat()
     store.delivery.offer("q", offer("late", clock_ms(store.client) + 1), offer("soon", now_ms + SOON_MS))
     promoter = lose(store)
-    assert restored(store, overdue=overdue) == counts
+    done = restored(store, overdue=overdue)
+    assert (done[:5], done.unsure) == (counts, 1)  # Redis may have delivered the late one
     promoter.promote()
     assert delivered(store) == (["late"] if overdue == "run" else [])
     assert in_redis(store) == ["soon"]
@@ -88,7 +89,7 @@ def test_what_came_due_meanwhile_may_be_buried(make_journaled: MakeJournaled, op
     store.journal.lower_watermarks({"q": now_ms - MINUTE_MS})
     store.delivery.offer("q", offer("late", now_ms - MINUTE_MS), offer("soon", now_ms + SOON_MS))
     promoter = lose(store)
-    assert restored(store, overdue="dead-letter", dead_letters="buried") == (2, 1, 0, 1, 0)
+    assert restored(store, overdue="dead-letter", dead_letters="buried")[:5] == (2, 1, 0, 1, 0)
     promoter.promote()
     transfer(store, "q", "buried")
     assert store.client.llen("q") == 0
@@ -170,7 +171,7 @@ def test_what_redis_still_has_is_not_doubled(journaled_store: JournaledStore, no
     for key, value in keys.items():
         store.client.restore(key, 0, value)
     promoter = Promoter(store).heartbeat()
-    assert restored(store) == (2, 1, 0, 0, 1)
+    assert restored(store)[:5] == (2, 1, 0, 0, 1)
     promoter.promote()
     assert in_redis(store) == ["old", "new"]
     promoter = lose(store)
@@ -215,7 +216,7 @@ def test_publishing_goes_on_between_loss_and_restore(journaled_store: JournaledS
     store.delivery.offer("q", offer("old", now_ms + SOON_MS))
     promoter = lose(store)
     store.delivery.offer("q", offer("new", now_ms + SOON_MS), offer("old", now_ms + SOON_MS))
-    assert restored(store) == (1, 0, 0, 0, 1)
+    assert restored(store)[:5] == (1, 0, 0, 0, 1)
     promoter.promote()
     assert sorted(in_redis(store)) == ["new", "old"]
 

@@ -80,7 +80,7 @@ def test_rows_follow_what_redis_decides(make_journaled: MakeJournaled, journal: 
     Promoter(store).heartbeat()
     store.client.flushall()
     Promoter(store).heartbeat()
-    assert restored(store) == (1, 1, 0, 0, 0)
+    assert restored(store)[:5] == (1, 1, 0, 0, 0)
     assert bodies(store) == [body_of("x")]
 
 
