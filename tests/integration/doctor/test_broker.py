@@ -69,7 +69,7 @@ def test_a_worker_that_consumes_dead_letters_is_found(proj: Proj) -> None:
     proj.server.client().sadd("{delayq}:dead_letters", "failed", "other")
     assert look("dead-letters", proj) == []
     proj.worker("-Q", "celery,failed", pool="solo")
-    [found] = look("dead-letters", proj)
+    [found] = until(lambda: look("dead-letters", proj))  # a lease names its queues a moment later
     assert (found.level, found.found.endswith("fail again: failed")) == ("warning", True)
 
 
