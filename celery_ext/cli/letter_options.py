@@ -73,7 +73,7 @@ def letter_filter(ids: Sequence[str], *, every: bool, **conditions: Any) -> Choi
     chosen = list(read_ids(ids))
     if ids and not chosen:
         raise click.UsageError("there is no id on the standard input")
-    return Choice(chosen, **conditions)
+    return Choice(chosen or None, **conditions)
 
 
 def dead_letter_queues(broker: CliBroker, given: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ class Choice:
     A letter without a time, which kombu-delayq did not bury, has no age: it is not chosen where an age is asked for.
 
     Args:
-        ids: Task ids; none for any.
+        ids: Task ids; None for any.
         tasks: Task names, or patterns of such; none for any.
         error: Text in the error, in whatever case; None for any error.
         older_than_s: Only letters that were buried longer ago than this, in s.
@@ -24,14 +24,14 @@ class Choice:
 
     def __init__(
         self,
-        ids: Iterable[str] = (),
+        ids: Iterable[str] | None = None,
         tasks: Sequence[str] = (),
         error: str | None = None,
         older_than_s: float | None = None,
         newer_than_s: float | None = None,
         until: datetime | None = None,
     ) -> None:
-        self.ids = frozenset(ids)
+        self.ids, self._by_id = frozenset(ids or ()), ids is not None
         self.met: set[str] = set()
         self._tasks = tasks
         self._error = None if error is None else error.casefold()
@@ -43,12 +43,12 @@ class Choice:
     @property
     def narrow(self) -> bool:
         """Whether only some letters are chosen, not all."""
-        return bool(self.ids or self._tasks or self._error or self._until or self._since)
+        return bool(self._by_id or self._tasks or self._error or self._until or self._since)
 
     def __call__(self, letter: DeadLetter) -> bool:
         """Whether a letter is chosen."""
         chosen = (
-            (not self.ids or letter.id in self.ids)
+            (not self._by_id or letter.id in self.ids)
             and self._is_of_task(letter.name)
             and (self._error is None or self._error in (letter.error or "").casefold())
             and self._is_of_age(letter.at)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from celery_ext.connection import as_operational_errors, open_store
 from celery_ext.dead_letters import letters as letters_of
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from kombu_delayq.store import OperatorStore
+
+
+#: How long ago a letter was buried, a timedelta or s; None for any time.
+Age: TypeAlias = timedelta | float | None
 
 
 class DeadLetters:
@@ -46,18 +50,30 @@ class DeadLetters:
         with self._opened() as store:
             return {queue: sum(store.letters.lists(queue).values()) for queue in self._queues(store, None)}
 
-    def list(self, queue: str | None = None, *, limit: int | None = None, **conditions: Any) -> Iterator[DeadLetter]:
+    def list(
+        self,
+        queue: str | None = None,
+        *,
+        limit: int | None = None,
+        task: str | None = None,
+        error: str | None = None,
+        older_than: Age = None,
+        newer_than: Age = None,
+    ) -> Iterator[DeadLetter]:
         """Yields dead letters, of each queue and priority the oldest first. It reads a page at a time, no snapshot.
 
         Args:
             queue: See the class.
             limit: Most letters to yield; None for all.
-            **conditions: ``task``, ``error``, ``older_than`` and ``newer_than``; see the class.
+            task: See the class, as for the others.
+            error: Text in the error.
+            older_than: Least age.
+            newer_than: Greatest age.
 
         Raises:
             kombu.exceptions.OperationalError: Redis does not answer.
         """
-        choice, left = _choice((), **conditions), limit
+        choice, left = _choice(None, task, error, older_than, newer_than), limit
         with self._opened() as store:
             queues = self._queues(store, queue)
         for name in queues:
@@ -83,21 +99,27 @@ class DeadLetters:
 
     def replay(
         self,
-        ids: str | Iterable[str] = (),
+        ids: str | Iterable[str] | None = None,
         *,
         queue: str | None = None,
         to_queue: str | None = None,
         rate: float | None = None,
-        **conditions: Any,
+        task: str | None = None,
+        error: str | None = None,
+        older_than: Age = None,
+        newer_than: Age = None,
     ) -> dict[str, int]:
         """Sends dead letters to the queues from which they came, to be run again with all their retries.
 
         Args:
-            ids: A task id, or several; none for all that meet the conditions.
+            ids: A task id, or several; None for all that meet the conditions.
             queue: See the class.
             to_queue: Sends the letters to this queue instead.
             rate: Most letters a second, 0.1 or more; None for no limit. The call lasts as long as that takes.
-            **conditions: ``task``, ``error``, ``older_than`` and ``newer_than``; see the class.
+            task: See the class, as for the others.
+            error: Text in the error.
+            older_than: Least age.
+            newer_than: Greatest age.
 
         Returns:
             How many were ``replayed``; and how many stay as ``unroutable``, for nobody knows their queue.
@@ -109,40 +131,51 @@ class DeadLetters:
         rate = None if rate is None else letters_of.rate_of(rate)
         with self._connected() as connection:
             send = routes.sending(connection.default_channel, self._app, to_queue)
-            done = self._change(open_store(connection), "replay", send, ids, queue, conditions, rate)
+            choice = _choice(ids, task, error, older_than, newer_than)
+            done = self._change(open_store(connection), "replay", send, choice, queue, rate)
         return {"replayed": done["replayed"], "unroutable": done["unroutable"]}
 
-    def drop(self, ids: str | Iterable[str] = (), *, queue: str | None = None, **conditions: Any) -> int:
+    def drop(
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        error: str | None = None,
+        older_than: Age = None,
+        newer_than: Age = None,
+    ) -> int:
         """Removes dead letters: they will never run. Returns how many.
 
         Args:
-            ids: A task id, or several; none for all that meet the conditions.
+            ids: A task id, or several; None for all that meet the conditions.
             queue: See the class.
-            **conditions: ``task``, ``error``, ``older_than`` and ``newer_than``; see the class.
+            task: See the class, as for the others.
+            error: Text in the error.
+            older_than: Least age.
+            newer_than: Greatest age.
 
         Raises:
             ValueError: No id, queue or condition says which letters.
             kombu.exceptions.OperationalError: Redis does not answer.
         """
         with self._opened() as store:
-            return self._change(store, "drop", letters_of.away, ids, queue, conditions)["dropped"]
+            choice = _choice(ids, task, error, older_than, newer_than)
+            return self._change(store, "drop", letters_of.away, choice, queue)["dropped"]
 
     def _change(
         self,
         store: "OperatorStore",
         name: str,
         action: LetterAction,
-        ids: str | Iterable[str],
+        choice: Choice,
         queue: str | None,
-        conditions: dict[str, Any],
         rate: float | None = None,
     ) -> Counter[str]:
-        named = (ids,) if isinstance(ids, str) else tuple(ids)
-        choice, counts = _choice(named, **conditions), Counter[str]()
         if not choice.narrow and queue is None:
             raise ValueError("which dead letters? Name ids, a condition, or a queue for all of its letters")
+        counts, what = Counter[str](), ids_named(sorted(choice.ids)) if choice.ids else {}
         for one in self._queues(store, queue):
-            what = ids_named(named) if named else {}
             done, _ = letters_of.change(store, one, choice, action, name, what, rate=rate)
             counts.update(done)
         return counts
@@ -163,15 +196,11 @@ class DeadLetters:
 
 
 def _choice(
-    ids: Iterable[str],
-    *,
-    task: str | None = None,
-    error: str | None = None,
-    older_than: timedelta | float | None = None,
-    newer_than: timedelta | float | None = None,
+    ids: str | Iterable[str] | None, task: str | None, error: str | None, older_than: Age, newer_than: Age
 ) -> Choice:
-    return Choice(ids, () if task is None else (task,), error, _seconds(older_than), _seconds(newer_than))
+    named = (ids,) if isinstance(ids, str) else ids
+    return Choice(named, () if task is None else (task,), error, _seconds(older_than), _seconds(newer_than))
 
 
-def _seconds(given: timedelta | float | None) -> float | None:
+def _seconds(given: Age) -> float | None:
     return given.total_seconds() if isinstance(given, timedelta) else given

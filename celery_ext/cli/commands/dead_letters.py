@@ -101,8 +101,8 @@ def _print(queue: str, found: Iterable[DeadLetter], total: int, *, as_json: bool
         rows = [_row(letter, now_ms) for letter in part]
         lines = map(json_line, map(_fields, part)) if as_json else fit_table(LISTING_HEAD, rows, right={4}, title=2)
         click.echo("\n".join(lines))
-    if shown < total and shown:
-        click.echo(f"… {shown:,} of {total:,} shown", err=as_json)
+    if shown < total:
+        click.echo(f"… {shown:,} of {total:,} {'shown' if shown else 'match'}", err=as_json)
 
 
 def _fields(letter: DeadLetter) -> dict[str, Any]:

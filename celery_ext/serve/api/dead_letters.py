@@ -57,7 +57,7 @@ class Conditions(Strict):
         if self.error is not None and hidden:
             raise Problem(403, "this server hides arguments, so errors cannot be searched", "arguments-hidden")
         tasks = () if self.task is None else (self.task,)
-        return Choice(ids or (), tasks, self.error, self.older_than_s, self.newer_than_s)
+        return Choice(ids, tasks, self.error, self.older_than_s, self.newer_than_s)
 
 
 class PageQuery(Conditions):

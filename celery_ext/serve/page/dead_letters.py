@@ -67,7 +67,7 @@ class Filter:
         if self.error and hidden:
             raise ValueError("arguments are hidden on this server, and so are errors, which may name them")
         older, newer = (durations.parse(text) if text else None for text in (self.older, self.newer))
-        return Choice((), (self.task,) if self.task else (), self.error or None, older, newer, until)
+        return Choice(None, (self.task,) if self.task else (), self.error or None, older, newer, until)
 
 
 def queues(request: Request) -> Response:

@@ -115,6 +115,8 @@ def test_list_shows_the_oldest_first_and_plain_messages_without_a_reason(
     assert text.startswith(f"queue {DEAD}: 4 dead letters\n")
     assert "NotifyFailed: a" in text
     assert text.endswith("… 2 of 4 shown\n")
+    none = run(broker, "dead-letters", "list", DEAD, "--error", "zzz").stdout
+    assert none == f"queue {DEAD}: 4 dead letters\n… 0 of 4 match\n"
     assert [each["id"] for each in lines(broker, "dead-letters", "list", DEAD, "--task", "proj.other")] == ["c"]
     assert [each["id"] for each in lines(broker, "dead-letters", "list", DEAD, "--task", "*.o*")] == ["c"]
     assert raw_client.llen(DEAD) == 3

@@ -236,9 +236,13 @@ def test_all_letters_have_to_be_asked_for(app: Celery) -> None:
     """A call that says nothing changes nothing, and neither does one with a pace that is too slow."""
     letters = DeadLetters(app)
     bury_some(app, "bill", "b0")
+    wrong: Any
     for wrong in (letters.replay, letters.drop):
         with pytest.raises(ValueError, match="which dead letters"):
             wrong()
+        with pytest.raises(TypeError, match=rf"DeadLetters.{wrong.__name__}\(\) got an unexpected .* 'all'"):
+            wrong(all=True)
+    assert (letters.replay([], queue="dead-bill")["replayed"], letters.drop(iter(()), queue="dead-bill")) == (0, 0)
     for rate in (0.01, inf, nan):
         with pytest.raises(ValueError, match="letters a second"):
             letters.replay("b0", rate=rate)
