@@ -18,6 +18,7 @@ from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import due_of
 from kombu_delayq.message.fields import CHAIN_ID, Message, to_json
 from kombu_delayq.options import Options
+from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Waiting
 
 #: The brokers of this process by name. Each lives for as long as the test that uses it.
@@ -60,6 +61,8 @@ class MemoryBroker:
 
 class Channel(OfferingChannel, stock.Channel):
     """A channel of :class:`Transport`."""
+
+    key_names = Keys()
 
     def __init__(self, connection: Any, **kwargs: Any) -> None:
         self.queues = connection.broker.queues

@@ -19,7 +19,7 @@ from celery_ext.dead_letters import Choice, DeadLetter
 from celery_ext.dead_letters import letters as letters_of
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.errors import DelayChainCancelled
+from kombu_delayq.errors import DelayChainCancelled, InvalidQueueName
 from kombu_delayq.message.dead_letters import Reason
 from kombu_delayq.store.dead_letters import DeadLetters as LettersOfStore
 from kombu_delayq.store.dead_letters import Letter
@@ -233,7 +233,7 @@ def test_a_letter_that_fails_where_it_lies_is_not_buried_again(app: Celery, capl
 
 
 def test_all_letters_have_to_be_asked_for(app: Celery) -> None:
-    """A call that says nothing changes nothing, and neither does one with a pace that is too slow."""
+    """A call that says nothing changes nothing, nor does one with too slow a pace, or a queue that cannot be."""
     letters = DeadLetters(app)
     bury_some(app, "bill", "b0")
     wrong: Any
@@ -246,4 +246,6 @@ def test_all_letters_have_to_be_asked_for(app: Celery) -> None:
     for rate in (0.01, inf, nan):
         with pytest.raises(ValueError, match="letters a second"):
             letters.replay("b0", rate=rate)
+    with pytest.raises(InvalidQueueName, match="paused"):
+        letters.replay("b0", to_queue="{delayq}:paused")
     assert letters.queues()["dead-bill"] == 1
