@@ -97,7 +97,7 @@ class FleetWorld:
     """A store, and who uses it.
 
     Args:
-        store: The store, in the layout ``hash``.
+        store: The store.
         actors: What each actor does, in its order: words, of which the first names a method ``do_``.
         consumers: The consumers, which do what they can.
     """
@@ -160,7 +160,7 @@ class FleetWorld:
 
     def do_hour(self, fleet: Fleet) -> Fleet:
         """An hour passes: all due times are an hour nearer."""
-        due = self.store.keys.due(QUEUE)
+        due = self._stored[0]
         for member, score in self.store.client.zrange(due, 0, -1, withscores=True):
             self.store.client.zadd(due, {member: score - GRAIN_MS})
         return fleet._replace(hour=fleet.hour + 1)
@@ -353,12 +353,13 @@ class FleetWorld:
         Raises:
             Violation: An index differs from what it is an index of.
         """
-        keys, values = self.store.keys, dict(database.values)
+        values = dict(database.values)
         if fleet.spoiled:
             key = self._key(fleet.spoiled)
             values[as_bytes(key)] = values.pop(as_bytes(key + _ASIDE), {})
-        due, bodies = (values.get(as_bytes(key), {}) for key in (keys.due(QUEUE), keys.bodies(QUEUE)))
-        if {*map(id_of, due)} != {*bodies}:
+        due, bodies = (values.get(as_bytes(key), {}) for key in self._stored[:2])
+        is_hash = self.store.layout == "hash"
+        if {*map(id_of, due)} != {*bodies} if is_hash else sorted(due) != sorted(bodies):
             raise Violation(f"the index has {sorted(due)}, and there are bodies of {sorted(bodies)}")
         index, unacked = (values.get(as_bytes(self._key(name)), {}) for name in ("unacked_index", "unacked"))
         if index.keys() != unacked.keys():
@@ -367,7 +368,9 @@ class FleetWorld:
         for key, value in values.items():
             if isinstance(value, list) and self.is_list_of_messages(key):
                 running += map(about, value)
-        return [about(body_of(value)) for value in bodies.values()], running
+        # In Redisson's layout an entry is a message behind an id and a length.
+        waiting = map(body_of, bodies.values()) if is_hash else (entry[16:] for entry in bodies)
+        return [*map(about, waiting)], running
 
     def is_list_of_messages(self, key: bytes) -> bool:
         """Whether a key is a list of messages that are not delayed."""
@@ -398,14 +401,16 @@ class FleetWorld:
     def check_end(self) -> None:
         """Redis has kept nothing but what it counts, and which queues there are."""
         keys = self.store.keys
-        kept = {as_bytes(key) for key in (keys.queues, keys.consumed_queues, keys.order(QUEUE))}
-        left = [key for key in self.store.client.keys("*") if key not in kept and not _is_of(key, self.ignored)]
+        kept = {as_bytes(key) for key in (keys.queues, keys.consumed_queues, self._stored[2])}
+        found = [key for key in self.store.client.keys("*") if not any(part in key for part in self.ignored)]
+        left = sorted(set(found) - kept)
         if left:
             raise Violation(f"Redis still has {left}")
 
+    @property
+    def _stored(self) -> Sequence[str]:
+        """The keys of the queue's delayed messages."""
+        return self.store.keys.stored(QUEUE, self.store.layout)
+
     def _key(self, name: str) -> str:
         return str(getattr(self.store.keys, name)(self.store.keys.share(QUEUE)))
-
-
-def _is_of(key: bytes, parts: tuple[bytes, ...]) -> bool:
-    return any(part in key for part in parts)
