@@ -1,7 +1,7 @@
 """Where a message waits that is published: in Redis, in the journal, or in both."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from time import monotonic, time
 
 from kombu.utils.functional import LRUCache
@@ -11,7 +11,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from celery_ext.journal.deadlines import error_in_words
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.rows import Addition
-from celery_ext.journal.state import leader_elsewhere
+from celery_ext.journal.state import refuse_elsewhere
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StoreClient
@@ -210,11 +210,7 @@ class Placement:
         """Refuses rows for a journal that is led from another Redis: they would be promoted there."""
         if monotonic() < self._asks_again_at:
             return
-        leader = None
-        with suppress(RedisError, OSError):  # of a Redis that is away nobody knows
-            leader = leader_elsewhere(self._journal, self._promotion)
-        if leader is not None:
-            raise JournalUnavailable(f"the message would go to another Redis: {leader}")
+        refuse_elsewhere(self._journal, self._promotion)
         self._asks_again_at = monotonic() + ASK_S
 
     def _next_epoch(self, queue: str) -> int:

@@ -1,12 +1,16 @@
 """How a journal is: what waits in it, whether it is promoted in time, and what Redis has lost."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
+
+from redis.exceptions import RedisError
 
 from celery_ext.journal.deadlines import CALL_S, DATABASE_ERRORS, deadline, error_in_words
 from celery_ext.journal.facts import Leader
 from celery_ext.journal.journal import Journal
+from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.store import Store
 from kombu_delayq.store.promotion import ALL, Marker, Promotion
 
@@ -189,6 +193,15 @@ def leader_elsewhere(journal: Journal, promotion: Promotion, heartbeat: int = 0)
     marker = promotion.marker()
     is_here = marker is not None and marker.redis == led.redis and marker.heartbeat >= heartbeat - 1
     return None if is_here or led.server == promotion.server() != "" else led
+
+
+def refuse_elsewhere(journal: Journal, promotion: Promotion) -> None:
+    """Raises JournalUnavailable if the journal is led from another Redis: its messages are those of that one."""
+    leader = None
+    with suppress(RedisError, OSError):  # of a Redis that is away nobody knows
+        leader = leader_elsewhere(journal, promotion)
+    if leader is not None:
+        raise JournalUnavailable(str(leader))
 
 
 def marker_fault(marker: Marker | None, journal: str, heartbeat: int) -> str | None:

@@ -11,6 +11,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
+from celery_ext.journal.state import refuse_elsewhere
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.figures import Figures
@@ -82,6 +83,7 @@ class JournaledQueues(PartOfBoth[Queues]):
 
     def _purge_rows(self, queue: str) -> int:
         count = 0
+        refuse_elsewhere(self._journal, self._promotion)
         while gone := self._journal.purge(queue):
             # A row that is not due yet may be at hand as well: of a promoter with a larger lead, or of a ``run_now``.
             words = self._promotion.claim_rows(RowNumber(queue, seq) for seq in gone.waiting).values()

@@ -82,15 +82,18 @@ def test_whoever_looks_is_led_to_what_is_wrong(two: Two) -> None:
 
 
 def test_a_publisher_with_another_redis_is_refused(two: Two) -> None:
-    """Its far messages, and with ``all`` its near ones, would run where the journal is promoted."""
+    """Its far messages, and with ``all`` its near ones, would run where the journal is promoted; nor may it purge."""
     first, second = two
     due_ms = clock_ms(first.client) + HOUR_MS
     Promoter(first, "one").heartbeat()
     for one in (offer("near", due_ms), offer("far", due_ms + 9 * DAY_MS)):
-        with pytest.raises(JournalUnavailable, match="would go to another Redis"):
+        with pytest.raises(JournalUnavailable, match="this journal is led from another Redis"):
             second.delivery.offer("q", one)
         assert second.journal.get([str(one.id)], None) == []
         first.delivery.offer("q", one)
+    with pytest.raises(JournalUnavailable, match="this journal is led from another Redis"):
+        second.queues.purge("q")
+    assert first.queues.purge("q") == 2
 
 
 def test_once_the_other_is_gone_it_is_taken_for_lost(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
