@@ -33,12 +33,7 @@ def sending(channel: Any, app: "Celery[Any] | None", to: str | None = None) -> L
         channel: A channel of one of our transports, to read the bindings.
         app: The app, which knows exchanges; None without one.
         to: Name of the queue; None for the queue from which the letter came.
-
-    Raises:
-        InvalidQueueName: No queue may have the name ``to``.
     """
-    if to is not None:
-        channel.key_names.check_queue(to)
     exchanges = (queue.exchange for queue in (app.amqp.queues.values() if app is not None else ()))
     fanouts = {exchange.name for exchange in exchanges if exchange and exchange.type == "fanout"}
 
