@@ -390,7 +390,10 @@ def parse(given: Mapping[str, Any], of_kombu: Collection[str]) -> tuple[Options,
             try:
                 values[name] = check(given[name])
             except ValueError as reason:
-                wrong.append(f"{name}={given[name]!r} {reason}")
+                shown = repr(given[name])
+                if "://" in shown:  # a URL may have a password
+                    shown = f"<{type(given[name]).__name__}>"
+                wrong.append(f"{name}={shown} {reason}")
     if not (misspelled or wrong) and (clash := contradiction(values.get("overdue", "run"), values.get("max_lateness"))):
         wrong.append(clash)
     if misspelled:

@@ -35,7 +35,7 @@ T = TypeVar("T")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 #: Errors that go away by themselves, beside those that ``redis.errors`` knows by their texts.
 _TEMPORARY = (BrokerUnavailable, AnswerLost, NotPrimary, RedisConnectionError, RedisTimeoutError)
-_PASSWORD_IN_JOURNAL = re.compile(r"://[^/@]*:[^/]*@|[?&][^=&]*password[^=&]*=", re.IGNORECASE)
+_PASSWORD_IN_JOURNAL = re.compile(r"^(?!sqlite).*://[^@]*:[^@]*@|[?&][^=&]*password[^=&]*=", re.IGNORECASE)
 _PASSWORD_IN_QUERY = re.compile(r"[?&][^=&]*password[^=&]*=", re.IGNORECASE)
 #: What kombu raises for a URL that it cannot parse, or whose parameters neither kombu nor redis-py accepts.
 _UNREADABLE = (ValueError, KeyError, TypeError)

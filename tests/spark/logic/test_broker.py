@@ -110,6 +110,8 @@ def test_a_password_in_transport_options_is_refused(options: dict[str, Any]) -> 
         f"postgresql+psycopg://user:{SECRET}@host/db",
         f"postgresql+psycopg://user@host/db?password={SECRET}",
         f"postgresql://user:{SECRET}@/db",
+        f"postgresql://user:a/{SECRET}@host/db",
+        f"postgresql://us/er:{SECRET}@host/db",
     ],
 )
 def test_a_password_of_a_journal_is_refused(url: str) -> None:

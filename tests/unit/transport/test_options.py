@@ -53,7 +53,7 @@ WRONG: dict[str, list[Any]] = {
     "overdue": ["late", None, True, ["drop"]],
     "max_lateness": [0, 0.5, -1, "1h", True, math.inf, math.nan],
     "transfer_rate": [0, -1, "5", True, math.inf, [5], [5, 10, 15], [0, 5], [5, 0.5], ["5", 5], 2_000_000],
-    "journal_url": ["", 1, b"sqlite://", ["sqlite://"]],
+    "journal_url": ["", 1, b"sqlite", ["sqlite"]],
     "journal": ["near", None, True],
     "journal_horizon": [0, None, "1d", True, math.inf, math.nan],
     "journal_lead": [0, None, "30m", True, math.inf, math.nan],
@@ -88,6 +88,14 @@ def test_wrong_value_is_named(name: str, value: Any) -> None:
     with pytest.raises(InvalidOptions) as error:
         parse({name: value}, OF_KOMBU)
     assert re.search(rf"{re.escape(f'{name}={value!r}')} (is not|has) ", str(error.value))
+
+
+@pytest.mark.parametrize("value", [["postgresql://user:secret@host/db"], b"postgresql://user:secret@host/db"])
+def test_a_wrong_url_is_not_shown(value: Any) -> None:
+    """A URL of the wrong type may have a password."""
+    with pytest.raises(InvalidOptions) as error:
+        parse({"journal_url": value}, OF_KOMBU)
+    assert f"journal_url=<{type(value).__name__}> is not a text" in str(error.value)
 
 
 @pytest.mark.parametrize("field", dataclasses.fields(Options), ids=lambda field: field.name)
