@@ -28,4 +28,4 @@ class JobCommittedBefore(DelayqError):
 
 
 class TableUnavailable(DelayqError):
-    """The folder of a table is missing, or has no folders of hours."""
+    """The folder of a table is missing, or has no folders of hours; or rows that were sent could not be removed."""

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.option_parsers import (
@@ -75,8 +75,13 @@ def _with_value(name: str, value: object, reason: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions:
-    """Options that name the broker. ``dataclasses.fields`` gives default, unit and help of each option."""
+    """Options that name the broker. ``dataclasses.fields`` gives default, unit and help of each option.
 
+    Attributes:
+        foreign: What an error says of options that only the other direction has.
+    """
+
+    foreign: ClassVar[str]
     broker_url: str | None = _option(None, text, "", "Broker URL without a password.")
     broker_url_env: str | None = _option(
         None,
@@ -113,6 +118,9 @@ class BrokerOptions:
         Raises:
             InvalidSparkOption: Some are unknown or wrong. The error lists all of these.
         """
+        foreign = [name for name in given if name.lower() in cls._of_others()]
+        if foreign:
+            raise InvalidSparkOption(f"{', '.join(foreign)}: {cls.foreign}")
         wrong = list(cls._unknown(given))
         values = {}
         for field in dataclasses.fields(cls):
@@ -128,6 +136,12 @@ class BrokerOptions:
         return cls(**values)
 
     @classmethod
+    def _of_others(cls) -> set[str]:
+        """Returns the names of options that only the other direction has."""
+        others = {field.name for kind in BrokerOptions.__subclasses__() for field in dataclasses.fields(kind)}
+        return others - {field.name for field in dataclasses.fields(cls)}
+
+    @classmethod
     def _unknown(cls, given: Mapping[str, str]) -> Iterator[str]:
         known = {field.name for field in dataclasses.fields(cls)}
         for name in given:
@@ -140,6 +154,7 @@ class BrokerOptions:
 class WriteOptions(BrokerOptions):
     """Options that decide how rows become tasks."""
 
+    foreign: ClassVar[str] = "options for reading what waits; what has them, such as a view, cannot be written"
     task: str | None = _option(None, text, "", "Name of the task, for rows without a value in column `task`.")
     queue: str | None = _option(
         None, text, "", "Queue, for rows without a value in column `queue`. Without it the app's routes decide."
@@ -248,6 +263,10 @@ class WriteOptions(BrokerOptions):
 class ReadOptions(BrokerOptions):
     """Options that decide which waiting messages are read, and how."""
 
+    foreign: ClassVar[str] = (
+        "options for writing tasks; what has them, such as a view, has columns of its own, takes rows, and cannot be "
+        "read"
+    )
     queue: tuple[str, ...] | None = _option(
         None, names, "", "Queues, separated by commas. Default: all queues with delayed messages."
     )

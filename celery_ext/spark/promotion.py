@@ -173,7 +173,12 @@ class _Promotion:
     def _promote(
         self, table: Table, hour: datetime, select: Callable[[DataFrame], DataFrame]
     ) -> tuple[Job, int] | None:
-        """Sends the rows of an hour, and removes them. Returns as ``_send``; None if there are none."""
+        """Sends the rows of an hour, and removes them.
+
+        Returns its job, and how many it had sent before; None if there are none.
+        """
+        found = self._find(self._name(hour))
+        before = 0 if found is None else found.enqueued
         for _ in range(_TRIES):
             # A cancel that does not interrupt this run has removed its rows before they are read here.
             run = self._retry.until_done(self.store.jobs.new_run)
@@ -188,7 +193,7 @@ class _Promotion:
                 continue  # another promotion has removed files meanwhile
             if sent is not None:
                 window.remove()
-                return sent
+                return sent, before
         raise StragglerRefused(f"others have interrupted the promotion of {_text(hour)} {_TRIES} times")
 
     def _raise(self, failed: dict[str, Exception]) -> NoReturn:
@@ -232,14 +237,12 @@ class _Promotion:
         found = self._find(name)
         return 0 if found is None else found.cancelled or 0
 
-    def _send(self, rows: DataFrame, hour: datetime, run: int) -> tuple[Job, int] | None:
-        """Sends the rows of an hour. Returns its job, and how many it had sent before; None if a cancel interrupts."""
+    def _send(self, rows: DataFrame, hour: datetime, run: int) -> Job | None:
+        """Sends the rows of an hour. Returns its job; None if a cancel interrupts."""
         check_eta(rows.schema)
         if "op" in map(str.lower, rows.columns):
             raise InvalidColumns("column op is for streams; cancel rows of a table with celery_ext.spark.cancel")
         name = self._name(hour)
-        found = self._find(name)
-        before = 0 if found is None else found.enqueued
         now_ms = self._retry.until_done(self.store.now_ms)
         of_hour = {"job_id": name, "run": str(run), "hour": hour.isoformat(), "now_ms": str(now_ms)}
         try:
@@ -248,10 +251,12 @@ class _Promotion:
             if self._is_interrupted(name, run):
                 return None
             raise
+        if self._is_interrupted(name, run):  # since the last row was sent
+            return None
         found = self._find(name)
         if found is None:  # Redis was emptied meanwhile: the rows stay
             raise StragglerRefused(f"Redis has forgotten the job {name}")
-        return found, before
+        return found
 
     def _is_interrupted(self, name: str, run: int) -> bool:
         """Whether a cancel has ended a run. Raises StragglerRefused if another promotion has."""
@@ -355,7 +360,7 @@ def _with(done: Promoted, hour: datetime, job: Job, before: int) -> Promoted:
 def _not_sent(count: int, hour: datetime, table: str) -> str:
     return (
         f"{count:,} rows of {table} in the hour {_text(hour)} were removed and not sent: their ids were sent for the "
-        "same due times before, by a promotion that was killed or from other rows, or if_waiting=keep kept them out. "
+        "same due times before, by another promotion or from other rows, or if_waiting=keep kept them out. "
         "What is to be sent again after a cancel has to be cancelled with celery_ext.spark.cancel"
     )
 

@@ -178,6 +178,11 @@ class _NamedTable:
                     f"MERGE INTO {self._name} t USING {view} s "
                     f"ON {within.format('t.', begin, begin + 3600)} AND {same} WHEN MATCHED THEN DELETE"
                 )
+            except Exception as error:  # of whatever table it is: another commit is in the way, mostly
+                raise TableUnavailable(
+                    f"the rows of the hour {hour:%Y-%m-%dT%H} were sent, and could not be removed from {self._name}. "
+                    f"The next promotion does not send them again, and removes them: {_first_line(error)}"
+                ) from None
             finally:
                 self._spark.catalog.dropTempView(view)
 
@@ -226,6 +231,12 @@ def _is_hidden(name: str) -> bool:
 def _literal(path: str) -> str:
     """Returns a path for Spark, which takes it for a pattern."""
     return re.sub(r"[{}\[\]*?\\]", r"\\\g<0>", path)
+
+
+def _first_line(error: Exception) -> str:
+    """Returns what an error says without the trace of Java."""
+    text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    return str(text).strip().partition("\n")[0]
 
 
 def _is_comparable(kind: DataType) -> bool:

@@ -13,9 +13,10 @@ import psutil
 import pytest
 import redis
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark import cancel, promote
+from celery_ext.spark import cancel, promote, promotion
 from celery_ext.spark.errors import (
     BrokerUnavailable,
     InvalidColumns,
@@ -251,6 +252,28 @@ def test_a_row_that_is_scheduled_again(
     assert f"1 rows of {table} in the hour {soon:%Y-%m-%dT%H} were removed and not sent" in caplog.text
 
 
+def test_a_cancel_once_the_last_row_is_sent(
+    spark: SparkSession, client: redis.Redis, table: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hour is read anew before rows are removed, since one that was cancelled may be there again."""
+    real, selected = promotion._Promotion._is_interrupted, list[int]()
+
+    def cancelled_meanwhile(self: promotion._Promotion, name: str, run: int) -> bool:
+        if len(selected) == 1:
+            self.store.jobs.finish(JobRun(name, self.store.jobs.new_run(), 60_000), "aborted")
+        return real(self, name, run)
+
+    def select(rows: DataFrame) -> DataFrame:
+        selected.append(1)
+        return rows
+
+    monkeypatch.setattr(promotion._Promotion, "_is_interrupted", cancelled_meanwhile)
+    done = promote(spark, str(table), until=LATE, select=select, **options)
+    assert (len(selected), done.rows, done.sent, done.repeated) == (3, 40, 40, 0)
+    assert delayed(client).keys() == ALL
+    assert left(table) == set()
+
+
 def test_two_at_once(spark: SparkSession, client: redis.Redis, table: Path, options: dict[str, Any]) -> None:
     """Each row is sent once, whichever of the two goes on."""
 
@@ -289,6 +312,24 @@ def test_a_broker_that_cannot_be_used(spark: SparkSession, env: str) -> None:
     """A wrong password or address fails a promotion at once."""
     with pytest.raises(BrokerUnavailable, match=r"^the broker .* cannot be used"):
         promote(spark, "/table", broker_url_env=env, write_timeout="3s", task="t")
+
+
+def test_rows_that_cannot_be_removed(spark: SparkSession, client: redis.Redis, options: dict[str, Any]) -> None:
+    """What MERGE has against it is told in a line, and that the rows were sent, once, and are still there."""
+    rows = spark.createDataFrame([("1",), ("2",)], "task_id string")
+    rows.withColumn("eta", f.lit(BEGIN)).write.saveAsTable("without_merge")
+    try:
+        for _ in range(2):
+            with pytest.raises(
+                TableUnavailable, match=r"were sent, and could not be removed from without_merge\. .*MERGE"
+            ) as at:
+                promote(spark, "without_merge", until=LATE, **options)
+            assert "\n" not in str(at.value)
+            assert at.value.__suppress_context__
+        assert spark.table("without_merge").count() == 2
+    finally:
+        spark.sql("DROP TABLE without_merge")
+    assert delayed(client).keys() == {"1", "2"}
 
 
 def test_wrong_uses(spark: SparkSession, client: redis.Redis, tmp_path: Path, options: dict[str, Any]) -> None:

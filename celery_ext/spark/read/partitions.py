@@ -5,6 +5,7 @@ never back. A Spark task reads the tiers of its window in this order and leaves 
 a message that waits all the time is read once, also if it moves meanwhile.
 """
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +16,7 @@ from pyspark.sql.datasource import InputPartition
 
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import ReadOptions
+from celery_ext.spark.python_workers import log
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import SparkStore
 from kombu_delayq.store.types import DelayedQueue, Part
@@ -53,6 +55,16 @@ class WaitingSelection:
         """Returns the names of the queues."""
         return list(store.queues.names() if self.queues is None else self.queues)
 
+    def sizes(self, store: SparkStore, names: Sequence[str]) -> dict[DelayedQueue, int]:
+        """Returns how many messages of queues are selected. Logs which of those that the user names have none."""
+        sizes = store.scan.sizes(names, self.from_ms, self.to_ms)
+        full = {delayed.queue for delayed, size in sizes.items() if size}
+        for name in self.queues or ():
+            if name not in full:
+                text = f"nothing waits in the queue {name} until such a time; what is ready, in its list, is not read"
+                log(logging.WARNING, text)
+        return sizes
+
 
 #: Messages in a partition, unless the option ``partitions`` gives a number of partitions.
 PARTITION_MESSAGES = 50_000
@@ -84,7 +96,7 @@ def plan(store: SparkStore, selection: WaitingSelection, count: int | None) -> l
         The partitions: no more than there are messages, at least one.
     """
     names = selection.names(store)
-    sizes = store.scan.sizes(names, selection.from_ms, selection.to_ms)
+    sizes = selection.sizes(store, names)
     total = sum(sizes.values())
     wanted = max(min(count or -(-total // PARTITION_MESSAGES), total), 1)
     # Numbers of messages, counted over all queues, after which a partition ends.
@@ -147,7 +159,7 @@ def windows(store: SparkStore, selection: WaitingSelection, count: int | None) -
     Returns:
         The windows, at least one; together they have all due times of the selection.
     """
-    sizes = store.scan.sizes(selection.names(store), selection.from_ms, selection.to_ms)
+    sizes = selection.sizes(store, selection.names(store))
     wanted = count or max(ceil(sum(sizes.values()) / PARTITION_MESSAGES), 1)
     share = max(ceil(sum(sizes.values()) / wanted), 1)
     # Shares have messages of several queues, so each queue is cut finer.

@@ -134,6 +134,27 @@ def test_a_misspelt_option_names_the_nearest(kind: Any, written: str, meant: str
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "foreign", "told"),
+    [
+        (
+            ReadOptions,
+            {"task": "t", "ID_columns": "a"},
+            "task, ID_columns: options for writing tasks; .* cannot be read$",
+        ),
+        (
+            WriteOptions,
+            {"task": "t", "due_after": "x"},
+            "due_after: options for reading what waits; .* cannot be written$",
+        ),
+    ],
+)
+def test_options_of_the_other_direction_are_told_as_such(kind: Any, foreign: dict[str, str], told: str) -> None:
+    """A view for writing that is read, and one for reading that is written to, are named, and no other option is."""
+    with pytest.raises(InvalidSparkOption, match=rf"^{told}"):
+        kind.parse({"broker_url": "redis://a", "queue": "q", **foreign})
+
+
 def test_an_option_of_nothing_like_it_is_refused() -> None:
     """A name that resembles none is refused without a guess."""
     with pytest.raises(InvalidSparkOption, match=r"frobnicate is not an option$"):

@@ -1,5 +1,6 @@
 """What waits is cut into windows and partitions of as many messages each, and each message is in one of them."""
 
+from collections.abc import Callable
 from itertools import chain, pairwise
 from math import inf, nextafter
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.read import batch, partitions
-from celery_ext.spark.read.partitions import WaitingPartition, WaitingSelection, WindowPartition, windows
+from celery_ext.spark.read.partitions import WaitingPartition, WaitingSelection, WindowPartition, plan, windows
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
@@ -165,3 +166,18 @@ def test_messages_of_one_due_time_are_in_one_window(store: DelayStore) -> None:
     fill(store, "q", 100, same=100)
     after = nextafter(FUTURE_MS, inf)
     assert windows(store, WaitingSelection(), 4) == [WindowPartition(-inf, after), WindowPartition(after, inf)]
+
+
+@pytest.mark.parametrize("planned", [plan, windows])
+def test_a_queue_without_messages_is_told(
+    store: DelayStore, planned: Callable[..., object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever names a queue in whose list messages are ready learns why there are no rows."""
+    fill(store, "full", 3)
+    store.delivery.push("ready", Offer("i", "", 0, "body"))
+    planned(store, WaitingSelection(("full", "ready")), None)
+    assert caplog.messages == [
+        "nothing waits in the queue ready until such a time; what is ready, in its list, is not read"
+    ]
+    planned(store, WaitingSelection(), None)
+    assert len(caplog.messages) == 1
