@@ -287,5 +287,6 @@ class Catcher:
 def catching(make_producer: Callable[..., Any]) -> Iterator[Catcher]:
     """Provides a producer and keeps its messages. make_producer: As for ``Catcher``."""
     with Connection("memory://") as connection:
-        connection.transport.state = BrokerState()  # not the state that the memory transports of a process share
+        # Not what the memory transports of a process share: its state, and its queues, which would stay there for good.
+        connection.transport.state, connection.default_channel.queues = BrokerState(), {}
         yield Catcher(connection, make_producer)

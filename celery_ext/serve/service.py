@@ -24,6 +24,8 @@ T = TypeVar("T")
 THREADS = 40
 #: For how long a queue that exists is not looked for again, in s: an empty one may have left nothing in Redis.
 KNOWN_S = 60.0
+#: Of how many queues that is remembered: a caller may make and name any number.
+MOST_KNOWN = 1000
 
 
 class ServeBroker:
@@ -67,6 +69,8 @@ class ServeBroker:
         if queue in self.app.amqp.queues or self._known_until.get(queue, -inf) > monotonic():
             return True
         if found := self.store.queues.exists(queue):
+            if len(self._known_until) >= MOST_KNOWN:
+                self._known_until.clear()
             self._known_until[queue] = monotonic() + KNOWN_S
         return found
 

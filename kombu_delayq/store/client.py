@@ -22,6 +22,9 @@ from kombu_delayq.text import as_text
 #: redis-py must not repeat them: a wrong answer would hide the error.
 NEVER_REPEATED = frozenset(("cancel", "run_now", "replay", "fetch", "discard"))
 
+#: Of how many queues a part of the store remembers something, such as the names of their keys.
+MOST_QUEUES = 1000
+
 #: KEYS and ARGV of a script, and the layout that it works on.
 ScriptCall = tuple[list[str], list[Any], str]
 

@@ -12,7 +12,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from kombu_delayq.message.once import Once
 from kombu_delayq.options import LAYOUTS, QueueLimits
 from kombu_delayq.redis.replies import Command, time_ms
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.client import MOST_QUEUES, ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.queues import QueueRegistry
@@ -42,8 +42,8 @@ class Delivery(StorePart):
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client)
         self._registry = registry
-        self._ready = lru_cache(maxsize=1000)(client.ready)
-        self._address = lru_cache(maxsize=1000)(self._address_of)
+        self._ready = lru_cache(MOST_QUEUES)(client.ready)
+        self._address = lru_cache(MOST_QUEUES)(self._address_of)
         options = client.options
         self._had_heads: frozenset[str] = frozenset()  # queues that had messages at the last look
         #: The store's own layout, and the other one, whose messages are drained as long as Redis allows it.

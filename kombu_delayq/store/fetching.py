@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import lru_cache
 from itertools import count, groupby
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.replies import Command, checked, time_ms
-from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.client import MOST_QUEUES, StoreClient, StorePart
 from kombu_delayq.store.types import PAGE, Fetched, Landing, LeaseEnded, Request, Requeued
 from kombu_delayq.text import as_bytes, as_text
 
@@ -24,8 +24,9 @@ class Fetching(StorePart):
 
     def __init__(self, client: StoreClient) -> None:
         super().__init__(client)
-        self._lists = cache(client.ready)
-        self._held = cache(self._keys_of_held)
+        # Bounded: a caller over HTTP may name any queue.
+        self._lists = lru_cache(MOST_QUEUES)(client.ready)
+        self._held = lru_cache(MOST_QUEUES)(self._keys_of_held)
 
     def fetch(self, request: Request) -> list[Fetched]:
         """Takes messages; one round trip.

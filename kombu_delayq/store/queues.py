@@ -19,7 +19,7 @@ from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.errors import is_full, wrong_type
 from kombu_delayq.redis.nodes import scan_pages
 from kombu_delayq.redis.replies import check_reached, checked, time_ms
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.client import MOST_QUEUES, ScriptCall, StoreClient, StorePart
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.keys import MINUTES_KEPT_H, glob_escaped
 from kombu_delayq.store.layouts import LAYOUT_OF
@@ -96,6 +96,8 @@ class QueueRegistry:
             logger.debug("queue %r is not registered yet: %s", queue, error)
             return False
         self._unnoted.difference_update(names)
+        if len(self._noted) >= MOST_QUEUES:  # what is forgotten is added once more
+            self._noted.clear()
         self._noted |= dict.fromkeys(names, monotonic())
         return True
 
