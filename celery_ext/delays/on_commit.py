@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from celery.utils import uuid
+from kombu.serialization import dumps
 
 from celery_ext.delays.waiting_key import argument
 from kombu_delayq.message.dead_letters import DEAD_LETTER
@@ -30,7 +31,7 @@ def waits_for_commit(options: Mapping[str, Any]) -> bool:
     return not is_consequence and transaction.get_connection().in_atomic_block
 
 
-def send_on_commit(app: Any, send: Callable[..., object], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def send_on_commit(app: Any, send: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Sends a call when the transaction commits, and never if it is rolled back.
 
     Args:
@@ -41,14 +42,27 @@ def send_on_commit(app: Any, send: Callable[..., object], args: tuple[Any, ...],
 
     Returns:
         The result that the call will have.
+
+    Raises:
+        kombu.exceptions.EncodeError: The arguments cannot be written. On commit, this error would keep the calls behind
+            this one from being sent.
     """
     from django.db import transaction
+
+    serializer = options.get("serializer") or app.conf.task_serializer
+    dumps((argument("args", args, options), argument("kwargs", args, options)), serializer)
 
     task_id = argument("task_id", args, options)
     if task_id is None:
         task_id = options["task_id"] = uuid()
     later = {name: value for name, value in options.items() if name not in OF_THE_MOMENT}
-    transaction.on_commit(lambda: send(*args, **later))
     result = (options.get("result_cls") or app.AsyncResult)(task_id)
     result.ignored = options.get("ignore_result")
+
+    def send_now() -> None:
+        sent = send(*args, **later)
+        result.id = sent.id  # of what waits, where it keeps this call out
+        result.if_waiting = getattr(sent, "if_waiting", None)
+
+    transaction.on_commit(send_now)
     return result

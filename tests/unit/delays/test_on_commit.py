@@ -11,6 +11,7 @@ from queue import Empty
 from celery import Celery, group
 from celery.exceptions import Ignore
 from django.conf import settings
+from kombu.exceptions import EncodeError
 
 settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
 import django
@@ -82,11 +83,21 @@ remind.push_request(id="after", called_directly=False)
 with transaction.atomic():
     remind.delay(11)
     assert sent() == []
+sent()
+with transaction.atomic():
+    try:
+        remind.delay(object())
+    except EncodeError:
+        last = remind.delay(12)
+assert sent() == [last.id]
 """
 
 
 def test_calls_in_a_transaction_are_sent_when_it_commits() -> None:
-    """They wait for the outermost commit, with their ids; a rollback drops them, but for retries and replacements."""
+    """They wait for the outermost commit, with their ids; a rollback drops them, but for retries and replacements.
+
+    One that cannot be written is an error at once, and keeps no other from being sent.
+    """
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
