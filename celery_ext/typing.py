@@ -23,7 +23,7 @@ class SharedOptions(TypedDict, total=False):
     Attributes:
         delay_chain: Retry schedule of the calls, a ``DelayChain`` or its text, such as ``4m,10m,1h``.
         delay_level: A level of the table ``delayq_levels``, instead of ``countdown`` or ``eta``.
-        if_waiting: What happens where the task id waits already.
+        if_waiting: What happens where the key or the task id waits already.
     """
 
     delay_chain: "DelayChain | str | None"
@@ -60,9 +60,14 @@ class SharedOptions(TypedDict, total=False):
 
 
 class CallOptions(SharedOptions, total=False):
-    """Options of one call: those of ``apply_async`` and ``asend``."""
+    """Options of one call: those of ``apply_async`` and ``asend``.
+
+    Attributes:
+        waiting_key: What ``if_waiting`` looks for, instead of a key made of the arguments.
+    """
 
     task_id: str | None
+    waiting_key: str | None
     producer: "kombu.Producer | None"
     connection: "kombu.Connection | None"
     router: Any
@@ -81,8 +86,8 @@ class TaskOptions(TypedDict, total=False):
         delay_chain: Retry schedule, a ``DelayChain`` or its text, such as ``4m,10m,1h``.
         dead_letter_queue: Name of the queue that gets the message when the task has failed for good.
         dead_letter_on: When the message goes there.
-        waiting_key: Names of arguments that make the task id.
-        if_waiting: What happens where the task id waits already.
+        waiting_key: Names of arguments that make the key of a call.
+        if_waiting: What happens where the key or the task id waits already.
     """
 
     delay_chain: "DelayChain | str"

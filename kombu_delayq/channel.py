@@ -60,7 +60,7 @@ class OfferingChannel(_Channel):
         return int(getattr(self, "_expires", {}).get(queue) or 0)
 
     def put_once(self, queue: str, message: Message, due: Due | None, mode: str) -> None:
-        """Stores a message unless one of its id waits, or in place of that; ``once.became`` says which.
+        """Stores a message unless one of its id or waiting key waits, or in place of that; ``once.became`` says which.
 
         A message that is due at once goes through the store, too, so that Redis decides in one step. It keeps its own
         delivery tag, since a consumer may hold the message before it of the same content.
@@ -73,8 +73,13 @@ class OfferingChannel(_Channel):
             stamp_published(message, None)
             identity = message["properties"].get("correlation_id") or message["properties"]["delivery_tag"]
             offer = Offer(str(identity), "+0", self._get_message_priority(message, reverse=False), to_json(message))
-        [word] = self.store.delivery.offer_once(queue, mode, offer, expire_ms=self.expire_ms(queue))
-        once.became.set(word)
+        [became] = self.store.delivery.offer_once(queue, mode, offer, expire_ms=self.expire_ms(queue))
+        once.became.set(became)
+
+    def _put_fanout(self, exchange: str, message: Message, *args: Any, **kwargs: Any) -> None:
+        hooks.check_unread(message["properties"])
+        once.refuse_mode(message, exchange)
+        super()._put_fanout(exchange, message, *args, **kwargs)
 
     def _put_step(self, queue: str, message: Message, due: Due | None) -> None:
         """Stores a step of a delay chain, even one that is due at once, so that a cancelled chain ends."""
@@ -190,7 +195,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         self.check_version_for(offers)
         self.store.delivery.put(queue, page, offers, self.expire_ms(queue))
 
-    def put_many_once(self, queue: str, offers: Sequence[Offer], mode: str) -> list[once.Once]:
+    def put_many_once(self, queue: str, offers: Sequence[Offer], mode: str) -> list[once.Became]:
         """Stores messages in their canonical form as ``put_once`` stores one; an empty due time is now; one round trip.
 
         Returns:
@@ -248,10 +253,6 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         else:
             self.store.delivery.offer(queue, offer, expire_ms=self.expire_ms(queue))
         return None
-
-    def _put_fanout(self, exchange: str, message: Message, *args: Any, **kwargs: Any) -> None:
-        hooks.check_unread(message["properties"])
-        super()._put_fanout(exchange, message, *args, **kwargs)
 
     def _q_for_pri(self, queue: str, pri: int) -> str:
         return self.key_names.in_slot_of(queue, str(super()._q_for_pri(queue, pri)))

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Literal
 
-from kombu_delayq.errors import InvalidDelayLevel, InvalidOptions
+from kombu_delayq.errors import InvalidDelayLevel, InvalidIfWaiting, InvalidOptions
 
 #: ``worker`` is called when a Celery worker starts, with the worker as ``sender``; it is called without ``sender`` if
 #: the worker has already started. ``delay_chain`` is called with the property ``delay_chain`` of a published message.
@@ -46,12 +46,14 @@ def check_unread(properties: Mapping[str, Any]) -> None:
     Raises:
         InvalidDelayLevel: The message has a ``delay_level``, which the publisher's app has not read.
         InvalidDelayChain: The message has a ``delay_chain`` in a wrong form.
+        InvalidIfWaiting: The message has a ``waiting_key``, which the publisher's app has not read.
     """
-    if properties.get("delay_level") is not None:
-        raise InvalidDelayLevel(
-            f"delay_level={properties['delay_level']!r} of a call was not read: its app does not know delay levels. "
-            "Call celery_ext.install(app) where the app is made"
-        )
+    for name, error in (("delay_level", InvalidDelayLevel), ("waiting_key", InvalidIfWaiting)):
+        if properties.get(name) is not None:
+            raise error(
+                f"{name}={properties[name]!r} of a call was not read: its app does not know this option. "
+                "Call celery_ext.install(app) where the app is made"
+            )
     if properties.get("delay_chain") is not None:  # otherwise only the worker would find the mistake
         call("delay_chain", properties["delay_chain"])
 

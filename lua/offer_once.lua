@@ -1,4 +1,4 @@
--- Puts messages of one queue into the store unless messages of their ids wait there, or in place of those.
+-- Puts messages of one queue into the store unless messages of their ids or keys wait there, or in place of those.
 -- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
 -- ARGV[1] wake       channel on which a new head is announced
 -- ARGV[2] queue      name, as announced
@@ -8,8 +8,9 @@
 -- ARGV[6] returning  '1' to return what was replaced, too
 -- ARGV[7...] four a message: id, due (ms since the epoch, or '+' and ms from now), priority (0-9), body
 -- Returns {'first' | 'head' | 'behind', {for each message: 'added', 'kept', 'replaced', or 'repeated' if just this
--- message waits}, {of each message that was replaced, if that is asked: its priority, a digit, and its body}}
--- Atomic: of an id that waits, one message waits when this returns, and a new head has been announced.
+-- message waits}, {for each: the id of the task that waits}, {of each message that went, if that is asked: its
+-- priority, a digit, and its body}}
+-- Atomic: of an id or key, one message waits when this returns, and a new head has been announced.
 -- Cost: O(log N) a message
 -- @include clock once
 
@@ -22,5 +23,5 @@ for i = 7, #ARGV, 4 do
 end
 local to = { keys = keys, wake = wake, queue = queue, expire = expire }
 local gone = returning == '1' and {} or nil
-local place, words = put_all_once(to, now, { mode = mode, count = count, gone = gone }, rows)
-return { place, words, gone or {} }
+local place, words, ids = put_all_once(to, now, { mode = mode, count = count, gone = gone }, rows)
+return { place, words, ids, gone or {} }

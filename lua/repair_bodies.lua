@@ -13,7 +13,8 @@
 local wake, queue, mend = ARGV[1], ARGV[2], ARGV[3] == '1'
 
 local function is_duplicate(id, value)
-  return may_be_duplicate(id) and duplicate_of(string.sub(id, 1, -DUPLICATE_SUFFIX - 1), opened(value)) == id
+  local shared = may_be_duplicate(id) and string.sub(id, 1, -DUPLICATE_SUFFIX - 1)
+  return is_keyed(id) or shared and duplicate_of(shared, opened(value)) == id
 end
 
 local function check(id, due_ms)

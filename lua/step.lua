@@ -12,7 +12,7 @@
 -- Returns 'first' | 'head' | 'behind' when the store has the step now, or need not; 'waits' with nothing stored
 -- Atomic: at any moment at most one step of a chain waits.
 -- Cost: O(log N)
--- @include announce clock find lifetime put
+-- @include announce clock find lifetime parts put
 
 local wake, queue, expire, chain = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local id, due, priority, body, stores = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9] == '1'
@@ -20,9 +20,7 @@ local now = now_ms()
 
 -- Returns the number of a message's step in its chain; 0 for a message that is no JSON.
 local function position(message)
-  local is_json, parsed = pcall(cjson.decode, message)
-  local headers = is_json and type(parsed) == 'table' and parsed.headers
-  return type(headers) == 'table' and tonumber(headers.retries) or 0
+  return tonumber(parts_of(message).retries or 0) or 0
 end
 
 local life = life_of(keys, now, expire)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from celery_ext.delays import durations
 from kombu_delayq.errors import InvalidDelayChain, quoted
+from kombu_delayq.message.fields import CHAIN_ID
 
 #: Most steps of a chain. There is a limit because every message carries the chain's text.
 MAX_STEPS = 1000
@@ -168,3 +169,9 @@ def _percent(suffix: str) -> float:
     if percent is None or percent > 100:
         raise ValueError(f"after ~ comes a number from 0 to 100 and %, as in 10m~10%, not {quoted(suffix[1:])}")
     return percent
+
+
+def id_of_chain(request: Any) -> str:
+    """Returns the id that all steps of a chain share. A message that is delivered again begins the same chain."""
+    properties = request.properties or {}
+    return str(properties.get(CHAIN_ID) or properties.get("delivery_tag") or request.id)

@@ -116,6 +116,7 @@ class _SendTask:
         delay_chain: DelayChain | str | None = None,
         delay_level: int | None = None,
         if_waiting: str | None = None,
+        waiting_key: str | None = None,
         delayq_left_to_celery: bool = False,
         **options: Any,
     ) -> Any:
@@ -125,27 +126,31 @@ class _SendTask:
             *args: As of ``send_task``.
             delay_chain: Retry schedule of this call; overrides the task's.
             delay_level: A level of the table ``delayq_levels``, instead of ``countdown`` or ``eta``.
-            if_waiting: What happens where the task id waits already, one of ``once.MODES``; overrides the task's. The
-                result has what became of it in its attribute ``if_waiting``; None before the commit of a transaction.
+            if_waiting: What happens where the key or the task id waits already, one of ``once.MODES``; overrides the
+                task's. The result has what became of it in its attribute ``if_waiting``; None before the commit of a
+                transaction. Its ``waiting_key`` is the key, or the task id of a call without one.
+            waiting_key: Of this call, instead of one made of its arguments.
             delayq_left_to_celery: Whether the fast publisher has left this call to Celery. Only our tasks say so.
             **options: As of ``send_task``.
 
         Raises:
             InvalidDelayChain: The schedule is not a delay chain.
             InvalidDelayLevel: There is no such level, or there is a ``countdown`` or an ``eta`` too.
-            InvalidIfWaiting: There is no such mode, or no task id to look for.
+            InvalidIfWaiting: There is no such mode, or nothing to look for.
         """
         if delay_chain is not None:
             options["delay_chain"] = DelayChain.parse(delay_chain).text  # as a property of the message
-        mode = waiting_options(self._app, args, options, if_waiting)
+        mode = waiting_options(self._app, args, options, if_waiting, waiting_key)
         own: dict[str, Any] = {"delay_level": delay_level, "mode": mode, "left_to_celery": delayq_left_to_celery}
-        if self.on_commit and waits_for_commit(options):
+        is_later = self.on_commit and waits_for_commit(options)
+        if is_later:
             result = send_on_commit(self._app, partial(self._send, **own), args, options)
-            result.if_waiting = None
-            return result
-        result = self._send(*args, **own, **options)
-        if mode is None and if_waiting is not None:  # it was added beside others
-            result.if_waiting = "added"
+        else:
+            result = self._send(*args, **own, **options)
+        if mode is not None or if_waiting is not None or waiting_key is not None:
+            result.waiting_key = once.key_of(str(result.id))
+        if is_later or (mode is None and (if_waiting is not None or waiting_key is not None)):
+            result.if_waiting = None if is_later else "added"  # beside others
         return result
 
     @cached_property
@@ -168,7 +173,9 @@ class _SendTask:
             return send_task(*args, **options)
         once.became.set(None)
         result = send_task(*args, **{**options, once.IF_WAITING: mode})
-        result.if_waiting = once.became.get()
+        if (became := once.became.get()) is not None:
+            result.id = became.id
+        result.if_waiting = became and became.outcome
         return result
 
     def _eta(self, delay_s: float) -> datetime:

@@ -25,7 +25,7 @@ from celery_ext.delays.burying import (
     reason_of,
     told_of,
 )
-from celery_ext.delays.chain import DelayChain
+from celery_ext.delays.chain import DelayChain, id_of_chain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.on_commit import is_replacing
 from celery_ext.delays.waiting_key import apply_here, check_waiting
@@ -77,6 +77,15 @@ class WatchingRequest(_Request):
         # The process that runs the task gets the properties with its request, and the content type in no other way.
         properties = self._request_dict["properties"]
         self._request_dict["properties"] = {**properties, "content_type": message.content_type}
+
+    def maybe_expire(self) -> Any:
+        """Says whether the task has expired. Celery would discard all later tasks of its id, too, for hours."""
+        from celery.worker.state import revoked  # brings in all of Celery's worker
+
+        was_revoked, has_expired = self.id in revoked, super().maybe_expire()
+        if has_expired and not was_revoked:
+            revoked.discard(self.id)
+        return has_expired
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Handles a failure as Celery does. After a final failure Celery sends ``task_failure``."""
@@ -171,10 +180,8 @@ _Task: Any = Task if TYPE_CHECKING else object
 
 #: What a fast publisher says of a call that it has looked at, and that Celery has to send.
 LEFT_TO_CELERY: Any = object()
-
 #: Schedule of an eager call while it runs; there is no message that could carry it.
 _eager_chain: ContextVar[DelayChain | None] = ContextVar("delay_chain_of_eager_call", default=None)
-
 #: Request of a task that has just failed with an internal error; Celery calls ``on_failure`` without it then.
 _untraced: ContextVar[Any] = ContextVar("request_of_internal_error", default=None)
 
@@ -187,8 +194,8 @@ class DelayChainTask(_Task):
         dead_letter_queue: Name of the queue that gets the message when the task has failed for good.
         dead_letter_on: When the message goes there: ``exhausted``, when no retry is left; ``failure``, after any final
             failure. None for the setting ``delayq_dead_letter_on``, whose default is ``exhausted``.
-        waiting_key: Names of arguments that make the task id, where a call has none.
-        if_waiting: What happens where the task id waits already. None for ``keep`` if there is a ``waiting_key``.
+        waiting_key: Names of arguments that make the key of a call without a task id.
+        if_waiting: What happens where that waits already. None for ``keep`` if there is a ``waiting_key``.
     """
 
     delay_chain: DelayChain | str | None
@@ -368,7 +375,7 @@ class DelayChainTask(_Task):
         request = self.request if request is None else request
         chain = self._chain_of(request)
         if chain is not None:
-            options = {"delay_chain": chain.text, CHAIN_ID: _id_of_chain(request), **options}
+            options = {"delay_chain": chain.text, CHAIN_ID: id_of_chain(request), **options}
             if request is not self.request and options.get("retries"):
                 options["countdown"] = chain.delay_s(request.retries)
         if options.get("retries") and (error := request.get("last_error")):
@@ -491,9 +498,3 @@ def _encoding_of(request: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     if args is None and kwargs is None:
         encoding["serializer"] = registry.type_to_name.get((request.properties or {}).get("content_type"))
     return {name: value for name, value in encoding.items() if value}
-
-
-def _id_of_chain(request: Any) -> str:
-    """Returns the id that all steps of a chain share. A message that is delivered again begins the same chain."""
-    properties = request.properties or {}
-    return str(properties.get(CHAIN_ID) or properties.get("delivery_tag") or request.id)

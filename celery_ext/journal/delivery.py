@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from time import monotonic
+from time import monotonic, time
 
 from kombu.log import get_logger
 from redis.exceptions import ResponseError
@@ -14,7 +14,7 @@ from celery_ext.journal.lookup import JournaledLookup
 from celery_ext.journal.placement import Placement
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
-from kombu_delayq.message.once import Once
+from kombu_delayq.message.once import Became, is_doomed, key_of
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.types import Offer, Offered, PageId, Placed
@@ -69,53 +69,60 @@ class JournaledDelivery(PartOfBoth[Delivery]):
         repeated = len(offers) - len(placed.offers) - placed.stored
         return offered._replace(offered=offered.offered + placed.stored, repeated=offered.repeated + repeated)
 
-    def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Once]:
+    def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Became]:
         """Stores messages in Redis, however late they are due; see ``Delivery.offer_once``.
 
-        What waits in the journal under their ids is promoted first, so that the script sees all that waits. It decides:
-        where it keeps a message out, the new row goes, and where it replaces one, the row of that one. Where Redis
-        takes nothing from the journal yet, what waits there cannot leave, and so decides in the script's place.
+        What waits in the journal under their ids or keys is promoted first, so that the script sees all that waits. It
+        decides: where it keeps a message out, the new row goes, and where it replaces one, the row of that one. Where
+        Redis takes nothing from the journal yet, what waits there cannot leave, and so decides in the script's place.
         """
         return self.offer_once_returning(queue, mode, *offers, expire_ms=expire_ms)[0]
 
     def offer_once_returning(
         self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0
-    ) -> tuple[list[Once], set[tuple[int, bytes]]]:
-        """Does what ``offer_once`` does, and returns what was replaced, too; see ``Delivery.offer_once_returning``."""
+    ) -> tuple[list[Became], set[tuple[int, bytes]]]:
+        """Does what ``offer_once`` does, and returns what went, too; see ``Delivery.offer_once_returning``."""
         same = {(as_text(one.id), one.priority, as_bytes(one.body)) for one in offers}
-        rows = self._lookup.promote_ids(queue, {identity for identity, *_ in same})
+        keys = [key_of(as_text(one.id)) for one in offers]
+        rows = self._lookup.promote_ids(queue, {*keys})
         here = [row for row in rows if (row.id, row.priority, row.body) not in same]
-        decided = {row.id for row in here}
-        left = [one for one in offers if mode != "keep" or as_text(one.id) not in decided]
-        words, gone = self._decided(queue, mode, left, expire_ms) if left else ([], set())
+        now_ms = time() * 1000
+        alive = {key_of(row.id): row.id for row in here if not is_doomed(row.body, row.due_ms, now_ms)}
+        left = [one for one, key in zip(offers, keys, strict=True) if mode != "keep" or key not in alive]
+        found, gone = self._decided(queue, mode, left, expire_ms) if left else ([], set())
         if mode == "keep":
-            next_word = iter(words)
-            return ["kept" if as_text(one.id) in decided else next(next_word) for one in offers], gone
+            here = [row for row in here if key_of(row.id) not in alive]
         if here:  # after the messages: a caller that dies here leaves two, not none
             self._lookup.discard(queue, [(row.waiting, "") for row in here])
         gone |= {(row.priority, row.body) for row in here}
-        return [
-            "replaced" if as_text(one.id) in decided else word for one, word in zip(offers, words, strict=True)
-        ], gone
+        by_redis = iter(found)
+        became = [Became("kept", alive[key]) if mode == "keep" and key in alive else next(by_redis) for key in keys]
+        if mode == "replace":
+            became = [
+                one._replace(outcome="replaced") if key in alive else one for one, key in zip(became, keys, strict=True)
+            ]
+        return became, gone
 
     def _decided(
         self, queue: str, mode: str, offers: Sequence[Offer], expire_ms: int
-    ) -> tuple[list[Once], set[tuple[int, bytes]]]:
+    ) -> tuple[list[Became], set[tuple[int, bytes]]]:
         """Lets Redis decide about messages, whose rows come first, and lets the rows follow."""
         noted = self._placement.note(queue, offers, expire_ms)
         try:
-            words, gone = self._redis.offer_once_returning(queue, mode, *offers, expire_ms=expire_ms)
+            found, gone = self._redis.offer_once_returning(queue, mode, *offers, expire_ms=expire_ms)
         except ResponseError:
             self._journal.delete_rows([seq for seq in noted.values() if seq is not None], state=None)
             raise
         contents = [(one.priority, as_bytes(one.body)) for one in offers]
+        kept = {at for at, one in enumerate(found) if one.outcome == "kept"}
         # By its content: an attempt before this one may have made the row of what is kept out.
-        stale = gone | {contents[at] for at in noted if words[at] == "kept"}
-        left = {one.id: at for at, one in enumerate(offers) if words[at] != "kept"}
+        stale = gone | {contents[at] for at in noted if at in kept}
+        keys = [key_of(as_text(one.id)) for one in offers]
+        left = {key: at for at, key in enumerate(keys) if at not in kept}
         stale.difference_update(contents[at] for at in left.values())
         if stale:
-            self._lookup.delete_rows_of({as_text(one.id) for one in offers}, {(queue, *one) for one in stale})
-        return words, gone
+            self._lookup.delete_rows_of({*keys}, {(queue, *one) for one in stale})
+        return found, gone
 
     def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
         """Publishes a page of messages, each to where it belongs; see ``Delivery.put``."""

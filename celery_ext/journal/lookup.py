@@ -12,6 +12,7 @@ from celery_ext.journal.rows import Addition
 from celery_ext.journal.schema import MISSING, WAITING
 from celery_ext.journal.views import add_to_count, as_read, names_of
 from kombu_delayq.errors import UnreadableMessage
+from kombu_delayq.message.once import key_of
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StoreClient
@@ -126,7 +127,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
     def get(self, queues: Sequence[str], ids: Sequence[str]) -> dict[str, list[Waiting]]:
         """Reads the waiting messages of some ids; see ``Lookup.get``."""
         rows, found = self._both(lambda: self._journal.get(ids) if ids else [], lambda: self._redis.get(queues, ids))
-        return _merged(found, [row.waiting for row in rows if row.queue in {*queues}])
+        return _merged(found, [row.waiting for row in rows if row.queue in {*queues}], ids)
 
     def cancel_at_once(self, ids: Sequence[str], found: dict[str, list[Waiting]]) -> set[str]:
         """Removes nothing: the journal is asked first, by ``cancel``. See ``Lookup.cancel_at_once``."""
@@ -153,7 +154,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
         finally:
             known = {one.body for messages in in_redis.values() for one in messages}
             lost = self._lost([row for row in rows if row.state != WAITING and row.body not in known])
-            found |= _merged({**in_redis}, [row.waiting for row in (*taken, *lost)])
+            found |= _merged({**in_redis}, [row.waiting for row in (*taken, *lost)], ids)
         # Also those of messages stored beside others, and those just made.
         removed = [one for messages in in_redis.values() for one in messages]
         self.delete_rows_of(names_of(removed), {(one.queue, one.priority, one.body) for one in removed})
@@ -163,7 +164,7 @@ class JournaledLookup(PartOfBoth[Lookup]):
         return found
 
     def promote_ids(self, queue: str, ids: Collection[str]) -> list[Row]:
-        """Promotes what waits in the journal under some ids, so that Redis knows all that waits under them.
+        """Promotes what waits in the journal under some ids or waiting keys, so that Redis knows all that waits so.
 
         Returns:
             The rows that stay: Redis takes none, because no promoter leads at the queue yet, or it has lost its data.
@@ -412,12 +413,13 @@ class JournaledLookup(PartOfBoth[Lookup]):
         return time_ms(self._client.ask("TIME"))
 
 
-def _merged(found: dict[str, list[Waiting]], rows: Sequence[Waiting]) -> dict[str, list[Waiting]]:
-    """Adds messages of the journal to what Redis has found, but for those that Redis has."""
+def _merged(found: dict[str, list[Waiting]], rows: Sequence[Waiting], ids: Collection[str]) -> dict[str, list[Waiting]]:
+    """Adds messages of the journal to what Redis has found for ids or waiting keys, but for those that Redis has."""
     for one in rows:
-        known = found.get(one.id, [])
-        if as_read(one) not in map(as_read, known):
-            found[one.id] = [*known, one]
+        for name in {one.id, key_of(one.id)}.intersection(ids):
+            known = found.get(name, [])
+            if as_read(one) not in map(as_read, known):
+                found[name] = [*known, one]
     for messages in found.values():
         messages.sort(key=lambda message: message.due_ms)
     return found

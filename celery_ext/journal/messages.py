@@ -32,7 +32,7 @@ from celery_ext.journal.rows import (
     some_of,
     values_of,
 )
-from celery_ext.journal.schema import WAITING, among, storable
+from celery_ext.journal.schema import WAITING, among, keyed_by, storable
 from kombu_delayq.store.promotion import Row
 
 _messages = schema.messages
@@ -110,6 +110,12 @@ def _text(statement: Any, names: Sequence[str]) -> tuple[str, list[str]]:
     return str(compiled), list(compiled.positiontup)
 
 
+def _of_ids(connection: Connection, ids: Collection[str]) -> Any:
+    """Returns the condition that a row has one of some ids, or an id of a task that has one of them as waiting key."""
+    keyed = connection.scalars(keyed_by(connection, ids)).all()
+    return among(connection, _messages.c.id, [*ids, *keyed])
+
+
 class Purged(NamedTuple):
     """What a call of ``purge`` has deleted; false if it was nothing.
 
@@ -161,9 +167,9 @@ class Messages:
     # Messages are found.
 
     def get(self, ids: Collection[str], state: int | None = WAITING) -> list[Row]:
-        """Returns the rows of ids, the next due first. ``state`` None: of any state."""
+        """Returns the rows of ids or waiting keys, the next due first. ``state`` None: of any state."""
         with self._database.reading() as connection:
-            return rows_where(connection, [among(connection, _messages.c.id, ids), *in_state(state)])
+            return rows_where(connection, [_of_ids(connection, ids), *in_state(state)])
 
     def rows(self, seqs: Collection[int], state: int | None = WAITING) -> list[Row]:
         """Returns rows by their numbers if they are in a state still, the next due first."""
@@ -193,9 +199,9 @@ class Messages:
     # Messages are changed.
 
     def delete(self, ids: Collection[str], state: int | None = None) -> list[Row]:
-        """Deletes the rows of ids, of any state or of one. Returns them, the next due first."""
+        """Deletes the rows of ids or waiting keys, of any state or of one. Returns them, the next due first."""
         return self._database.write(
-            lambda connection: delete_where(connection, among(connection, _messages.c.id, ids), *in_state(state))
+            lambda connection: delete_where(connection, _of_ids(connection, ids), *in_state(state))
         )
 
     def delete_rows(self, seqs: Collection[int], state: int | None = WAITING) -> list[Row]:

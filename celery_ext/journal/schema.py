@@ -16,6 +16,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Select,
     SmallInteger,
     String,
     Table,
@@ -186,6 +187,21 @@ def among(connection: Connection, column: ColumnElement[Any], values: Collection
         array = bindparam(None, given, type_=ARRAY(Text() if is_name else BigInteger()), unique=True)
         return column == any_(array)
     return column.in_(select(raw("value")).select_from(func.json_each(json.dumps(given))))
+
+
+def keyed_by(connection: Connection, keys: Collection[str]) -> Select[tuple[str]]:
+    """Returns a query for the ids of messages whose tasks have some waiting keys."""
+    bounds = [[storable(key + end) for end in ("~k", "~l")] for key in keys]
+    low: Any
+    high: Any
+    if is_postgres(connection):
+        arrays = [bindparam(None, [one[at] for one in bounds], type_=ARRAY(Text()), unique=True) for at in (0, 1)]
+        given = func.unnest(*arrays).table_valued("low", "high", name="given").render_derived()
+        low, high = given.c.low.collate("C"), given.c.high.collate("C")
+    else:
+        given = func.json_each(json.dumps(bounds)).table_valued("value", name="given")
+        low, high = (func.json_extract(given.c.value, f"$[{at}]") for at in (0, 1))
+    return select(messages.c.id).select_from(given).join(messages, (messages.c.id >= low) & (messages.c.id < high))
 
 
 def ranges_of(connection: Connection, ranges: Sequence[tuple[float, float]]) -> tuple[Any, Any, Any, Any]:

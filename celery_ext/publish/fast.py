@@ -26,7 +26,7 @@ _MOST_RECIPES = 1000
 #: Options of calls that Celery has to send.
 _OF_CELERY = ("producer", "publisher", "connection", "router", "link", "link_error", "group_id", "chord", "chain")
 #: Options that the app's ``send_task`` reads before this publisher.
-_READ_BEFORE = frozenset(("delay_chain", "delay_level", "if_waiting"))
+_READ_BEFORE = frozenset(("delay_chain", "delay_level", "if_waiting", "waiting_key"))
 _NO_OPTIONS = (None,) * len(IN_OPTIONS)
 #: Longest expiry in s of which a message is made here.
 _MOST_EXPIRES_S = 100 * 366 * 86400

@@ -21,7 +21,7 @@ from celery_ext.publish.write import ManyMessages
 from celery_ext.typing import SharedOptions
 from kombu_delayq.message.due import DELAY_SECONDS
 from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.message.once import Once, became
+from kombu_delayq.message.once import Became, Once, became
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS, PutAhead
 from kombu_delayq.store.types import Offer, PageId
@@ -38,7 +38,7 @@ T = TypeVar("T")
 _REFUSED = frozenset(
     (
         *("args", "kwargs", "task_id", "producer", "publisher", "connection", "router", "result_cls", "add_to_parent"),
-        *("chain", "chord", "group_index", "retries", "replaced_task_nesting", DELAY_SECONDS, CHAIN_ID),
+        *("chain", "chord", "group_index", "retries", "replaced_task_nesting", "waiting_key", DELAY_SECONDS, CHAIN_ID),
     )
 )
 
@@ -61,8 +61,8 @@ def send_many(
         task: A task of the app, or the name of any task.
         calls: The arguments, due time and task id of every call.
         on_sent: Called after each page with its task ids, in the order of the calls.
-        on_outcomes: Called after each page, too, with what became of each call beside its task id: ``added``, or with
-            ``if_waiting`` also ``kept`` or ``replaced``.
+        on_outcomes: Called after each page, too, with what became of each call beside the id of the task that waits:
+            ``added``, or with ``if_waiting`` also ``kept`` or ``replaced``.
         **options: Options of ``apply_async`` for all calls, such as ``queue``, ``priority``, ``expires`` or ``link``.
             ``countdown``, ``eta`` or ``delay_level`` are for calls that have neither ``countdown`` nor ``eta``.
 
@@ -73,7 +73,7 @@ def send_many(
         TypeError: ``task`` is neither, or an option cannot be shared by many calls, and nothing was sent; or an item of
             ``calls`` is no ``Call``; or the task does not take the arguments of a call.
         ValueError: There are both ``countdown`` and ``eta``.
-        InvalidIfWaiting: ``if_waiting`` is no mode, or a call has neither a task id nor a key to make one.
+        InvalidIfWaiting: ``if_waiting`` is no mode, or a call has neither a task id nor a key.
         DelayTooLong: The transport option ``max_delay`` does not allow a delay.
         kombu.exceptions.OperationalError: The broker has not answered for as long as ``apply_async`` would try.
     """
@@ -158,7 +158,8 @@ def _sent(target: Target, calls: Iterator[Call]) -> Iterator[Sent]:
 def _sent_alone(target: Target, call: Call) -> tuple[str, Once]:
     """Sends a call as Celery does. Returns its task id, and what became of it."""
     became.set(None)
-    return str(target.call(call).id), became.get() or "added"
+    task_id, found = str(target.call(call).id), became.get()
+    return task_id, found.outcome if found is not None else "added"
 
 
 class _Sender:
@@ -177,8 +178,8 @@ class _Sender:
         """Sends pages of calls that are compared with what waits, and yields each once Redis has it."""
         queue = self._recipe.template.queue
         for page in pages:
-            outcomes = self._ensured(partial(_put_once, queue, page, mode))
-            yield Sent([str(offer.id) for offer in page], outcomes)
+            found = self._ensured(partial(_put_once, queue, page, mode))
+            yield Sent([one.id for one in found], [one.outcome for one in found])
 
     def sent(self, pages: Iterator[Sequence[Offer]]) -> Iterator[Sent]:
         """Sends pages, and yields each once Redis has it.
@@ -261,6 +262,6 @@ class _Sender:
             return sent
 
 
-def _put_once(queue: str, page: Sequence[Offer], mode: str, channel: Any) -> list[Once]:
-    found: list[Once] = channel.put_many_once(queue, page, mode)
+def _put_once(queue: str, page: Sequence[Offer], mode: str, channel: Any) -> list[Became]:
+    found: list[Became] = channel.put_many_once(queue, page, mode)
     return found

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Literal
 
 from kombu_delayq.message.canonical import unsigned
+from kombu_delayq.message.once import key_of
 from kombu_delayq.store.types import Offer, Waiting
 from kombu_delayq.text import as_bytes, as_text
 
@@ -105,9 +106,11 @@ class Shelf:
             self.changes += 1
 
     def find(self, queues: Iterable[str], identity: str) -> Iterator[Kept]:
-        """Yields the messages of an id, or the one that is stored under it."""
+        """Yields the messages of an id or a waiting key, or the one that is stored under it."""
         for queue in queues:
-            yield from (kept for kept in self.of(queue) if identity in (kept.message.id, kept.own_id))
+            yield from (
+                kept for kept in self.of(queue) if identity in (kept.message.id, kept.own_id, key_of(kept.own_id))
+            )
 
     def stored(self, queue: str, stored_id: str) -> Kept | None:
         """Returns the message that is stored under an id, or None."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from celery_ext.testing.memory_shelf import Kept, Shelf
 from kombu_delayq.message.canonical import unsigned
 from kombu_delayq.message.fields import CHAIN_ID, headers_of, read
-from kombu_delayq.message.once import Once
+from kombu_delayq.message.once import Became, is_doomed, key_of
 from kombu_delayq.options import Options
 from kombu_delayq.store.chains import CancelledChains
 from kombu_delayq.store.dead_letters import PAGE, Letter
@@ -214,22 +214,24 @@ class MemoryDelivery:
         place = "behind" if not is_head else "first" if before is None else "head"
         return Offered(place, *(states.count(state) for state in ("offered", "repeated", "renamed")))
 
-    def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Once]:
-        """Keeps messages unless messages of their ids wait, or in place of those, as ``Delivery.offer_once``."""
+    def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Became]:
+        """Keeps messages unless messages of their ids or keys wait, or in place of those, as ``offer_once``."""
         with self._shelf.lock:
             return [self._offer_once(queue, mode, offer) for offer in offers]
 
-    def _offer_once(self, queue: str, mode: str, offer: Offer) -> Once:
-        content = unsigned(as_bytes(offer.body))
-        waiting = list(self._shelf.find([queue], as_text(offer.id)))
+    def _offer_once(self, queue: str, mode: str, offer: Offer) -> Became:
+        content, own_id = unsigned(as_bytes(offer.body)), as_text(offer.id)
+        waiting = list(self._shelf.find([queue], key_of(own_id)))
         if any(unsigned(as_bytes(kept.message.body or b"")) == content for kept in waiting):
-            return "added"
-        if waiting and mode == "keep":
-            return "kept"
+            return Became("added", own_id)
+        now_ms = self._shelf.now_ms()
+        alive = [one for one in waiting if not is_doomed(one.message.body or b"", one.message.due_ms, now_ms)]
+        if alive and mode == "keep":
+            return Became("kept", alive[0].own_id)
         for kept in waiting:
             self._shelf.remove(kept)
         self.offer(queue, offer)
-        return "replaced" if waiting else "added"
+        return Became("replaced" if alive else "added", own_id)
 
     def push(self, queue: str, offer: Offer, expire_ms: int = 0) -> None:
         """Pushes a message to its queue; its due time is not looked at."""

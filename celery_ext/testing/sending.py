@@ -199,8 +199,10 @@ class Sending:
         )
         places = [options.pop(argument, None) for argument in ("args", "kwargs", "countdown")]
         result = self._send_task(app, name, *places, eta, task_id, *more, **options)
-        if before is not None and once.IF_WAITING in options and once.became.get() == "kept":
-            self.sent[task_id] = before  # what waits is the earlier call
+        became = once.became.get() if once.IF_WAITING in options else None
+        if became is not None and became.outcome == "kept":  # what waits is an earlier call
+            del self.sent[task_id]
+            self.sent |= {} if before is None else {task_id: before}
         elif not eta:  # not before: a call that cannot be sent never runs
             self.immediate.append(task_id)
         return result

@@ -1,10 +1,13 @@
-"""One task once while it waits: what a call asks of the store that holds a message of its task id already."""
+"""One task once while it waits: what a call asks of the store that holds a message of its id or key already."""
 
+import os
+import re
 from contextvars import ContextVar
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from kombu_delayq.errors import InvalidIfWaiting, did_you_mean, quoted
-from kombu_delayq.message.fields import Message
+from kombu_delayq.message.due import eta_of
+from kombu_delayq.message.fields import Message, headers_of, read
 
 #: Message property with one of ``MODES``; ``read_mode`` takes it away, so that no message keeps it.
 IF_WAITING = "if_waiting"
@@ -14,8 +17,41 @@ MODES = ("add", "keep", "replace")
 #: What became of a message: ``kept`` is that which waited.
 Once = Literal["added", "kept", "replaced"]
 
+
+class Became(NamedTuple):
+    """What became of a message.
+
+    Attributes:
+        outcome: One of the words.
+        id: Id of the task that waits now: of the message, or of that which kept it out.
+    """
+
+    outcome: Once
+    id: str
+
+
 #: What became of the latest message of this context that had the property; a caller sets None before it publishes.
-became: ContextVar[Once | None] = ContextVar("delayq_if_waiting", default=None)
+became: ContextVar[Became | None] = ContextVar("delayq_if_waiting", default=None)
+
+#: The id of a task with a waiting key. A duplicate in the store has as many characters behind the ``~``, but no ``k``.
+#: Source: lua/include/shared/duplicates.lua.
+_KEYED = re.compile(r"~k[0-9a-f]{15}\Z")
+
+
+def new_id(key: str) -> str:
+    """Returns the id of a new task of a waiting key. The store finds it by the key, too."""
+    return f"{key}~k{os.urandom(8).hex()[1:]}"
+
+
+def key_of(task_id: str) -> str:
+    """Returns the waiting key of a task by its id; another id is its own."""
+    return _KEYED.sub("", task_id)
+
+
+def is_doomed(body: bytes, due_ms: float, now_ms: float) -> bool:
+    """Whether a waiting message has expired, or will have when it is due: no worker will run it."""
+    expires = eta_of({"headers": {"eta": headers_of(read(body)).get("expires")}})
+    return expires is not None and expires.ms <= max(now_ms, due_ms)
 
 
 def check_mode(given: Any, where: str) -> str | None:
@@ -49,3 +85,12 @@ def read_mode(message: Message) -> tuple[str | None, Message]:
         return None, message
     mode = check_mode(properties[IF_WAITING], "a call")
     return mode, {**message, "properties": {name: value for name, value in properties.items() if name != IF_WAITING}}
+
+
+def refuse_mode(message: Message, exchange: str) -> None:
+    """Raises InvalidIfWaiting if a message to a fanout exchange asks: nothing waits there."""
+    if read_mode(message)[0] is not None:
+        raise InvalidIfWaiting(
+            f"if_waiting of a call to the exchange {exchange!r} has no effect: a broadcast reaches all consumers at "
+            "once, and nothing waits; leave it out, or give if_waiting='add'"
+        )

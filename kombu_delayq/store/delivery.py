@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
 
-from kombu_delayq.message.once import Once
+from kombu_delayq.message.once import Became
 from kombu_delayq.options import LAYOUTS, QueueLimits
 from kombu_delayq.redis.replies import Command, time_ms
 from kombu_delayq.store.client import MOST_QUEUES, ScriptCall, StoreClient, StorePart
@@ -62,8 +62,10 @@ class Delivery(StorePart):
         self._registry.note(queue, reply[0])
         return Offered(as_text(reply[0]), *reply[1:])
 
-    def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Once]:
-        """Stores messages unless messages of their ids wait in this queue, or in place of those; one round trip.
+    def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Became]:
+        """Stores messages unless messages of their ids or waiting keys wait in this queue, or in place of those.
+
+        It takes one round trip. What waits and has expired is no matter: it goes.
 
         Args:
             queue: The queue to which the messages go.
@@ -72,26 +74,27 @@ class Delivery(StorePart):
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
 
         Returns:
-            What became of each: ``added``, ``kept`` or ``replaced``.
+            What became of each.
         """
         return self._offer_once(queue, mode, offers, expire_ms, returning=False)[0]
 
     def offer_once_returning(
         self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0
-    ) -> tuple[list[Once], set[tuple[int, bytes]]]:
-        """Does what ``offer_once`` does, and returns priority and body of each message that was replaced, too."""
+    ) -> tuple[list[Became], set[tuple[int, bytes]]]:
+        """Does what ``offer_once`` does, and returns priority and body of each message that went, too."""
         words, gone = self._offer_once(queue, mode, offers, expire_ms, returning=True)
         return words, {(int(one[:1]), one[1:]) for one in map(as_bytes, gone)}
 
     def _offer_once(
         self, queue: str, mode: str, offers: Sequence[Offer], expire_ms: int, *, returning: bool
-    ) -> tuple[list[Once], list[bytes]]:
+    ) -> tuple[list[Became], list[bytes]]:
         keys, args = self._offer_start(queue, expire_ms)
         rows = chain.from_iterable(offers)
-        place, words, gone = self._client.run("offer_once", keys, [*args, mode, MAX_DUPLICATES, int(returning), *rows])
+        reply = self._client.run("offer_once", keys, [*args, mode, MAX_DUPLICATES, int(returning), *rows])
+        place, words, ids, gone = reply
         self._registry.note(queue, place)
-        found = ["added" if (word := as_text(one)) == "repeated" else word for one in words]
-        return cast("list[Once]", found), gone
+        found: list[Any] = ["added" if (word := as_text(one)) == "repeated" else word for one in words]
+        return list(map(Became, found, map(as_text, ids))), gone
 
     def push(self, queue: str, offer: Offer, expire_ms: int = 0) -> None:
         """Pushes a message to its queue, as kombu does with one that is due at once; one round trip.

@@ -175,7 +175,10 @@ class Keys:
         return self._of_queue(queue, "order")
 
     def duplicates(self, queue: str) -> str:
-        """ZSET: ids of duplicates. A duplicate is stored beside another one of the same id; its own id has a suffix."""
+        """ZSET: ids of duplicates, and of tasks with a waiting key.
+
+        A duplicate is stored beside another message of the same id; its own id has a suffix.
+        """
         return self._of_queue(queue, "duplicates")
 
     def timeout(self, queue: str) -> str:

@@ -19,7 +19,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Waiting
-from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, outcomes, waiting
 from tests.support.store.tuned import tuned
 
 #: A store of any kind. Messages that are due far in the future wait in the journal, where there is one.
@@ -145,7 +145,9 @@ def test_pages_have_each_message_once(store: AnyStore) -> None:
 
 def test_one_message_of_an_id_waits_once(store: AnyStore) -> None:
     """``offer_once`` keeps or replaces what waits, wherever it waits."""
-    words = [store.delivery.offer_once("q", "keep", waiting("i", body=body)) for body in ("one", "two", "one")]
+    words = [
+        outcomes(store.delivery.offer_once("q", "keep", waiting("i", body=body))) for body in ("one", "two", "one")
+    ]
     assert words == [["added"], ["kept"], ["added"]]
-    assert store.delivery.offer_once("q", "replace", waiting("i", FUTURE_MS + 5, "three", 3)) == ["replaced"]
+    assert outcomes(store.delivery.offer_once("q", "replace", waiting("i", FUTURE_MS + 5, "three", 3))) == ["replaced"]
     assert _kept(store) == [("i", FUTURE_MS + 5, 3, b"three")]

@@ -249,7 +249,8 @@ def send_alone(item: Item) -> Result:
     except WRONG as error:
         return refused(error)
     due_ms = ms_of(due) if isinstance(due, datetime) and waits_in_redis(target.app) else 0.0
-    return Sent(str(result.id), due_ms if due_ms > time() * 1000 else None, once.became.get())
+    became = once.became.get()
+    return Sent(str(result.id), due_ms if due_ms > time() * 1000 else None, became and became.outcome)
 
 
 def _failure(error: Exception, count: int, *, is_sent: bool) -> Problem:

@@ -17,11 +17,11 @@ local function stored(keys, id)
   return { id = id, member = member, due = due_ms, priority = priority, body = body }
 end
 
--- Returns the waiting messages of an id: the one stored under it, and up to `count` of its duplicates.
--- Cost O(log N) a message found.
+-- Returns the waiting messages of an id: the one stored under it, and up to `count` of its duplicates, and of the tasks
+-- of which it is the waiting key. Cost O(log N) a message found.
 local function find(keys, id, count)
   local found = { stored(keys, id) }
-  local first, beyond = '[' .. id .. '~', '(' .. id .. '~g' -- a duplicate's suffix is hexadecimal
+  local first, beyond = '[' .. id .. '~', '(' .. id .. '~l' -- hex digits, or k before them
   for _, duplicate in ipairs(redis.call('ZRANGEBYLEX', keys.ids, first, beyond, 'LIMIT', 0, count)) do
     if #duplicate == #id + DUPLICATE_SUFFIX then
       found[#found + 1] = stored(keys, duplicate)

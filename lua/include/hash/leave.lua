@@ -6,7 +6,7 @@ local function offered_as(keys, members)
   local ids = {}
   for i, member in ipairs(members) do
     local id = id_of(member)
-    local is_duplicate = may_be_duplicate(id) and redis.call('ZSCORE', keys.ids, id)
+    local is_duplicate = may_be_duplicate(id) and not is_keyed(id) and redis.call('ZSCORE', keys.ids, id)
     ids[i] = is_duplicate and string.sub(id, 1, -DUPLICATE_SUFFIX - 1) or id
   end
   return ids

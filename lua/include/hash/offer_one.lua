@@ -1,8 +1,9 @@
--- @include large marks wake
+-- @include has_duplicates large marks wake
 
 -- Does what the script `offer` does, where it is given one message and nothing is out of the ordinary: the queue holds
--- others and has no duplicates and no end, the id is free, and the message needs no mark. Most calls are like that. The
--- rest of the script takes Redis longer, even to define its functions. Returns the reply, or nil with nothing changed.
+-- others and has no end, the id is free, without duplicates and of no waiting key, and the message needs no mark. Most
+-- calls are like that. The rest of the script takes Redis longer, even to define its functions. Returns the reply, or
+-- nil with nothing changed.
 -- Cost O(log N).
 local function offer_one()
   local call, pcall = redis.call, redis.pcall
@@ -11,7 +12,11 @@ local function offer_one()
   local is_relative = string.sub(due_ms, 1, 1) == '+'
   if #ARGV > 7 or expire ~= '0' or is_relative or #body > LARGE or needs_mark(id, priority, body) then
     return nil
-  elseif pcall('PTTL', due) ~= -1 or pcall('ZCARD', ids) ~= 0 or pcall('ZCOUNT', due, due_ms, due_ms) ~= 0 then
+  elseif byte_of(id, -17) == 126 then -- see duplicates.lua
+    return nil
+  elseif pcall('PTTL', due) ~= -1 or pcall('ZCOUNT', due, due_ms, due_ms) ~= 0 then
+    return nil
+  elseif pcall('ZCARD', ids) ~= 0 and may_have_duplicates(ids, id) then
     return nil
   elseif pcall('HSETNX', bodies, id, body) ~= 1 then
     return nil -- the id is taken, or Redis refuses, for a reason that the rest of the script meets too

@@ -34,9 +34,11 @@ local function put(keys, id, due_ms, priority, body, again)
     end
     id = duplicate
     redis.call('HSETNX', keys.bodies, id, value)
+    state = 'renamed'
+  end
+  if state == 'renamed' or is_keyed(id) then
     redis.call('ZADD', keys.ids, 0, id)
     has_duplicates = true
-    state = 'renamed'
   end
   redis.call('ZADD', keys.due, due_ms, mark .. id)
   note_large(keys, body)

@@ -1,20 +1,21 @@
--- @include large marks put
+-- @include duplicates has_duplicates large marks put
 
 -- Most messages that a few commands store: Lua cannot unpack more than 8,000 values.
 local AT_ONCE = 2000
 
--- Does what `put_all` does, where nothing is out of the ordinary: the queue has no duplicates, no id is taken or comes
--- twice, and no message is large. The marks of all messages are counted at once. Returns whether it did; if not,
--- nothing has changed. Cost O(log N) a message.
+-- Does what `put_all` does, where nothing is out of the ordinary: no id is taken, comes twice, has duplicates or is of
+-- a waiting key, and no message is large. The marks of all messages are counted at once. Returns whether it did; if
+-- not, nothing has changed. Cost O(log N) a message.
 local function put_new(keys, rows)
-  if #rows > AT_ONCE or redis.call('ZCARD', keys.ids) > 0 then
+  if #rows > AT_ONCE then
     return false
   end
+  local has_ids = redis.call('ZCARD', keys.ids) > 0
   local ids, dues, seen, first, last, is_sorted = {}, {}, {}, 1, 1, true
   for i = 1, #rows do
     local row = rows[i]
     local id, due = row.id, tonumber(row.due)
-    if seen[id] or #row.body > LARGE then
+    if seen[id] or is_keyed(id) or #row.body > LARGE or has_ids and may_have_duplicates(keys.ids, id) then
       return false
     end
     seen[id], ids[i], dues[i], is_sorted = true, id, due, is_sorted and due >= (dues[i - 1] or due)

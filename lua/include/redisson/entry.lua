@@ -5,6 +5,7 @@
 -- entries of one due time sort as they were published), priority, 1, 0. No entry of Redisson has both this first byte
 -- and the 0 in that place: its double is a whole number, whose last byte is not 0.
 -- Source: docs/design/extras.md "Entries".
+-- @include parts
 local OURS = 7
 
 -- How many bytes a length has; a double has as many.
@@ -52,16 +53,6 @@ end
 local function message_of(entry)
   local start = start_of(entry)
   return start and string.sub(entry, start + 1) or false
-end
-
--- Returns the headers and the properties of another client's message: two tables, empty where the message has none.
-local function parts_of(message)
-  local is_json, parsed = pcall(cjson.decode, message)
-  parsed = is_json and type(parsed) == 'table' and parsed or {}
-  local function table_of(name)
-    return type(parsed[name]) == 'table' and parsed[name] or {}
-  end
-  return table_of('headers'), table_of('properties')
 end
 
 -- Returns the priority, '0' to '9', of the message in an entry.

@@ -1,22 +1,40 @@
 -- Finds messages by their ids, and changes those found.
--- @include duplicates put records remove
+-- @include duplicates names put records remove
 
--- Returns the waiting messages of an id, 1 + `count` at most. Fields of a message: id, own (the id that the messages
--- share), record, member, due, priority, body. All but the first are duplicates. Cost O(log N) a message found.
-local function find(keys, id, count)
-  local found = {}
-  for i, message in ipairs(waiting_of(keys, id, redis.call('HGET', keys.ids, field_of(id)), count + 1)) do
-    message.id = i == 1 and id or duplicate_of(id, message.priority, message.body)
-    found[i] = message
+-- Returns the waiting messages of an id and those of its waiting key, or of the tasks of which it is the waiting key,
+-- `most` at most. Fields of a message: id, own (the id with which it was offered), record, member, due, priority, body.
+-- All but the first of an own id are duplicates. Cost O(log N) a message.
+local function indexed_as(keys, id, most)
+  local found = waiting_of(keys, id, redis.call('HGET', keys.ids, field_of(id)), most)
+  local entries, bodies, seen = {}, {}, {}
+  for i, message in ipairs(found) do
+    entries[i], bodies[i] = message.member, message.body
   end
-  if #found == 0 and may_be_duplicate(id) then
-    local shared = string.sub(id, 1, -DUPLICATE_SUFFIX - 1)
-    local messages = waiting_of(keys, shared, redis.call('HGET', keys.ids, field_of(shared)))
-    for i = #messages, 1, -1 do -- backwards: the first message matches only if it was a duplicate and is now the first
-      if duplicate_of(shared, messages[i].priority, messages[i].body) == id then
-        messages[i].id = id
-        return { messages[i] }
-      end
+  for i, own in ipairs(names(keys, entries, bodies)) do
+    local message = found[i]
+    message.own, message.id = own, seen[own] and duplicate_of(own, message.priority, message.body) or own
+    seen[own] = true
+  end
+  return found
+end
+
+-- Returns the waiting messages of an id, as `indexed_as`, 1 + `count` at most. Cost O(log N) a message found.
+local function find(keys, id, count)
+  if not may_be_duplicate(id) then
+    return indexed_as(keys, id, count + 1)
+  end
+  local found = {}
+  for _, message in ipairs(indexed_as(keys, id)) do
+    if message.own == id or waiting_key(message.own) == id then
+      found[#found + 1] = message
+    end
+  end
+  local shared = string.sub(id, 1, -DUPLICATE_SUFFIX - 1)
+  local messages = #found == 0 and indexed_as(keys, shared) or {}
+  for i = #messages, 1, -1 do -- backwards: the first message matches only if it was a duplicate and is now the first
+    if duplicate_of(shared, messages[i].priority, messages[i].body) == id then
+      messages[i].id = id
+      return { messages[i] }
     end
   end
   return found

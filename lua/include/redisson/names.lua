@@ -1,6 +1,6 @@
 -- The id under which a message was offered. Most messages contain that id. For a message that does not, the index of
 -- ids has a field NAMED .. mark -> id.
--- @include entry
+-- @include entry parts
 local NAMED = '\0n'
 
 -- Returns the first id in a message, or nil. In a message of Celery that is the id of the task.

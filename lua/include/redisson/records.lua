@@ -1,11 +1,13 @@
 -- The index of messages by id, beside Redisson's keys. HASH: id -> records, one for each message of that id. A record
--- is the due time and the mark of the message's entry. An id that begins with a 0 byte has ODD before it.
+-- is the due time and the mark of the message's entry. An id that begins with a 0 byte has ODD before it. Tasks of one
+-- waiting key have their records under the key.
 -- Messages of other clients get a record when somebody looks for an id. A message that another client removes or
 -- transfers leaves its record behind; `forget` removes it later.
--- @include entry names
+-- @include duplicates entry names
 local ODD, RECORD = '\0i', LENGTH + MARK
 
 local function field_of(id)
+  id = waiting_key(id)
   return string.byte(id) == 0 and ODD .. id or id
 end
 

@@ -1,14 +1,14 @@
--- @include deliver find once
+-- @include deliver duplicates find once
 
--- Returns the rows under whose ids nothing waits, and the others; without `once` all are of the first kind.
--- Cost O(log N) a row.
+-- Returns the rows under whose ids or waiting keys nothing waits, and the others; without `once` all are of the first
+-- kind. Cost O(log N) a row.
 local function by_waiting(keys, once, rows)
   if not once then
     return rows, {}
   end
   local free, taken = {}, {}
   for _, row in ipairs(rows) do
-    local found = find(keys, row.id, 1)[1] and taken or free
+    local found = find(keys, waiting_key(row.id), 1)[1] and taken or free
     found[#found + 1] = row
   end
   return free, taken

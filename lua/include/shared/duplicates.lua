@@ -32,3 +32,15 @@ end
 local function may_be_duplicate(id)
   return string.byte(id, -DUPLICATE_SUFFIX) == TILDE
 end
+
+-- A task of a waiting key has the id KEY .. '~k' .. 15 hex digits, which are random. So each task of a key has an id of
+-- its own, and is found by its key as a duplicate is by the shared id.
+-- Source: kombu_delayq/message/once.py.
+local function is_keyed(id)
+  return may_be_duplicate(id) and string.find(id, '^k[0-9a-f]+$', 1 - DUPLICATE_SUFFIX) ~= nil
+end
+
+-- Returns the waiting key of an id; another id is its own.
+local function waiting_key(id)
+  return is_keyed(id) and string.sub(id, 1, -DUPLICATE_SUFFIX - 1) or id
+end

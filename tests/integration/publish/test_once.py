@@ -1,14 +1,18 @@
 """One task once while it waits: one by one with a worker, and many at once."""
 
 import asyncio
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pytest
 from celery import Celery
 from celery.app.task import Context
+from kombu.common import Broadcast
 
-from celery_ext import Call, asend_many, get, install, select, send_many
+from celery_ext import Call, asend_many, cancel, get, install, reschedule, select, send_many
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import InvalidIfWaiting
@@ -32,6 +36,36 @@ def test_of_many_calls_one_runs_until_it_has_left(make_proj: MakeProj) -> None:
     until(lambda: len(proj.runs(id="keep")) == 2, 30)
     assert [run["value"] for run in proj.runs(id="keep")] == [0, 10]
     assert [run["value"] for run in proj.runs(id="last")] == [9]
+
+
+def test_a_key_is_not_dead_with_one_of_its_tasks(make_proj: MakeProj) -> None:
+    """After a task of a key has expired in a worker, or was revoked, the next one runs, also after a restart.
+
+    So does a task whose id was used before, once that has expired.
+    """
+    proj = make_proj()
+    install(proj.app)
+    worker, other = proj.worker(gossip=True), proj.worker("-Q", "none", gossip=True)
+    expired = [
+        proj.send("record", 1, waiting_key="a", expires=-1),
+        proj.send("record", 1, task_id="used", if_waiting="keep", expires=-1),
+    ]
+    until(lambda: [result.state for result in expired] == ["REVOKED"] * 2, 30)
+    waiting = proj.send("record", 2, countdown=3600, waiting_key="b")
+    assert cancel(proj.app, "b") == "cancelled"
+    waiting.revoke()
+    until(lambda: waiting.id in worker.log and waiting.id in other.log, 30)
+    assert proj.send("record", 3, waiting_key="a").if_waiting == "added"
+    assert proj.send("record", 3, waiting_key="b").if_waiting == "added"
+    proj.send("record", 3, task_id="used", if_waiting="keep")
+    proj.await_runs(3, value=3)
+    worker.stop()
+    worker = proj.worker(gossip=True)  # which asks the other one what is revoked
+    proj.send("record", 4, waiting_key="b")
+    proj.send("record", 4, task_id="used")
+    proj.await_runs(2, value=4)
+    assert not proj.runs(value=1)
+    assert not proj.runs(value=2)
 
 
 @pytest.fixture
@@ -173,3 +207,52 @@ def test_many_calls_have_ids_made_of_their_arguments(app: Celery) -> None:
     for task, mode in (("some.task", "keep"), ("some.task", "kep"), (index, "kep")):
         with pytest.raises(InvalidIfWaiting):
             send_many(app, task, [Call((1,))], if_waiting=mode)  # type: ignore[arg-type]  # a wrong one
+
+
+def test_a_key_names_what_waits_under_it(app: Celery) -> None:
+    """A call may bring its own key, by which what waits is found, moved and cancelled; each task has its own id."""
+    call = partial(app.send_task, "some.task", countdown=60, waiting_key="order-7")
+    first, second = call((1,)), call((2,))
+    assert (first.if_waiting, second.if_waiting, second.id) == ("added", "kept", first.id)
+    newest, beside = call((3,), if_waiting="replace"), call((4,), if_waiting="add")
+    assert (newest.if_waiting, beside.if_waiting, len({first.id, newest.id, beside.id})) == ("replaced", "added", 3)
+    assert {result.waiting_key for result in (first, second, newest, beside)} == {"order-7"}
+    assert cancel(app, [first, beside]) == {first.id: "not_delayed", beside.id: "cancelled"}
+    assert reschedule(app, "order-7", countdown=90) == "rescheduled"
+    found = get(app, "order-7")
+    assert found is not None
+    assert (found.id, found.args) == (newest.id, [3])
+    assert get(app, newest) == found
+    assert cancel(app, newest.waiting_key) == "cancelled"
+    assert call((5,), task_id="mine").id == "mine"
+    with pytest.raises(InvalidIfWaiting, match="is a text, such as"):
+        call(waiting_key=7)
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        (UUID(int=7), UUID(int=8)),
+        (Decimal("1.10"), Decimal("1.1")),
+        (datetime(2026, 12, 24, tzinfo=UTC), datetime(2026, 12, 25, tzinfo=UTC)),
+    ],
+)
+def test_a_key_is_made_of_what_celery_writes(app: Celery, value: Any, other: Any) -> None:
+    """Arguments that Celery's JSON takes may be in a key."""
+    index = app.tasks["index"]
+    outcomes = [index.apply_async((each,), countdown=60).if_waiting for each in (value, value, other)]
+    assert outcomes == ["added", "kept", "added"]
+
+
+def test_nothing_waits_for_a_broadcast(app: Celery) -> None:
+    """A call that asks and goes to all consumers is refused, and so is a key that the app does not read."""
+    app.conf.task_queues = [Broadcast("news")]
+    to: dict[str, Any] = {"queue": "news", "declare": [app.amqp.queues["news"].exchange], "countdown": 60}
+    for send in (partial(app.tasks["index"].apply_async, (1,)), partial(app.send_task, "a", waiting_key="b")):
+        with pytest.raises(InvalidIfWaiting, match="to the exchange 'news' has no effect"):
+            send(**to)
+    app.send_task("a", task_id="a", if_waiting="add", **to)
+    plain = Celery(broker=app.conf.broker_url, set_as_current=False)
+    plain.conf.broker_transport = TRANSPORT
+    with pytest.raises(InvalidIfWaiting, match="waiting_key='b' of a call was not read"):
+        plain.send_task("a", waiting_key="b")

@@ -188,7 +188,8 @@ def test_a_key_of_arguments_names_the_task(delayed_tasks: DelayedTasks, shop: Sh
     assert len({result.id for result in results[:3]}) == 1
     assert results[3].id != results[0].id
     newest = index.apply_async((7, "newest"), countdown=20, if_waiting="replace")
-    assert (newest.id, newest.if_waiting) == (results[0].id, "replaced")
+    assert (newest.waiting_key, newest.if_waiting) == (results[0].waiting_key, "replaced")
+    assert newest.id != results[0].id
     delayed_tasks.advance("1h", propagate=False)
     assert shop.done == [(8, "fails", 0), (7, "newest", 0), (8, "fails", 1)]
     assert celery_ext.send_many(shop.app, index, [celery_ext.Call((9,), countdown=n) for n in (5, 6, 7)]) == 3

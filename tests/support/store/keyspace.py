@@ -1,7 +1,7 @@
 """The contents of a database before and after an operation, and the announcements meanwhile."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from hashlib import sha1
 from math import ceil, inf
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 import redis
 from redis.exceptions import ResponseError
 
+from kombu_delayq.message.once import Became
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.keys import Keys
@@ -29,6 +30,7 @@ DUE, BODIES, ORDER, DUPLICATES = (f"delayq:{{q}}:{what}" for what in ("due", "bo
 #: Ids that an operation might take for something else. Some look like the id of a duplicate; one is not UTF-8.
 ODD_IDS = [
     *("", "~", "i~", "~0123456789abcdef", "i~0123456789abcdef", "i~0123456789abcdeg"),
+    *("i~k0123456789abcde", "i~k0123456789abcdg"),
     *("\x7f", "\x7f00000001i", "ü", "\udcff", "\0", "\r\n$5\r\n", "i j", "*?[", "(i", "[i", "+", "-", "n" * 5000),
 ]
 
@@ -74,6 +76,11 @@ def look(store: DelayStore) -> Contents:
             message[1:5] for message in store.scan.browse(queue, count=5000).messages
         ]
     return found
+
+
+def outcomes(became: Iterable[Became]) -> list[str]:
+    """Returns what became of messages, without the ids of those that wait."""
+    return [one.outcome for one in became]
 
 
 def in_form(store: DelayStore, key: str) -> str:

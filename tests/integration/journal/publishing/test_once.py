@@ -1,5 +1,6 @@
 """One task once while it waits, in the journal, in Redis, or on its way: of an id one message is left, and its row."""
 
+import json
 from collections import Counter
 from threading import Thread
 from time import time
@@ -10,10 +11,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from celery_ext.journal import JournaledStore
-from kombu_delayq.message.once import Once
+from kombu_delayq.message.once import Once, new_id
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.types import Offer
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, addition, body_of, in_redis, restored
+from tests.support.store.keyspace import outcomes
 
 
 def message(body: str, days: float = 40.0, identity: str = "i") -> Offer:
@@ -50,18 +52,57 @@ def test_what_waits_in_the_journal_is_seen(
     store.delivery.offer("q", old := message("old"), message("other", identity="other"))
     store.delivery.offer("other", message("elsewhere"))
     if is_repeated:
-        assert store.delivery.offer_once("q", mode, old) == ["added"]
-    assert store.delivery.offer_once("q", mode, message("new", 50), message("j", 50, "j")) == [word, "added"]
+        assert outcomes(store.delivery.offer_once("q", mode, old)) == ["added"]
+    assert outcomes(store.delivery.offer_once("q", mode, message("new", 50), message("j", 50, "j"))) == [word, "added"]
     assert bodies(store) == [body_of(left)]
     assert sorted(row_bodies(store)) == sorted([body_of(left), body_of("elsewhere")])
     assert [row.id for row in store.journal.get(["i", "j", "other"]) if row.queue == "q"] == (
         ["other"] if is_led or mode == "replace" else ["i", "other"]
     )
-    assert store.delivery.offer_once("q", mode, message("last", 0.01)) == [word]
+    assert outcomes(store.delivery.offer_once("q", mode, message("last", 0.01))) == [word]
     assert bodies(store) == [body_of("old" if mode == "keep" else "last")]
     cancelled = store.lookup.cancel(["q"], ["i"])["i"]
     assert [one.queue for one in cancelled] == ["q", "other"]  # the journal is searched in all queues
     assert bodies(store) == row_bodies(store) == []
+
+
+@pytest.mark.parametrize("journal_url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("is_led", [True, False])
+def test_tasks_of_a_key_are_found_by_it_in_the_journal(make_journaled: MakeJournaled, is_led: bool) -> None:
+    """What waits in the journal under a key keeps out a task of another id, and is found and cancelled by the key."""
+    store = make_journaled()
+    if is_led:
+        led(store)
+    first, second, third, last = ids = [new_id("k") for _ in range(4)]
+    others = [message(one, identity=one) for one in ("other", "k~j", "k~l", "ka", "k~" + "0" * 16)]
+    store.delivery.offer("q", message(first, identity=first), *others)
+    assert store.delivery.offer_once("q", "keep", message(second, 50, second)) == [("kept", first)]
+    assert {row.id for row in store.journal.get(["k"], None)} == {first}
+    assert store.delivery.offer_once("q", "replace", message(third, 50, third)) == [("replaced", third)]
+    store.delivery.offer("q", message(last, identity=last))
+    assert {row.id for row in store.journal.get(["k"], None)} == {third, last}
+    assert {one.id for one in store.lookup.get(["q"], ["k"])["k"]} == {third, last}
+    assert store.lookup.get(["q"], ids[:2]) == {}
+    assert [one.id for one in store.lookup.cancel(["q"], [last])[last]] == [last]
+    assert [one.id for one in store.lookup.cancel(["q"], ["k"])["k"]] == [third]
+    assert {row.id for row in store.journal.get([*ids, *(one.id for one in others)], None)} == {
+        one.id for one in others
+    }
+
+
+@pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("days", [0.5, 40.0])
+@pytest.mark.parametrize("is_led", [True, False])
+def test_what_has_expired_goes_with_its_row(make_journaled: MakeJournaled, is_led: bool, days: float) -> None:
+    """Wherever a message waits that can never run, it keeps nothing out, and nothing of it is left."""
+    store = make_journaled(journal="all")
+    if is_led:
+        led(store)
+    expired = message("old", days)
+    body = {**json.loads(expired.body), "headers": {"id": "i", "expires": "2020-01-01T00:00:00+00:00"}}
+    store.delivery.offer("q", expired._replace(body=json.dumps(body)))
+    assert outcomes(store.delivery.offer_once("q", "keep", message("new", days))) == ["added"]
+    assert bodies(store) == row_bodies(store) == [body_of("new")]
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
@@ -72,10 +113,10 @@ def test_rows_follow_what_redis_decides(make_journaled: MakeJournaled, journal: 
     days = 0.5 if journal == "all" else 40.0
     calls = [("keep", "a", "added"), ("keep", "b", "kept"), ("replace", "c", "replaced"), ("keep", "d", "kept")]
     for mode, body, word in calls:
-        assert store.delivery.offer_once("q", mode, message(body, days)) == [word]
+        assert outcomes(store.delivery.offer_once("q", mode, message(body, days))) == [word]
     assert row_bodies(store) == [body_of("c")]
     page = [message(body, days + 1) for body in "xyz"]
-    assert store.delivery.offer_once("q", "replace", *page, page[0]) == ["replaced"] * 4
+    assert outcomes(store.delivery.offer_once("q", "replace", *page, page[0])) == ["replaced"] * 4
     assert row_bodies(store) == bodies(store) == [body_of("x")]
     Promoter(store).heartbeat()
     store.client.flushall()
@@ -106,9 +147,9 @@ def test_a_call_whose_answer_is_lost_is_repeated(
     fails(one, ResponseError)
     assert row_bodies(store) == []
     fails(one, RedisConnectionError, first=True)
-    assert store.delivery.offer_once("q", "keep", one) == ["added"]
+    assert outcomes(store.delivery.offer_once("q", "keep", one)) == ["added"]
     fails(other, RedisConnectionError)
-    assert store.delivery.offer_once("q", "keep", other) == ["kept"]
+    assert outcomes(store.delivery.offer_once("q", "keep", other)) == ["kept"]
     assert bodies(store) == row_bodies(store) == [body_of("a")]
 
 
@@ -123,7 +164,7 @@ def test_of_many_callers_one_message_is_left_while_it_is_promoted(make_journaled
         try:
             for one in ids:
                 [word] = own.delivery.offer_once("q", mode, message(f"{mode} {days} {one}", days, one))
-                words[f"{one} {word}"] += 1
+                words[f"{one} {word.outcome}"] += 1
         except BaseException as error:
             failures.append(error)
 
