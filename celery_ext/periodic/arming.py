@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from celery_ext.periodic.entries import Entries, Entry, Source
 from celery_ext.periodic.messages import Caught, RunMessages
 from celery_ext.periodic.times import MOST_MISSED, missed_runs, run_before, runs_after
+from celery_ext.periodic.words import in_words
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.store import DelayStore
@@ -458,7 +459,7 @@ class Arming:
         return {
             "digest": entry.digest,
             "task": entry.task,
-            "schedule": " ".join(str(entry.schedule).split()),
+            "schedule": in_words(entry.schedule),
             "missed": entry.missed,
             "is_on": True,
             **({} if row is None else {"row": row, "since": since_ms}),

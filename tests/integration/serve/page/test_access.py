@@ -37,14 +37,20 @@ def test_every_page_is_accessible(
     )
     store.client.lpush("dead", b'{"body": "", "headers": {"task": "shop.charge", "id": "letter"}, "properties": {}}')
     store.client.sadd(store.keys.dead_letters, "dead")
-    for path in ("", "waiting", "queues/mail", f"queues/{LONG}", "tasks/one", "dead-letters", "dead-letters/dead"):
+    record = {"digest": "d", "task": "shop.mail.remind", "missed": "last", "is_on": True, "queues": [LONG]}
+    words = "each 10 minutes of hours 8-18, Monday to Friday (Europe/Berlin)"
+    of_error = {**record, "schedule": "each 5m", "error": f"NotRegistered: {LONG}"}
+    store.periodic.write({"nightly": {**record, "schedule": words}, LONG: of_error})
+    store.periodic.pause(["nightly"])
+    pages = ("", "waiting", "queues/mail", f"queues/{LONG}", "tasks/one", "dead-letters", "dead-letters/dead")
+    for path in (*pages, "periodic"):
         reader.see(path)
         reader.check_access()
     page = reader.see("queues/mail")
     dates = page.locator("input[type=datetime-local]").evaluate_all("found => found.map(one => one.clientWidth)")
     assert dates
     assert min(dates) >= DATE_PX
-    page.get_by_role("button", name="Cancel …").click()
+    page.get_by_role("button", name="Cancel all …").click()
     page.get_by_text("Nothing has changed yet").wait_for()
     reader.check_access()
     tokens = tokens_file(tmp_path / "tokens", token_of("dq_x" * 11, actions=[Action.READ]))
