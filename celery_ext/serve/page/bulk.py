@@ -61,18 +61,18 @@ def stop(request: Request) -> Response:
 
 
 def count(action: str, request: Request) -> Response:
-    """Counts the tasks that are to be changed, a key of ``ACTIONS``; changes those that are ticked at once."""
+    """Changes the tasks that are ticked, a key of ``ACTIONS``; or counts all that match, which are changed later."""
     serve, caller, given = serve_of(request), caller_of(request), form_of(request)
     form, ids = dict(given), [*dict.fromkeys(value for name, value in given if name == "id")]
-    queue = form.get("queue", "")
+    queue, page = form.get("queue", ""), View(request)
     try:
         wanted = filter_of(form, queue)
         selection = wanted.selection(serve.store, caller)
         due_ms = new_due_ms(serve.store, form) if action == "reschedule" else None
         doing = BulkAction(action, due_ms=due_ms)  # type: ignore[arg-type]  # the keys of ACTIONS
-        if ids:
-            done = {word: str(count) for word, count in changes.change_ticked(serve, caller, doing, ids).items()}
-            page, query = View(request), {**wanted.query, **done}
+        if "all" not in form:
+            done = changes.change_ticked(serve, caller, doing, ids) if ids else {"none": 1}
+            query = {**wanted.query, **{word: str(count) for word, count in done.items()}}
             return RedirectResponse(page.queue(queue, **query) if queue else page.to("waiting", **query), 303)
     except ValueError as error:
         raise Problem(422, f"nothing changed: {error}", "not-possible") from None

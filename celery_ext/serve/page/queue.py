@@ -40,6 +40,7 @@ _TICKED = {
     "dead_letter": Note("warn", "{} failed for good, and stay as dead letters."),
     "not_delayed": Note("warn", "{} did not wait any more, or are none of yours."),
     "unreadable": Note("bad", "{} cannot be rewritten, and stay as they are."),
+    "none": Note("warn", "Nothing changed: no task is ticked."),
 }
 
 

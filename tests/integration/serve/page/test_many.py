@@ -60,9 +60,9 @@ def test_many_messages_are_no_trouble(app: Celery, store: DelayStore, visit: Vis
     page.get_by_role("link", name="Search on").wait_for()
 
     page.get_by_role("link", name="Clear").click()
-    page.get_by_role("button", name="Run now …").wait_for()
+    page.get_by_role("button", name="Run all now …").wait_for()
     page.get_by_label("New delay from now").fill("3h")
-    page.get_by_role("button", name="Reschedule …").click()
+    page.get_by_role("button", name="Reschedule all …").click()
     page.get_by_label("Type 50000 to go on").fill("50000")
     page.get_by_role("button", name="Reschedule 50,000 tasks").click()
     page.get_by_role("button", name="Stop").click()

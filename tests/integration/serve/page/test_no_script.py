@@ -24,7 +24,7 @@ def test_everything_works_without_a_script(app: Celery, store: DelayStore, visit
     page.get_by_text("Rescheduled.").wait_for()
     page.get_by_role("link", name="mail").first.click()
     page.get_by_role("link", name="Next page").click()
-    page.get_by_role("button", name="Cancel …").click()
+    page.get_by_role("button", name="Cancel all …").click()
     page.get_by_label(f"Type {BOUND + 20} to go on").fill(str(BOUND + 20))
     page.get_by_role("button", name=f"Cancel {BOUND + 20} tasks").click()
     page.get_by_role("heading", name="Done").wait_for()  # the page asks again by itself

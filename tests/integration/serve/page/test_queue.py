@@ -120,7 +120,7 @@ def test_a_bulk_action_asks_for_the_number(app: Celery, store: DelayStore, visit
     page = visit(expected=("Failed to load resource: the server responded with a status of 422",)).see(
         "queues/mail?task=shop.remind"
     )
-    page.get_by_role("button", name="Cancel …").click()
+    page.get_by_role("button", name="Cancel all …").click()
     page.get_by_text("Nothing has changed yet").wait_for()
     app.send_task("shop.remind", task_id="later", countdown=700)
     assert store.queues.size("mail") == BOUND + 9
@@ -149,13 +149,13 @@ def test_bulk_run_and_reschedule(app: Celery, store: DelayStore, visit: Visit) -
     fill(app, 3, "shop.charge")
     reader = visit()
     page = reader.see("queues/mail?task=shop.remind")
-    page.get_by_role("button", name="Run now …").click()
+    page.get_by_role("button", name="Run all now …").click()
     page.get_by_role("button", name="Run 4 tasks").click()
     page.get_by_role("heading", name="Done").wait_for()
     assert (store.queues.size("mail"), store.queues.stats("mail").ready) == (3, 4)
     page = reader.see("queues/mail")
     page.get_by_label("New delay from now").fill("3h")
-    page.get_by_role("button", name="Reschedule …").click()
+    page.get_by_role("button", name="Reschedule all …").click()
     page.get_by_role("button", name="Reschedule 3 tasks").click()
     page.get_by_role("heading", name="Done").wait_for()
     assert store.scan.count("mail", store.now_ms() + 10_000_000) == 3
@@ -170,7 +170,7 @@ def test_ticked_tasks_change_at_once(app: Celery, store: DelayStore, visit: Visi
     [failed] = store.lookup.cancel(["mail"], ["shop.remind-5"])["shop.remind-5"]
     store.client.lpush("dead", failed.body or b"")
     store.queues.note_dead_letters("dead")
-    page.get_by_role("button", name="Cancel …").click()
+    page.get_by_role("button", name="Cancel ticked").click()
     page.get_by_text("2 cancelled: they will never run").wait_for()
     page.get_by_text("1 failed for good, and stay as dead letters").wait_for()
     assert sorted(message.id for message in store.scan.browse("mail").messages) == [
@@ -180,6 +180,11 @@ def test_ticked_tasks_change_at_once(app: Celery, store: DelayStore, visit: Visi
     page.get_by_label("New delay from now").fill("3h")
     page.keyboard.press("Enter")
     page.get_by_text("1 rescheduled.").wait_for()
+    page.get_by_role("button", name="Run ticked now").click()
+    page.get_by_text("Nothing changed: no task is ticked.").wait_for()
+    page.get_by_label("Tick shop.remind-0").check()
+    page.get_by_role("button", name="Run all now …").click()
+    page.get_by_text("3 tasks").first.wait_for()  # all, whatever is ticked
     assert store.scan.count("mail", store.now_ms() + 10_000_000) == 1
     lines = [(line["who"], line["action"], line["count"], line["what"]["ids"]) for line in audit()]
     assert sorted(lines) == [
@@ -201,7 +206,7 @@ def test_retries_of_all_queues(app: Celery, store: DelayStore, visit: Visit) -> 
     page.get_by_role("button", name="Show").click()
     page.locator("[data-looked]", has_text="2 found, 5 of 5 searched").wait_for()
     assert page.locator(".error").all_inner_texts() == ["E: no", "E: no"]
-    page.get_by_role("button", name="Run now …").click()
+    page.get_by_role("button", name="Run all now …").click()
     page.get_by_text("Tasks of all queues that wait for a retry").wait_for()
     page.get_by_role("button", name="Run 2 tasks").click()
     page.get_by_role("heading", name="Done").wait_for()
