@@ -9,6 +9,8 @@ from celery_ext.cli.broker import prefixes_in_words
 from celery_ext.cli.output import bad, escaped, fit_table, good, local_time, number_of, size, warning
 from celery_ext.delays.durations import in_words
 
+#: From how many s on an overdue queue is in trouble. Transfers are faster than that.
+LATE_S = 5.0
 #: How many queues without a consumer are named.
 NAMED = 5
 
@@ -64,7 +66,7 @@ def _names_away(report: Mapping[str, Any]) -> bool:
 
 
 def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
-    shown = [row for row in report["queues"] if "error" not in row]
+    shown = sorted((row for row in report["queues"] if "error" not in row), key=_calmness)
     if shown:
         head = ["QUEUE", "DELAYED", "READY", "CONSUMERS", "NEXT DUE", "OVERDUE"]
         if report["journal"]:
@@ -78,6 +80,13 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
     if not (report["queues"] or named or _names_away(report)):
         yield "no queue holds or held delayed messages"
     yield from (bad(escaped(f"queue {row['queue']!r}: {row['error']}")) for row in report["queues"] if "error" in row)
+
+
+def _calmness(row: dict[str, Any]) -> tuple[float, int, bool]:
+    """Sorts queues in trouble to the top, the worst first; the others stay in the order of their names."""
+    late_s = inf if row["overdue_by_s"] is None else row["overdue_by_s"]
+    is_late = row["overdue"] and not row["held_back"] and late_s >= LATE_S
+    return -late_s if is_late else 0.0, -row["ready"] if row["no_consumer"] else 0, not row["paused_since"]
 
 
 def _cells(row: dict[str, Any], report: dict[str, Any], *, dated: bool = True) -> list[str]:

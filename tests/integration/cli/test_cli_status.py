@@ -17,6 +17,7 @@ from kombu_delayq.store.keys import Keys
 from tests.support.commands.shell import read_until, run, start_transfer
 from tests.support.conditions import DEADLINE_S
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, lives, message
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import CONSUMERS, KEYS
 
@@ -57,6 +58,21 @@ def test_status_shows_a_queue_of_which_nothing_was_delayed(proj: Proj) -> None:
     proj.server.client().delete("mails")
     [row] = json.loads(run(proj.server, "status", "mails", "--json").stdout)["queues"]
     assert (row["queue"], row["ready"], row["no_consumer"]) == ("mails", 0, False)
+
+
+def test_queues_in_trouble_come_first(broker: PrivateRedis, raw_client: redis.Redis) -> None:
+    """Overdue ones, those that nobody consumes, and paused ones; the others are sorted by name, as all are in JSON."""
+    store = DelayStore(raw_client, KEYS)
+    for name, due_ms in (("a", FUTURE_MS), ("b", FUTURE_MS), ("late", PAST_MS), ("paused", FUTURE_MS)):
+        store.delivery.offer(name, waiting("i", due_ms))
+    store.fetching.pause("paused")
+    store.queues.know("idle")
+    raw_client.lpush("idle", "message")
+    lines = run(broker, "status").stdout.splitlines()
+    begun = next(at for at, line in enumerate(lines) if line.startswith("QUEUE"))
+    assert [line.split()[0] for line in lines[begun + 1 : begun + 6]] == ["late", "idle", "paused", "a", "b"]
+    names = [row["queue"] for row in json.loads(run(broker, "status", "--json").stdout)["queues"]]
+    assert names == sorted(names)
 
 
 def test_status_of_an_empty_broker_says_so(make_proj: MakeProj) -> None:
