@@ -1,10 +1,13 @@
 """Dead letters: their queues, why each was buried, and the way back or out."""
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import partial
-from typing import Self
+from itertools import islice
+from typing import NamedTuple, Self
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -21,8 +24,10 @@ from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.due import in_utc, moment_of
 
-#: Letters of a page.
-ROWS = 50
+#: Letters of a page; groups of letters by their error, and from how many letters they are made.
+ROWS, GROUPS, GROUPED = 50, 8, 5000
+#: From where on errors of one kind differ: at the first word with a digit, such as an id, a port or an address.
+_OWN = re.compile(r"\S*\d")
 #: What the page says after a change.
 _CHANGED = {
     "replayed": Note("ok", "{} sent back to their queues."),
@@ -70,6 +75,34 @@ class Filter:
         return Choice(None, (self.task,) if self.task else (), self.error or None, older, newer, until)
 
 
+class Group(NamedTuple):
+    """Letters of one task with errors of one kind.
+
+    Attributes:
+        task: Name of the task; empty for messages that are none.
+        error: What their errors have in common.
+        letters: How many letters these are.
+        latest: When the latest of them was buried; None if no letter says so.
+    """
+
+    task: str
+    error: str
+    letters: int
+    latest: datetime | None
+
+
+def groups_of(letters: Iterable[DeadLetter]) -> list[Group]:
+    """Returns the largest groups of letters, the largest first."""
+    counts, latest = Counter[tuple[str, str]](), dict[tuple[str, str], datetime]()
+    for letter in letters:
+        line = (letter.error or "").strip().partition("\n")[0][:200]
+        kind = letter.name or "", _OWN.split(line, 1)[0].strip() or line
+        counts[kind] += 1
+        if letter.at is not None:
+            latest[kind] = max(latest.get(kind, letter.at), letter.at)
+    return [Group(*kind, count, latest.get(kind)) for kind, count in counts.most_common(GROUPS)]
+
+
 def queues(request: Request) -> Response:
     """Answers with the queues of dead letters, or with the letters of the queue that the query names."""
     if request.query_params.get("name"):
@@ -104,6 +137,7 @@ def _page(request: Request, queue: str, notes: list[Note], status: int = 200) ->
 
     found, after = letters_of.page_from(serve.store, queue, cursor, ROWS, is_shown)
     more = page.letters(queue, cursor=str(after), **wanted.query) if after is not None else ""
+    every = islice(filter(is_shown, letters_of.browse(serve.store, queue)), GROUPED)
     matching = sum(map(is_shown, letters_of.browse(serve.store, queue))) if choice.narrow else count
     return render(
         "letters.html",
@@ -116,6 +150,8 @@ def _page(request: Request, queue: str, notes: list[Note], status: int = 200) ->
         rate=request.query_params.get("rate", ""),
         least_rate=LEAST_RATE,
         hidden=hidden,
+        groups=[] if hidden or cursor else groups_of(every),
+        grouped=GROUPED,
         letters=found,
         more=more,
         bound=BOUND,

@@ -67,6 +67,22 @@ def test_letters_are_filtered_and_those_that_match_change(store: DelayStore, vis
     page.get_by_text("The filter does not work").wait_for()
 
 
+def test_letters_are_grouped_by_their_errors(store: DelayStore, visit: Visit, bury) -> None:
+    """Above the letters are the kinds of errors, the most frequent first, each with a link to its letters."""
+    bury(4)
+    letter = json.loads(store.client.lindex("dead", 0))
+    letter["properties"][DEAD_LETTER]["error"] = "KeyError: 'order'"
+    store.client.lpush("dead", json.dumps(letter))
+    page = visit().see("dead-letters/dead")
+    rows = page.get_by_role("region", name="Letters by error").get_by_role("rowheader")
+    assert rows.all_inner_texts() == ["ValueError: no card", "KeyError: 'order'"]
+    page.get_by_role("link", name="KeyError").click()
+    page.get_by_role("heading", name="1 of 5 letters").wait_for()
+    hidden = visit(settings={"hide_arguments": True}).see("dead-letters/dead")
+    hidden.get_by_role("heading", name="5 letters").wait_for()
+    assert "KeyError" not in hidden.content()
+
+
 def test_letters_are_replayed_at_a_pace(
     store: DelayStore, visit: Visit, bury, monkeypatch: pytest.MonkeyPatch, audit: Audit
 ) -> None:
