@@ -4,6 +4,7 @@ The setting ``DELAYQ_SERVE`` has fields of ``ServeSettings``, and ``app``, the C
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -13,7 +14,7 @@ from django.conf import settings
 from django.contrib.auth.decorators import user_passes_test
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
-from django.urls import re_path
+from django.urls import NoReverseMatch, re_path, reverse
 from django.views.decorators.csrf import csrf_exempt
 from starlette.requests import Request
 
@@ -33,6 +34,8 @@ def _application() -> AsWSGI:
         app = given.pop("app")  # Celery's current_app is that of a thread, and each request may have another
     except KeyError:
         raise ImproperlyConfigured('DELAYQ_SERVE needs the Celery app: {"app": "proj.celery:app"}') from None
+    with suppress(NoReverseMatch):  # the project has no admin
+        given.setdefault("back_url", reverse("admin:index"))
     return AsWSGI(asgi(find_app(app) if isinstance(app, str) else app, identify=_identify, **given))
 
 

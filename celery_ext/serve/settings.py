@@ -25,6 +25,7 @@ class ServeSettings:
         trusted_proxies: Addresses or networks of the proxies that may set ``trust_header``.
         allowed_hosts: Names by which the server may be called, beside those of this machine's loopback; ``*`` for any.
         identify: Names the caller of a request, for an app that mounts the server; returns None for nobody.
+        back_url: Address of the app around a mounted page, to which its menu leads back, such as that of an admin.
         anonymous: Whether a caller without proof may look; None: only if there are no other callers, so that neither
             tokens, a header of a proxy nor ``identify`` are given.
     """
@@ -39,6 +40,7 @@ class ServeSettings:
     allowed_hosts: tuple[str, ...] = ()
     identify: "Callable[[Request], Caller | None] | None" = None
     anonymous: bool | None = None
+    back_url: str = ""
 
     @property
     def knows_callers(self) -> bool:
