@@ -121,6 +121,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
     key_names = Keys()
     #: kombu's.
     global_keyprefix: str
+    socket_timeout: float | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         with as_lost():
@@ -176,8 +177,13 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         """Returns a pool of its own for so many connections, which wait for answers for a limited time."""
         pool = self.own_pool()
         pools.make_room(pool, connections)
-        pools.wait_at_most(pool)
+        self.hurry(pool)
         return pool
+
+    def hurry(self, pool: redis.ConnectionPool) -> None:
+        """Lets a pool wait for answers for ``Options.answer_s``, unless ``socket_timeout`` says how long."""
+        if self.socket_timeout is None:
+            pools.wait_at_most(pool, self.options.answer_s)
 
     def separate_pool(self) -> redis.ConnectionPool:
         """Returns a pool for a transfer worker, whose connections wait for answers for a limited time."""
@@ -334,6 +340,8 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         self._transport()
         params = dict(super()._connparams(asynchronous=asynchronous))
+        if params["socket_timeout"] is None and "socket_timeout" not in self.connection.client.transport_options:
+            params["socket_timeout"] = Options.late_answer_s
         noticing = noticing_demotion(params["connection_class"], self._note_refusal, self._refusals)
         params["connection_class"] = noticing
         return params

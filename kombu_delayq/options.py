@@ -161,9 +161,11 @@ class Options:
     #: For how long a delay chain that was cancelled while one of its steps ran takes no further step, in s. Longer than
     #: the time from a step's due time to its end.
     cancelled_ttl: ClassVar[float] = 86_400.0
-    #: How long transfer workers and commands wait for an answer of Redis before they take the connection for dead, in
-    #: s, where kombu's option ``socket_timeout`` says nothing.
+    #: How long transfer workers, commands, and a connection that closes wait for an answer of Redis before they take
+    #: the connection for dead, in s, where kombu's option ``socket_timeout`` says nothing.
     answer_s: ClassVar[float] = 5.0
+    #: The same for all others, such as publishers, who send again what a Redis that stands still may run twice.
+    late_answer_s: ClassVar[float] = 25.0
 
     layout: str = _option(
         "hash",

@@ -186,12 +186,27 @@ class DelayedTransport(_Transport):
             if worker.down_since is not None:
                 _down_since[self.broker] = worker.down_since
         try:
+            self._close_channels()
             super().close_connection(connection)
         finally:
             # Closing fails where Redis is away. Then what the consumer holds goes back when its lease has ended.
             heartbeat, self._heartbeat = self._heartbeat, None
             if heartbeat is not None:
                 heartbeat.stop()
+
+    def _close_channels(self) -> None:
+        """Closes the channels, the first one first. Once Redis does not answer, the others ask it nothing."""
+        failed: Exception | None = None
+        for channel in list(self.channels):
+            try:
+                if isinstance(failed, redis.TimeoutError):
+                    channel.give_up()
+                else:
+                    channel.close()
+            except (redis.RedisError, OSError) as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     @property
     def broker(self) -> str:

@@ -20,7 +20,7 @@ from celery_ext.doctor.subject import Subject
 from celery_ext.facts import versions
 from kombu_delayq import urls
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions, did_you_mean
-from kombu_delayq.options import parse
+from kombu_delayq.options import Options, parse
 from kombu_delayq.transport import DelayedTransport, SentinelChannel, SentinelTransport, Transport
 
 #: How long a stock worker may hold a message before another gets it, in s. Source: kombu.transport.redis.Channel.
@@ -43,6 +43,9 @@ SETTINGS = ("delayq_levels", burying.SETTING, on_commit.SETTING)
 #: Settings of Django, which no app reads.
 _OF_DJANGO = ("DELAYQ_APP", "DELAYQ_SERVE")
 _TRAPS = "how-to/cluster.md#traps"
+#: The longest time to wait for an answer, in s, with which a worker goes on within a minute or so.
+LONGEST_ANSWER_S = 60.0
+_SILENCE = "how-to/outage.md#when-nothing-answers"
 
 
 def transport(subject: Subject) -> Findings:
@@ -184,6 +187,29 @@ def options(subject: Subject) -> Findings:
             "messages go to the database and come back at once",
             "raise journal_horizon",
             "how-to/journal.md",
+        )
+
+
+def timeouts(subject: Subject) -> Findings:
+    """Does each wait for a Redis that has gone silent end?"""
+    given, conf = subject.transport_options, subject.the_app.conf
+    waits_s = given.get("socket_timeout", Options.late_answer_s)
+    # The check of the options names what is no number.
+    if waits_s is None or (isinstance(waits_s, (int, float)) and waits_s > LONGEST_ANSWER_S):
+        yield Finding(
+            Level.WARNING,
+            f"socket_timeout={waits_s}: a worker or publisher whose connection has gone silent, as behind a NAT that "
+            f"has forgotten it, stands still {'for ever' if waits_s is None else 'for so many seconds'}",
+            f"take socket_timeout out of broker_transport_options, which means {Options.late_answer_s:g} s",
+            _SILENCE,
+        )
+    if str(conf.result_backend or "").startswith(("redis", "sentinel")) and not conf.redis_socket_timeout:
+        yield Finding(
+            Level.WARNING,
+            "redis_socket_timeout is not set: a task that stores its result over a connection that has gone silent "
+            "stands still for ever",
+            "leave it at Celery's default, 120 s, or below",
+            _SILENCE,
         )
 
 

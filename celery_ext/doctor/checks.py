@@ -66,6 +66,7 @@ CHECKS = (
     Check("options", app.options, _APP),  # before the checks that they stop, as priorities
     Check("priorities", priorities, _APP),
     Check("broker-url", app.broker_url, _APP),
+    Check("timeouts", app.timeouts, _APP),
     Check("settings", app.settings, _APP),
     Check("install", app.install, _APP),
     Check("chains", app.chains, _APP),

@@ -202,7 +202,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
         params = super()._connparams(asynchronous=asynchronous)
         # A node that hangs must not keep a worker from the others; redis-py itself would wait for ever.
         for name in ("socket_timeout", "socket_connect_timeout"):
-            if params.get(name) is None:
+            if getattr(self, name) is None:
                 params[name] = self.options.answer_s
         return params
 

@@ -48,6 +48,8 @@ class ConsumingChannel(_Channel):
     backlog: Callable[[], int] = staticmethod(int)
     #: Whether queues have begun of which the lease does not tell yet.
     _has_begun = False
+    #: That Redis did not answer when the channel was closed.
+    _silence: redis.TimeoutError | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._usage = Usage(self)
@@ -157,14 +159,40 @@ class ConsumingChannel(_Channel):
             self.fetcher.lose(connection)
 
     def close(self) -> None:
-        """Gives back what is in hand, and closes the connections."""
-        if "fetcher" in vars(self) and not self.closed and self.connection is not None:
+        """Gives back what is in hand, and closes the connections.
+
+        Raises:
+            redis.exceptions.TimeoutError: Redis has not answered within ``Options.answer_s``, and is asked no more.
+        """
+        if not self.closed and self.connection is not None:
+            if self._silence is not None:
+                raise self._silence
+            for pool in self._pools:
+                self.hurry(pool)  # a connection may have gone silent, which is why this is closed
             try:
-                self.fetcher.close()
-            except (redis.RedisError, OSError) as error:
-                logger.info("what this consumer holds goes back when its lease ends: %s", error)
-                self.fetcher.drop()
+                self._close_fetcher()
+            except redis.TimeoutError as error:
+                self._silence = error
+                self.give_up()
+                raise
         super().close()
+
+    def give_up(self) -> None:
+        """Closes the connections to a Redis that does not answer. The heartbeat does what is left to do, if it can."""
+        if "fetcher" in vars(self):
+            self.fetcher.drop(for_good=True)
+        for pool in self._pools:
+            pool.disconnect()
+
+    def _close_fetcher(self) -> None:
+        try:
+            if "fetcher" in vars(self):
+                self.fetcher.close()
+        except redis.TimeoutError:
+            raise
+        except (redis.RedisError, OSError) as error:
+            logger.info("what this consumer holds goes back when its lease ends: %s", error)
+            self.fetcher.drop(for_good=True)
 
     def begin_again(self) -> None:
         """Starts the threads that a fork has not copied, and connects anew."""
@@ -180,6 +208,10 @@ class ConsumingChannel(_Channel):
         connection = getattr(self.__dict__.get("client"), "connection", None)
         if connection is not None:
             connection.disconnect()  # others may still use it
+
+    @property
+    def _pools(self) -> list[redis.ConnectionPool]:
+        return [pool for pool in (self._pool, self._async_pool) if pool is not None]
 
     def begin_transfer(self) -> None:
         """Starts a transfer worker in this process, unless one runs or no queue consumed here needs one."""

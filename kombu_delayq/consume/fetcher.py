@@ -18,6 +18,7 @@ from kombu_delayq.consume.deliveries import Deliveries
 from kombu_delayq.consume.idle import MOST_WAITS, IdleWaits, WaitBudget
 from kombu_delayq.consume.pipelined import OVERDUE_S, PipelinedConnection
 from kombu_delayq.message.fields import Message
+from kombu_delayq.options import Options
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import PASSING_S, clears
 from kombu_delayq.redis.replies import Command
@@ -142,7 +143,8 @@ class Fetcher:
         connect = partial(PipelinedConnection, self._shared.pool_of, self._shared.watch, poller.forget, overdue_s)
         self._connection: PipelinedConnection = connect()
         self._idle = IdleWaits(connect, self._shared.budget, self._connection.send, self._fetch_landed)
-        self.held: dict[str, str] = channel.consumer.held
+        self._consumer: Consumer = channel.consumer
+        self.held = self._consumer.held
         self._acks = Acks(self.held, self._share)
         self.deliveries = Deliveries(channel, self.ack, self._idle.note_priority)
         self._unnoted: set[str] = set()
@@ -277,13 +279,15 @@ class Fetcher:
         self._read_last()
         self._acks.repeat()
         failed: Exception | None = None
-        for settle in (self._idle.end, partial(self._consumer.recover, share=self._share), self._settle):
+        recover = partial(self._consumer.recover, share=self._share)
+        for settle in (self._idle.end, recover, self.deliveries.put_back, self._acks.send):
             try:
                 settle(self._store)
             except (RedisError, OSError) as error:
                 failed = failed or error
+            if isinstance(failed, redis.TimeoutError):
+                break  # Redis would not answer the next command either
         if failed is not None:
-            self._consumer.leave_unsettled(self._share, self._settle)
             raise failed
         self.drop()
 
@@ -293,8 +297,11 @@ class Fetcher:
         if self._connection.lose(connection):
             self._lost()
 
-    def drop(self) -> None:
-        """Closes all connections."""
+    def drop(self, *, for_good: bool = False) -> None:
+        """Closes all connections. If that is ``for_good``, the heartbeat does what is left to do."""
+        if for_good:
+            self._is_closed = True
+            self._consumer.leave_unsettled(self._share, self._settle)
         self._idle.close()
         self._connection.close()
         self._lost()
@@ -345,11 +352,11 @@ class Fetcher:
         return monotonic() < self._gathers_until
 
     def _read_last(self) -> None:
-        """Reads the reply to the last request, if the connection still brings it, and does not deliver it yet."""
+        """Reads the reply to the last request, if the connection still brings it soon, and does not deliver it yet."""
         if self._request is not None:
             self._is_ending = True
             try:
-                self._connection.read()
+                self._connection.read_within(Options.answer_s)
             except (RedisError, OSError) as error:
                 logger.info("the reply to the last request for messages is lost: %s", error)
             finally:
@@ -396,11 +403,6 @@ class Fetcher:
         if self._channel.connection is not None or self._kept_store is None:
             self._kept_store = self._channel.store
         return self._kept_store
-
-    @property
-    def _consumer(self) -> Consumer:
-        consumer: Consumer = self._channel.consumer
-        return consumer
 
     def _fetch(self, queues: Sequence[str], credit: int) -> None:
         # Without a loop, the callback that gets the message may keep this thread busy.

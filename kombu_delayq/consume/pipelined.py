@@ -105,9 +105,10 @@ class PipelinedConnection:
         if not self._awaited and getattr(connection, "_re_auth_token", None) is not None:
             connection.re_auth()  # redis-py does so only when a connection goes back to its pool
         try:
-            # redis-py checks a connection by a PING, and would read an awaited reply as that of the PING.
-            packed = packed_commands(connection, commands)
-            connection.send_packed_command(packed, check_health=not self._awaited)
+            if not self._awaited:  # redis-py would read an awaited reply as that of its PING
+                connection.check_health()
+            if connection is self._connection:
+                connection.send_packed_command(packed_commands(connection, commands), check_health=False)
         except BaseException:
             self.close()
             raise

@@ -232,10 +232,10 @@ class QueueFetchers:
         for fetcher in self._fetchers:
             fetcher.lose(connection)
 
-    def drop(self) -> None:
-        """Closes all connections."""
+    def drop(self, *, for_good: bool = False) -> None:
+        """Closes all connections. If that is ``for_good``, the heartbeat does what is left to do."""
         for fetcher in self._fetchers:
-            fetcher.drop()
+            fetcher.drop(for_good=for_good)
 
     def _of(self, queue: str) -> QueueFetcher:
         if queue not in self._by_queue:

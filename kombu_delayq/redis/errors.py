@@ -7,6 +7,7 @@ they reach the primary wherever the address leads to it.
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,11 @@ from redis.exceptions import (
     ResponseError,
     TryAgainError,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import SentinelManagedConnection
 
+from kombu_delayq.options import Options
 from kombu_delayq.redis import pools
 
 #: After an error that passes, Redis is asked again so much later, in s.
@@ -79,7 +83,7 @@ class _NoticesDemotion(_Connection):
         pools.keep_from_children(self)
 
     def _connect(self) -> Any:
-        self.connected_at = monotonic()
+        self.connected_at, self._check_at_first = monotonic(), self.next_health_check
         # The TLS handshake is part of connecting, but redis-py lets it last as long as an answer, so often for ever.
         answer_s, self.socket_timeout = self.socket_timeout, self.socket_connect_timeout
         try:
@@ -88,6 +92,21 @@ class _NoticesDemotion(_Connection):
             self.socket_timeout = answer_s
         sock.settimeout(answer_s)
         return sock
+
+    def _send_ping(self) -> None:
+        # redis-py does so before a connection is used that is new, or was not used for long. If such a one has gone
+        # silent, as behind a NAT that has forgotten it, another takes its place: Redis has nothing to run twice.
+        if self.next_health_check == self._check_at_first:  # nothing has come yet
+            super()._send_ping()
+            return
+        self._sock.settimeout(min(self.socket_timeout or inf, Options.answer_s))
+        try:
+            super()._send_ping()
+        except (RedisConnectionError, RedisTimeoutError):
+            self.disconnect()
+            self.connect()
+        else:
+            self._sock.settimeout(self.socket_timeout)
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
         if self._is_lost:

@@ -8,8 +8,6 @@ from weakref import WeakSet
 import redis
 from redis.sentinel import SentinelConnectionPool
 
-from kombu_delayq.options import Options
-
 #: Connections that a transfer worker needs: one for commands, and one for announcements.
 TRANSFER_CONNECTIONS = 2
 #: redis-py before 5.3 asks for the command for which a connection is used.
@@ -49,11 +47,14 @@ def with_sentinels(pool: redis.ConnectionPool) -> list[redis.ConnectionPool]:
     return [pool, *(sentinel.connection_pool for sentinel in sentinels)]
 
 
-def wait_at_most(pool: redis.ConnectionPool) -> None:
-    """Lets connections of a pool wait for answers for ``Options.answer_s``, unless ``socket_timeout`` says how long."""
+def wait_at_most(pool: redis.ConnectionPool, answer_s: float) -> None:
+    """Lets connections of a pool wait for answers for so long, in s. Those that are not in use are made anew."""
     for reached in with_sentinels(pool):
-        if reached.connection_kwargs.get("socket_timeout") is None:
-            reached.connection_kwargs["socket_timeout"] = Options.answer_s
+        most_s = min(reached.connection_kwargs.get("socket_timeout") or inf, answer_s)
+        reached.connection_kwargs["socket_timeout"] = most_s
+        reached.disconnect(inuse_connections=False)
+        for connection in list(getattr(reached, "_available_connections", ())):
+            connection.socket_timeout = most_s
 
 
 def make_room(pool: redis.ConnectionPool, connections: int) -> None:

@@ -40,6 +40,7 @@ class Proxy:
         self._lock = Lock()
         self._flows = Event()
         self._flows.set()
+        self._forgotten: list[Event] = []
         self.port = int(self._listener.getsockname()[1])
 
     @property
@@ -66,13 +67,21 @@ class Proxy:
         """Carries nothing from now on and closes nothing, as a network that drops all packets."""
         self._flows.clear()
 
+    def forget(self) -> None:
+        """Carries nothing more for its connections and closes none, as a NAT that has forgotten them; new ones flow."""
+        flows, self._flows = self._flows, Event()
+        self._flows.set()
+        flows.clear()
+        self._forgotten.append(flows)
+
     def __enter__(self) -> Self:
         self._listen()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._close()
-        self._flows.set()
+        for flows in (self._flows, *self._forgotten):
+            flows.set()
 
     def _listen(self) -> None:
         Thread(target=self._accept, args=(self._listener,), daemon=True).start()
@@ -96,17 +105,20 @@ class Proxy:
             with client, socket.create_connection(("127.0.0.1", self._target)) as server:
                 with self._lock:
                     self._open |= {client, server}
-                back = Thread(target=self._pump, args=(server, client, self._on_reply), daemon=True)
+                flows = self._flows
+                back = Thread(target=self._pump, args=(server, client, self._on_reply, flows), daemon=True)
                 back.start()
-                self._pump(client, server, self._on_request)
+                self._pump(client, server, self._on_request, flows)
                 back.join()
                 with self._lock:
                     self._open -= {client, server}
 
-    def _pump(self, source: socket.socket, sink: socket.socket, change: Callable[[bytes], bytes | None]) -> None:
+    def _pump(
+        self, source: socket.socket, sink: socket.socket, change: Callable[[bytes], bytes | None], flows: Event
+    ) -> None:
         with suppress(OSError):
             while (data := source.recv(65536)) and (changed := change(data)) is not None:
-                self._flows.wait()
+                flows.wait()
                 sink.sendall(changed)
             while data and self._silent:
                 data = source.recv(65536)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("unshared")
 def test_a_sound_app_has_no_finding() -> None:
     """An app on our transport with everything at its default passes."""
     app = app_with()
-    for check in ("transport", "broker-url", "options", "install", "chains", "visibility-timeout"):
+    for check in ("transport", "broker-url", "options", "timeouts", "install", "chains", "visibility-timeout"):
         assert look(check, app) == [], check
 
 
@@ -45,6 +45,9 @@ FOUND: list[tuple[str, dict[str, Any], str, str]] = [
     ("options", {OPTIONS: {"max_dleay": 3}}, "error", "max_delay"),
     ("options", {OPTIONS: {"poll_interval": "many"}}, "error", "poll_interval"),
     ("options", {OPTIONS: {"frobnicate": 1}}, "warning", "neither kombu nor kombu-delayq reads"),
+    ("timeouts", {OPTIONS: {"socket_timeout": None}}, "warning", "stands still for ever"),
+    ("timeouts", {OPTIONS: {"socket_timeout": 600}}, "warning", "stands still for so many seconds"),
+    ("timeouts", {"result_backend": "redis://", "redis_socket_timeout": None}, "warning", "redis_socket_timeout"),
     (
         "options",
         {OPTIONS: {"journal_url": "sqlite://", "journal_horizon": 1800.0}},
@@ -68,6 +71,7 @@ def test_what_is_wrong_with_settings_is_found(check: str, conf: dict[str, Any], 
         ("broker-url", {"broker_url": "delayqs://localhost:6379/0"}),
         ("options", {OPTIONS: {"visibility_timeout": 7200, "global_keyprefix": "shop.", "polling_interval": 1}}),
         ("options", {OPTIONS: {"master_name": "main"}}),
+        ("timeouts", {"result_backend": "redis://", OPTIONS: {"socket_timeout": 10}}),
     ],
 )
 def test_what_is_right_is_no_finding(check: str, conf: dict[str, Any]) -> None:

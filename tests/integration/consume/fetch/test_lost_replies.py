@@ -56,6 +56,7 @@ def test_a_message_whose_reply_is_lost_goes_back(proj: Proj, sender: Connection,
 def test_a_consumer_that_goes_on_puts_it_back_itself(proj: Proj, sender: Connection) -> None:
     """When redis-py replaces the connection, the consumer looks what Redis has taken for it, and gets it again."""
     client = proj.server.client()
+    client.script_load(scripts.load("fetch").text)
     with Looped(proj.connection(), "a") as looped:
         publish(sender, "a", 1)
         looped.send()
