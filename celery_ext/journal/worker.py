@@ -189,6 +189,7 @@ class JournalWorker(BackgroundWorker):
         self._connect = connect
         self._leading = False
         self._refused = ""
+        self._elsewhere = 0  # how often another Redis was found to have the journal, since this one had it
         self._led: Leadership | None = None  # until the database went away
 
     @property
@@ -225,7 +226,7 @@ class JournalWorker(BackgroundWorker):
             leadership = Leadership(store, self.name)
             try:
                 leadership.begin()
-                self._refused = ""
+                self._refused, self._elsewhere = "", 0
                 self._leading = True
                 logger.info("journal worker %s promotes", self.name)
                 self._work(store, lease, leadership)
@@ -269,13 +270,13 @@ class JournalWorker(BackgroundWorker):
 
     def _restore(self, store: JournaledStore, lease: Lock, leadership: Leadership) -> None:
         """Restores for a while; a restore that is cut short goes on where it was."""
-        until, count = monotonic() + SLICE_S, 0
+        until, count, unsure = monotonic() + SLICE_S, 0, 0
         for page in restore(store):
-            count += page.restored
+            count, unsure = count + page.restored, unsure + page.unsure
             leadership.keep()
             if not self._may_go_on(lease) or monotonic() >= until:
                 break
-        logger.warning("%d messages that Redis had lost were restored", count)
+        logger.warning("%d messages that Redis had lost were restored, of which %d may have run", count, unsure)
 
     def _may_go_on(self, lease: Lock) -> bool:
         """Renews the lease. Returns False once the worker is to stop.
@@ -289,7 +290,8 @@ class JournalWorker(BackgroundWorker):
         return True
 
     def _refuse(self, store: JournaledStore, why: str) -> None:
-        if why == "elsewhere" and why != self._refused:
+        self._elsewhere += why == "elsewhere"
+        if why == "elsewhere" and self._elsewhere == 2:  # a Redis that has come back empty is first found by any worker
             logger.error("nothing is promoted here: %s", store.journal.leader())
         if why == "other" and why != self._refused:
             logger.error(
