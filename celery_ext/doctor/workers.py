@@ -74,9 +74,7 @@ def ask(app: Celery | None, connection: Connection, timeout_s: float) -> list[Wo
         timeout_s: How long to wait for the first answers; all others come as soon as each of these workers has
             answered again.
     """
-    mailbox = Control(app if app is not None else Celery(set_as_current=False)).mailbox
-    mailbox.producer_pool = None  # it is of the app's broker; without it, the connection sends, too
-    bound, begun_s, arrived_s = mailbox(connection), time(), dict[str, float]()
+    bound, begun_s, arrived_s = _mailbox(app, connection), time(), dict[str, float]()
 
     def again(command: str, names: Sequence[str]) -> dict[str, Any]:
         return _by_name(bound.call(list(names), command, timeout=timeout_s)) if names else {}
@@ -101,6 +99,23 @@ def ask(app: Celery | None, connection: Connection, timeout_s: float) -> list[Wo
         )
         for name in names
     ]
+
+
+def running(app: Celery | None, connection: Connection, timeout_s: float) -> dict[str, Sequence[Mapping[str, Any]]]:
+    """Asks all workers what they run, and returns what Celery's ``active`` says, by their names.
+
+    Args:
+        app: As of ``ask``.
+        connection: As of ``ask``.
+        timeout_s: How long to wait for answers.
+    """
+    return _by_name(_mailbox(app, connection).multi_call("active", timeout=timeout_s))
+
+
+def _mailbox(app: Celery | None, connection: Connection) -> Any:
+    mailbox = Control(app if app is not None else Celery(set_as_current=False)).mailbox
+    mailbox.producer_pool = None  # it is of the app's broker; without it, the connection sends, too
+    return mailbox(connection)
 
 
 def _by_name(replies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

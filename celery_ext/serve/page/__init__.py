@@ -5,7 +5,7 @@ from functools import partial
 from celery_ext.periodic import control
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action
-from celery_ext.serve.page import bulk, dead_letters, overview, periodic, queue, site, task
+from celery_ext.serve.page import bulk, dead_letters, overview, periodic, queue, running, site, task
 from celery_ext.serve.page.site import explain, is_wanted
 from celery_ext.serve.routes import ActionRoute, Handler
 
@@ -39,6 +39,7 @@ def routes() -> list[ActionRoute]:
         ActionRoute("/dead-letters/{queue:name}", dead_letters.letters, Action.READ),
         _change("/do/replay", partial(dead_letters.change, Action.REPLAY), Action.REPLAY),
         _change("/do/drop", partial(dead_letters.change, Action.DROP), Action.DROP),
+        ActionRoute("/running", running.running, Action.READ),
         ActionRoute("/periodic", periodic.entries, Action.READ),
         _change("/do/periodic/pause", partial(periodic.change, control.pause), Action.CANCEL),
         _change("/do/periodic/resume", partial(periodic.change, control.resume), Action.RESCHEDULE),

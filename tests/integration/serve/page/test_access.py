@@ -43,7 +43,7 @@ def test_every_page_is_accessible(
     store.periodic.write({"nightly": {**record, "schedule": words}, LONG: of_error})
     store.periodic.pause(["nightly"])
     pages = ("", "waiting", "queues/mail", f"queues/{LONG}", "tasks/one", "dead-letters", "dead-letters/dead")
-    for path in (*pages, "periodic"):
+    for path in (*pages, "periodic", "running"):
         reader.see(path)
         reader.check_access()
     page = reader.see("queues/mail")
