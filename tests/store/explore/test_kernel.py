@@ -17,6 +17,9 @@ SECONDS = float(os.environ.get("EXPLORE_SECONDS", "60"))
 
 pytestmark = pytest.mark.timeout(SECONDS + 60)
 
+#: Ids of two tasks of the waiting key ``a``.
+FIRST, SECOND = "a~k0123456789abcde", "a~kfedcba987654321"
+
 World = tuple[list[list[str]], list[Consumer]]
 
 #: Worlds of messages that wait: what each actor does, in its order; and the consumers.
@@ -31,6 +34,17 @@ WAITING: dict[str, World] = {
     ),
     "publishers want one message of an id": (
         [["once keep a 1", "once replace a 2"], ["once keep a 0"], ["offer a 1"], ["transfer"], ["hour"], ["read a"]],
+        [],
+    ),
+    "publishers want one task of a key": (
+        [
+            [f"once keep {FIRST} 1", f"once replace {SECOND} 2"],
+            [f"once keep {SECOND} 0"],
+            [f"offer {FIRST} 1"],
+            ["transfer"],
+            ["hour"],
+            ["cancel a"],
+        ],
         [],
     ),
     "a consumer takes what comes due": (

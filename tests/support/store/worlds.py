@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
+from kombu_delayq.message.once import key_of
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
@@ -166,13 +167,14 @@ class FleetWorld:
         return fleet._replace(hour=fleet.hour + 1)
 
     def do_cancel(self, fleet: Fleet, identity: str) -> Fleet:
-        """A user removes what waits under an id."""
-        found = self.store.lookup.cancel([QUEUE], [identity]).get(identity, [])
-        return fleet.with_more(identity, -len(found))
+        """A user removes what waits under an id or a waiting key."""
+        for found in self.store.lookup.cancel([QUEUE], [identity]).get(identity, []):
+            fleet = fleet.with_more(about(found.body or b"")[0], -1)
+        return fleet
 
     def do_read(self, fleet: Fleet, identity: str) -> Fleet:
         """A user reads what waits under an id, to change it."""
-        return fleet._replace(read=tuple(self.store.lookup.get([QUEUE], [identity]).get(identity, ())))
+        return fleet._replace(read=tuple(self._waiting(identity)))
 
     def do_lapse(self, fleet: Fleet, at: str) -> Fleet:
         """The lease of a consumer ends: its process stands still, or is dead."""
@@ -204,15 +206,21 @@ class FleetWorld:
         return fleet._replace(spoiled="")
 
     def do_once(self, fleet: Fleet, mode: str, identity: str, hour: str) -> Fleet:
-        """A publisher stores a message unless one of its id waits, or in place of that."""
-        before = len(self.store.lookup.get([QUEUE], [identity]).get(identity, ()))
+        """A publisher stores a message unless one of its id or waiting key waits, or in place of that."""
+        key = key_of(identity)
+        before = Counter(about(one.body or b"")[0] for one in self._waiting(key))
         due = self.begun_ms + int(hour) * GRAIN_MS - (0 if int(hour) else 1000)
         offer = Offer(identity, repr(due), 0, message_of(identity, int(hour), mode))
-        [word] = self.store.delivery.offer_once(QUEUE, mode, offer)  # type: ignore[call-overload]
-        after = len(self.store.lookup.get([QUEUE], [identity]).get(identity, ()))
-        if after != (before if word == "kept" else 1):
-            raise Violation(f"{before} waited, then {after}: {word}")
-        return fleet.with_more(identity, after - before)
+        [became] = self.store.delivery.offer_once(QUEUE, mode, offer)
+        after = Counter(about(one.body or b"")[0] for one in self._waiting(key))
+        if became.id not in after or after != (before if became.outcome == "kept" else Counter({identity: 1})):
+            raise Violation(f"{dict(before)} waited, then {dict(after)}: {became}")
+        for name in before | after:
+            fleet = fleet.with_more(name, after[name] - before[name])
+        return fleet
+
+    def _waiting(self, identity: str) -> list[Waiting]:
+        return self.store.lookup.get([QUEUE], [identity]).get(identity, [])
 
     def do_fence(self, fleet: Fleet) -> Fleet:
         """The leader finds consumers whose leases have ended, and fences them off."""
