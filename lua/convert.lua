@@ -9,7 +9,7 @@
 -- 'first' | 'head' | 'behind'}; messages without a body are removed
 -- Atomic: puts first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
--- @include announce clock lifetime put
+-- @include announce clock lifetime put_all
 -- @other page leave
 
 local wake, queue, count, bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -17,17 +17,16 @@ local wake, queue, count, bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(
 local now = now_ms()
 local life = longer(life_of(keys, now, 0), life_of(from, now, 0))
 local members, dues, priorities, bodies = other.page(from, 0, count, bytes)
-local moved, lost = 0, 0
-local place = announce(keys, wake, queue, function()
-  local ids = other.offered_as(from, members, bodies)
-  for i, body in ipairs(bodies) do
-    if body then
-      put(keys, ids[i], dues[i], priorities[i], body, true)
-      moved = moved + 1
-    else
-      lost = lost + 1
-    end
+local ids, rows, lost = other.offered_as(from, members, bodies), {}, 0
+for i, body in ipairs(bodies) do
+  if body then
+    rows[#rows + 1] = { id = ids[i], due = dues[i], priority = priorities[i], body = body }
+  else
+    lost = lost + 1
   end
+end
+local place = announce(keys, wake, queue, function()
+  put_all(keys, rows, true)
 end)
 if #members > 0 then
   live_on(keys, life, now)
@@ -36,4 +35,4 @@ if #members > 0 then
   end
   other.leave(from, members, bodies)
 end
-return { moved, lost, redis.call('ZCARD', from.due), other.stranded(from), place }
+return { #rows, lost, redis.call('ZCARD', from.due), other.stranded(from), place }
