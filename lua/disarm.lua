@@ -33,7 +33,7 @@ for _, entry in ipairs(all_from(ARGV, 4)) do
   if state == 'purged' then
     note.last = string.format('%.0f', math.min(tonumber(note.last), math.floor(now))) -- the clock may have gone back
   end
-  note.digest, note.runs = state == 'purged' and 'changed' or state, {}
+  note.digest, note.runs = state ~= 'purged' and state or note.digest == 'paused' and 'paused' or 'changed', {}
   if stored_note then
     redis.call('HSET', periodic, entry, written_note(note))
   end

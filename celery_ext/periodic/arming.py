@@ -264,8 +264,9 @@ class Arming:
             ids = [identity for note in ahead.values() for at_ms, identity in note.runs if at_ms > now_ms]
             waiting = store.lookup.get([queue], ids) if ids else {}
             for name, note in ahead.items():
-                sent = {note.last_ms, *(at_ms for at_ms, identity in note.runs if identity not in waiting)}
-                found[name] = _Ahead(note.latest_ms, sent)
+                known = found.setdefault(name, _Ahead(note.latest_ms, set()))  # in any of its queues
+                sent = [note.last_ms, *(at_ms for at_ms, identity in note.runs if identity not in waiting)]
+                known.sent.update(at_ms for at_ms in sent if at_ms > now_ms)
             for part in pages(ahead, MAX_OFFERS):
                 store.periodic.disarm(queue, part, token, "purged")
         store.periodic.note_armed(now_ms)
@@ -274,12 +275,12 @@ class Arming:
     def _after_early(self, entry: Entry, latest: float, now_ms: int) -> float:
         """Returns after which time to arm an entry anew, some of whose runs to come were sent already."""
         run_ms, sent = self._ahead[entry.name]
-        if entry.ends_with(max(sent)):
+        if latest == inf or (sent and entry.ends_with(max(sent))):
             return inf
         zone, of = self._app.timezone, entry.schedule
         # What was armed before the clock went ahead was sent with the latest of it, which alone may be noted.
         until_ms = entry.after(run_before(of, run_ms, now_ms + AHEAD_MS + MORE_MS), zone) or 0
-        latest = max(min(latest, run_before(of, run_ms, now_ms)), *(at_ms for at_ms in sent if at_ms <= until_ms))
+        latest = max([min(latest, run_before(of, run_ms, now_ms)), *(at_ms for at_ms in sent if at_ms <= until_ms)])
         while (at_ms := entry.after(int(latest), zone)) is not None and at_ms in sent:
             latest = at_ms
         return latest
@@ -343,8 +344,9 @@ class Arming:
         Of many entries it leaves some to the next step, so that the lease does not end meanwhile.
         """
         until_s = monotonic() + _BUSY_S
-        for part in pages(self._due(now_ms), MAX_OFFERS):
-            self._store.periodic.note_armed(now_ms)
+        for number, part in enumerate(pages(self._due(now_ms), MAX_OFFERS)):
+            if not number:
+                self._store.periodic.note_armed(now_ms)
             self._write(part)
             by_queue = defaultdict[str, list[tuple[Run, int]]](list)
             for entry, at_ms, messages in part:

@@ -5,7 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 from celery.schedules import crontab
+from celery.schedules import schedule as every_of
 
+from celery_ext.periodic.entries import Entry, checked
 from kombu_delayq.message.due import moment_of
 from tests.support.workers.periodic import HOUR_MS, Process, StartProcess, every
 
@@ -19,8 +21,11 @@ def later(process: Process, ms: int) -> Iterator[None]:
         yield
 
 
-def an_hour_ahead(process: Process) -> set[str]:
-    """Arms as when Redis's clock is an hour ahead. Returns the ids of what was sent early."""
+def an_hour_ahead(process: Process, known_ms: int = 60_000) -> set[str]:
+    """Arms as when Redis's clock is an hour ahead. Returns the ids of what was sent early.
+
+    Runs that began longer ago than ``known_ms`` by that clock are forgotten, apart from the last one.
+    """
     periodic = process.store.periodic
     with later(process, HOUR_MS):
         process.step()
@@ -28,7 +33,9 @@ def an_hour_ahead(process: Process) -> set[str]:
     sent = {identity for identity, due_ms in process.armed() if due_ms <= ahead_ms}
     process.store.lookup.cancel(["celery"], list(sent))
     for name, note in periodic.notes(["celery"])["celery"].items():
-        begun = [run for run in note.runs if run[0] < ahead_ms - 60_000]  # of which the script keeps the last one alone
+        begun = [
+            run for run in note.runs if run[0] < ahead_ms - known_ms
+        ]  # of which the script keeps the last one alone
         last_ms = max(note.last_ms, *(at_ms for at_ms, _ in begun), 0)
         left = " ".join(f"{at_ms} {identity}" for at_ms, identity in note.runs[len(begun) :])
         process.store.client.hset(process.store.keys.periodic_notes("celery"), name, f"{note.digest} {last_ms} {left}")
@@ -65,3 +72,35 @@ def test_entries_go_on_when_the_clock_goes_back(
     assert [round((at_ms - begun_ms) / 900_000) for at_ms, _ in notes["hour"].runs] == [6]
     assert notes["day"].runs == days
     assert caplog.text.count("the clock of Redis has gone back") == 1
+
+
+def test_what_was_sent_early_may_be_forgotten(start_process: StartProcess) -> None:
+    """Entries go on also when no run is known that was sent soon after the present, and paused ones stay paused."""
+    process = start_process("p", {"second": every(1.0), "paused": every(1.0)})
+    process.store.periodic.pause(["paused"])
+    process.step()
+    an_hour_ahead(process, known_ms=0)
+    key = process.store.keys.periodic_notes("celery")
+    process.store.client.hset(key, "paused", f"paused {int(process.store.now_ms()) + HOUR_MS}")
+    process.step()
+    notes = process.store.periodic.notes(["celery"])["celery"]
+    assert notes["second"].runs[0][0] - process.store.now_ms() < 90_000
+    assert notes["paused"].digest == "paused"
+    assert notes["paused"].last_ms <= process.store.now_ms()
+
+
+def test_a_one_off_comes_once_whatever_the_clock(start_process: StartProcess) -> None:
+    """One that waits still comes when the clock has gone back, and one that was sent early does not come again."""
+    process = start_process("p", {})
+    rows = [Entry(name, "t", every_of(s), one_off=True) for name, s in (("soon", 1800.0), ("later", 9000.0))]
+    process.arming._found = checked(process.app, {"often": every(60.0), **{row.name: row for row in rows}})
+    process.arming._token = None
+    process.step()
+    noted = process.store.periodic.notes(["celery"])["celery"]
+    an_hour_ahead(process)
+    process.step()
+    notes = process.store.periodic.notes(["celery"])["celery"]
+    assert (notes["soon"].runs, notes["later"].runs) == ((), noted["later"].runs)
+    waiting = {identity for identity, _ in process.armed()}
+    assert {identity for _, identity in noted["later"].runs} < waiting
+    assert not {identity for _, identity in noted["soon"].runs} & waiting
