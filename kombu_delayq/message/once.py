@@ -39,8 +39,8 @@ _KEYED = re.compile(r"~k[0-9a-f]{15}\Z")
 
 
 def new_id(key: str) -> str:
-    """Returns the id of a new task of a waiting key. The store finds it by the key, too."""
-    return f"{key}~k{os.urandom(8).hex()[1:]}"
+    """Returns the id of a new task of a waiting key, or of that of another task. The store finds it by the key, too."""
+    return f"{key_of(key)}~k{os.urandom(8).hex()[1:]}"
 
 
 def key_of(task_id: str) -> str:

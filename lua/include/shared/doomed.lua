@@ -1,11 +1,12 @@
 -- @include parts
 
--- Returns a time as Celery writes it, in ISO 8601 with a zone, in ms since the epoch; nil for another text.
+-- Returns a time as Celery writes it, in ISO 8601, in ms since the epoch; without a zone it is in UTC. Returns nil for
+-- another text.
 local function iso_ms(text)
   local year, month, day, hour, minute, second, zone =
     string.match(text, '^(%d%d%d%d)-(%d%d)-(%d%d)T(%d%d):(%d%d):([%d.]+)(.*)$')
   local sign, hours, minutes = string.match(zone or '', '^([+-])(%d%d):(%d%d)$')
-  if not tonumber(second) or not (sign or zone == 'Z') then
+  if not tonumber(second) or not (sign or zone == 'Z' or zone == '') then
     return nil
   end
   local offset = sign and tonumber(sign .. '1') * (hours * 60 + minutes) or 0

@@ -24,7 +24,8 @@ local function put_once(keys, once, row, now)
   end
   local alive = alive_of(waiting, now)
   if alive and once.mode == 'keep' then
-    return 'kept', string.sub(alive.id, 1, #row.id) -- without the suffix of a duplicate
+    -- Without the suffix of a duplicate.
+    return 'kept', is_keyed(alive.id) and alive.id or string.sub(alive.id, 1, #waiting_key(row.id))
   end
   for _, message in ipairs(waiting) do
     if once.gone then

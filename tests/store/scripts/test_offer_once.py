@@ -134,6 +134,27 @@ def test_each_task_of_a_key_has_its_own_id(store: DelayStore) -> None:
     assert len(kept(store)) == 3
 
 
+def test_the_id_of_a_task_is_no_other_key(store: DelayStore) -> None:
+    """A call whose key is the id of a task of a key has that key, so that both are found by it."""
+    first = new_id("k")
+    store.delivery.offer("q", of_task(first), of_task(second := new_id(first)))
+    assert {message.id for message in store.lookup.get(["q"], ["k"])["k"]} == {first, second}
+    assert [message.id for message in store.lookup.cancel(["q"], [second])[second]] == [second]
+
+
+def test_an_id_and_a_key_of_the_same_text_are_compared(store: DelayStore) -> None:
+    """Who is kept out by a task that was found by the other is told the id of that."""
+    keyed, other = new_id("k"), new_id("k")
+    store.delivery.offer("q", of_task(keyed))
+    assert store.delivery.offer_once("q", "keep", of_task("k")) == [("kept", keyed)]
+    store.queues.purge("q")
+    store.delivery.offer("q", of_task("k"), of_task("k", number=2))
+    assert store.delivery.offer_once("q", "keep", of_task(other)) == [("kept", "k")]
+    [first, _] = store.lookup.get(["q"], ["k"])["k"]
+    store.lookup.run_now("q", [Change(first, 0.0, first.body or b"")])
+    assert store.delivery.offer_once("q", "keep", of_task(other)) == [("kept", "k")]
+
+
 def test_tasks_of_a_key_that_are_added_wait_beside_each_other(store: DelayStore) -> None:
     """Each is found, moved and removed by its own id, all are by the key, and a transfer leaves nothing behind."""
     ids = [new_id("k") for _ in range(4)]
@@ -163,7 +184,9 @@ def test_what_has_expired_keeps_nothing_out(store: DelayStore, mode: str, key: s
         "2100-01-01T01:59:59.999999+02:00": True,
         "2099-12-31T19:00:00-05:00": True,
         "2100-01-01T00:00:00.001+00:00": False,
-        "2100-02-29T00:00:00": False,
+        "2010-01-01T00:00:00": True,
+        "2100-01-01T00:00:01": False,
+        "2010-01-01T00:00:00 CET": False,
         "2100-03-01T00:00:00+00:00": False,
         "soon": False,
     }
