@@ -9,7 +9,7 @@ from kombu.log import get_logger
 
 from celery_ext.journal.facts import Leader, Watermarks
 from celery_ext.journal.store import JournaledStore
-from kombu_delayq.store.promotion import ALL, Election, Heartbeat
+from kombu_delayq.store.promotion import ALL, Election
 from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)
@@ -132,8 +132,8 @@ class Leadership:
         if monotonic() < self._next_heartbeat:
             return
         store, journal = self._store, self._store.journal
-        names, seen = self.look(store)
-        self._note({share: one.server for share, one in seen.items() if one.server})
+        names, self.seen, unverified = self._look(store)
+        self._note(unverified)
         heartbeat = journal.next_heartbeat(self.token, self._heartbeat)
         if heartbeat is None:
             raise NotLeading("superseded")
@@ -145,15 +145,18 @@ class Leadership:
             for name in names:  # publishers give Redis messages that nobody promotes
                 self.enter(name)
 
-    def look(self, store: JournaledStore) -> tuple[list[str], dict[str, Heartbeat]]:
-        """Reads up to where Redis has delivered, into ``seen``; without the database.
-
-        Returns:
-            The names of all queues, and what each marker says.
+    def look_on(self, store: JournaledStore) -> None:
+        """Reads up to where Redis has delivered, while the database is away; see ``seen``.
 
         Raises:
-            NotLeading: This process leads no more, or Redis has lost data; ``seen`` is as before.
+            NotLeading: This process leads no more, or Redis has lost data.
         """
+        _, seen, unverified = self._look(store)
+        if not unverified:  # what that has lost and was due would count as delivered
+            self.seen = seen
+
+    def _look(self, store: JournaledStore) -> tuple[list[str], Watermarks, dict[str, str]]:
+        """Sends a heartbeat to Redis. Returns the names of all queues, the watermarks, and servers to be compared."""
         # The heads are read before the markers: if these are sound then, they were those of a sound Redis.
         names = [as_text(name) for name in store.client.smembers(store.keys.queues)]
         heads = store.delivery.heads(names)
@@ -165,8 +168,11 @@ class Leadership:
         for form, due_ms in heads.due_ms.items():
             if due_ms <= heads.now_ms:
                 lagging[form.queue] = min(due_ms, lagging.get(form.queue, due_ms))
-        self.seen = Watermarks(heads.now_ms, lagging)
-        return names, found
+        return (
+            names,
+            Watermarks(heads.now_ms, lagging),
+            {share: one.server for share, one in found.items() if one.server},
+        )
 
     def compared(self, servers: Mapping[str, str]) -> None:
         """Notes that all messages of some servers were compared with the journal; the next heartbeat tells Redis.

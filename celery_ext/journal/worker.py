@@ -245,7 +245,7 @@ class JournalWorker(BackgroundWorker):
         """Notes up to where Redis has delivered while the database was away: if Redis is lost, nobody else knows."""
         if self._led is not None:
             with suppress(NotLeading):
-                self._led.look(store)
+                self._led.look_on(store)
             store.journal.raise_watermarks(self._led.token, self._led.seen)
             self._led = None
 

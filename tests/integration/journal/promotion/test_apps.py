@@ -151,14 +151,13 @@ def test_what_redis_delivers_without_the_database_does_not_come_back(
 ) -> None:
     """A promoter still sees what leaves Redis, and tells the database once it is back, also after a loss of Redis."""
     monkeypatch.setattr(database, "AWAY_S", 0.1)
-    looks, look = list[float](), Leadership.look
+    looks, look_on = [0.0], Leadership.look_on
 
-    def counted(self: Leadership, store: JournaledStore) -> object:
-        found = look(self, store)
+    def counted(self: Leadership, store: JournaledStore) -> None:
+        look_on(self, store)
         looks.append(self.seen.moved_to_ms)
-        return found
 
-    monkeypatch.setattr(Leadership, "look", counted)
+    monkeypatch.setattr(Leadership, "look_on", counted)
     options = {"journal_url": own_postgres.url, "journal": "all", "lease_ttl": 0.5, "poll_interval": 0.1}
     store, worker = journaled(own_server.port, options), JournalWorker(lambda: journaled(own_server.port, options))
     due_ms = clock_ms(store.client) + 2000

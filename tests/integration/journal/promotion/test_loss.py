@@ -9,6 +9,7 @@ import pytest
 
 from celery_ext.cli.journal_text import losses
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.journal.facts import Watermarks
 from celery_ext.journal.leadership import NotLeading
 from celery_ext.journal.state import state_of
 from celery_ext.journal.store import JournaledStore
@@ -320,6 +321,28 @@ def test_a_restart_that_lost_nothing_is_no_loss(restarted: JournaledStore, own_s
     assert promoter.heartbeat().leadership.unverified
     compared(promoter)
     assert (state_of(store).losses, store.journal.epochs(), promoter.heartbeat().leadership.unverified) == ([], [], {})
+
+
+def test_a_restarted_server_does_not_count_as_seen_without_the_database(
+    restarted: JournaledStore, own_server: PrivateRedis
+) -> None:
+    """Nobody has compared it, so what it may have lost is not taken for delivered."""
+    store = restarted
+    leadership = Promoter(store).heartbeat().leadership
+    leadership.look_on(store)
+    seen = leadership.seen
+    store.client.save()
+    restart(own_server)
+    leadership.look_on(store)
+    assert leadership.seen == seen
+    with pytest.raises(NotLeading, match="lost"):
+        store.client.flushall() and leadership.look_on(store)
+    store.journal.raise_watermarks(leadership.token, seen)
+    assert store.journal.watermarks() == seen
+    later = Watermarks(seen.moved_to_ms + 1)
+    for token, marks in ((leadership.token - 1, later), (leadership.token, Watermarks(seen.moved_to_ms - 1))):
+        store.journal.raise_watermarks(token, marks)
+        assert store.journal.watermarks() == seen
 
 
 def test_what_is_published_and_delivered_after_a_loss_comes_once(journaled_store: JournaledStore) -> None:
