@@ -1,7 +1,7 @@
 """Adds our way of consuming to a channel of kombu's Redis transport."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from math import inf
 from time import monotonic
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 from kombu.log import get_logger
+from kombu.serialization import registry
 from kombu.transport import virtual
 from redis.exceptions import RedisError
 
@@ -19,6 +20,7 @@ from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.qos import FetchedQoS
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.errors import InvalidOptions
+from kombu_delayq.message.bodies import FORMATS
 
 logger = get_logger(__name__)
 
@@ -95,7 +97,8 @@ class ConsumingChannel(_Channel):
         if self.is_durable(queue):
             self.consumer.waits.begin(queue)
             callbacks = self.connection._callbacks
-            callbacks[queue] = self._adoption.before(callbacks[queue], queue, no_ack=no_ack)
+            accept = _accepted_by(args[0] if args else kwargs.get("callback"))
+            callbacks[queue] = self._adoption.before(callbacks[queue], queue, accept, no_ack=no_ack)
             self._usage.anew(queue)
             self._usage.of([queue])
             self.connection.start_transfer(self)
@@ -232,6 +235,15 @@ class ConsumingChannel(_Channel):
     def _get(self, queue: str, timeout: float | None = None) -> Any:
         self._usage.of([queue])
         return super()._get(queue)
+
+
+def _accepted_by(callback: Any) -> Collection[str]:
+    """Returns the content types that a consumer of kombu accepts, by its callback.
+
+    Source: kombu.serialization.SerializerRegistry.loads: without ``accept``, those are accepted that are not disabled.
+    """
+    accept: Collection[str] | None = getattr(getattr(callback, "__self__", None), "accept", None)
+    return FORMATS.difference(registry._disabled_content_types) if accept is None else accept
 
 
 def _is_mailbox(queue: str, exchanges: Iterable[str]) -> bool:

@@ -11,7 +11,6 @@ from kombu.utils.encoding import bytes_to_str
 from kombu_delayq.consume.acks import drained
 from kombu_delayq.consume.early import NotAdopted
 from kombu_delayq.consume.fetched import FetchedPayload
-from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import Message, fault_of, from_json, priority_of, read
 from kombu_delayq.store.types import Fetched, Requeued
 
@@ -107,7 +106,7 @@ class Deliveries:
         begun, delivered, half = monotonic(), 0, (len(self._fetched) + 1) // 2
         while (message := self.deliver()) is not None:
             delivered += 1
-            if (self._fetched or before_wait) and not _has_begun(message) and eta_of(message) is not None:
+            if (self._fetched or before_wait) and _waits_for_eta(message):
                 return True
             if self._fetched and monotonic() - begun > TURN_S:
                 return True
@@ -173,6 +172,6 @@ class Deliveries:
             self._held.pop(row.tag, None)
 
 
-def _has_begun(message: Message) -> bool:
-    """Whether the task of a message has gone to the pool, although it may have an eta."""
-    return isinstance(message, FetchedPayload) and message.is_begun
+def _waits_for_eta(message: Message) -> bool:
+    """Whether the task of a message has an eta, and has not gone to the pool all the same."""
+    return isinstance(message, FetchedPayload) and message.has_eta and not message.is_begun

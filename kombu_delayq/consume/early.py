@@ -1,6 +1,6 @@
 """Puts messages that reach a consumer before their time into the store, such as those of a stock publisher."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from time import time
 from typing import Any
@@ -10,6 +10,7 @@ from kombu.transport import virtual
 from kombu.utils.json import dumps
 from redis.exceptions import RedisError, ResponseError
 
+from kombu_delayq.consume.fetched import FetchedPayload
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message
 from kombu_delayq.redis.errors import NotPrimary, is_of_one_node
@@ -42,18 +43,23 @@ class EarlyMessages:
     def __init__(self, channel: Any) -> None:
         self._channel = channel
 
-    def before(self, deliver: Deliver, queue: str, *, no_ack: bool) -> Deliver:
+    def before(self, deliver: Deliver, queue: str, accept: Collection[str], *, no_ack: bool) -> Deliver:
         """Returns a callback that adopts messages whose time has not come, and delivers all others.
 
         Args:
             deliver: kombu's own callback of the consumer.
             queue: The queue that the consumer reads.
+            accept: The content types that it accepts. Other bodies are not read for an eta.
             no_ack: Whether the consumer does not acknowledge.
         """
-        return partial(self._adopt_or_deliver, deliver, queue, no_ack)
+        return partial(self._adopt_or_deliver, deliver, queue, accept, no_ack)
 
-    def _adopt_or_deliver(self, deliver: Deliver, queue: str, no_ack: bool, message: Message) -> None:
-        due = eta_of(message)
+    def _adopt_or_deliver(
+        self, deliver: Deliver, queue: str, accept: Collection[str], no_ack: bool, message: Message
+    ) -> None:
+        due = eta_of(message, accept)
+        if isinstance(message, FetchedPayload):
+            message.has_eta = due is not None
         if due is not None and due.ms > time() * 1000 and self._adopt(queue, no_ack, message, due):
             return
         try:

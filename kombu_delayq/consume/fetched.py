@@ -23,13 +23,14 @@ class FetchedPayload(dict[str, Any]):
     message is delivered, and wherever it goes from here.
 
     Attributes:
+        has_eta: Whether it has an eta that its consumer can read; known once it is delivered.
         is_begun: Whether its task has gone to the pool, although it has an eta: Celery keeps such a task in a timer.
     """
 
     def __init__(self, message: Message, tag: str, queue: str) -> None:
         super().__init__(message)
         self.tag, self.queue = tag, queue
-        self.is_begun = False
+        self.has_eta = self.is_begun = False
 
 
 class FetchedMessage(_Message):

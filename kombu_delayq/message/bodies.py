@@ -1,24 +1,48 @@
-"""Bodies of messages: read and written in formats that run no code, and made compact."""
+"""Bodies of messages: read and written in formats that run no code, and made compact.
+
+Any program may have written them, so what reads one has bounds on time and memory: see ``MOST_BYTES``.
+"""
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copyreg import _extension_cache  # type: ignore[attr-defined]
+from importlib import import_module
 from io import BytesIO
+from itertools import chain
 from pickle import Unpickler
+from pickletools import genops
 from types import MappingProxyType
 from typing import Any
 
 from kombu import compression
 
 from kombu_delayq.message.fields import Message, headers_of, properties_of, task_id_of
+from kombu_delayq.text import as_bytes
 
 JSON, YAML, MSGPACK = "application/json", "application/x-yaml", "application/x-msgpack"
 PICKLE = "application/x-python-serialize"
-#: The modules whose functions kombu itself registers as compressions.
+FORMATS = frozenset((JSON, YAML, MSGPACK, PICKLE))
+#: Most bytes of a body that is decompressed, and about the most memory that content takes in which a part may stand
+#: several times: by aliases in YAML, or by the memo of a pickle. 600 bytes could become 300 MB otherwise.
+MOST_BYTES = 10_000_000
+#: Most bytes of a body in YAML or a pickle, which take up to 2 µs a byte.
+MOST_SLOW_BYTES = 100_000
+#: Longest integer in YAML, in characters, and in a pickle, in bits. Python writes none with more than 4300 digits.
+MOST_DIGITS, MOST_BITS = 3000, 12_000
+#: How deep a body in YAML may be nested.
+MOST_DEPTH = 200
+#: What a value takes at least, in bytes.
+_VALUE_BYTES = 50
+#: Most memory that LZMA takes for its dictionary, in bytes; its highest level needs 65 MB.
+_LZMA_BYTES = 100_000_000
+#: The modules whose functions kombu itself registers as compressions, with the name of what decompresses in steps.
 _COMPRESSING = {
-    *("zlib", "bz2", "lzma", "brotli", "_brotli", "brotlicffi"),
-    *("compression", "backports", "zstandard", "kombu"),
+    **dict.fromkeys(("brotli", "_brotli", "brotlicffi"), "Decompressor"),
+    "zlib": "decompressobj",
+    "bz2": "BZ2Decompressor",
+    "lzma": "LZMADecompressor",
+    **dict.fromkeys(("compression", "backports", "kombu"), "ZstdDecompressor"),
 }
 
 
@@ -27,7 +51,7 @@ class UnreadableBody(ValueError):
 
 
 def loads(raw: bytes, content_type: object, load_json: Callable[[bytes], Any] = json.loads) -> Any:
-    """Deserializes a body. Objects in a pickle come out without their content.
+    """Deserializes a body, within bounds. Objects in a pickle come out without their content.
 
     Args:
         raw: The body as its serializer wrote it, see ``unpacked``.
@@ -42,11 +66,9 @@ def loads(raw: bytes, content_type: object, load_json: Callable[[bytes], Any] = 
     if content_type == PICKLE:
         if _extension_cache:  # a pickle may name a class in it by number, and then ``find_class`` is not called
             raise UnreadableBody("pickles are not read where copyreg's extensions are in use")
-        return _InertUnpickler(BytesIO(raw)).load()
+        return _unpickled(raw)
     if content_type == YAML:
-        import yaml
-
-        return yaml.safe_load(raw)
+        return _of_yaml(raw)
     if content_type == MSGPACK:
         import msgpack
 
@@ -77,7 +99,7 @@ def dumps(content: Any, message: Message) -> str:
 
 
 def unpacked(message: Message) -> bytes:
-    """Returns the body of a message as its serializer wrote it.
+    """Returns the body of a message as its serializer wrote it, up to ``MOST_BYTES`` of one that is compressed.
 
     Raises:
         Exception: Of any type. The body is damaged, or compressed by something that is not kombu's own.
@@ -87,7 +109,7 @@ def unpacked(message: Message) -> bytes:
         raw = b64decode(raw)
     method = headers_of(message).get("compression")
     if method:
-        raw = _of_kombu(compression.get_decoder(method))(raw)
+        raw = _decompressed(_of_kombu(compression.get_decoder(method)), as_bytes(raw))
     return raw.encode() if isinstance(raw, str) else raw
 
 
@@ -110,10 +132,103 @@ def _of_kombu(function: Callable[..., Any]) -> Callable[..., Any]:
     Raises:
         UnreadableBody: Somebody else has registered it.
     """
-    module = getattr(function, "__module__", None) or ""
-    if module.partition(".")[0] not in _COMPRESSING:
+    if _module_of(function).partition(".")[0] not in _COMPRESSING:
         raise UnreadableBody(f"{function!r} is not a compression of kombu's own")
     return function
+
+
+def _module_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__module__", None) or ""
+
+
+def _decompressed(function: Callable[..., Any], raw: bytes) -> bytes:
+    """Does what a function of kombu's does that decompresses, in as much memory as the bounds allow."""
+    name = _module_of(function)
+    decompressor = _COMPRESSING[name.partition(".")[0]]
+    # Before 5.7, kombu has functions of its own around the package zstandard.
+    make = getattr(import_module("zstandard" if name.startswith("kombu.") else name), decompressor)
+    if name.startswith("kombu."):
+        found = make().stream_reader(raw).read(MOST_BYTES + 1)
+        is_whole = len(found) <= MOST_BYTES
+    elif decompressor == "Decompressor":
+        found = (stream := make()).process(raw, output_buffer_limit=MOST_BYTES)
+        is_whole = stream.is_finished()
+    else:
+        stream = make(memlimit=_LZMA_BYTES) if decompressor == "LZMADecompressor" else make()
+        found, is_whole = stream.decompress(raw, MOST_BYTES), stream.eof
+    if not is_whole:
+        raise UnreadableBody(f"it is cut off, or has more than {MOST_BYTES:,} bytes")
+    return bytes(found)
+
+
+def _unpickled(raw: bytes) -> Any:
+    _check_size(raw)
+    for operation, argument, _ in genops(raw):
+        if operation.name in ("PUT", "LONG_BINPUT") and (argument or 0) > len(raw):  # the memo has room for so many
+            raise UnreadableBody("its memo is too large")
+    content = _InertUnpickler(BytesIO(raw)).load()
+    _check_memory(content)
+    return content
+
+
+def _of_yaml(raw: bytes) -> Any:
+    import yaml
+
+    _check_size(raw)
+    make, depth = getattr(yaml, "CSafeLoader", yaml.SafeLoader), 0
+    for event in yaml.parse(raw, make):  # first: libyaml's own loader ends the process at too deep a nesting
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEPTH:
+            raise UnreadableBody(f"it is nested more than {MOST_DEPTH} levels deep")
+    loader = make(raw)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_memory(node)  # before the content, because mappings are merged in it
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _check_size(raw: bytes) -> None:
+    if len(raw) > MOST_SLOW_BYTES:
+        raise UnreadableBody(f"it has more than {MOST_SLOW_BYTES:,} bytes")
+
+
+def _check_memory(content: Any) -> None:
+    """Raises UnreadableBody for content that is too large where each part is written as often as it stands there.
+
+    Args:
+        content: Deserialized content, or a node of YAML.
+    """
+    known: dict[int, int] = {}
+
+    def memory(one: Any) -> int:
+        if id(one) not in known:
+            known[id(one)] = MOST_BYTES + 1  # of what contains itself
+            parts = one.value if hasattr(one, "start_mark") else one
+            found = _VALUE_BYTES
+            if _is_long(one, parts):
+                raise UnreadableBody("it has an integer that is too long")
+            if isinstance(parts, dict):
+                parts = chain(parts, parts.values())
+            if isinstance(parts, str | bytes | bytearray):
+                found += len(parts)
+            elif isinstance(parts, Iterable):
+                found += sum(map(memory, parts))
+            known[id(one)] = min(found, MOST_BYTES + 1)
+        return known[id(one)]
+
+    if memory(content) > MOST_BYTES:
+        raise UnreadableBody(f"its content has more than about {MOST_BYTES:,} bytes")
+
+
+def _is_long(one: Any, value: Any) -> bool:
+    """Whether a value, or that of a node, is an integer that is too long."""
+    if isinstance(value, int):
+        return value.bit_length() > MOST_BITS
+    return getattr(one, "tag", None) == "tag:yaml.org,2002:int" and len(value) > MOST_DIGITS
 
 
 class _Inert:

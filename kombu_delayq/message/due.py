@@ -1,7 +1,7 @@
 """When a message is due: by the eta of a task, or by the property ``DelaySeconds``; and moments as numbers."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -97,16 +97,22 @@ def due_of(message: Message) -> Due | None:
     return Due(delay_ms, True, task_id_of(message["headers"])) if delay_ms > 0 else None
 
 
-def eta_of(message: Message) -> Due | None:
+def eta_of(message: Message, accept: Collection[str] | None = None) -> Due | None:
     """Returns the eta of a Celery task message of either protocol, or None if it has no readable eta.
+
+    Args:
+        message: The message.
+        accept: Content types of the bodies that are read for an eta of protocol 1; None for all that can be.
 
     A worker cannot read an unreadable eta either: the worker that gets the message reports it.
     """
     headers = headers_of(message)
     if "eta" in headers:
         eta, task_id = headers["eta"], task_id_of(headers)
-    else:
+    elif accept is None or message.get("content-type") in accept:
         eta, task_id = _of_protocol_1(message)
+    else:
+        return None
     if not eta or not isinstance(eta, str):
         return None
     try:

@@ -34,11 +34,12 @@ def ready_since_s(message: Message) -> float | None:
     """Returns since when a message could have been consumed, s since the epoch; None where nothing says it.
 
     That is its ``timestamp``, or its eta where that is later: of a message from another publisher, or one that waited.
+    An eta in a body, of a task of protocol 1, does not count: bodies are not read for this.
     """
     timestamp, eta = properties_of(message).get(TIMESTAMP), headers_of(message).get("eta", "")
     if eta is None and type(timestamp) is int:  # as most tasks are; the rest takes several times as long
         return timestamp
-    return later(timestamp, eta_of(message))
+    return later(timestamp, eta_of(message, accept=()))
 
 
 def later(timestamp: Any, eta: Due | None) -> float | None:

@@ -213,7 +213,11 @@ async def take(request: Request, query: TakeQuery) -> dict[str, Any]:
     if received is None:
         return {"lease": None, "messages": []}
     lease = {"id": received.lease, "ends": iso(received.ends_ms), "seconds": lease_s}
-    return {"lease": lease, "messages": [content_of(found, tag) for tag, found in received.messages.items()]}
+    messages = received.messages.items()  # in a thread: a body may take long to read, and others would wait
+    return {
+        "lease": lease,
+        "messages": await run_in_threadpool(lambda: [content_of(one, tag) for tag, one in messages]),
+    }
 
 
 @endpoint("POST", _LEASE + ":ack", Action.CONSUME)
