@@ -17,6 +17,7 @@ from kombu_delayq.errors import quoted
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import in_utc
 from kombu_delayq.message.fields import priority_of
+from kombu_delayq.message.once import key_of, new_id
 from kombu_delayq.message.ready import stamp
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store import OperatorStore, WaitingStore
@@ -107,9 +108,16 @@ class DeadLetter:
         return priority_of({"properties": self.task.properties})
 
     def released(self, exchange: str, routing_key: str) -> bytes:
-        """Returns the message to push to a queue: without the record, with this exchange and routing key as address."""
-        address = {"exchange": exchange, "routing_key": routing_key}
-        return with_properties(self.message, {DEAD_LETTER: None, **stamp()}, delivery_info=address)
+        """Returns the message to push to a queue: without the record, with this exchange and routing key as address.
+
+        It is a new publication: a worker may know that the id was revoked. The old id finds it, as a waiting key does.
+        What is in a group or a chain keeps its id, by which the others know it.
+        """
+        address, changes = {"exchange": exchange, "routing_key": routing_key}, {DEAD_LETTER: None, **stamp()}
+        headers = self.task.headers
+        is_known = headers.get("group") or self.task.embed.get("chain") or not isinstance(headers.get("id"), str)
+        own = None if is_known else new_id(key_of(self.id))
+        return with_properties(self.message, changes, delivery_info=address, task_id=own)
 
     @property
     def _record(self) -> Mapping[str, Any]:

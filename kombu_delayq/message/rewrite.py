@@ -46,13 +46,20 @@ def with_eta(raw: bytes, due_ms: float | None) -> bytes:
         raise UnreadableMessage(f"the eta of a message cannot be replaced: {reason}") from None
 
 
-def with_properties(raw: bytes, changes: Mapping[str, Any], *, delivery_info: Mapping[str, Any] | None = None) -> bytes:
+def with_properties(
+    raw: bytes,
+    changes: Mapping[str, Any],
+    *,
+    delivery_info: Mapping[str, Any] | None = None,
+    task_id: str | None = None,
+) -> bytes:
     """Returns a message with other properties.
 
     Args:
         raw: A message as it is pushed to its queue.
         changes: New values of properties by name; None removes a property.
         delivery_info: Fields that are added to the property ``delivery_info``.
+        task_id: New id of a task of protocol 2; None for the one that it has.
 
     Returns:
         The message with these properties. A message stays as it is if its properties cannot be read, or if it has bytes
@@ -70,6 +77,8 @@ def with_properties(raw: bytes, changes: Mapping[str, Any], *, delivery_info: Ma
             properties.pop(name, None)
         else:
             properties[name] = value
+    if task_id is not None:
+        message["headers"]["id"] = properties["correlation_id"] = task_id
     if delivery_info is not None:
         info = properties.get("delivery_info")
         properties["delivery_info"] = {**(info if isinstance(info, dict) else {}), **delivery_info}

@@ -16,6 +16,7 @@ from celery_ext import run_now
 from celery_ext.dead_letters import DeadLetter
 from celery_ext.dead_letters import letters as letters_of
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.message.once import key_of
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import Letter
 from tests.support.commands.shell import BIN, Audit, lines, run
@@ -61,13 +62,16 @@ def bury(raw_client: redis.Redis, *letters: bytes, key: str = DEAD) -> None:
 
 
 def ids(raw_client: redis.Redis, key: str) -> list[str]:
-    """Returns the ids of the messages in a list, the next one first."""
-    return [json.loads(each)["headers"]["id"] for each in reversed(raw_client.lrange(key, 0, -1))]
+    """Returns the ids of the messages in a list, the next one first; of a replayed one the id that it had before."""
+    return [key_of(json.loads(each)["headers"]["id"]) for each in reversed(raw_client.lrange(key, 0, -1))]
 
 
 @pytest.mark.journey
 def test_a_task_that_was_buried_runs_again_with_all_its_retries(make_proj: MakeProj) -> None:
-    """The command of the app finds the queue by its tasks, and a replayed task runs where and as it ran at first."""
+    """The command of the app finds the queue by its tasks, and a replayed task runs where and as it ran at first.
+
+    It runs although the id that it had was revoked, and is found by that.
+    """
     proj = make_proj(**TASKS)
     proj.worker("-Q", "orders", concurrency=1)
     task_id = proj.send("unchained", queue="orders", priority=6).id
@@ -87,9 +91,14 @@ def test_a_task_that_was_buried_runs_again_with_all_its_retries(make_proj: MakeP
     assert found["worker"] == proj.workers[0].node
     buried_s = datetime.fromisoformat(found["at"]).timestamp()
     assert buried_s >= proj.runs(id=task_id)[-1]["at"]
+    proj.app.control.revoke(task_id)
+    until(lambda: f"flagged as revoked: {task_id}" in proj.workers[0].log, 30)
     assert proj.celery("delayq", "dead-letters", "replay", "--all") == "queue failed: 1 replayed (1 to orders)\n"
     again = waiting_step(proj, task_id, 1)
-    assert [(each["retries"], each["queue"]) for each in proj.runs(id=task_id)] == [
+    assert again.id != task_id
+    assert again.headers["root_id"] == task_id
+    runs = [*proj.runs(id=task_id), *proj.runs(id=again.id)]
+    assert [(each["retries"], each["queue"]) for each in runs] == [
         *((0, "orders"), (1, "orders"), (2, "orders"), (0, "orders"))
     ]
     assert (again.queue, again.priority) == ("orders", 6)

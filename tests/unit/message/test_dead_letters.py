@@ -1,5 +1,7 @@
 """A message that consumers died with becomes a dead letter."""
 
+import json
+from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 from celery_ext.dead_letters import DeadLetter
 from kombu_delayq.message.dead_letters import beyond_delivery_limit, too_late
 from kombu_delayq.message.fields import Message, deliveries_of, headers_of, priority_of, properties_of, to_json
+from kombu_delayq.message.once import key_of
 from kombu_delayq.message.unacked import redelivered
 from tests.support.messages import plain_message, task_message
 
@@ -44,6 +47,21 @@ def test_a_letter_is_as_the_message_was_sent() -> None:
     assert properties.pop("delivery_info") == {"exchange": "", "routing_key": "dead"}
     del sent["properties"]["delivery_info"]
     assert properties == sent["properties"]
+
+
+@pytest.mark.parametrize("group", [None, "a group"])
+@pytest.mark.parametrize("chain", [None, [{"task": "next"}]])
+def test_a_replay_is_a_new_publication(group: str | None, chain: Any) -> None:
+    """It has an id of its own, of which the old one is the key, unless the others of a group or a chain know that."""
+    message = task_message()
+    message["headers"]["group"] = group
+    message["body"] = b64encode(json.dumps([[1], {}, {"chain": chain}]).encode()).decode()
+    old = message["headers"]["id"]
+    for _ in range(2):
+        message = json.loads(buried(message).released("", "q"))
+        new = message["headers"]["id"]
+        assert (new, message["headers"]["root_id"]) == (message["properties"]["correlation_id"], old)
+        assert (new == old, key_of(new)) == (bool(group or chain), old)
 
 
 @pytest.mark.parametrize("message", [plain_message(), {}, {"headers": 1, "properties": 2}, {"headers": {"a": 1}}])
