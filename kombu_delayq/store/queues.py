@@ -122,10 +122,11 @@ class Names:
 
     Args:
         pages: Begins to look. It yields the names of each page.
+        is_partial: Whether an error is that of one node of several. Then what was found before stays known.
     """
 
-    def __init__(self, pages: Callable[[], Iterator[list[str]]]) -> None:
-        self._pages = pages
+    def __init__(self, pages: Callable[[], Iterator[list[str]]], is_partial: Callable[[Exception], bool]) -> None:
+        self._pages, self._is_partial = pages, is_partial
         self._lock = Lock()
         self._begun: Iterator[list[str]] | None = None
         self._known, self._found = set[str](), set[str]()
@@ -136,8 +137,12 @@ class Names:
         with self._lock:
             began = monotonic()
             if began >= self._again_at:
-                while self._page() and monotonic() - began < look_s:
-                    pass
+                try:
+                    while self._page() and monotonic() - began < look_s:
+                        pass
+                except (RedisError, OSError) as error:
+                    if not self._is_partial(error):
+                        raise
                 self._took_s += monotonic() - began
                 if self._begun is None:
                     self._again_at, self._took_s = monotonic() + self._took_s / LOOK_SHARE, 0.0
@@ -184,7 +189,7 @@ class Queues(StorePart):
     def __init__(self, client: StoreClient, registry: QueueRegistry, note_purge: Callable[[str], None]) -> None:
         super().__init__(client)
         self._registry, self._note_purge = registry, note_purge
-        self._bound = Names(self._bindings)
+        self._bound = Names(self._bindings, client.is_of_one_node)
 
     def names(self) -> list[str]:
         """Returns the names of the queues that had delayed messages and have, or had lately, messages or consumers."""
