@@ -148,7 +148,10 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         Raises:
             ValueError: It is not written as one; the text says what is wrong, without the hash.
         """
-        return msgspec.convert(entry, cls)
+        try:
+            return msgspec.convert(entry, cls)
+        except msgspec.ValidationError as error:  # in older releases no ValueError
+            raise ValueError(str(error)) from None
 
 
 class _Content(msgspec.Struct):
@@ -236,7 +239,7 @@ def read_tokens(path: Path) -> Tokens:
                 path,
             )
         return Tokens(msgspec.json.decode(path.read_bytes(), type=_Content).tokens)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidTokens(f"file of tokens {path}: {reason}") from None
 

@@ -157,7 +157,6 @@ def test_what_would_not_be_safe_is_refused(args: list[str], reason: str) -> None
     [
         ("serve", "starlette"),
         ("serve", "uvicorn"),
-        ("tokens list --file x", "starlette"),
         ("transfer --metrics-port 0", "starlette"),
     ],
 )
