@@ -38,7 +38,9 @@ def an_hour_ahead(process: Process, known_ms: int = 60_000) -> set[str]:
         ]  # of which the script keeps the last one alone
         last_ms = max(note.last_ms, *(at_ms for at_ms, _ in begun), 0)
         left = " ".join(f"{at_ms} {identity}" for at_ms, identity in note.runs[len(begun) :])
-        process.store.client.hset(process.store.keys.periodic_notes("celery"), name, f"{note.digest} {last_ms} {left}")
+        process.store.client.hset(
+            process.store.keys.periodic_notes("celery"), name, f"{note.digest} {last_ms} {left}".rstrip()
+        )
     return sent
 
 
