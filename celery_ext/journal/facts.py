@@ -58,7 +58,7 @@ class Leader(NamedTuple):
 
     Attributes:
         token: Its fencing token.
-        name: Its name, which no other has.
+        name: Its name, which no other has; empty once it has ended by itself.
         redis: Id of Redis's data behind which it leads; see ``Marker.redis``.
         server: Their server; see ``Promotion.server``.
         place: Where that is, for people; see ``Promotion.place``.
@@ -74,9 +74,10 @@ class Leader(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"this journal is led from another Redis, or with another key prefix: {self.place}, by {self.name}, heard "
-            f"{self.silent_s:.0f} s ago. Each needs a journal of its own: correct journal_url or the broker. If that "
-            f"one is gone, this one takes its place {ALIVE_S:.0f} s after its end"
+            f"this journal is led from another Redis, or with another key prefix: {self.place}, by "
+            f"{self.name or 'a process that has ended'}, heard {self.silent_s:.0f} s ago. Each needs a journal of its "
+            "own: correct journal_url or the broker. If that one is gone, this one takes its place "
+            f"{ALIVE_S:.0f} s after its end"
         )
 
     @property
@@ -87,9 +88,10 @@ class Leader(NamedTuple):
     def has_place_of(self, other: "Leader") -> bool:
         """Whether it is at the Redis of another, which may have lost its data since.
 
-        That is so on the same server; and if the server is another one, for the same process at the same address.
+        That is so on the same server; and if the server is another one, at the same address for the same process, or
+        after that has ended by itself.
         """
-        is_same = self.name == other.name and self.place == other.place
+        is_same = self.place == other.place and other.name in ("", self.name)
         return is_same or (bool(self.server) and self.server == other.server)
 
 
@@ -151,6 +153,16 @@ class Facts:
             return raise_fact(connection, "heartbeat", 1)
 
         return self._database.write(work, durable=False)
+
+    def resign(self, token: int) -> None:
+        """Notes that a promoter has ended by itself, if it leads."""
+
+        def work(connection: Connection) -> None:
+            leader = _leader_in(connection, lock=True)
+            if leader is not None and leader.token == token:
+                _note_leader(connection, leader._replace(name=""))
+
+        self._database.write(work, durable=False)
 
     def next_token(self, least: int) -> int:
         """Returns the fencing token of a new leader, higher than each before.

@@ -191,8 +191,10 @@ def leader_elsewhere(journal: Journal, promotion: Promotion, heartbeat: int = 0)
     if led is None or not led.is_alive:
         return None
     marker = promotion.marker()
-    is_here = marker is not None and marker.redis == led.redis and marker.heartbeat >= heartbeat - 1
-    return None if is_here or led.server == promotion.server() != "" else led
+    if marker is not None and marker.redis == led.redis and marker.heartbeat >= heartbeat - 1:
+        return None
+    own = Leader(0, "nobody", "", promotion.server(), promotion.place())
+    return None if own.has_place_of(led) else led
 
 
 def refuse_elsewhere(journal: Journal, promotion: Promotion) -> None:

@@ -230,6 +230,7 @@ class JournalWorker(BackgroundWorker):
                 self._leading = True
                 logger.info("journal worker %s promotes", self.name)
                 self._work(store, lease, leadership)
+                store.journal.resign(leadership.token)
             except NotLeading as error:
                 self._refuse(store, str(error))
                 return str(error)

@@ -127,6 +127,9 @@ def test_workers_of_both_restore_nothing(two: Two, caplog: pytest.LogCaptureFixt
     finally:
         for worker in workers:
             worker.stop(10.0)
+    leader = first.journal.leader()
+    assert leader is not None
+    assert (leader.name, leader.is_alive) == ("", True)
     assert (first.journal.epochs(), in_redis(first), in_redis(second)) == ([], ["a"], [])
     assert caplog.text.count("nothing is promoted") == 1
 
@@ -164,6 +167,24 @@ def test_a_server_that_comes_back_empty_is_noticed_by_who_led_it(
     grow_old(monkeypatch)
     Promoter(store, "two").heartbeat()
     assert [one.epoch for one in store.journal.unrestored()] == [1, 2]
+
+
+def test_a_server_that_comes_back_empty_is_noticed_at_once_after_a_tidy_end(
+    store: JournaledStore, own_server: PrivateRedis, make_journaled: MakeJournaled
+) -> None:
+    """As when Redis and all processes are restarted: at the same address, nobody waits; at another one all do."""
+    leader = store.journal.leader()
+    assert leader is not None
+    store.journal.resign(leader.token)
+    own_server.stop(signal.SIGKILL)
+    own_server.start()
+    other = make_journaled(journal="all")
+    with pytest.raises(NotLeading, match="elsewhere"):
+        Promoter(other, "two")
+    assert (state_of(store).fault, state_of(other).fault) == ("lost", "elsewhere")
+    store.delivery.offer("q", offer("b", store.now_ms() + DAY_MS / 2))
+    Promoter(store, "two").heartbeat()
+    assert [one.epoch for one in store.journal.unrestored()] == [1]
 
 
 @pytest.fixture
