@@ -3,6 +3,7 @@
 import os
 import re
 from contextvars import ContextVar
+from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from kombu_delayq.errors import InvalidIfWaiting, did_you_mean, quoted
@@ -38,9 +39,15 @@ became: ContextVar[Became | None] = ContextVar("delayq_if_waiting", default=None
 _KEYED = re.compile(r"~k[0-9a-f]{15}\Z")
 
 
-def new_id(key: str) -> str:
-    """Returns the id of a new task of a waiting key, or of that of another task. The store finds it by the key, too."""
-    return f"{key_of(key)}~k{os.urandom(8).hex()[1:]}"
+def new_id(key: str, seed: str | None = None) -> str:
+    """Returns the id of a new task of a waiting key, or of that of another task. The store finds it by the key, too.
+
+    Args:
+        key: The key, or the id of a task.
+        seed: A text; the ids that are made with it are the same.
+    """
+    digits = os.urandom(8) if seed is None else sha256(seed.encode()).digest()
+    return f"{key_of(key)}~k{digits.hex()[:15]}"
 
 
 def key_of(task_id: str) -> str:

@@ -37,6 +37,7 @@ from celery_ext.serve.service import Serve, serve_of
 from celery_ext.waiting import by_id
 from kombu_delayq.errors import InvalidDelayChain
 from kombu_delayq.message.due import moment_of, ms_of
+from kombu_delayq.message.once import IF_WAITING, new_id
 
 #: An item of a batch should be a task, and may be anything: each has an outcome of its own.
 _ITEM = {"anyOf": [{"$ref": "#/components/schemas/TaskRequest"}, {}]}
@@ -141,27 +142,34 @@ async def enqueue_batch(request: Request, body: BatchRequest, attempt: Attempt) 
     return BatchAnswer(enqueued=sum(one.status == 201 for one in answers), results=answers)
 
 
-async def _ordered(
-    serve: Serve, caller: Caller, wanted: TaskRequest, attempt: Attempt, now_ms: float, number: int = 0
-) -> Item:
-    """Returns what has to be published for a task, after all checks."""
+def _check(wanted: TaskRequest) -> None:
+    """Raises a problem where the fields of a request do not go together, or one is none that it can be."""
     if wanted.countdown is not None and wanted.eta is not None:
         raise invalid_field("$", "give either countdown or eta, not both")
-    if wanted.if_waiting in ("keep", "replace") and wanted.id is None:
-        raise invalid_field("$.id", f"if_waiting={wanted.if_waiting!r} needs an id")
+    if wanted.id is not None and wanted.waiting_key is not None:
+        raise invalid_field("$", "give either id or waiting_key, not both")
+    if wanted.if_waiting in ("keep", "replace") and not (wanted.id or wanted.waiting_key):
+        raise invalid_field("$.waiting_key", f"if_waiting={wanted.if_waiting!r} needs a waiting_key or an id")
     if wanted.delay_chain is not None:
         try:
             DelayChain.parse(wanted.delay_chain)
         except InvalidDelayChain as error:
             raise invalid_field("$.delay_chain", str(error)) from None
+
+
+async def _ordered(
+    serve: Serve, caller: Caller, wanted: TaskRequest, attempt: Attempt, now_ms: float, number: int = 0
+) -> Item:
+    """Returns what has to be published for a task, after all checks."""
+    _check(wanted)
     recipes = serve.broker.part(Recipes)
     known = recipes.known(wanted)
     recipe = known if known is not None else await run_in_threadpool(recipes.of, wanted, caller)
     recipe.route.check(caller, wanted.task)
-    if wanted.id is not None and "*" not in caller.tasks:
-        mode = wanted.if_waiting or recipe.target.mode  # of the request, or else of the task
+    if (wanted.id or wanted.waiting_key) and "*" not in caller.tasks:
+        mode = recipe.target.options.get(IF_WAITING) or recipe.target.mode  # of the request, or else of the task
         if mode in ("keep", "replace"):
-            why = "a task of another name may wait under this id, so it needs a token for all tasks"
+            why = "a task of another name may wait under this key or id, so it needs a token for all tasks"
             raise Problem(403, f"{caller.name} may not use if_waiting={mode!r}: {why}", "not-allowed")
     base_ms = now_ms if attempt.base_ms is None else attempt.base_ms
     expires, eta = wanted.expires, wanted.eta
@@ -170,7 +178,10 @@ async def _ordered(
     expires = expires if isinstance(expires, float) else _in_utc(expires)
     if wanted.countdown is not None:
         eta = moment_of(base_ms + wanted.countdown * 1000)
-    call = Call(wanted.args, wanted.kwargs, eta=_in_utc(eta), task_id=wanted.id or attempt.task_id(number))
+    task_id = wanted.id or attempt.task_id(number)
+    if wanted.waiting_key is not None:
+        task_id = new_id(wanted.waiting_key, task_id)
+    call = Call(wanted.args, wanted.kwargs, eta=_in_utc(eta), task_id=task_id)
     return Item(recipe, call, expires, wanted.headers)
 
 

@@ -249,8 +249,8 @@ def send_alone(item: Item) -> Result:
     except WRONG as error:
         return refused(error)
     due_ms = ms_of(due) if isinstance(due, datetime) and waits_in_redis(target.app) else 0.0
-    became = once.became.get()
-    return Sent(str(result.id), due_ms if due_ms > time() * 1000 else None, became and became.outcome)
+    found = once.became.get() or once.Became("added", str(result.id))
+    return Sent(found.id, due_ms if due_ms > time() * 1000 else None, found.outcome)
 
 
 def _failure(error: Exception, count: int, *, is_sent: bool) -> Problem:

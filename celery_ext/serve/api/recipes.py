@@ -58,14 +58,19 @@ class TaskRequest(Strict):
         priority: As in Celery; by default that of the task.
         delay_chain: How long each retry waits; by default that of the task.
         id: Task id; by default a random one.
-        if_waiting: What happens where a task of this ``id`` waits in the queue: the new one comes beside it (``add``),
-            is not enqueued (``keep``), or takes its place (``replace``). The last two need an ``id``, and a
-            token for all tasks.
+        waiting_key: What ``if_waiting`` looks for, instead of an ``id``. The task has an id of its own, and is found
+            by the key, too, while it waits.
+        if_waiting: What happens where a task of this ``waiting_key`` or ``id`` waits in the queue: the new one comes
+            beside it (``add``), is not enqueued (``keep``, the default with a key), or takes its place
+            (``replace``). The last two need one of both, and a token for all tasks.
         headers: Further headers of the message, such as ``traceparent``.
     """
 
     schema_extra: ClassVar[dict[str, Any]] = {
-        "anyOf": [{"properties": {"countdown": {"type": "null"}}}, {"properties": {"eta": {"type": "null"}}}]
+        "allOf": [
+            {"anyOf": [{"properties": {one: {"type": "null"}}} for one in either]}
+            for either in (("countdown", "eta"), ("id", "waiting_key"))
+        ]
     }
 
     task: TaskName
@@ -78,6 +83,7 @@ class TaskRequest(Strict):
     priority: Priority | None = None
     delay_chain: ChainText | None = None
     id: TaskId | None = None
+    waiting_key: TaskId | None = None
     if_waiting: Literal["add", "keep", "replace"] | None = None
     headers: Headers = field(default_factory=dict)
 
@@ -152,8 +158,8 @@ KEPT, KEPT_S = 500, 30.0
 
 def _kind_of(request: TaskRequest) -> Hashable:
     """Returns what requests have in common that one recipe serves."""
-    has_expires, mode = request.expires is not None, request.if_waiting
-    return request.task, request.queue, request.priority, request.delay_chain, has_expires, mode
+    has = request.expires is not None, request.waiting_key is not None
+    return request.task, request.queue, request.priority, request.delay_chain, request.if_waiting, *has
 
 
 @dataclass(frozen=True)
@@ -229,8 +235,9 @@ class Recipes:
             options[CHAIN] = request.delay_chain
         if request.expires is not None:
             options["expires"] = request.expires
-        if request.if_waiting is not None:
-            options[IF_WAITING] = request.if_waiting
+        if request.if_waiting is not None or request.waiting_key is not None:
+            of_task = getattr(app.tasks.get(request.task), IF_WAITING, None)
+            options[IF_WAITING] = request.if_waiting or of_task or "keep"
         target = Target(app, task, options)
         until = monotonic() + KEPT_S
         one_by_one = Recipe(route, target, None, "", 0, until)

@@ -88,6 +88,25 @@ def test_a_task_of_an_installed_app_is_kept_or_replaced(make_api: MakeApi, redis
     assert [answer.json()["outcome"] for answer in done] == ["delayed", "kept", "replaced"]
 
 
+@pytest.mark.parametrize("installs", [True, False])
+def test_a_key_keeps_a_task_of_another_id(make_api: MakeApi, redis_server: PrivateRedis, installs: bool) -> None:
+    """Each task of a ``waiting_key`` has its own id; an answer has that of the one that waits, and the key finds it."""
+    app = shop(redis_server.url)
+    if installs:
+        install(app)
+    api, wanted = make_api(app), {**REMIND, "waiting_key": "one", "countdown": 60}
+    first, second = (api.post("/v1/tasks", json=wanted).json() for _ in range(2))
+    assert (first["outcome"], second["outcome"], second["id"]) == ("delayed", "kept", first["id"])
+    newest = api.post("/v1/tasks", json={**wanted, "if_waiting": "replace"}).json()
+    assert (newest["outcome"], first["id"] == newest["id"]) == ("replaced", False)
+    added = {**wanted, "if_waiting": "add"}
+    beside = [api.post("/v1/tasks", json=added, headers={"Idempotency-Key": "a"}).json()["id"] for _ in range(2)]
+    assert len({first["id"], newest["id"], *beside}) == 3
+    assert api.get("/v1/tasks/one").json()["id"] in {newest["id"], *beside}
+    assert api.delete("/v1/tasks/one").json()["outcome"] == "cancelled"
+    assert not list(select(shop(redis_server.url)))
+
+
 def test_an_app_that_its_first_connection_installs_keeps_tasks(make_api: MakeApi, redis_server: PrivateRedis) -> None:
     """In a process with Celery's worker, the first request itself installs the extension of its app."""
     import celery.worker.consumer  # noqa: F401  # what tells a worker's process from others
@@ -141,7 +160,8 @@ def test_a_task_that_is_due_goes_to_its_queue(api: TestClient, client: redis.Red
         ({"id": "x" * 501}, "$.id"),
         ({"task": ""}, "$.task"),
         ({"args": "ab"}, "$.args"),
-        ({"if_waiting": "keep"}, "$.id"),
+        ({"if_waiting": "keep"}, "$.waiting_key"),
+        ({"waiting_key": "k", "id": "i"}, "$"),
         ({"if_waiting": "skip", "id": "i"}, "$.if_waiting"),
         ({"kwargs": [1]}, "$.kwargs"),
         ({"countdwon": 1}, "$"),
@@ -281,12 +301,16 @@ def test_a_caller_of_some_tasks_meets_no_other_by_its_id(
         """Indexes an order."""
 
     assert make_api().post("/v1/tasks", json={"task": "bank.pay", "id": "pay", "countdown": 60}).status_code == 201
-    api = make_api(app, Caller("limited", frozenset({Action.ENQUEUE}), ("celery",), ("shop.*",)))
+    limited = Caller("limited", frozenset({Action.ENQUEUE}), ("celery",), ("shop.*",))
+    keyed = {**REMIND, "waiting_key": "pay", "countdown": 60}
+    assert make_api(shop(redis_server.url), limited).post("/v1/tasks", json=keyed).status_code == 403
+    api = make_api(app, limited)
     indexing = {"task": "shop.index", "args": [1], "countdown": 60}
     items = [
         {**REMIND, "id": "pay", "countdown": 60, "if_waiting": mode},
         {**REMIND, "id": "free", "countdown": 60, "if_waiting": mode},
         {**indexing, "id": "pay"},
+        keyed,
     ]
     answers = [api.post("/v1/tasks", json=item) for item in items]
     answers_of_items = api.post("/v1/tasks:batch", json={"tasks": items}).json()["results"]
