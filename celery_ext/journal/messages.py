@@ -33,6 +33,7 @@ from celery_ext.journal.rows import (
     values_of,
 )
 from celery_ext.journal.schema import WAITING, among, keyed_by, storable
+from kombu_delayq.message.once import key_of
 from kombu_delayq.store.promotion import Row
 
 _messages = schema.messages
@@ -112,8 +113,9 @@ def _text(statement: Any, names: Sequence[str]) -> tuple[str, list[str]]:
 
 def _of_ids(connection: Connection, ids: Collection[str]) -> Any:
     """Returns the condition that a row has one of some ids, or an id of a task that has one of them as waiting key."""
-    keyed = connection.scalars(keyed_by(connection, ids)).all()
-    return among(connection, _messages.c.id, [*ids, *keyed])
+    keys = frozenset(ids)
+    keyed = [one for one in connection.scalars(keyed_by(connection, keys)) if key_of(one) in keys]
+    return among(connection, _messages.c.id, [*keys, *keyed])
 
 
 class Purged(NamedTuple):

@@ -189,8 +189,8 @@ def among(connection: Connection, column: ColumnElement[Any], values: Collection
     return column.in_(select(raw("value")).select_from(func.json_each(json.dumps(given))))
 
 
-def keyed_by(connection: Connection, keys: Collection[str]) -> Select[tuple[str]]:
-    """Returns a query for the ids of messages whose tasks have some waiting keys."""
+def keyed_by(connection: Connection, keys: Collection[str]) -> Select[Any]:
+    """Returns a query for the ids that begin as those of tasks of some waiting keys."""
     bounds = [[storable(key + end) for end in ("~k", "~l")] for key in keys]
     low: Any
     high: Any

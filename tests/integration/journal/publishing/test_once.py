@@ -74,7 +74,7 @@ def test_tasks_of_a_key_are_found_by_it_in_the_journal(make_journaled: MakeJourn
     if is_led:
         led(store)
     first, second, third, last = ids = [new_id("k") for _ in range(4)]
-    others = [message(one, identity=one) for one in ("other", "k~j", "k~l", "ka", "k~" + "0" * 16)]
+    others = [message(one, identity=one) for one in ("other", "k~j", "k~kitchen", "k~l", "ka", "k~" + "0" * 16)]
     store.delivery.offer("q", message(first, identity=first), *others)
     assert store.delivery.offer_once("q", "keep", message(second, 50, second)) == [("kept", first)]
     assert {row.id for row in store.journal.get(["k"], None)} == {first}
