@@ -57,14 +57,16 @@ def test_a_replayed_letter_is_not_doubled(journaled_store: JournaledStore) -> No
     for identity in ("retried", "queued"):
         store.client.lpush(LETTERS, buried(identity, "q"))
     promoter.heartbeat()
-    assert replayed(store) == ["retried", "queued"] == delivered(store)
+    assert replayed(store) == ["retried", "queued"]
+    identity, queued = delivered(store)  # new ids
+    assert (identity.partition("~")[0], queued.partition("~")[0]) == ("retried", "queued")
     retry = json.loads(store.client.rpop("q"))
     retry["headers"]["retries"] = 1
-    store.delivery.offer("q", Offer("retried", repr(now_ms + 600_000), 0, json.dumps(retry)))
+    store.delivery.offer("q", Offer(identity, repr(now_ms + 600_000), 0, json.dumps(retry)))
 
     assert after_a_loss(store) == 1
-    assert (in_redis(store), delivered(store), delivered(store, LETTERS)) == (["retried"], [], [])
-    [row] = store.redis_alone.lookup.get(["q"], ["retried"])["retried"]
+    assert (in_redis(store), delivered(store), delivered(store, LETTERS)) == ([identity], [], [])
+    [row] = store.redis_alone.lookup.get(["q"], [identity])[identity]
     assert json.loads(row.body or b"")["headers"]["retries"] == 1
 
 
@@ -75,7 +77,8 @@ def test_a_letter_of_a_restore_is_replayed_once(journaled_store: JournaledStore)
     store.delivery.offer("q", offer("late", clock_ms(store.client) + 1))
     assert after_a_loss(store, "dead-letter") == 1
     assert delivered(store, LETTERS) == ["late"]
-    assert replayed(store) == ["late"] == delivered(store)
+    assert replayed(store) == ["late"]
+    assert [identity.partition("~")[0] for identity in delivered(store)] == ["late"]
     Promoter(store).heartbeat()
     assert after_a_loss(store) == 0
     assert (delivered(store), delivered(store, LETTERS)) == ([], [])
