@@ -134,7 +134,7 @@ class JournaledDelivery(PartOfBoth[Delivery]):
 
         A consumer has nobody to tell that the database does not answer, so the message waits in Redis then.
         """
-        if tag and not self._client.ask("HEXISTS", unacked, tag):
+        if tag and self._client.ask("ZSCORE", unacked_index, tag) is None:
             return "gone"
         placed = self._place_early(queue, offer, expire_ms)
         if not placed.offers:

@@ -8,7 +8,7 @@ from typing import Any
 from celery import Celery
 from kombu.exceptions import OperationalError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, RedisError
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,6 +26,7 @@ from celery_ext.serve.routes import ActionRoute
 from celery_ext.serve.service import Serve, ServeBroker, serve_of
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.errors import AnswerLost, DelayqError
+from kombu_delayq.redis.errors import is_denied
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +112,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(400, "the body ended too soon")
         case AnswerLost():
             return unavailable(str(error), "answer-lost", outcome="unknown")
-        case NoPermissionError():
+        case RedisError() if is_denied(error):
+            logger.warning("a request failed because Redis denied it: %s", error)
             return Problem(502, "the server's Redis user may not do this", "broker-refuses")
         case OperationalError() | RedisError() | OSError():
             logger.warning("a request failed because Redis did: %s", error)

@@ -1,6 +1,5 @@
 """Fetches messages: sends the script, and waits where queues are empty."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from kombu.log import get_logger
 from kombu.utils.scheduling import priority_cycle, round_robin_cycle, sorted_cycle
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError
 
 from kombu_delayq.consume.acks import Acks
 from kombu_delayq.consume.consumer import Consumer
@@ -20,7 +19,7 @@ from kombu_delayq.consume.pipelined import OVERDUE_S, PipelinedConnection
 from kombu_delayq.message.fields import Message
 from kombu_delayq.options import Options
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import PASSING_S, clears
+from kombu_delayq.redis.errors import PASSING_S, clears, is_denied
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.types import Fetched, Landing, LeaseEnded, Request
 
@@ -33,8 +32,6 @@ logger = get_logger(__name__)
 OTHER_CONNECTIONS = 3
 #: For how long a fetcher is busy with a message before its other messages go back, in s.
 BUSY_S = 1.0
-#: Errors of a Redis that does not let this user run a command of the script.
-_DENIED = re.compile("NOPERM|executing the script can't|Unknown Redis command")
 #: Most messages that one call fetches.
 BATCH = 32
 #: The fewest messages that are asked for while others are still to be delivered: each call costs some time.
@@ -457,7 +454,7 @@ class Fetcher:
         if self._by_text:
             self._idle.may_have_more = True
             return
-        if isinstance(reply, ResponseError) and _DENIED.search(str(reply)):
+        if is_denied(reply):
             self._channel.stop_fetching(reply)
             return
         if clears(reply):

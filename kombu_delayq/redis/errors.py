@@ -51,6 +51,9 @@ OF_ONE_SERVER = (*OF_REPLICA, ClusterDownError)
 #: is not met.
 _REFUSAL = re.compile(r"UNBLOCKED |NOREPLICAS |.* -(READONLY|MASTERDOWN|NOREPLICAS) ")
 
+#: Errors of a Redis that does not let this user run a command, also inside a script.
+_DENIED = re.compile("NOPERM|executing the script can't|Unknown Redis command")
+
 #: Brokers, by URL, that took no writes when they were last used, though a connection to them succeeds.
 _refusing: set[str] = set()
 
@@ -163,6 +166,13 @@ def check_writes(broker: str, client: Callable[[], Redis], key: str) -> None:
         with suppress(NoPermissionError):  # this user's ACL forbids the try
             client().hdel(key, "")
         _refusing.discard(broker)
+
+
+def is_denied(reply: Any) -> bool:
+    """Whether a reply says that the user may not run a command, also one inside a script, or that there is none."""
+    return isinstance(reply, NoPermissionError) or (
+        isinstance(reply, ResponseError) and bool(_DENIED.search(str(reply)))
+    )
 
 
 def passes(reply: Any) -> bool:

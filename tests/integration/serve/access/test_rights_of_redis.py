@@ -1,5 +1,7 @@
 """A server whose Redis user has no more rights than the page of rights says."""
 
+import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,9 +16,11 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import Action, Caller
 from tests.support.servers.acl import PAGE, denials, url_of, users
+from tests.support.store.consuming import message
 
 __all__ = ["users"]
 
+READING = ("+config|get", "+hget", "+info", "+lrange", "+mget", "+pttl")
 RIGHTS = ("+config|get", "+exec", "+mget", "+multi", "+zmscore")
 
 
@@ -71,16 +75,48 @@ def test_a_server_needs_few_rights(users: PrivateRedis, client: TestClient) -> N
 
 
 def test_a_server_that_only_reads_needs_the_rights_of_status(users: PrivateRedis) -> None:
-    """With the rights of the user ``status`` and three more, all pages and figures are shown."""
-    users.client().execute_command("ACL", "SETUSER", "status", "+config|get", "+info", "+mget")
+    """With the rights of the user ``status`` and a few more, all pages and figures are shown."""
+    users.client().execute_command("ACL", "SETUSER", "status", *READING)
     users.client().sadd("_kombu.binding.mails", "mails\x06\x16\x06\x16celery.later")
     users.client().execute_command("ACL", "LOG", "RESET")
-    assert "`status`, and `+config|get +info +mget`" in PAGE.read_text(encoding="utf-8")
+    assert f"`status`, and `{' '.join(READING)}`" in PAGE.read_text(encoding="utf-8")
     app = Celery("shop", broker=url_of(users, "status"), set_as_current=False)
     app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True, task_default_queue="celery.mails")
     reader = TestClient(asgi(app, anonymous=True), base_url="http://localhost")
-    paths = ("/", "/queues/celery.mails", "/dead-letters", "/metrics", "/v1/queues")
-    assert {path: reader.get(path).status_code for path in paths} == dict.fromkeys(paths, 200)
+    admin = users.client()
+    for name in ("celery.mails", "celery.dead"):
+        admin.lpush(name, json.dumps(message(1)))
+    admin.sadd("{delayq}:dead_letters", "celery.dead")
+    admin.hset("{delayq}:periodic", "tick", json.dumps({"task": "t", "schedule": "60 s", "queues": ["celery.mails"]}))
+    paths = [path for path in map(_filled, reader.app.routes) if path is not None]  # type: ignore[attr-defined]
+    assert len(paths) > 20
+    found = {path: reader.get(path, follow_redirects=False).status_code for path in paths}
+    assert {path: status for path, status in found.items() if status >= 500 or status == 403} == {}
+    assert denials(users) == []
     queues = reader.get("/v1/queues").json()["queues"]
     assert {row["queue"]: row.get("error") for row in queues} == {"celery.later": None, "celery.mails": None}
     assert denials(users) == []
+
+
+def _filled(route: Any) -> str | None:
+    """Returns a path of a route that only reads; None for one that does not, asks workers, or needs a query."""
+    if "GET" not in (route.methods or ()) or route.path in ("/running", "/queues"):
+        return None
+    named = {"queue": "celery.dead" if "letters" in route.path else "celery.mails"}
+    return re.sub(r"\{(\w+)(:\w+)?\}", lambda part: quote(named.get(part[1], "i")), route.path)
+
+
+def test_a_denied_right_is_said(users: PrivateRedis) -> None:
+    """What the server's user may not do is no outage: 502, also where a script is denied a command."""
+    users.client().execute_command("ACL", "SETUSER", "status", *READING)
+    app = Celery("shop", broker=url_of(users, "status"), set_as_current=False)
+    app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True, task_default_queue="celery.mails")
+    reader = TestClient(asgi(app, anonymous=True), base_url="http://localhost")
+    assert reader.get("/v1/tasks/i").status_code == 404
+    for right in ("-hget", "-eval -evalsha"):
+        users.client().execute_command("ACL", "SETUSER", "status", *right.split())
+        users.client().zadd("delayq:{celery.mails}:due", {"i": 1})
+        users.client().hset("delayq:{celery.mails}:bodies", "i", "{}")
+        users.client().sadd("{delayq}:queues", "celery.mails")
+        answer = reader.get("/v1/tasks/i")
+        assert (answer.status_code, answer.json()["type"]) == (502, "urn:delayq:problem:broker-refuses"), answer.text
