@@ -19,8 +19,10 @@ from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.heartbeat import Heartbeat
 from kombu_delayq.consume.poller import DelayedPoller
+from kombu_delayq.consume.presence import ANSWER_S
 from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
+from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import is_of_one_node
 from kombu_delayq.redis.nodes import primaries
 from kombu_delayq.redis.sentinel import FollowingPool
@@ -162,7 +164,10 @@ class DelayedTransport(_Transport):
                 raise
             logger.info("consumer %s has no lease in every queue yet: %s", self.consumer.name, error)
         if self._heartbeat is None or not self._heartbeat.is_alive:
-            store = connect_store(channel, channel.separate_pool())
+            pool = channel.separate_pool()
+            # What a silent network has left behind must not keep the thread from its subscription for long.
+            pools.wait_at_most(pool, ANSWER_S)
+            store = connect_store(channel, pool)
             self._heartbeat = Heartbeat(
                 self.consumer, store, partial(_fetchers, ref(self)), channel.visibility_timeout or inf
             )

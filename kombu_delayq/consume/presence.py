@@ -18,7 +18,7 @@ logger = get_logger(__name__)
 
 #: How often Redis is asked for a sign over the subscription, in s, and how long it may take: a load balancer drops a
 #: connection over which nothing goes for minutes, without a word.
-PING_S, ANSWER_S = 15.0, 5.0
+PING_S, ANSWER_S = 15.0, 2.5
 
 
 class Presence:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from redis.exceptions import RedisError
 
 from kombu_delayq.message.pages import pages
+from kombu_delayq.processes import this_process
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.replies import checked, time_ms
 from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
@@ -214,19 +215,23 @@ class Consumers(StorePart):
         late = {share: [row for row in found if row[1] <= now_ms] for share, found in known.items()}
         return Ended(now_ms, self._leases(now_ms, late), failed)
 
-    def subscribed(self) -> dict[str, list[str]]:
-        """Returns the consumers that have said that they subscribe to their channels, by share.
+    def subscribed(self) -> dict[str, dict[str, str]]:
+        """Returns the consumers that have said that they subscribe to their channels, with their processes, by share.
 
-        Those whose lease has ended are among them. Shares that cannot be read now are left out.
+        Processes have the names that ``this_process`` gives. Those whose lease has ended are among them. Shares that
+        cannot be read now are left out.
         """
         shares = self._known_shares or self.shares()
         replies = self._client.replies([("HGETALL", self._keys.consumed(share)) for share in shares])
-        found: dict[str, list[str]] = {}
+        found: dict[str, dict[str, str]] = {}
         for share, reply in zip(shares, replies, strict=True):
             if isinstance(reply, Exception) and not self._client.is_of_one_node(reply):
                 raise reply
             rows = reply.items() if isinstance(reply, dict) else ()
-            found[share] = [as_text(name) for name, noted in rows if _about(noted).get("subscribed") is True]
+            abouts = {as_text(name): _about(noted) for name, noted in rows}
+            found[share] = {
+                name: str(about.get("process", "")) for name, about in abouts.items() if about.get("subscribed") is True
+            }
         return found
 
     def without_subscriber(self, consumers: Sequence[str]) -> set[str]:
@@ -292,7 +297,9 @@ class Consumers(StorePart):
     def _heartbeat_calls(self, heartbeat: LeaseHeartbeat, ttl_s: float | None = None) -> list[ScriptCall]:
         ttl_s = self._client.options.consumer_ttl if ttl_s is None else ttl_s
         of_hand = {"held": len(heartbeat.tags), "held_s": heartbeat.held_s}
-        about = json.dumps({"queues": sorted(heartbeat.queues), "subscribed": heartbeat.subscribed, **of_hand})
+        process = {"process": this_process()} if heartbeat.subscribed else {}
+        known = {"queues": sorted(heartbeat.queues), "subscribed": heartbeat.subscribed}
+        about = json.dumps({**known, **process, **of_hand})
         args = [heartbeat.consumer, round(ttl_s * 1000), about, int(heartbeat.is_new)]
         of_share = self._keys.consumers, self._keys.consumed, self._keys.unacked_index
         keys = [key(heartbeat.share) for key in of_share]

@@ -317,6 +317,7 @@ class Keys:
         """HASH: names of the consumers, each with its own report, a JSON object.
 
         ``queues``: names of the queues that it consumes; ``subscribed``: whether it has subscribed to ``presence``;
+        ``process``: then its process, so that others on its machine see whether that has ended;
         ``held``: number of messages in hand; ``held_s``: for how long it has had the oldest of them, in s.
         """
         return self._of_queue(share, "consumed") if share else self._of_all("consumers:queues")

@@ -1,9 +1,11 @@
 """Notices consumers whose processes have ended: nobody subscribes to their channels any more."""
 
+from collections.abc import Collection
 from math import inf
 from time import monotonic
 from typing import Any
 
+from kombu_delayq.processes import has_ended
 from kombu_delayq.redis import pools
 from kombu_delayq.store import TransportStore
 
@@ -13,9 +15,9 @@ LOOK_S, READ_S, READS = 0.5, 1.0, 100
 #: A consumer is gone that had no subscriber in every look for so long, in s. One that lives and has lost its connection
 #: subscribes again within half a second.
 GONE_S = 3.0
-#: For so long after its own connection was made, in s, a worker takes nobody for gone: when Redis or the network was
-#: away, all consumers have to come back.
-GRACE_S = 6.0
+#: For so long after its own connection was made, in s, a worker takes nobody for gone whom it has not seen since: when
+#: Redis or the network was away, all consumers have to come back, which may take one ``presence.ANSWER_S`` and a look.
+GRACE_S = 4.0
 #: The same after another node of a cluster has come to say who leads: some consumers may know that only after a while.
 SETTLE_S = 25.0
 #: After a refusal a worker looks again after so long, in s.
@@ -23,13 +25,17 @@ REST_S = 60.0
 
 
 class GoneConsumers:
-    """Consumers that have subscribed, and whose subscription is missing, as the leader or its first standby sees it."""
+    """Consumers that have subscribed, and whose subscription is missing, as the leader or a standby sees it."""
 
     def __init__(self) -> None:
         self._next_look = self._next_read = self._settles_at = -inf
         self._node: tuple[Any, Any] | None = None  # host and port of the server that is asked
-        self._subscribed: dict[str, list[str]] = {}  # the consumers of each share that have subscribed
+        self._subscribed: dict[
+            str, dict[str, str]
+        ] = {}  # by share: consumers that have subscribed, and their processes
         self._missing_since: dict[str, float] = {}
+        self._seen: set[str] = set()  # consumers that had a subscriber since this worker's connection was made
+        self._connected_at = inf
 
     def wait_s(self) -> float:
         """Returns the time until the next look, in s."""
@@ -58,22 +64,38 @@ class GoneConsumers:
         if now >= self._next_read:
             self._subscribed = store.consumers.subscribed()
             self._next_read = now + max(READ_S, len(self._subscribed) / READS)
-        names = sorted({name for of_share in self._subscribed.values() for name in of_share})
-        missing = store.consumers.without_subscriber(names) if names else set()
+        processes = {name: process for share in self._subscribed.values() for name, process in share.items()}
+        missing = store.consumers.without_subscriber(sorted(processes)) if processes else set()
         self._missing_since = {name: self._missing_since.get(name, now) for name in missing}
-        # Asked last: a connection that was lost during this look is a new one now.
-        if self._is_settling(store, now):
-            return {}
-        gone = {name for name, since in self._missing_since.items() if now - since >= GONE_S}
+        may_be_away = self._may_be_away(store, now, processes.keys() - missing)
+        gone = {
+            name
+            for name, since in self._missing_since.items()
+            if has_ended(processes[name]) or (now - since >= GONE_S and name not in may_be_away)
+        }
         return {
             share: found for share, names in self._subscribed.items() if (found := sorted(gone.intersection(names)))
         }
 
-    def _is_settling(self, store: TransportStore, now: float) -> bool:
-        """Whether some consumers that live may not have come back yet to where this worker asks."""
+    def _may_be_away(self, store: TransportStore, now: float, present: Collection[str]) -> Collection[str]:
+        """Returns which of the missing consumers may live, and not have come back yet to where this worker asks.
+
+        Args:
+            store: The store of the broker.
+            now: When this look began, in s of ``monotonic``.
+            present: The consumers that have a subscriber.
+        """
         pool, key = store.client.connection_pool, store.keys.lease
         at = pools.node_of(pool, key).connection_kwargs
         before, self._node = self._node, (at.get("host"), at.get("port"))
         if before not in (None, self._node):
             self._settles_at = now + SETTLE_S
-        return now < self._settles_at or monotonic() - pools.connected_at(pool, key) < GRACE_S
+        # Asked last: a connection that was lost during this look is a new one now.
+        connected_at = pools.connected_at(pool, key)
+        if connected_at != self._connected_at:
+            self._connected_at, self._seen = connected_at, set()
+        else:
+            self._seen.update(present)
+        if now < self._settles_at:
+            return self._missing_since
+        return () if monotonic() - connected_at >= GRACE_S else self._missing_since.keys() - self._seen

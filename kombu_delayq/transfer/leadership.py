@@ -30,10 +30,12 @@ class Leadership:
 
     Attributes:
         registered: Names of the queues that Redis knows to hold or to have held delayed messages.
+        stands_by_for: Name of the leader, if this worker is a standby; else empty.
     """
 
     def __init__(self, name: str, queues: Callable[[], Iterable[str]]) -> None:
         self.registered: set[str] = set()
+        self.stands_by_for = ""
         self._name = name
         self._queues = queues
         self._rank: int | None = None  # as in ``Lease``; None before the first answer
@@ -45,11 +47,6 @@ class Leadership:
         return self._rank == 1
 
     @property
-    def is_next(self) -> bool:
-        """Whether this worker is the first standby, which leads when the leader has died."""
-        return self._rank == 2
-
-    @property
     def holds_lease(self) -> bool:
         """Whether this worker leads or is a standby."""
         return bool(self._rank)
@@ -57,7 +54,7 @@ class Leadership:
     @property
     def grace_s(self) -> float:
         """How long this worker, if it is a standby, gives the leader to transfer a head, in s."""
-        return FIRST_GRACE_S if self.is_next else SECOND_GRACE_S
+        return FIRST_GRACE_S if self._rank == 2 else SECOND_GRACE_S
 
     def renew(self, store: TransportStore) -> list[str]:
         """Takes or renews a lease, if one is free. Returns the names of all queues to look after.
@@ -74,6 +71,7 @@ class Leadership:
             self._note_silence(error)
             return [*known, *self._queues()]
         self._rank = lease.rank
+        self.stands_by_for = lease.leader if lease.rank > 1 else ""
         if self.leads != led:
             what = f"stands by for {lease.leader}" if led else "leads"
             logger.info("transfer worker %s %s", self._name, what)
@@ -95,7 +93,7 @@ class Leadership:
 
     def release(self, store: TransportStore) -> None:
         """Gives the lease back, if this worker holds one. If Redis does not answer, the lease ends by itself."""
-        rank, self._rank = self._rank, None
+        rank, self._rank, self.stands_by_for = self._rank, None, ""
         if rank:
             with suppress(RedisError, OSError):
                 store.leases.release(self._name)

@@ -193,7 +193,7 @@ class _OfShare:
 class Reclaiming:
     """Looks now and then for consumers whose lease has ended, and puts what they held back into its queues.
 
-    The leader does so at once, and its first standby where a process has ended. Otherwise standbys only look, and step
+    The leader does so at once, and its standbys where its own process has ended. Otherwise standbys only look, and step
     in where the leader does not. In a cluster, what one node refuses keeps nothing from going back on the others.
     """
 
@@ -208,17 +208,17 @@ class Reclaiming:
         """Returns how long a leader may wait before it calls ``go_on`` again, in s."""
         return max(min(self._next_look - monotonic(), self._gone.wait_s()), 0.0)
 
-    def go_on(self, store: TransportStore, *, leads: bool, is_next: bool = False) -> None:
+    def go_on(self, store: TransportStore, *, leads: bool, leader: str = "") -> None:
         """Looks at the consumers, if it is time, and gives back what can be given back in about ``SLICE_S``.
 
         Args:
             store: The store of the broker.
             leads: Whether this worker leads.
-            is_next: Whether it leads next. It gives back what consumers held that are gone, as the leader does: the
-                leader's process is one itself, and another one leads only when its lease has ended.
+            leader: Of a standby, the name of the leader. When the leader's process has ended, a standby gives back
+                what consumers held that are gone, as the leader does: another one leads only when its lease has ended.
         """
-        if leads or is_next:
-            self._judge(store)
+        if leads or leader:
+            self._judge(store, leader)
         else:
             self._gone.forget()
         if monotonic() < self._next_look:
@@ -246,13 +246,15 @@ class Reclaiming:
             _report(store, lease, returned)
         self._reports.clear()
 
-    def _judge(self, store: TransportStore) -> None:
-        """Ends the leases of consumers whose processes have ended."""
+    def _judge(self, store: TransportStore, leader: str) -> None:
+        """Ends the leases of consumers whose processes have ended; beside a ``leader`` that lives it only looks."""
         try:
             gone = self._gone.look(store)
         except NoPermissionError as error:
             self._gone.rest()
             self._of("").note_refusal(error)
+            return
+        if leader and _process(leader) not in {_process(name) for names in gone.values() for name in names}:
             return
         for share, names in gone.items():
             store.consumers.end_leases(names, share)
@@ -272,6 +274,11 @@ class Reclaiming:
 
     def _of(self, share: str) -> _OfShare:
         return self._shares.setdefault(share, _OfShare(share))
+
+
+def _process(name: str) -> str:
+    """Returns host and number of the process of a consumer or a transfer worker."""
+    return name.rpartition(":")[0]
 
 
 @contextmanager

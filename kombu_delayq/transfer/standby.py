@@ -1,6 +1,6 @@
 """What a standby does: it looks soon after each head was due, and transfers what the leader has left."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from threading import Event
 from time import monotonic
@@ -40,7 +40,14 @@ class Standby:
         self._looked_at = -inf
         self._has_missed = False  # whether announcements of any queue may have been missed
 
-    def watch(self, store: TransportStore, registered: set[str], grace_s: float, until: float) -> None:
+    def watch(
+        self,
+        store: TransportStore,
+        registered: set[str],
+        grace_s: float,
+        until: float,
+        meanwhile: Callable[[TransportStore], float],
+    ) -> None:
         """Looks after due times until ``until``, an instant of ``monotonic``.
 
         Args:
@@ -49,18 +56,20 @@ class Standby:
             grace_s: How long after its due time to look whether a head has left, in s. A look also covers heads that
                 have been due for half as long.
             until: When to return.
+            meanwhile: Does what is to be done more often. Returns the time until it is to be called again, in s.
 
         Raises:
             WakeRefused: Redis refuses a channel.
         """
         while not self._stopping.is_set() and (left_s := until - monotonic()) > 0:
+            again_s = meanwhile(store)
             look_s = self._next_look_s(grace_s)
             if look_s <= 0:
                 self._read(registered, 0.0)
                 self._look(store, registered, grace_s)
             elif self._draining:
                 self._drain(store)
-            elif self._read(registered, min(look_s, left_s, LISTEN_S)):
+            elif self._read(registered, min(look_s, left_s, again_s, LISTEN_S)):
                 self._stopping.wait(max(min(self._next_look_s(grace_s), left_s, GATHER_S), 0))
 
     def _next_look_s(self, grace_s: float) -> float:

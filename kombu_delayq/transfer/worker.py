@@ -120,7 +120,7 @@ class TransferWorker(BackgroundWorker):
 
     def _reclaim(self, store: TransportStore) -> float:
         """Gives back what dead consumers held. Returns the time until the next look at them, in s."""
-        self._try(store, partial(self._reclaiming.go_on, leads=self.leading, is_next=self._leadership.is_next))
+        self._try(store, partial(self._reclaiming.go_on, leads=self.leading, leader=self._leadership.stands_by_for))
         return self._reclaiming.wait_s()
 
     def _try(self, store: TransportStore, chore: Callable[[TransportStore], object]) -> None:
@@ -137,7 +137,7 @@ class TransferWorker(BackgroundWorker):
         if self.leading:
             self._leader.deliver(store, registered, until, self._reclaim)
         elif self._announcements.are_heard:
-            self._standby.watch(store, registered, self._leadership.grace_s, until)
+            self._standby.watch(store, registered, self._leadership.grace_s, until, self._reclaim)
         else:
             while self._messages.due_times.next_s() <= 0 and not self._stopping.is_set() and monotonic() < until:
                 self._messages.transfer(store)

@@ -1,5 +1,6 @@
 """A killed process leaves a trace at once, as its connections end: what it held runs again within seconds."""
 
+import json
 import os
 import signal
 from contextlib import suppress
@@ -9,6 +10,7 @@ import pytest
 
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.text import as_text
+from kombu_delayq.transfer.gone import GRACE_S
 from tests.support.conditions import stays, until
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.servers.proxies import Proxy
@@ -64,6 +66,41 @@ def test_what_a_killed_worker_held_runs_again_within_seconds(fleet: Proj, pool: 
     assert {run["deaths"] for run in fleet.runs(redelivered=True)} == {1}
     until(lambda: f"process {doomed.process.pid} on host" in other.log)
     assert f"{held} went back ({held} to 'celery')" in other.log
+
+
+@pytest.mark.parametrize("is_here", [True, False], ids=["on this machine", "elsewhere"])
+def test_a_lone_worker_that_is_started_again_runs_what_it_held(fleet: Proj, is_here: bool) -> None:
+    """Nobody was there who knew the killed one; a worker on the same machine sees that its process has ended."""
+    doomed = fleet.worker(pool="threads", concurrency=2)
+    for value in range(2):
+        fleet.send("hang_once", value)
+    fleet.await_runs(2)
+    until(lambda: are_seen(fleet))
+    client = fleet.server.client()
+    [(name, about)] = client.hgetall(CONSUMED).items()
+    if not is_here:
+        client.hset(CONSUMED, name, json.dumps({**json.loads(about), "process": "another/machine/1@1"}))
+    doomed.kill()
+    fleet.worker(pool="threads", concurrency=4)
+    ready_at = time()
+    runs = fleet.await_runs(2, redelivered=True)
+    if is_here:
+        assert max(run["at"] for run in runs) - ready_at < GRACE_S
+
+
+def test_a_standby_notices_at_once_that_the_leader_is_dead(fleet: Proj) -> None:
+    """It looks as often as the leader does, and not only when it asks who leads."""
+    poll_s = 20.0
+    fleet.conf["broker_transport_options"]["poll_interval"] = poll_s
+    leader = fleet.worker(pool="threads", concurrency=1)
+    fleet.send("hang_once", 1)
+    fleet.await_runs(1)
+    fleet.worker(pool="threads", concurrency=2)
+    until(lambda: are_seen(fleet, 2))
+    leader.kill()
+    killed_at = time()
+    [run] = fleet.await_runs(1, redelivered=True)
+    assert run["at"] - killed_at < poll_s
 
 
 def test_a_prefork_worker_is_dead_with_its_main_process(fleet: Proj) -> None:

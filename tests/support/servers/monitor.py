@@ -2,6 +2,7 @@
 
 import socket
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from threading import Thread
 from typing import Self
@@ -16,9 +17,11 @@ class Monitor:
 
     Args:
         server: The Redis.
+        left_out: Names of commands that do not count.
     """
 
-    def __init__(self, server: PrivateRedis) -> None:
+    def __init__(self, server: PrivateRedis, left_out: Collection[str] = ()) -> None:
+        self._left_out = left_out
         self._client = server.client()
         self._monitor = self._client.monitor()
         self._counts: Counter[str] = Counter()
@@ -45,4 +48,5 @@ class Monitor:
         with suppress(redis.ConnectionError, OSError):  # once the socket is shut down
             while True:
                 heard = self._monitor.next_command()
-                self._counts[f"{heard['client_address']}:{heard['client_port']}"] += 1
+                if heard["command"].split(" ", 1)[0] not in self._left_out:
+                    self._counts[f"{heard['client_address']}:{heard['client_port']}"] += 1

@@ -1,13 +1,17 @@
 """When the leader takes a consumer for gone: by looks at who subscribes to its channel."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kombu_delayq.processes import _BEGAN, _STATE, _stat, this_process
 from kombu_delayq.redis import pools
 from kombu_delayq.transfer import gone
-from kombu_delayq.transfer.gone import GONE_S, GRACE_S, LOOK_S, SETTLE_S, GoneConsumers
+from kombu_delayq.transfer.gone import GONE_S, GRACE_S, LOOK_S, READ_S, SETTLE_S, GoneConsumers
+from tests.support.conditions import until
 
 ME, OTHER = "host:1:aaaaaaaa", "host:2:bbbbbbbb"
 
@@ -21,13 +25,16 @@ class Fleet:
         port: Where the leader asks.
         missing: Consumers without a subscriber.
         looks: How often Redis was asked who subscribes.
+        process: What ``ME`` says of its process.
     """
 
     def __init__(self) -> None:
         self.now_s, self.connected_at, self.port, self.missing, self.looks = 1000.0, 0.0, 6379, set[str](), 0
+        self.process = ""
         self.gone = GoneConsumers()
         consumers = SimpleNamespace(
-            subscribed=lambda: {"": [ME, OTHER], "q": [ME]}, without_subscriber=self._without_subscriber
+            subscribed=lambda: {"": {ME: self.process, OTHER: ""}, "q": {ME: self.process}},
+            without_subscriber=self._without_subscriber,
         )
         client, keys = SimpleNamespace(connection_pool=None), SimpleNamespace(lease="lease")
         self.store: Any = SimpleNamespace(consumers=consumers, client=client, keys=keys)
@@ -79,6 +86,34 @@ def test_after_a_lost_connection_everybody_has_the_time_to_come_back(fleet: Flee
     assert fleet.after(GRACE_S - LOOK_S) == {}
     fleet.missing = {OTHER}
     assert fleet.after(LOOK_S) == {"": [OTHER]}
+
+
+def test_who_was_seen_over_the_same_connection_needs_no_time_to_come_back(fleet: Fleet) -> None:
+    """A standby that has just begun and has seen the leader knows what an old one knows; it knows nothing of others."""
+    fleet.connected_at, fleet.missing = fleet.now_s + GONE_S, {OTHER}
+    fleet.after(2 * LOOK_S)
+    fleet.missing = {ME, OTHER}
+    fleet.after(GONE_S)
+    assert fleet.after(LOOK_S) == {"": [ME], "q": [ME]}
+    fleet.connected_at += 1
+    assert fleet.after(LOOK_S) == {}
+
+
+def test_a_process_of_this_machine_that_has_ended_is_gone_at_once(fleet: Fleet) -> None:
+    """Whatever the age of the connection; but one that runs, or is elsewhere, needs its time."""
+    fleet.connected_at, fleet.missing = fleet.now_s, {ME}
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        place, _, _ = this_process().rpartition("/")
+        fleet.process = f"{place}/{other.pid}@{_stat(other.pid)[_BEGAN]}"
+        assert fleet.after(LOOK_S) == {}
+        other.kill()
+        until(lambda: _stat(other.pid)[_STATE] == "Z")
+        assert fleet.after(LOOK_S) == {"": [ME], "q": [ME]}
+    assert fleet.after(LOOK_S) == {"": [ME], "q": [ME]}
+    for elsewhere in ("", fleet.process.replace(place, "other/1"), this_process()):
+        fleet.process = elsewhere
+        fleet.after(READ_S)
+        assert fleet.gone.look(fleet.store) == {}
 
 
 def test_after_a_failover_of_a_cluster_everybody_has_the_time_to_notice(fleet: Fleet) -> None:

@@ -51,9 +51,11 @@ def test_a_standby_steps_in_for_a_leader_that_gives_nothing_back(store: DelaySto
     assert numbers(store) == [0, 1]
 
 
-@pytest.mark.parametrize("is_next", [True, False])
-def test_the_first_standby_knows_who_is_gone(store: DelayStore, monkeypatch: pytest.MonkeyPatch, is_next: bool) -> None:
-    """It gives back what a killed leader held, whose lease as leader has not ended; the other standby does not."""
+@pytest.mark.parametrize("leader", [ME, OTHER])
+def test_a_standby_knows_that_the_leader_is_gone(
+    store: DelayStore, monkeypatch: pytest.MonkeyPatch, leader: str
+) -> None:
+    """It gives back what a killed leader held, whose lease as leader has not ended; the rest the leader does."""
     for name, seconds in (("LOOK_S", 0.0), ("READ_S", 0.0), ("GONE_S", 0.5), ("GRACE_S", 0.0)):
         monkeypatch.setattr(gone_consumers, name, seconds)
     monkeypatch.setattr(pools, "connected_at", lambda _pool, _key: 0.0)
@@ -64,14 +66,14 @@ def test_the_first_standby_knows_who_is_gone(store: DelayStore, monkeypatch: pyt
     standby = Reclaiming()
 
     def looks() -> bool:
-        standby.go_on(store, leads=False, is_next=is_next)
+        standby.go_on(store, leads=False, leader=leader)
         return not gone(store)
 
-    if is_next:
+    if leader == ME:
         until(lambda: not looks())
     else:
         stays(looks, 1.5)
-    assert numbers(store) == ([0, 1] if is_next else [])
+    assert numbers(store) == ([0, 1] if leader == ME else [])
 
 
 def test_a_living_consumer_keeps_what_it_holds(store: DelayStore, reclaim: Reclaim) -> None:
