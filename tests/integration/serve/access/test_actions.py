@@ -42,7 +42,7 @@ QUERIES = {
     "GET /v1/queues/{queue:name}/histogram": "",
 }
 _FORM = {"id": "id-of-theirs", "countdown": "10s", "queue": "theirs.dead", "all": "1", "confirm": "1"}
-_FILTER = {"queue": "theirs", "task": "theirs.task", "countdown": "10s"}
+_FILTER = {"queue": "theirs", "task": "theirs.task", "countdown": "10s", "all": "1"}
 _QUEUE = {"queue": "theirs"}
 _ENTRY = {"entry": "entry-of-theirs"}
 _TASK = {"task": "theirs.task", "queue": "theirs", "args": [1], "countdown": 60}
@@ -152,8 +152,12 @@ class Shop:
             close(application)
 
     def content(self) -> dict[bytes, bytes]:
-        """Returns all that Redis has, but the states of bulk actions: a server writes them again and again."""
-        keys = [key for key in self.client.scan_iter() if not key.startswith(b"delayq:bulk:")]
+        """Returns all that Redis has, but what a server writes again and again.
+
+        These are the states of bulk actions, and kombu's bindings of the queue for the answers of workers.
+        """
+        others = b"delayq:bulk:", b"_kombu.binding"
+        keys = [key for key in self.client.scan_iter() if not key.startswith(others)]
         return {key: self.client.dump(key) or b"" for key in keys}
 
 
