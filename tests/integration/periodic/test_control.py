@@ -35,7 +35,7 @@ def test_entries_are_listed(process: Process) -> None:
     """Each entry has its next run, what it is, and what is wrong with it; an overdue run is still the next one."""
     report, tick, wrong = control.list_entries(process.store)
     assert (report.state, report.task, report.queues) == ("on", "shop.report", ["slow"])
-    assert "30 7 * * *" in report.schedule
+    assert "each day at 07:30" in report.schedule
     assert tick.next_ms is not None
     assert 540_000 < tick.next_ms - process.store.now_ms() <= 600_000
     assert tick.last_ms is None
