@@ -11,7 +11,7 @@ from importlib import import_module
 from io import BytesIO
 from itertools import chain
 from pickle import Unpickler
-from pickletools import genops
+from pickletools import OpcodeInfo, genops, markobject
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +34,9 @@ MOST_DIGITS, MOST_BITS = 3000, 12_000
 MOST_DEPTH = 200
 #: What a value takes at least, in bytes.
 _VALUE_BYTES = 50
+#: Operations of a pickle that note a value in its memo, and those that hash what they take.
+_NOTING = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
+_HASHING = frozenset(("SETITEM", "SETITEMS", "DICT", "ADDITEMS", "FROZENSET"))
 #: Most memory that LZMA takes for its dictionary, in bytes; its highest level needs 65 MB.
 _LZMA_BYTES = 100_000_000
 #: The modules whose functions kombu itself registers as compressions, with the name of what decompresses in steps.
@@ -163,12 +166,52 @@ def _decompressed(function: Callable[..., Any], raw: bytes) -> bytes:
 
 def _unpickled(raw: bytes) -> Any:
     _check_size(raw)
-    for operation, argument, _ in genops(raw):
-        if operation.name in ("PUT", "LONG_BINPUT") and (argument or 0) > len(raw):  # the memo has room for so many
-            raise UnreadableBody("its memo is too large")
+    _check_hashing(raw)
     content = _InertUnpickler(BytesIO(raw)).load()
     _check_memory(content)
     return content
+
+
+def _check_hashing(raw: bytes) -> None:
+    """Raises UnreadableBody for a pickle whose keys take too long to hash, or whose memo is too large.
+
+    A tuple of two that are one tuple, and so on, has parts without end, and its hash is made of each of them. So this
+    follows on the stack how many parts each value has of which a hash is made.
+    """
+    stack, marks, memo, hashed = list[int](), list[int](), dict[int, int](), 0
+    for operation, argument, _ in genops(raw):
+        name = operation.name
+        if name in _NOTING:
+            if (argument or 0) > len(raw):  # the memo has room for so many
+                raise UnreadableBody("its memo is too large")
+            memo[len(memo) if argument is None else int(argument)] = stack[-1]
+        elif name == "MARK":
+            marks.append(len(stack))
+        else:
+            taken, parts = _taken(operation, stack, marks), 1
+            if "TUPLE" in name or name == "FROZENSET":
+                parts += sum(taken)
+            elif name == "DUP":
+                [parts] = taken
+            elif "GET" in name:
+                parts = memo[int(argument or 0)]
+            hashed += sum(taken) if name in _HASHING else 0
+            stack += [min(parts, MOST_BYTES)] * len(operation.stack_after)
+    if hashed > MOST_BYTES // _VALUE_BYTES:
+        raise UnreadableBody("its keys are too large")
+
+
+def _taken(operation: OpcodeInfo, stack: list[int], marks: list[int]) -> list[int]:
+    """Takes from a stack what an operation of a pickle takes."""
+    before = operation.stack_before
+    if markobject in before:
+        at = marks.pop() - before.index(markobject)
+    elif operation.name == "POP" and marks and marks[-1] == len(stack):
+        at = marks.pop()
+    else:
+        at = len(stack) - len(before)
+    taken, stack[at:] = stack[at:], []
+    return taken
 
 
 def _of_yaml(raw: bytes) -> Any:

@@ -52,6 +52,12 @@ def _endless() -> list[Any]:
     return found
 
 
+def _keyed(levels: int, times: int = 1, end: bytes = b"K\x01s") -> bytes:
+    """Returns a pickle of sets or dicts with one key: a tuple of one tuple twice, and so on, which nobody can hash."""
+    tuples = b"K\x01" + b"2\x86\x94" + b"".join(b"h%c\x86\x94" % level for level in range(levels))
+    return b"\x80\x04" + tuples + (b"}h%c" % levels + end + b"0") * times + b"N."
+
+
 HOSTILE = {
     "aliases": (_laughs(), YAML),
     "merges": (_merges(), YAML),
@@ -67,6 +73,11 @@ HOSTILE = {
     "memo's parts": (pickle.dumps(_nested(12)), PICKLE),
     "pickled cycle": (pickle.dumps(_endless()), PICKLE),
     "bytearray": (b"\x80\x05\x96" + (2**40).to_bytes(8, "little") + b"x.", PICKLE),
+    "keys": (_keyed(60), PICKLE),
+    "keys of a set": (_keyed(60, end=b"0\x8f(h\x3c\x90"), PICKLE),
+    "keys of a frozenset": (_keyed(60, end=b"0(h\x3c\x91"), PICKLE),
+    "keys of a dict at once": (_keyed(60, end=b"0(h\x3cK\x01d"), PICKLE),
+    "one key in many": (_keyed(14, times=10_000), PICKLE),
     "pickled integer": (pickle.dumps(1 << 500_000), PICKLE),
     "large pickle": (pickle.dumps([[] for _ in range(1_000_000)]), PICKLE),
 }
@@ -82,6 +93,11 @@ def test_a_hostile_body_is_not_read(name: str) -> None:
     assert getrusage(RUSAGE_SELF).ru_maxrss - before_kb < MOST_KB
 
 
+#: Tuples as keys, and in each other, and sets of them.
+_KEYS = {(at, ("x", at)): [{"y": (at,)}] for at in range(900)}
+_SETS = [{frozenset((1, (2, ()))), ()}] * 2
+
+
 @pytest.mark.parametrize(
     ("raw", "kind", "content"),
     [
@@ -89,9 +105,11 @@ def test_a_hostile_body_is_not_read(name: str) -> None:
         (b"", YAML, None),
         (b"[" * 150 + b"]" * 150, YAML, json.loads("[" * 150 + "]" * 150)),
         (pickle.dumps([_nested(3), 1 << 5000, "x"] * 2), PICKLE, [_nested(3), 1 << 5000, "x"] * 2),
+        (pickle.dumps(_SETS), PICKLE, _SETS),
+        *((pickle.dumps(_KEYS, protocol), PICKLE, _KEYS) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)),
         (b"\x81\xa1a\x01", MSGPACK, {"a": 1}),
     ],
-    ids=range(5),
+    ids=range(7 + pickle.HIGHEST_PROTOCOL),
 )
 def test_an_honest_body_is_read(raw: bytes, kind: str, content: Any) -> None:
     """Parts that stand several times, depth and long integers are no fault within the bounds."""
