@@ -17,7 +17,7 @@ from kombu_delayq.errors import quoted
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import in_utc
 from kombu_delayq.message.fields import priority_of
-from kombu_delayq.message.once import key_of, new_id
+from kombu_delayq.message.once import new_id
 from kombu_delayq.message.ready import stamp
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store import OperatorStore, WaitingStore
@@ -116,7 +116,7 @@ class DeadLetter:
         address, changes = {"exchange": exchange, "routing_key": routing_key}, {DEAD_LETTER: None, **stamp()}
         headers = self.task.headers
         is_known = headers.get("group") or self.task.embed.get("chain") or not isinstance(headers.get("id"), str)
-        own = None if is_known else new_id(key_of(self.id))
+        own = None if is_known else new_id(self.id)
         return with_properties(self.message, changes, delivery_info=address, task_id=own)
 
     @property
