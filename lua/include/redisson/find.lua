@@ -40,9 +40,14 @@ local function find(keys, id, count)
   return found
 end
 
--- Returns the waiting message that has exactly this id, with the fields that `find` gives it, or nil. Cost O(log N).
+-- Returns the waiting message that has exactly this id, with the fields that `find` gives it, or nil.
+-- Cost O(log N) a message that `find` finds.
 local function stored(keys, id)
-  return find(keys, id, 0)[1]
+  for _, message in ipairs(find(keys, id, math.huge)) do
+    if message.id == id then
+      return message
+    end
+  end
 end
 
 -- Removes a message that was found. Cost O(log N).

@@ -1,5 +1,6 @@
 """``offer_once.lua``: puts messages into the store unless messages of their ids wait, or in place of those."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -140,6 +141,19 @@ def test_the_id_of_a_task_is_no_other_key(store: DelayStore) -> None:
     store.delivery.offer("q", of_task(first), of_task(second := new_id(first)))
     assert {message.id for message in store.lookup.get(["q"], ["k"])["k"]} == {first, second}
     assert [message.id for message in store.lookup.cancel(["q"], [second])[second]] == [second]
+
+
+@pytest.mark.parametrize("ids", [("k", new_id("k"), "k"), (new_id("k"), "k", new_id("k"), "k")])
+def test_a_task_with_the_text_of_a_key_as_id_is_changed_alone(store: DelayStore, ids: Sequence[str]) -> None:
+    """Whichever came first: each message that is found by the key is moved under its own id."""
+    store.delivery.offer("q", *(of_task(one, number=at) for at, one in enumerate(ids)))
+    found = store.lookup.get(["q"], ["k"])["k"]
+    assert len(found) == len(ids)
+    changes = [Change(one, FUTURE_MS + 5, one.body or b"") for one in found]
+    assert store.lookup.reschedule("q", changes) == ["rescheduled"] * len(ids)
+    moved = store.lookup.get(["q"], ["k"])["k"]
+    assert sorted((one.id, one.body) for one in moved) == sorted((one.id, one.body) for one in found)
+    assert {one.due_ms for one in moved} == {FUTURE_MS + 5}
 
 
 def test_an_id_and_a_key_of_the_same_text_are_compared(store: DelayStore) -> None:
