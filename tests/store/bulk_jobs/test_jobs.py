@@ -61,7 +61,7 @@ def test_a_priority_step_given_twice_is_counted_once(make_store: MakeStore) -> N
     assert [store.jobs.enqueue("q", job, [now(name)]).word for name in "abcd"] == ["enqueued"] * 3 + ["deep"]
 
 
-@pytest.mark.parametrize("name", [*QUEUE_NAMES, "delayq:{q}:due", "j:0", "\0", "\x7f"])
+@pytest.mark.parametrize("name", [*QUEUE_NAMES, "{q}:due", "j:0", "\0", "\x7f"])
 def test_any_name_of_job_queue_and_stream(store: DelayStore, name: str) -> None:
     """Jobs, queues and streams of any name are kept apart, and a whole job of such names sends each message once."""
     other = begun(store, f"j{name}~", staged=True)
