@@ -1,6 +1,8 @@
 """One task once while it waits: one by one with a worker, and many at once."""
 
 import asyncio
+import subprocess
+import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -17,6 +19,7 @@ from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import InvalidIfWaiting
 from kombu_delayq.message.dead_letters import Reason
+from tests.support import ROOT
 from tests.support.conditions import until
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
@@ -256,3 +259,38 @@ def test_nothing_waits_for_a_broadcast(app: Celery) -> None:
     plain.conf.broker_transport = TRANSPORT
     with pytest.raises(InvalidIfWaiting, match="waiting_key='b' of a call was not read"):
         plain.send_task("a", waiting_key="b")
+
+
+#: Calls within a transaction of Django's, in a process with Django settings of its own.
+ON_COMMIT = """
+import sys
+
+from celery import Celery
+from django.conf import settings
+
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
+import django
+from django.db import transaction
+
+django.setup()
+
+from celery_ext import get, install
+
+app = Celery(broker=sys.argv[1], set_as_current=False)
+app.conf.update(broker_transport=sys.argv[2], delayq_send_on_commit=True)
+install(app)
+with transaction.atomic():
+    results = [app.send_task("a", (n,), countdown=60, waiting_key="k") for n in range(2)]
+    assert [result.waiting_key for result in results] == ["k"] * 2
+    assert len({result.id for result in results}) == 2
+assert [result.if_waiting for result in results] == ["added", "kept"]
+assert {result.id for result in results} == {get(app, "k").id}
+"""
+
+
+def test_the_commit_says_what_waits(redis_server: PrivateRedis) -> None:
+    """With send on commit a result has the key at once, and on commit the id of the task that waits under it."""
+    redis_server.client().flushall()
+    command = [sys.executable, "-c", ON_COMMIT, redis_server.url, TRANSPORT]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
