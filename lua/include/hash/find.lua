@@ -23,7 +23,8 @@ local function find(keys, id, count)
   local found = { stored(keys, id) }
   local first, beyond = '[' .. id .. '~', '(' .. id .. '~l' -- hex digits, or k before them
   for _, duplicate in ipairs(redis.call('ZRANGEBYLEX', keys.ids, first, beyond, 'LIMIT', 0, count)) do
-    if #duplicate == #id + DUPLICATE_SUFFIX then
+    local shared = string.sub(duplicate, 1, -DUPLICATE_SUFFIX - 1)
+    if shared == id or waiting_key(shared) == id then -- the latter is a duplicate of a task of the key
       found[#found + 1] = stored(keys, duplicate)
     end
   end

@@ -24,8 +24,8 @@ local function put_once(keys, once, row, now)
   end
   local alive = alive_of(waiting, now)
   if alive and once.mode == 'keep' then
-    -- Without the suffix of a duplicate.
-    return 'kept', is_keyed(alive.id) and alive.id or string.sub(alive.id, 1, #waiting_key(row.id))
+    local is_own = is_keyed(alive.id) or #alive.id == #waiting_key(row.id) -- else it has the suffix of a duplicate
+    return 'kept', is_own and alive.id or string.sub(alive.id, 1, -DUPLICATE_SUFFIX - 1)
   end
   for _, message in ipairs(waiting) do
     if once.gone then

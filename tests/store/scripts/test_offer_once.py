@@ -161,12 +161,13 @@ def test_an_id_and_a_key_of_the_same_text_are_compared(store: DelayStore) -> Non
     keyed, other = new_id("k"), new_id("k")
     store.delivery.offer("q", of_task(keyed))
     assert store.delivery.offer_once("q", "keep", of_task("k")) == [("kept", keyed)]
-    store.queues.purge("q")
-    store.delivery.offer("q", of_task("k"), of_task("k", number=2))
-    assert store.delivery.offer_once("q", "keep", of_task(other)) == [("kept", "k")]
-    [first, _] = store.lookup.get(["q"], ["k"])["k"]
-    store.lookup.run_now("q", [Change(first, 0.0, first.body or b"")])
-    assert store.delivery.offer_once("q", "keep", of_task(other)) == [("kept", "k")]
+    for waits in ("k", keyed):
+        store.queues.purge("q")
+        store.delivery.offer("q", of_task(waits), of_task(waits, number=2))
+        assert store.delivery.offer_once("q", "keep", of_task(other)) == [("kept", waits)]
+        first, _ = store.lookup.get(["q"], [waits])[waits]
+        store.lookup.run_now("q", [Change(first, 0.0, first.body or b"")])
+        assert store.delivery.offer_once("q", "keep", of_task(other)) == [("kept", waits)]
 
 
 def test_tasks_of_a_key_that_are_added_wait_beside_each_other(store: DelayStore) -> None:
