@@ -14,7 +14,7 @@ from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu.log import get_logger
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from celery_ext.connection import channel_of_consumer, open_store, wrong_keys
 from celery_ext.worker.plain import Ack, plain
@@ -133,10 +133,7 @@ def _start_or_wait(celerys: Callable[..., Any], consumer: Any) -> Any:
     except ResponseError as error:
         if not is_wrong_type(error):
             raise
-        try:
-            _await_right_keys(consumer.app, error)
-        except (RedisError, OSError) as lost:
-            raise lost from error
+        _await_right_keys(consumer.app, error)
         raise RedisConnectionError(str(error)) from error
 
 
