@@ -124,7 +124,7 @@ GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
         elected,
         lambda store, token: (
             store.promotion.journal_heartbeat(JOURNAL_ID, token, 6, [ALL], {})[ALL].word == "sound"
-            and store.promotion.marker() == (JOURNAL_ID, token, 1, 6)
+            and store.promotion.marker()[:4] == (JOURNAL_ID, token, 1, 6)
         ),
     ),
     "end_claim": (
