@@ -1,8 +1,12 @@
 """Arms the entries of an app in a thread of a worker or of beat."""
 
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from billiard.einfo import ExceptionWithTraceback
+from celery import states
+from celery.exceptions import Ignore, Reject, Retry
 from kombu.log import get_logger
 
 from celery_ext.connection import open_store, patient_options
@@ -11,6 +15,7 @@ from celery_ext.periodic.entries import Source
 from celery_ext.periodic.messages import BEAT, ENTRY, RunMessages
 from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.store import OperatorStore
 
 logger = get_logger(__name__)
 
@@ -29,6 +34,7 @@ class Armer(BackgroundWorker):
         super().__init__()
         self._app = app
         self._arming = Arming(app, source, self.name)
+        self._outcomes: dict[str, str] = {}  # of runs that have ended in this process, by entry
 
     @property
     def leading(self) -> bool:
@@ -38,8 +44,31 @@ class Armer(BackgroundWorker):
     def look_at(self, request: Any) -> None:
         """Looks at a message that a worker of this process has got: a stock beat's has no entry of ours."""
         headers = request.message.headers or {}
-        if headers.get(BEAT) and not headers.get("retries") and ENTRY not in headers:
+        entry = headers.get(ENTRY)
+        if entry is not None:
+            self._await_end(request, str(entry))
+        elif headers.get(BEAT) and not headers.get("retries"):
             self._arming.stock_beat = request.name
+
+    def _await_end(self, request: Any, entry: str) -> None:
+        """Notes what becomes of a run, once its pool has told that to the request."""
+        succeed, fail = request.on_success, request.on_failure
+
+        def on_success(result: Any, **kwargs: Any) -> Any:
+            if not result[0]:  # else the request calls the other function
+                self._outcomes[entry] = states.SUCCESS
+            return succeed(result, **kwargs)
+
+        def on_failure(exc_info: Any, *args: Any, **kwargs: Any) -> Any:
+            self._outcomes[entry] = _state_of(exc_info.exception)
+            return fail(exc_info, *args, **kwargs)
+
+        request.on_success, request.on_failure = on_success, on_failure
+
+    def _note_outcomes(self, store: OperatorStore) -> None:
+        noted, self._outcomes = self._outcomes, {}
+        if noted:
+            store.periodic.note_outcomes(noted)
 
     def _outage_line(self, error: Exception) -> str:
         return f"no periodic entry can be armed: {type(error).__name__}: {error}"
@@ -51,12 +80,28 @@ class Armer(BackgroundWorker):
             store = open_store(connection, pool=DelayedChannel.separate_pool)
             cleanup.callback(store.close)
             self._arming.begin(store, RunMessages(self._app, connection.default_channel))
-            cleanup.callback(self._give_back)
+            cleanup.callback(self._give_back, store)
             while not self._stopping.is_set():
+                self._note_outcomes(store)
                 wait_s = self._arming.step()
                 self._outage.succeeded()
                 self._stopping.wait(wait_s)
 
-    def _give_back(self) -> None:
+    def _give_back(self, store: OperatorStore) -> None:
         with suppress(*AWAY):  # the lease ends by itself
             self._arming.end()
+            self._note_outcomes(store)
+
+
+#: Errors that are no failure, with the state of the result.
+_STATES: Mapping[type[Exception], str] = {
+    Retry: states.RETRY,
+    Reject: states.REJECTED,
+    Ignore: states.IGNORED,
+}
+
+
+def _state_of(error: BaseException) -> str:
+    """Returns what became of a run that has raised an error, as the state of its result."""
+    error = error.exc if isinstance(error, ExceptionWithTraceback) else error
+    return next((state for kind, state in _STATES.items() if isinstance(error, kind)), "FAILURE")

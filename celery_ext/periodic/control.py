@@ -25,6 +25,7 @@ class Listed(NamedTuple):
         queues: The queues to which it goes.
         next_ms: When its next run is due, ms since the epoch, also one that is overdue; None if none is armed.
         last_ms: When its last run was due, ms since the epoch; None for none.
+        outcome: What became of the latest run that has ended, as the state of Celery's results; None if nobody knows.
         missed: As the entry says.
         error: Why it cannot be sent; else empty.
     """
@@ -36,24 +37,26 @@ class Listed(NamedTuple):
     queues: Sequence[str]
     next_ms: int | None
     last_ms: int | None
+    outcome: str | None
     missed: str
     error: str
 
 
 def list_entries(store: OperatorStore) -> list[Listed]:
-    """Returns the entries that were armed, by their names; four round trips, and one more while runs are overdue."""
+    """Returns the entries that were armed, by their names; five round trips, and one more while runs are overdue."""
     records: dict[str, Any] = {name: json.loads(record) for name, record in store.periodic.records().items()}
     notes = store.periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
-    paused, now_ms = store.periodic.paused(), store.now_ms()
+    paused, outcomes, now_ms = store.periodic.paused(), store.periodic.outcomes(), store.now_ms()
     begun = {run: queue for queue, of in notes.items() for note in of.values() for run in note.runs if run[0] <= now_ms}
     ids = [identity for _, identity in begun]
     waiting = store.lookup.get(sorted({*begun.values()}), ids) if begun else {}
     # The message of a run that has begun waits on while its ``countdown`` does.
     late = {identity for identity, [first, *_] in waiting.items() if first.due_ms <= now_ms}
-    return [
+    found = [
         _listed(name, record, [notes[queue].get(name, Note()) for queue in record["queues"]], paused, now_ms, late)
         for name, record in sorted(records.items())
     ]
+    return [entry._replace(outcome=outcomes.get(entry.name)) for entry in found]
 
 
 def _listed(
@@ -66,7 +69,7 @@ def _listed(
     state: State = "paused" if name in paused else "wrong" if error else "on" if record.get("is_on", True) else "off"
     task, schedule, missed = (str(record.get(word, "")) for word in ("task", "schedule", "missed"))
     queues, next_ms = record["queues"], min(waiting, default=None)
-    return Listed(name, state, task, schedule, queues, next_ms, last_ms or None, missed, error)
+    return Listed(name, state, task, schedule, queues, next_ms, last_ms or None, None, missed, error)
 
 
 def pause(store: OperatorStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:

@@ -155,7 +155,13 @@ class Keys:
         found = dict.fromkeys([*self.leases, self.journal_lease, self.periodic_lease, self.runs], "string")
         found |= dict.fromkeys([self.queues, self.dead_letters, self.consumed_queues, self.periodic_paused], "set")
         found |= dict.fromkeys([self.cancelled, self.chains], "zset")
-        hashes = self.journal(), self.periodic_entries, self.periodic_state, self.periodic_requests
+        hashes = (
+            self.journal(),
+            self.periodic_entries,
+            self.periodic_state,
+            self.periodic_requests,
+            self.periodic_outcomes,
+        )
         found |= dict.fromkeys([*hashes, self.paused()], "hash")
         for share in shares:
             found |= dict.fromkeys([self.consumers(share), self.unacked_index(share)], "zset")
@@ -413,6 +419,11 @@ class Keys:
     def periodic_paused(self) -> str:
         """SET: names of the periodic entries that are paused."""
         return self._of_all("periodic:paused")
+
+    @property
+    def periodic_outcomes(self) -> str:
+        """HASH: names of the periodic entries, each with what became of its latest run."""
+        return self._of_all("periodic:outcomes")
 
     @property
     def periodic_requests(self) -> str:

@@ -243,7 +243,8 @@ class Periodic(StorePart):
         commands: list[tuple[Any, ...]] = [
             ("HDEL", self._keys.periodic_notes(queue), name) for name, queues in entries.items() for queue in queues
         ]
-        self._client.send([*commands, *(("HDEL", self._keys.periodic_entries, name) for name in entries)])
+        of_all = self._keys.periodic_entries, self._keys.periodic_outcomes
+        self._client.send([*commands, *(("HDEL", key, name) for key in of_all for name in entries)])
 
     def write(self, records: Mapping[str, Mapping[str, Any]]) -> None:
         """Writes down entries, so that everybody can list them, and can find what is armed of them."""
@@ -254,6 +255,14 @@ class Periodic(StorePart):
         """Returns the entries that are written down, by name, each as JSON."""
         found = self._client.ask("HGETALL", self._keys.periodic_entries)
         return {as_text(name): as_bytes(record) for name, record in found.items()}
+
+    def note_outcomes(self, outcomes: Mapping[str, str]) -> None:
+        """Notes what became of the latest runs of entries, such as ``SUCCESS``: the state of Celery's results."""
+        self._client.ask("HSET", self._keys.periodic_outcomes, *chain.from_iterable(outcomes.items()))
+
+    def outcomes(self) -> dict[str, str]:
+        """Returns what became of the latest runs that have ended, by entry."""
+        return _texts(self._client.ask("HGETALL", self._keys.periodic_outcomes))
 
     def paused(self) -> frozenset[str]:
         """Returns the names of the entries that are paused."""

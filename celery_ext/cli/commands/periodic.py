@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from celery import states
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.group import Reader
@@ -28,7 +29,8 @@ def list_(broker: CliBroker, as_json: bool) -> None:
     """List the periodic entries, with their next and last runs.
 
     Those that a worker has armed are listed. NEXT is red where a run is
-    overdue: no worker is there to send it, or to arm more.
+    overdue: no worker is there to send it, or to arm more. Behind LAST is
+    what became of the latest run that has ended.
     """
     with broker.store() as (_, store):
         entries, now_ms, leader = control.list_entries(store), store.now_ms(), store.periodic.leader()
@@ -92,6 +94,9 @@ def _row(entry: control.Listed, now_ms: float) -> tuple[str, ...]:
     if entry.next_ms is not None and entry.next_ms < now_ms:
         next_run = bad(next_run)
     last = "" if entry.last_ms is None else in_words((entry.last_ms - now_ms) / 1000)
+    if entry.outcome:
+        outcome = entry.outcome.lower()
+        last = f"{last}, {bad(outcome) if entry.outcome == states.FAILURE else outcome}"
     return escaped(entry.name), state, next_run, last, escaped(entry.task), escaped(entry.schedule)
 
 

@@ -22,6 +22,8 @@ class PeriodicEntry(Answer):
         queues: The queues to which it goes.
         next: When its next run is due; null if none is armed.
         last: When its last run was due; null for none.
+        outcome: What became of the latest run that has ended, such as `SUCCESS`, `FAILURE` or `RETRY`; null if nobody
+            knows.
         missed: What becomes of runs that were missed: `last`, `skip` or `all`.
         error: Why it cannot be sent; null if it can.
     """
@@ -33,6 +35,7 @@ class PeriodicEntry(Answer):
     queues: list[str]
     next: Iso | None
     last: Iso | None
+    outcome: str | None
     missed: str
     error: str | None
 

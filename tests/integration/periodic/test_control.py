@@ -65,7 +65,10 @@ def test_a_run_that_waits_out_a_countdown_is_not_overdue(start_process: StartPro
 def test_the_command(process: Process, redis_server: PrivateRedis) -> None:
     """``delayq periodic`` lists, pauses, resumes and runs now; an unknown name is exit code 1."""
     assert [line["name"] for line in lines(redis_server, "periodic", "list")] == ["report", "tick", "wrong"]
+    process.store.periodic.note_outcomes({"tick": "FAILURE"})
+    assert [line["outcome"] for line in lines(redis_server, "periodic", "list")] == [None, "FAILURE", None]
     text = run(redis_server, "periodic", "list").stdout
+    assert ", failure " in text
     assert "3 entries, armed by p" in text
     assert "paused" in run(redis_server, "periodic", "pause", "tick").stdout
     assert states(process)["tick"] == "paused"
@@ -97,7 +100,10 @@ def test_the_http_api_and_the_page(process: Process) -> None:
     caller = Caller("tester", frozenset(Action), queues=("celery",))
     made = asgi(process.app, allow_write=True, identify=lambda request: caller)
     with TestClient(made, ORIGIN, headers={"Origin": ORIGIN}) as api:
+        process.store.periodic.note_outcomes({"tick": "RETRY"})
         found = api.get("/v1/periodic").json()
+        assert found["entries"][0]["outcome"] == "RETRY"
+        assert "tries again" in api.get("/periodic", headers={"Accept": "text/html"}).text
         assert ([entry["name"] for entry in found["entries"]], found["armed_by"]) == (["tick"], "p")
         assert api.post("/v1/periodic/tick:pause").json() == {"outcome": "paused"}
         assert api.post("/v1/periodic/report:pause").status_code == 404

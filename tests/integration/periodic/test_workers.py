@@ -65,6 +65,18 @@ def test_each_run_comes_once_when_workers_die(make_proj: MakeProj) -> None:
     assert_each_once(proj, 12, killed=True)
 
 
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_what_became_of_a_run_is_noted(make_proj: MakeProj, pool: str) -> None:
+    """Of each entry the outcome of its latest run is known, also of one that ends while its worker stops."""
+    bad = {"task": "proj.doomed", "schedule": 1.0, "args": ["raise"]}
+    entries = {"good": EACH_SECOND, "bad": bad}
+    proj = make_proj(periodic_entries=entries, include=["periodic_tasks", "chain_tasks"])
+    worker, client = proj.worker(pool=pool), proj.server.client()
+    until_equal(lambda: client.hgetall("{delayq}:periodic:outcomes"), {"good": "SUCCESS", "bad": "FAILURE"})
+    worker.stop()
+    assert client.hget("{delayq}:periodic:outcomes", "good") == "SUCCESS"
+
+
 def test_a_restart_of_redis(make_proj: MakeProj, durable_server: PrivateRedis) -> None:
     """What is due while Redis is away comes when it is back, the worker arms again, and each run comes once."""
     proj = make_proj(durable_server, periodic_entries={"tick": EACH_SECOND}, **INCLUDE)
