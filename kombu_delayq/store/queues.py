@@ -224,10 +224,11 @@ class Queues(StorePart):
             exchanges: Names of exchanges, whose bindings are looked at, too.
 
         Returns:
-            An error of each such key, as scripts have it. Keys whose type Redis does not tell are left out.
+            An error of each such key, as scripts have it. Keys whose type Redis does not tell are left out, as are
+            those of a node of a cluster that is away.
         """
         shares: list[str] = []
-        with suppress(ResponseError):  # in a cluster, the names of the shares are in such a key, too
+        with suppress(*self._client.partial_errors):  # in a cluster, the names of the shares are in such a key, too
             shares = self._client.shares()
         kept = self._keys.shared(shares, exchanges)
         kept |= {key: "list" for queue in queues for key in self._client.ready(queue)}

@@ -105,9 +105,9 @@ def test_calls_are_published_fast(cluster: PrivateCluster) -> None:
             for queue in ("a", "b", "c"):
                 for _ in range(4):
                     app.send_task("some.task", queue=queue, countdown=countdown)
-        publisher = app.send_task.fast
-        assert len(publisher._recipes) == 3
-        assert all(isinstance(recipe, Writer) for recipe in publisher._recipes.values())
+        recipes = app.send_task.fast._noted().recipes
+        assert len(recipes) == 3
+        assert all(isinstance(recipe, Writer) for recipe in recipes.values())
         with app.connection_for_write() as connection:
             store = connection.default_channel.store
             for queue in ("a", "b", "c"):
