@@ -299,12 +299,15 @@ def test_a_stock_beat_beside_us_is_noticed(start_process: StartProcess, caplog: 
     process = start_process("p", {"tick": every(600.0)})
     armer = Armer(process.app, Settings(process.app))
     armer._arming = process.arming
+    request = SimpleNamespace(name="shop.tick", on_success=None, on_failure=None)
     for headers in ({BEAT: True, ENTRY: "tick"}, {BEAT: True, "retries": 1}, {}):
-        armer.look_at(SimpleNamespace(name="shop.tick", message=SimpleNamespace(headers=headers)))
+        request.message = SimpleNamespace(headers=headers)
+        armer.look_at(request)
         process.step()
     assert process.store.periodic.sightings() == {}
     for _ in range(2):
-        armer.look_at(SimpleNamespace(name="shop.tick", message=SimpleNamespace(headers={BEAT: True})))
+        request.message = SimpleNamespace(headers={BEAT: True})
+        armer.look_at(request)
         process.step()
     assert [*process.store.periodic.sightings()] == [STOCK_BEAT]
     assert caplog.text.count("a stock beat sends periodic tasks") == 1
