@@ -66,9 +66,12 @@ class Armer(BackgroundWorker):
         request.on_success, request.on_failure = on_success, on_failure
 
     def _note_outcomes(self, store: OperatorStore) -> None:
-        noted, self._outcomes = self._outcomes, {}
+        noted = dict(self._outcomes)
         if noted:
             store.periodic.note_outcomes(noted)
+            for entry, outcome in noted.items():  # only now, since Redis may be away
+                if self._outcomes[entry] == outcome:
+                    del self._outcomes[entry]
 
     def _outage_line(self, error: Exception) -> str:
         return f"no periodic entry can be armed: {type(error).__name__}: {error}"
@@ -93,15 +96,16 @@ class Armer(BackgroundWorker):
             self._note_outcomes(store)
 
 
-#: Errors that are no failure, with the state of the result.
-_STATES: Mapping[type[Exception], str] = {
+#: Errors with the state of the result; the first that fits counts.
+_STATES: Mapping[type[BaseException], str] = {
     Retry: states.RETRY,
     Reject: states.REJECTED,
     Ignore: states.IGNORED,
+    BaseException: states.FAILURE,
 }
 
 
 def _state_of(error: BaseException) -> str:
     """Returns what became of a run that has raised an error, as the state of its result."""
     error = error.exc if isinstance(error, ExceptionWithTraceback) else error
-    return next((state for kind, state in _STATES.items() if isinstance(error, kind)), "FAILURE")
+    return next(state for kind, state in _STATES.items() if isinstance(error, kind))

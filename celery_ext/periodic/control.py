@@ -52,11 +52,12 @@ def list_entries(store: OperatorStore) -> list[Listed]:
     waiting = store.lookup.get(sorted({*begun.values()}), ids) if begun else {}
     # The message of a run that has begun waits on while its ``countdown`` does.
     late = {identity for identity, [first, *_] in waiting.items() if first.due_ms <= now_ms}
-    found = [
+    for name, record in records.items():
+        record["outcome"] = outcomes.get(name)
+    return [
         _listed(name, record, [notes[queue].get(name, Note()) for queue in record["queues"]], paused, now_ms, late)
         for name, record in sorted(records.items())
     ]
-    return [entry._replace(outcome=outcomes.get(entry.name)) for entry in found]
 
 
 def _listed(
@@ -69,7 +70,7 @@ def _listed(
     state: State = "paused" if name in paused else "wrong" if error else "on" if record.get("is_on", True) else "off"
     task, schedule, missed = (str(record.get(word, "")) for word in ("task", "schedule", "missed"))
     queues, next_ms = record["queues"], min(waiting, default=None)
-    return Listed(name, state, task, schedule, queues, next_ms, last_ms or None, None, missed, error)
+    return Listed(name, state, task, schedule, queues, next_ms, last_ms or None, record["outcome"], missed, error)
 
 
 def pause(store: OperatorStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
