@@ -20,7 +20,6 @@ from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.heartbeat import Heartbeat
 from kombu_delayq.consume.poller import DelayedPoller
 from kombu_delayq.consume.presence import ANSWER_S
-from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import is_of_one_node
@@ -127,6 +126,11 @@ class DelayedTransport(_Transport):
                 "consume='brpop' cannot be used in Redis Cluster: it reads several lists in one command, which are in "
                 "different hash slots there; leave consume='reliable'"
             )
+
+    @property
+    def fetcher_class(self) -> type[Fetcher]:
+        """What fetches messages for a channel."""
+        return symbol_by_name(urls.QUEUE_FETCHERS) if self.slots else Fetcher
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
         """Returns the broker as the URL that stock tools know, by default without its password."""
@@ -240,7 +244,7 @@ class SentinelTransport(DelayedTransport, stock.SentinelTransport):
     Channel = SentinelChannel
 
 
-def _fetchers(transport: Callable[[], DelayedTransport | None]) -> list[Fetcher | QueueFetchers] | None:
+def _fetchers(transport: Callable[[], DelayedTransport | None]) -> list[Fetcher] | None:
     """Returns the fetchers of a transport's channels; None once nobody else refers to the transport."""
     found = transport()
     return (

@@ -33,6 +33,8 @@ PLAIN = "kombu_delayq.transport:Transport"
 SENTINEL = "kombu_delayq.transport:SentinelTransport"
 #: The dotted path of the transport for a cluster.
 CLUSTER = "kombu_delayq.cluster:Transport"
+#: That of what fetches messages where keys are in hash slots, also of one server.
+QUEUE_FETCHERS = "kombu_delayq.cluster:QueueFetchers"
 
 #: Other names of two of our schemes, which clients of Valkey use. Stock kombu has none.
 VALKEY_SCHEMES = {"valkey": "delayq", "valkeys": "delayqs"}

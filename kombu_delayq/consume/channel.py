@@ -18,7 +18,6 @@ from kombu_delayq.consume.early import EarlyMessages
 from kombu_delayq.consume.fetched import FetchedMessage
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.qos import FetchedQoS
-from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.errors import InvalidOptions
 from kombu_delayq.message.bodies import FORMATS
 
@@ -72,9 +71,11 @@ class ConsumingChannel(_Channel):
         return consumer
 
     @cached_property
-    def fetcher(self) -> Fetcher | QueueFetchers:
-        """Takes messages for the consumers of this channel."""
-        return (QueueFetchers if self.has_slots else Fetcher)(self, self._transport().cycle)
+    def fetcher(self) -> Fetcher:
+        """Fetches messages for the consumers of this channel; in hash slots by one fetcher for each queue."""
+        transport = self._transport()
+        made: Fetcher = transport.fetcher_class(self, transport.cycle)
+        return made
 
     def is_durable(self, queue: str) -> bool:
         """Whether a queue may hold delayed messages. Fanouts, and queues for replies of kombu and Celery, may not."""

@@ -13,7 +13,6 @@ from redis.exceptions import RedisError
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.presence import Presence
-from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.redis.errors import is_wrong_type
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Heartbeat:
         self,
         consumer: Consumer,
         store: "TransportStore",
-        fetchers: Callable[[], Iterable[Fetcher | QueueFetchers] | None],
+        fetchers: Callable[[], Iterable[Fetcher] | None],
         visibility_timeout_s: float = inf,
     ) -> None:
         self._consumer = consumer

@@ -7,9 +7,9 @@ import pytest
 import redis
 from kombu import Connection
 
+from kombu_delayq.cluster import QueueFetchers
 from kombu_delayq.consume import consumer, deliveries, fetcher
 from kombu_delayq.consume.fetcher import Fetcher
-from kombu_delayq.consume.queue_fetchers import QueueFetchers
 from kombu_delayq.store.fetching import Fetching
 from tests.support.conditions import DEADLINE_S, until
 from tests.support.looped import Looped, publish, queue_of
