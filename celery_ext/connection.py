@@ -215,7 +215,7 @@ def is_permanent(error: BaseException) -> bool:
 
 
 def _store_of(channel: Any) -> DelayStore:
-    return cast(DelayStore, channel.store)  # the channel itself knows only the part that a transport needs
+    return cast(DelayStore, channel.store)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -35,7 +35,7 @@ from kombu_delayq.redis.errors import (
     noticing_demotion,
 )
 from kombu_delayq.redis.sentinel import FollowingPool
-from kombu_delayq.store import DelayStore, TransportStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId
 from kombu_delayq.text import as_text, readable
@@ -111,7 +111,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
     It knows our options, our pools of connections and our store.
     """
 
-    _store: TransportStore | None = None
+    _store: DelayStore | None = None
     #: The client of kombu's commands, which any thread may use.
     _commands: redis.Redis | None = None
     #: Errors of Redis that end a connection, because the same server would refuse what follows.
@@ -143,7 +143,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         return options
 
     @property
-    def store(self) -> TransportStore:
+    def store(self) -> DelayStore:
         """The delayed messages, over this channel's connections."""
         pool = self.pool  # kombu makes another one after a fork
         if self._store is None or self._store.client.connection_pool is not pool:

@@ -12,7 +12,7 @@ from celery_ext.cli.options import duration, offer, read_ids
 from celery_ext.cli.output import print_stderr
 from celery_ext.dead_letters import Choice, routes
 from celery_ext.dead_letters import letters as letters_of
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,7 +92,7 @@ def dead_letter_queues(broker: CliBroker, given: Sequence[str]) -> list[str]:
     return queues
 
 
-def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Sequence[str]) -> list[str]:
+def known_dead_letter_queues(broker: CliBroker, store: DelayStore, names: Sequence[str]) -> list[str]:
     """Returns those that are queues of dead letters, and names the others on stderr.
 
     A queue is one if dead letters were put into it, as Redis knows, or if the app names it. The messages of any other
@@ -115,7 +115,7 @@ def known_dead_letter_queues(broker: CliBroker, store: OperatorStore, names: Seq
     return queues
 
 
-def _count(store: OperatorStore, queue: str) -> int | None:
+def _count(store: DelayStore, queue: str) -> int | None:
     try:
         return sum(store.letters.lists(queue).values())
     except ResponseError:  # a key has another type; the command will name it

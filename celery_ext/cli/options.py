@@ -22,7 +22,7 @@ from celery_ext.delays import durations
 from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.due import ms_of
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 
 
 class Moment(NamedTuple):
@@ -223,7 +223,7 @@ def queues_argument(*, required: bool = False) -> Any:
 
 
 def known_queues(
-    broker: CliBroker, store: OperatorStore, given: Iterable[str], *, ready: bool = False, layouts: Iterable[str] = ()
+    broker: CliBroker, store: DelayStore, given: Iterable[str], *, ready: bool = False, layouts: Iterable[str] = ()
 ) -> list[str]:
     """Returns the given queues that are known, each once, and names the others on stderr.
 
@@ -244,13 +244,13 @@ def known_queues(
     return queues
 
 
-def known_or_all(broker: CliBroker, store: OperatorStore, given: Iterable[str]) -> list[str]:
+def known_or_all(broker: CliBroker, store: DelayStore, given: Iterable[str]) -> list[str]:
     """Returns the given queues as ``known_queues`` does; if none is given, all that hold or held delayed messages."""
     names = tuple(given)
     return known_queues(broker, store, names) if names else store.queues.names()
 
 
-def _holds_some(store: OperatorStore, queue: str, ready: bool, layouts: Iterable[str]) -> bool:
+def _holds_some(store: DelayStore, queue: str, ready: bool, layouts: Iterable[str]) -> bool:
     try:
         found = store.figures.overview([queue]) if ready else []  # counts under all names that a list may have
         return (

@@ -31,7 +31,7 @@ from celery_ext.waiting import (
     search_tasks,
     take_snapshot,
 )
-from kombu_delayq.store import OperatorStore, WaitingStore
+from kombu_delayq.store import DelayStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -217,7 +217,7 @@ class TaskSearch:
         unreadable: How many messages may be meant or not.
     """
 
-    def __init__(self, store: WaitingStore, selection: Selection, limit: int | None = None) -> None:
+    def __init__(self, store: DelayStore, selection: Selection, limit: int | None = None) -> None:
         self.failed = self.more = False
         self.unreadable = 0
         self._store, self._selection, self._limit = store, selection, limit
@@ -245,7 +245,7 @@ def report_skipped(skipped: Iterable[Skipped]) -> None:
         print_stderr(f"queue {one.queue!r}: {one.error}")
 
 
-def _counted(store: OperatorStore, selection: Selection) -> Snapshot:
+def _counted(store: DelayStore, selection: Selection) -> Snapshot:
     with stoppable() as stop, Bar("counting") as bar:
         matched = take_snapshot(store, selection, progress=lambda found: bar(found.looked, found.of), stop=stop)
     if matched is None:
@@ -256,7 +256,7 @@ def _counted(store: OperatorStore, selection: Selection) -> Snapshot:
     return matched
 
 
-def _run(store: OperatorStore, bulk: Bulk, label: str, app: Celery | None) -> bool:
+def _run(store: DelayStore, bulk: Bulk, label: str, app: Celery | None) -> bool:
     try:
         with stoppable() as stop, Bar(label, bulk.of) as bar, audited_bulk(bulk):
             return bulk.run(store, progress=bar, stop=stop, announce=partial(revoke.announce_cancelled, app))

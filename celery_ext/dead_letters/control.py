@@ -17,7 +17,7 @@ from kombu_delayq.store.dead_letters import PAGE
 if TYPE_CHECKING:
     from celery import Celery
 
-    from kombu_delayq.store import OperatorStore
+    from kombu_delayq.store import DelayStore
 
 
 #: How long ago a letter was buried, a timedelta or s; None for any time.
@@ -165,7 +165,7 @@ class DeadLetters:
 
     def _change(
         self,
-        store: "OperatorStore",
+        store: "DelayStore",
         name: str,
         action: LetterAction,
         choice: Choice,
@@ -187,11 +187,11 @@ class DeadLetters:
             yield connection
 
     @contextmanager
-    def _opened(self) -> Iterator["OperatorStore"]:
+    def _opened(self) -> Iterator["DelayStore"]:
         with self._connected() as connection:
             yield open_store(connection)
 
-    def _queues(self, store: "OperatorStore", queue: str | None) -> Sequence[str]:
+    def _queues(self, store: "DelayStore", queue: str | None) -> Sequence[str]:
         return sorted({*letters_of.queues(store), *routes.named_by(self._app)}) if queue is None else [queue]
 
 

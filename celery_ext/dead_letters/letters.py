@@ -20,7 +20,7 @@ from kombu_delayq.message.fields import priority_of
 from kombu_delayq.message.once import new_id
 from kombu_delayq.message.ready import stamp
 from kombu_delayq.message.rewrite import with_properties
-from kombu_delayq.store import OperatorStore, WaitingStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import MOST_LOOKED, PAGE, Letter, LetterList, digest_of, next_count
 
 
@@ -180,12 +180,12 @@ def rate_of(given: float | str) -> float:
 LetterAction = Callable[[DeadLetter], Letter | None]
 
 
-def queues(store: OperatorStore) -> set[str]:
+def queues(store: DelayStore) -> set[str]:
     """Returns the queues of dead letters that Redis and the options know. All other queues hold tasks."""
     return {*store.letters.queues(), store.options.dead_letter_queue}
 
 
-def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
+def browse(store: DelayStore, queue: str) -> Iterator[DeadLetter]:
     """Yields the dead letters of a queue, priority by priority, the oldest first. Reads them a page at a time.
 
     It is no snapshot, but passes over none when others leave meanwhile.
@@ -194,7 +194,7 @@ def browse(store: OperatorStore, queue: str) -> Iterator[DeadLetter]:
 
 
 def page_from(
-    store: OperatorStore, queue: str, cursor: Cursor | None, limit: int, chosen: Callable[[DeadLetter], bool]
+    store: DelayStore, queue: str, cursor: Cursor | None, limit: int, chosen: Callable[[DeadLetter], bool]
 ) -> tuple[list[DeadLetter], Cursor | None]:
     """Returns dead letters of a queue in the order of ``browse``.
 
@@ -221,7 +221,7 @@ def page_from(
     return found, None
 
 
-def _walk(store: OperatorStore, queue: str, cursor: Cursor | None, most: int) -> Iterator[tuple[int, int, DeadLetter]]:
+def _walk(store: DelayStore, queue: str, cursor: Cursor | None, most: int) -> Iterator[tuple[int, int, DeadLetter]]:
     """Yields dead letters from a cursor on, each after the number of its list and its position there."""
     first = cursor.step if cursor else 0
     for step, (key, length) in islice(enumerate(store.letters.lists(queue).items()), first, None):
@@ -233,7 +233,7 @@ def _walk(store: OperatorStore, queue: str, cursor: Cursor | None, most: int) ->
                 yield step, position, DeadLetter(queue, message)
 
 
-def latest(store: WaitingStore, more: Iterable[str] = ()) -> Iterator[DeadLetter]:
+def latest(store: DelayStore, more: Iterable[str] = ()) -> Iterator[DeadLetter]:
     """Yields the latest dead letters of each queue and priority, 2,000 at most; nothing has an index of their ids.
 
     Args:
@@ -283,7 +283,7 @@ def choose(
 
 
 def replay(
-    store: OperatorStore,
+    store: DelayStore,
     queue: str,
     wanted: Counter[str],
     action: LetterAction,
@@ -344,7 +344,7 @@ def _divided(
 
 
 def _take(
-    store: OperatorStore, queue: str, key: str, leaving: Mapping[int, tuple[DeadLetter, Letter]]
+    store: DelayStore, queue: str, key: str, leaving: Mapping[int, tuple[DeadLetter, Letter]]
 ) -> list[tuple[DeadLetter, Letter]]:
     """Sends letters, by the number of letters that are older, to their goals. Returns those that were still there."""
     # The delay chain of a task that was cancelled once has to begin anew when the task is replayed.
@@ -354,7 +354,7 @@ def _take(
 
 
 def change(
-    store: OperatorStore,
+    store: DelayStore,
     queue: str,
     chosen: Callable[[DeadLetter], bool],
     action: LetterAction,

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import cast
 
 from celery import Celery
 from kombu.connection import Connection
@@ -23,7 +22,7 @@ from celery_ext.doctor.workers import ask
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import DelayqError, InvalidOptions
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 
 
 class Needs(Enum):
@@ -182,14 +181,14 @@ def examine_start(app: Celery, channel: DelayedChannel) -> list[Finding]:
     Returns:
         What is bad.
     """
-    subject = Subject(app, cast(OperatorStore, channel.store), channel)
+    subject = Subject(app, channel.store, channel)
     # A node of a cluster that is away would hold the start up.
     several = channel.connection.has_nodes
     made = [check for check in CHECKS if check.at_start and not (several and Needs.REDIS in check.needs)]
     return [finding for finding in _make(subject, made, []) if finding.level.is_bad]
 
 
-def examine_servers(store: OperatorStore) -> list[Finding]:
+def examine_servers(store: DelayStore) -> list[Finding]:
     """Returns what is bad about the memory and the disk of the servers behind a store.
 
     Raises:
@@ -309,12 +308,12 @@ def _is_said(error: Exception, said: Sequence[str]) -> bool:
     return str(error) in said or (isinstance(error, InvalidOptions) and _OPTIONS in said)
 
 
-def _is_of_node(store: OperatorStore, error: Exception) -> bool:
+def _is_of_node(store: DelayStore, error: Exception) -> bool:
     """Whether an error says only that a node of a cluster is away."""
     return isinstance(error, (RedisError, OSError)) and store.is_of_one_node(error)
 
 
-def _without_node(store: OperatorStore, stopped: Mapping[str, Exception]) -> Findings:
+def _without_node(store: DelayStore, stopped: Mapping[str, Exception]) -> Findings:
     """Yields which nodes of a cluster are away, and which checks they have stopped, with the error of each."""
     found = f"a node of the cluster cannot be asked: {next(iter(stopped.values()))}"
     with suppress(RedisError, OSError):

@@ -11,7 +11,7 @@ from celery_ext.delays.install import is_installed
 from celery_ext.doctor.workers import Worker
 from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.options import CHECKED, Options, parse
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.servers import ClockOffset
 
@@ -34,7 +34,7 @@ class Subject:
     """
 
     app: Celery | None = None
-    store: OperatorStore | None = None
+    store: DelayStore | None = None
     channel: Any = None
     workers: Sequence[Worker] | None = None
     has_tasks: bool = False
@@ -50,7 +50,7 @@ class Subject:
         return self.app
 
     @property
-    def the_store(self) -> OperatorStore:
+    def the_store(self) -> DelayStore:
         """The store, for a check that needs Redis."""
         assert self.store is not None  # noqa: S101  # such a check is not made without
         return self.store
@@ -72,7 +72,7 @@ class Subject:
         return self.the_store.servers.clocks()
 
     @cached_property
-    def journal(self) -> "tuple[OperatorStore, JournalState | None]":
+    def journal(self) -> "tuple[DelayStore, JournalState | None]":
         """The store to read from, and how its journal is; looked at once, because a database may be slow to be away."""
         return self.the_store.look_at_journal(counted=False)
 

@@ -15,7 +15,7 @@ from celery_ext.periodic.entries import Source
 from celery_ext.periodic.messages import BEAT, ENTRY, RunMessages
 from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
@@ -65,7 +65,7 @@ class Armer(BackgroundWorker):
 
         request.on_success, request.on_failure = on_success, on_failure
 
-    def _note_outcomes(self, store: OperatorStore) -> None:
+    def _note_outcomes(self, store: DelayStore) -> None:
         noted = dict(self._outcomes)
         if noted:
             store.periodic.note_outcomes(noted)
@@ -90,7 +90,7 @@ class Armer(BackgroundWorker):
                 self._outage.succeeded()
                 self._stopping.wait(wait_s)
 
-    def _give_back(self, store: OperatorStore) -> None:
+    def _give_back(self, store: DelayStore) -> None:
         with suppress(*AWAY):  # the lease ends by itself
             self._arming.end()
             self._note_outcomes(store)

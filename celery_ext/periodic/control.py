@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from kombu_delayq.audit import audited
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.periodic import Note
 
 State: TypeAlias = Literal["on", "paused", "off", "wrong"]
@@ -42,7 +42,7 @@ class Listed(NamedTuple):
     error: str
 
 
-def list_entries(store: OperatorStore) -> list[Listed]:
+def list_entries(store: DelayStore) -> list[Listed]:
     """Returns the entries that were armed, by their names; five round trips, and one more while runs are overdue."""
     records: dict[str, Any] = {name: json.loads(record) for name, record in store.periodic.records().items()}
     notes = store.periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
@@ -73,7 +73,7 @@ def _listed(
     return Listed(name, state, task, schedule, queues, next_ms, last_ms or None, record["outcome"], missed, error)
 
 
-def pause(store: OperatorStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
+def pause(store: DelayStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
     """Lets entries rest until they are resumed, and cancels what waits of them.
 
     Args:
@@ -96,7 +96,7 @@ def pause(store: OperatorStore, names: Iterable[str], *, who: str | None = None)
     return found
 
 
-def resume(store: OperatorStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
+def resume(store: DelayStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
     """Lets paused entries run again, from the next run on.
 
     Returns:
@@ -112,7 +112,7 @@ def resume(store: OperatorStore, names: Iterable[str], *, who: str | None = None
     return found
 
 
-def run_now(store: OperatorStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
+def run_now(store: DelayStore, names: Iterable[str], *, who: str | None = None) -> dict[str, Outcome]:
     """Lets entries run once more, within a second or two, also paused ones. The schedule goes on as it was.
 
     The process that arms sends the runs.

@@ -16,7 +16,7 @@ from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import Serve
 from celery_ext.waiting import BulkAction, DelayedTask, Outcome, by_id, revoke
 from kombu_delayq.audit import audited, ids_named
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Waiting
 
 #: What a caller must be allowed to do, by what is done to each of many tasks.
@@ -31,14 +31,14 @@ ENTRY_ACTIONS: dict[ChangeEntry, Action] = {
 }
 
 
-def check_letter_queue(store: OperatorStore, queue: str, more: tuple[str, ...] = ()) -> None:
+def check_letter_queue(store: DelayStore, queue: str, more: tuple[str, ...] = ()) -> None:
     """Raises a problem, 404, for a queue that is none of dead letters: its messages are tasks that workers run."""
     if queue not in {*letters_of.queues(store), *more}:
         raise Problem(404, f"no dead letters were put into {queue!r}: it is no queue of dead letters", "unknown-queue")
 
 
 def find_letter(
-    store: OperatorStore, may_see: Callable[[str, str], bool], task_id: str, more: tuple[str, ...] = ()
+    store: DelayStore, may_see: Callable[[str, str], bool], task_id: str, more: tuple[str, ...] = ()
 ) -> DeadLetter | None:
     """Returns the dead letter of an id; None if there is none among the latest that the caller may see.
 
@@ -52,13 +52,13 @@ def find_letter(
     return next((letter for letter in found if may_see(letter.buried_in, letter.name or "")), None)
 
 
-def letter_queues(store: OperatorStore, more: tuple[str, ...] = ()) -> dict[str, int]:
+def letter_queues(store: DelayStore, more: tuple[str, ...] = ()) -> dict[str, int]:
     """Returns the queues of dead letters with their lengths: those that Redis knows, and ``more``."""
     names = sorted({*store.letters.queues(), *more})
     return {name: count_letters(store, name) for name in names}
 
 
-def count_letters(store: OperatorStore, queue: str) -> int:
+def count_letters(store: DelayStore, queue: str) -> int:
     """Returns how many dead letters a queue holds."""
     return sum(store.letters.lists(queue).values())
 

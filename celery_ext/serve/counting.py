@@ -10,7 +10,7 @@ from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import all_queues
 from kombu_delayq.redis import pools
-from kombu_delayq.store import DelayStore, OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueCounts, QueueStats, counts_of
 from kombu_delayq.store.nodes import Cluster
 
@@ -54,7 +54,7 @@ class QueueState(NamedTuple):
         return self.stats.ready > 0 and self.paused_ms is None and (self.stats.oldest_ready_s or 0.0) >= WAITS_S
 
 
-def count_queues(store: OperatorStore, queues: Sequence[str], cluster: Cluster | None) -> list[QueueState]:
+def count_queues(store: DelayStore, queues: Sequence[str], cluster: Cluster | None) -> list[QueueState]:
     """Counts what queues hold.
 
     Args:
@@ -82,7 +82,7 @@ def count_queues(store: OperatorStore, queues: Sequence[str], cluster: Cluster |
     ]
 
 
-def visible_queues(request: Request, store: OperatorStore | None = None) -> list[str]:
+def visible_queues(request: Request, store: DelayStore | None = None) -> list[str]:
     """Returns the names of the queues that the caller may see.
 
     While the node of a cluster is away that knows the others, these are those of the app.
@@ -96,7 +96,7 @@ def visible_queues(request: Request, store: OperatorStore | None = None) -> list
     return caller_of(request).queues_of(names)
 
 
-def overview_of(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]:
+def overview_of(store: DelayStore, queues: Sequence[str]) -> list[QueueStats]:
     """Counts the messages of queues as ``Figures.overview`` does, also while the nodes of all of them are away."""
     try:
         return store.figures.overview(queues)
@@ -106,14 +106,14 @@ def overview_of(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]
         return [QueueStats.uncounted(queue, error) for queue in queues]
 
 
-def aside(store: OperatorStore) -> OperatorStore:
+def aside(store: DelayStore) -> DelayStore:
     """Returns a store of Redis alone that waits for no node of a cluster for long; without hash slots the given one."""
     if not store.keys.slots:
         return store
     return DelayStore(pools.client_of(pools.aside(store.client.connection_pool)), store.keys, options=store.options)
 
 
-def unless_away(store: OperatorStore, look: Callable[[], T]) -> T | None:
+def unless_away(store: DelayStore, look: Callable[[], T]) -> T | None:
     """Returns what a function finds; None while the node of a cluster that knows it is away.
 
     Raises:
@@ -127,7 +127,7 @@ def unless_away(store: OperatorStore, look: Callable[[], T]) -> T | None:
         return None
 
 
-def allowed(store: OperatorStore, look: Callable[[], T]) -> T | None:
+def allowed(store: DelayStore, look: Callable[[], T]) -> T | None:
     """Returns what a function finds; None if Redis refuses it, such as for a missing right."""
     try:
         return look()

@@ -19,7 +19,7 @@ from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_
 from kombu_delayq.message.ready import stamp
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.message.unacked import Note, read_note, redelivered
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consumers import http_consumer
 from kombu_delayq.store.counts import QueueWaits
 from kombu_delayq.store.types import Fetched, LeaseEnded, Offer, Request, Requeued
@@ -100,7 +100,7 @@ class Leases:
         store: The store of the broker.
     """
 
-    def __init__(self, store: OperatorStore) -> None:
+    def __init__(self, store: DelayStore) -> None:
         self._store = store
 
     def receive(self, caller: str, queue: str, most: int, lease_s: float) -> Received | None:

@@ -13,7 +13,7 @@ from celery_ext.serve.counting import overview_of, unless_away
 from celery_ext.serve.exposition import Family, counter, gauge, histogram
 from celery_ext.waiting import all_queues
 from kombu_delayq import __version__
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueCounts, QueueStats
 from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.text import readable
@@ -89,7 +89,7 @@ class SnapshotReader:
         self._letters = frozenset(letters)
         self._warned = set[str]()
 
-    def read(self, store: OperatorStore, may_see: Callable[[str], bool] = lambda queue: True) -> Snapshot:
+    def read(self, store: DelayStore, may_see: Callable[[str], bool] = lambda queue: True) -> Snapshot:
         """Reads the figures of the queues that the caller may see, in about ten round trips for each 500.
 
         While the node of a cluster is away that knows the queues and the leader, these are those of the app.
@@ -139,7 +139,7 @@ class SnapshotReader:
             store.now_ms() if entries else 0.0,
         )
 
-    def _optional(self, store: OperatorStore, what: str, look: Callable[[], T], missing: T) -> T:
+    def _optional(self, store: DelayStore, what: str, look: Callable[[], T], missing: T) -> T:
         """Returns what a function finds, or ``missing`` where Redis refuses it, such as for a right or a key's type."""
         try:
             return look()
@@ -153,7 +153,7 @@ class SnapshotReader:
             logger.warning("metrics leave out %s: %s", what, readable(error))
 
 
-def _within(store: OperatorStore, queues: Sequence[QueueStats], now_ms: float) -> dict[str, list[int]]:
+def _within(store: DelayStore, queues: Sequence[QueueStats], now_ms: float) -> dict[str, list[int]]:
     """Counts what is due within each of ``WITHIN_S``; Redis is asked only about queues that have delayed messages."""
     bounds = [-inf, *(now_ms + within_s * 1000 for within_s in WITHIN_S)]
     found = store.figures.due_counts([stats.queue for stats in queues if stats.delayed], bounds)

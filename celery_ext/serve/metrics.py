@@ -34,7 +34,7 @@ from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq import urls
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.text import readable
 
 logger = logging.getLogger(__name__)
@@ -328,7 +328,7 @@ def scale(request: Request) -> Response:
     return _json(work_of(serve_of(request).store, queues, ahead_s))
 
 
-def work_of(store: OperatorStore, queues: list[str], ahead_s: float) -> Work:
+def work_of(store: DelayStore, queues: list[str], ahead_s: float) -> Work:
     """Returns the work of queues; five round trips. Of messages that a rate holds back, those that leave in time.
 
     A paused queue has none: nobody would take it. While the node of a cluster that knows it is away, none is paused.

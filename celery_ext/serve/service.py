@@ -16,7 +16,7 @@ from starlette.requests import Request
 from celery_ext.connection import open_store, patient_options
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 
 T = TypeVar("T")
 
@@ -41,12 +41,12 @@ class ServeBroker:
         self._connect = connect
         self._lock = RLock()
         self._parts: dict[Any, Any] = {}
-        self._store: OperatorStore | None = None
+        self._store: DelayStore | None = None
         self._several = False
         self._known_until: dict[str, float] = {}
 
     @property
-    def store(self) -> OperatorStore:
+    def store(self) -> DelayStore:
         """The store; connects if nobody has yet.
 
         Raises:
@@ -124,7 +124,7 @@ class Serve:
     settings: ServeSettings
 
     @property
-    def store(self) -> OperatorStore:
+    def store(self) -> DelayStore:
         """The store of the broker; connects if nobody has yet."""
         return self.broker.store
 

@@ -28,7 +28,7 @@ from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import AnswerLost, DelayqError
 from kombu_delayq.redis.backoff import Backoff
 from kombu_delayq.redis.errors import NotPrimary, is_full, passes
-from kombu_delayq.store import SparkStore
+from kombu_delayq.store import DelayStore
 
 T = TypeVar("T")
 #: Shortest and longest pause before another try, in s.
@@ -126,7 +126,7 @@ class Broker:
         """Whether messages may wait in a journal."""
         return self.journal_env is not None or bool(self.transport_options.get("journal_url"))
 
-    def connect(self) -> SparkStore:
+    def connect(self) -> DelayStore:
         """Connects to the broker, in one try. The caller closes the store; nothing else stays connected.
 
         Raises:
@@ -159,7 +159,7 @@ class Broker:
         return store
 
     @contextmanager
-    def connected(self, timeout_s: float) -> Iterator[tuple[SparkStore, "Retry"]]:
+    def connected(self, timeout_s: float) -> Iterator[tuple[DelayStore, "Retry"]]:
         """Connects to the broker, trying again for so long, in s; yields the store, and what tries its calls again."""
         retry = Retry(timeout_s)
         store = retry.until_done(self.connect)

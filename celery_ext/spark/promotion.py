@@ -27,7 +27,7 @@ from celery_ext.spark.tables import HOUR, Table, check_eta, open_table
 from celery_ext.spark.write.job import CommitMessage, JobWriter
 from celery_ext.spark.write.writers import BatchWriter, prepare, reports_of
 from kombu_delayq.message.due import us_of
-from kombu_delayq.store import SparkStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Job, JobRun
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class _Promotion:
         self._ttl_ms = round(parsed.job_ttl * 1000)
         self._retry = Retry(parsed.write_timeout)
         broker = Broker.named_by(parsed, AppSettings.of(parsed.celery_app))
-        self.store: SparkStore = broker.connect()  # what is wrong with its URL fails at once
+        self.store: DelayStore = broker.connect()  # what is wrong with its URL fails at once
         spark.dataSource.register(CancelDataSource)
         spark.dataSource.register(HourDataSource)
 

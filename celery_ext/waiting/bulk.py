@@ -25,7 +25,7 @@ from kombu_delayq.store.types import JOURNAL, DelayedQueue, Part, Scanned, Waiti
 from kombu_delayq.text import as_bytes, as_text
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import WaitingStore
+    from kombu_delayq.store import DelayStore
 
 #: How many messages one call reads without their bodies, by layout: in list layout the index has the bodies.
 IDS_A_CALL = {"hash": 500, "redisson": 250, JOURNAL: 500}
@@ -108,7 +108,7 @@ class Snapshot:
 
 
 def take_snapshot(
-    store: "WaitingStore",
+    store: "DelayStore",
     selection: Selection,
     *,
     progress: Callable[[Progress], object] = lambda _: None,
@@ -135,7 +135,7 @@ def take_snapshot(
 
 
 def _add_matches(
-    store: "WaitingStore", snapshot: Snapshot, progress: Callable[[Progress], object], stop: Callable[[], bool]
+    store: "DelayStore", snapshot: Snapshot, progress: Callable[[Progress], object], stop: Callable[[], bool]
 ) -> bool:
     for event in search_tasks(store, snapshot.selection, stop=stop):
         match event:
@@ -152,7 +152,7 @@ def _add_matches(
 
 
 def _add_all(
-    store: "WaitingStore", snapshot: Snapshot, progress: Callable[[Progress], object], stop: Callable[[], bool]
+    store: "DelayStore", snapshot: Snapshot, progress: Callable[[Progress], object], stop: Callable[[], bool]
 ) -> bool:
     sizes, snapshot.skipped = sizes_of(store, snapshot.selection)
     looked, of = 0, sum(sizes.values())
@@ -171,7 +171,7 @@ def _add_all(
 
 
 def pages(
-    store: "WaitingStore", delayed: DelayedQueue, selection: Selection
+    store: "DelayStore", delayed: DelayedQueue, selection: Selection
 ) -> Iterator[Sequence[tuple[str, float, int]]]:
     """Yields id, due time in ms, and stored bytes of the messages in the range of a filter, a page at a time."""
     part, read = Part(delayed.queue, layout=delayed.layout), None
@@ -180,7 +180,7 @@ def pages(
         yield _rows_of(store, part, read)
 
 
-def _rows_of(store: "WaitingStore", part: Part, read: Scanned) -> list[tuple[str, float, int]]:
+def _rows_of(store: "DelayStore", part: Part, read: Scanned) -> list[tuple[str, float, int]]:
     ids = store.scan.ids(part, read.members) if read.members else []
     return list(zip(map(as_text, ids), map(float, read.dues), read.lengths, strict=True))
 
@@ -283,7 +283,7 @@ class Bulk:
 
     def run(
         self,
-        store: "WaitingStore",
+        store: "DelayStore",
         *,
         progress: Callable[[int, int], object] = lambda done, of: None,
         stop: Callable[[], bool] = lambda: False,
@@ -326,13 +326,13 @@ class Bulk:
         progress(self.done, self.of)
         return True
 
-    def _check_delay(self, store: "WaitingStore") -> None:
+    def _check_delay(self, store: "DelayStore") -> None:
         if self._action.name == "reschedule" and self.of:
             latest_ms = self._snapshot.latest_ms + (self._action.shift_s or 0) * 1000
             due_ms = latest_ms if self._action.due_ms is None else self._action.due_ms
             store.options.check_delay((due_ms - store.now_ms()) / 1000)
 
-    def _parts(self, store: "WaitingStore") -> Iterator[tuple[DelayedQueue, list[str]]]:
+    def _parts(self, store: "DelayStore") -> Iterator[tuple[DelayedQueue, list[str]]]:
         """Yields ids of messages to act on, a queue's at a time, and none after each page, so that it can stop.
 
         Ids of several pages come together: where few of many messages are meant, a page has few of them.
@@ -370,7 +370,7 @@ class Bulk:
 
     def _act_on(
         self,
-        store: "WaitingStore",
+        store: "DelayStore",
         delayed: DelayedQueue,
         ids: Sequence[str],
         announce: Callable[[list[Waiting]], object],
@@ -403,7 +403,7 @@ class Bulk:
                 left[one.identity] = None
         return list(left)
 
-    def _found(self, store: "WaitingStore", queue: str, ids: Sequence[str]) -> list[_Found]:
+    def _found(self, store: "DelayStore", queue: str, ids: Sequence[str]) -> list[_Found]:
         """Reads those messages of some ids that are in the snapshot, have no outcome, and match."""
         found = list[_Found]()
         for identity, messages in store.lookup.get([queue], ids).items():
@@ -423,7 +423,7 @@ class Bulk:
                     found.append(_Found(place, identity, one))
         return found
 
-    def _change(self, store: "WaitingStore", queue: str, found: Sequence[_Found]) -> list[str]:
+    def _change(self, store: "DelayStore", queue: str, found: Sequence[_Found]) -> list[str]:
         """Acts on messages of one queue. Returns a word for each."""
         if self._action.name == "cancel":
             messages = [one.message for one in found]

@@ -17,7 +17,7 @@ from kombu_delayq.store.lookup import MAX_DUPLICATES, Change, NotSearched, is_st
 from kombu_delayq.store.types import Waiting
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import WaitingStore
+    from kombu_delayq.store import DelayStore
 
 #: What became of a task: ``cancelled`` (it will never run), ``chain_ended`` (no step of its delay chain waits, and none
 #: will; a step that runs now is the last), ``rescheduled``, ``transferred`` (it is in its queue now), ``not_delayed``
@@ -34,7 +34,7 @@ TRIES = 3
 PAGE = 100
 
 
-def get(store: "WaitingStore", ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
+def get(store: "DelayStore", ids: Iterable[str]) -> Iterator[tuple[str, list[Waiting]]]:
     """Yields each id with its waiting messages: none, one, or several if tasks share the id.
 
     Raises:
@@ -50,7 +50,7 @@ def get(store: "WaitingStore", ids: Iterable[str]) -> Iterator[tuple[str, list[W
 
 
 def _look_up(
-    store: "WaitingStore", queues: Sequence[str], ids: Sequence[str]
+    store: "DelayStore", queues: Sequence[str], ids: Sequence[str]
 ) -> tuple[dict[str, list[Waiting]], NotSearched | None]:
     """Returns the waiting messages of some ids, and an error if a node is away that may have those of the others."""
     try:
@@ -92,7 +92,7 @@ class Cancelled(NamedTuple):
         return "chain_ended" if self.is_chain else "not_delayed"
 
 
-def cancel(store: "WaitingStore", ids: Iterable[str], *, chains_in_use: bool = False) -> Iterator[Cancelled]:
+def cancel(store: "DelayStore", ids: Iterable[str], *, chains_in_use: bool = False) -> Iterator[Cancelled]:
     """Removes the waiting messages of some ids. If a step of a delay chain runs just now, ends the chain.
 
     Args:
@@ -130,7 +130,7 @@ def cancel(store: "WaitingStore", ids: Iterable[str], *, chains_in_use: bool = F
         yield from (Cancelled(task_id, found.get(task_id, []), task_id in chains) for task_id in part)
 
 
-def cancel_only(store: "WaitingStore", ids: Iterable[str], only: Only) -> Iterator[Cancelled]:
+def cancel_only(store: "DelayStore", ids: Iterable[str], only: Only) -> Iterator[Cancelled]:
     """Removes those waiting messages of some ids that are meant, and leaves others of the same ids alone.
 
     A step of a delay chain that is removed ends its chain. A chain of which no step waits is not ended: nobody knows
@@ -151,7 +151,7 @@ def cancel_only(store: "WaitingStore", ids: Iterable[str], only: Only) -> Iterat
         yield Cancelled(task_id, removed)
 
 
-def _discarded(store: "WaitingStore", task_id: str, messages: Iterable[Waiting]) -> list[Waiting]:
+def _discarded(store: "DelayStore", task_id: str, messages: Iterable[Waiting]) -> list[Waiting]:
     """Removes messages of an id that are still as they were read. Returns these."""
     by_queue: defaultdict[str, list[Waiting]] = defaultdict(list)
     for message in messages:
@@ -165,7 +165,7 @@ def _discarded(store: "WaitingStore", task_id: str, messages: Iterable[Waiting])
 
 
 def _remove(
-    store: "WaitingStore",
+    store: "DelayStore",
     queues: list[str],
     ids: Sequence[str],
     found: dict[str, list[Waiting]],
@@ -216,7 +216,7 @@ def _may_have_run(error: NotSearched) -> bool:
 
 
 def reschedule(
-    store: "WaitingStore", ids: Iterable[str], due_ms: float, only: Only = _any
+    store: "DelayStore", ids: Iterable[str], due_ms: float, only: Only = _any
 ) -> Iterator[tuple[str, Outcome]]:
     """Changes when tasks are due. If the new time is past, transfers the tasks at once.
 
@@ -235,7 +235,7 @@ def reschedule(
     return _change(store, ids, due_ms, only, runs_now=False)
 
 
-def run_now(store: "WaitingStore", ids: Iterable[str], only: Only = _any) -> Iterator[tuple[str, Outcome]]:
+def run_now(store: "DelayStore", ids: Iterable[str], only: Only = _any) -> Iterator[tuple[str, Outcome]]:
     """Transfers tasks to their queues before they are due.
 
     They have no eta then: a worker whose clock is behind that of Redis would hold them until it.
@@ -253,7 +253,7 @@ def run_now(store: "WaitingStore", ids: Iterable[str], only: Only = _any) -> Ite
 
 
 def change(
-    store: "WaitingStore", queue: str, messages: Sequence[Waiting], dues_ms: Iterable[float], *, runs_now: bool
+    store: "DelayStore", queue: str, messages: Sequence[Waiting], dues_ms: Iterable[float], *, runs_now: bool
 ) -> list[str]:
     """Gives messages of one queue new due times, and pushes those whose new time is past to the queue.
 
@@ -287,7 +287,7 @@ def change(
     return words
 
 
-def browse(store: "WaitingStore", queue: str, from_ms: float = -inf, to_ms: float = inf) -> Iterator[Waiting]:
+def browse(store: "DelayStore", queue: str, from_ms: float = -inf, to_ms: float = inf) -> Iterator[Waiting]:
     """Yields waiting messages of a queue in the order of their due times, a page at a time.
 
     It is no snapshot: it may or may not yield a message that comes or goes meanwhile. It yields a message that waits
@@ -315,7 +315,7 @@ def naming_ids(done: str, ids: Sequence[str], told: Collection[str] = ()) -> Ite
 
 
 def _change(
-    store: "WaitingStore", ids: Iterable[str], due_ms: float, only: Only, *, runs_now: bool
+    store: "DelayStore", ids: Iterable[str], due_ms: float, only: Only, *, runs_now: bool
 ) -> Iterator[tuple[str, Outcome]]:
     queues = store.queues.names()
     for part in _parts(ids):

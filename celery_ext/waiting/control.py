@@ -17,7 +17,7 @@ from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.message.due import iso_of, ms_of
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import WaitingStore
+    from kombu_delayq.store import DelayStore
 
 T = TypeVar("T")
 
@@ -160,7 +160,7 @@ def _noted(action: str, ids: Iterable[str], found: Mapping[str, Outcome], **more
 
 
 @contextmanager
-def store_of_app(app: "Celery[Any]", *, own: bool = False) -> Iterator["WaitingStore"]:
+def store_of_app(app: "Celery[Any]", *, own: bool = False) -> Iterator["DelayStore"]:
     """Opens the store of an app's broker, over a connection of the app's pool; with ``own``, over one of its own.
 
     Raises:
@@ -204,7 +204,7 @@ def _in_shape_of(task_id: TaskId | Iterable[TaskId], found: dict[str, T]) -> T |
     return found[_id_of(task_id)] if isinstance(task_id, (str, AsyncResult)) else found
 
 
-def due_ms_of(store: "WaitingStore", eta: datetime | None, countdown: float | None) -> float:
+def due_ms_of(store: "DelayStore", eta: datetime | None, countdown: float | None) -> float:
     """Returns the due time that ``eta`` or ``countdown`` names, ms since the epoch.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
 
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.queues import LOOK_S
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _OF_PROCESS = re.compile(r"(.*\.pidbox|((celeryev|bcast)\.)?[0-9a-f]{8}(-[0-9a-f
 
 
 def all_queues(
-    store: OperatorStore, app: "Celery[Any] | None", letters: Collection[str] = (), *, look_s: float = LOOK_S
+    store: DelayStore, app: "Celery[Any] | None", letters: Collection[str] = (), *, look_s: float = LOOK_S
 ) -> list[str]:
     """Returns the names of all queues, sorted: delayed, paused, consumed, bound, declared and routed to.
 
@@ -50,7 +50,7 @@ def all_queues(
     return sorted(found.union(name for name in others - ours if not _is_of_process(name, app)))
 
 
-def _told(store: OperatorStore, look: Callable[[], Collection[str]]) -> Collection[str]:
+def _told(store: DelayStore, look: Callable[[], Collection[str]]) -> Collection[str]:
     try:
         return look()
     except store.nodes.errors:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Literal
 from kombu_delayq.audit import audited
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import OperatorStore
+    from kombu_delayq.store import DelayStore
 
 
-def pause_queue(store: "OperatorStore", queue: str, who: str | None = None) -> Literal["paused", "unchanged"]:
+def pause_queue(store: "DelayStore", queue: str, who: str | None = None) -> Literal["paused", "unchanged"]:
     """Lets our consumers take nothing more from a queue. Returns what became of it.
 
     Args:
@@ -22,7 +22,7 @@ def pause_queue(store: "OperatorStore", queue: str, who: str | None = None) -> L
     return outcome
 
 
-def resume_queue(store: "OperatorStore", queue: str, who: str | None = None) -> Literal["resumed", "unchanged"]:
+def resume_queue(store: "DelayStore", queue: str, who: str | None = None) -> Literal["resumed", "unchanged"]:
     """Lets consumers take from a paused queue again. The arguments are those of ``pause_queue``."""
     with audited("resume", {"queue": queue}, who=who, unchanged=("unchanged",)) as counts:
         outcome: Literal["resumed", "unchanged"] = "resumed" if store.fetching.resume(queue) else "unchanged"

@@ -22,7 +22,7 @@ from kombu_delayq.text import as_bytes
 if TYPE_CHECKING:
     from celery import Celery
 
-    from kombu_delayq.store import WaitingStore
+    from kombu_delayq.store import DelayStore
     from kombu_delayq.store.types import Waiting
 
 logger = get_logger(__name__)
@@ -34,7 +34,7 @@ REASON = "cancelled while it was delayed"
 
 
 def cancel(
-    open_store: Callable[[], AbstractContextManager["WaitingStore"]],
+    open_store: Callable[[], AbstractContextManager["DelayStore"]],
     ids: Iterable[str],
     app: "Celery | None",
     dispatcher: Callable[[], Any] = lambda: None,
@@ -84,7 +84,7 @@ def cancel(
             raise failure
 
 
-def _buried(store: "WaitingStore", more: Iterable[str], only: by_id.Only | None, ids: Sequence[str]) -> frozenset[str]:
+def _buried(store: "DelayStore", more: Iterable[str], only: by_id.Only | None, ids: Sequence[str]) -> frozenset[str]:
     """Returns the ids of the latest dead letters that are meant; where a few ids are asked for, of these at least."""
     texts = (
         {text for one in ids for text in (as_bytes(one), as_bytes(json.dumps(one)[1:-1]))} if len(ids) <= FEW else ()

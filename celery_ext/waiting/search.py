@@ -22,7 +22,7 @@ from kombu_delayq.store.types import JOURNAL, DelayedQueue, Page, Waiting
 from kombu_delayq.text import as_text
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import WaitingStore
+    from kombu_delayq.store import DelayStore
 
 #: All layouts, by their numbers in cursors.
 ALL_LAYOUTS = (*LAYOUTS, JOURNAL)
@@ -179,7 +179,7 @@ class TaskPage(NamedTuple):
 
 
 def search_tasks(
-    store: "WaitingStore",
+    store: "DelayStore",
     selection: Selection,
     cursor: str | None = None,
     *,
@@ -205,7 +205,7 @@ def search_tasks(
 
 
 def search_page(
-    store: "WaitingStore", selection: Selection, cursor: str | None = None, limit: int = 50, for_s: float = PAGE_S
+    store: "DelayStore", selection: Selection, cursor: str | None = None, limit: int = 50, for_s: float = PAGE_S
 ) -> TaskPage:
     """Returns the next messages that match.
 
@@ -235,7 +235,7 @@ def search_page(
 
 
 def _search(
-    store: "WaitingStore",
+    store: "DelayStore",
     selection: Selection,
     position: Position | None,
     limit: int | None,
@@ -280,7 +280,7 @@ def _search(
 
 
 def sizes_of(
-    store: "WaitingStore", selection: Selection, from_ms: float = -inf
+    store: "DelayStore", selection: Selection, from_ms: float = -inf
 ) -> tuple[dict[DelayedQueue, int], list[Skipped]]:
     """Counts the messages in the queues and the range of a filter, by queue and layout; and names unreadable queues.
 
@@ -311,7 +311,7 @@ class _Row(NamedTuple):
 
 
 def _rows(
-    store: "WaitingStore", queue: str, selection: Selection, position: Position | None, count: int
+    store: "DelayStore", queue: str, selection: Selection, position: Position | None, count: int
 ) -> Iterator[_Row | Skipped]:
     """Yields the messages of one queue, the next due first; or, where it cannot be read, why."""
     page, from_ms = (None, selection.from_ms) if position is None else position.start(queue, store.layout)

@@ -23,7 +23,7 @@ from kombu_delayq.message.due import ms_of
 if TYPE_CHECKING:
     from celery import Celery
 
-    from kombu_delayq.store import WaitingStore
+    from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
@@ -257,7 +257,7 @@ class Selected:
 
     def _act(
         self,
-        action_at: "Callable[[WaitingStore], BulkAction]",
+        action_at: "Callable[[DelayStore], BulkAction]",
         progress: Callable[[int, int], object],
         stop: Callable[[], bool],
     ) -> Counter[BulkOutcome]:

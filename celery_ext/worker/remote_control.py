@@ -26,7 +26,7 @@ from celery_ext.facts import FIELD, facts_of
 from celery_ext.waiting import DelayedTask, by_id, revoke
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import WaitingStore
+    from kombu_delayq.store import DelayStore
     from kombu_delayq.store.types import Waiting
 
 
@@ -109,7 +109,7 @@ def _cancel_each(state: Any, ids: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _open_store(state: Any) -> "Iterator[WaitingStore]":
+def _open_store(state: Any) -> "Iterator[DelayStore]":
     store = store_of_consumer(state.consumer)
     if store is None:
         raise RedisConnectionError("the worker has lost its broker")
@@ -141,7 +141,7 @@ def scheduled(original: Callable[..., Any], state: Any, *args: Any, **kwargs: An
     """
     reply = original(state, *args, **kwargs)
 
-    def search(store: "WaitingStore") -> Iterator["Waiting"]:
+    def search(store: "DelayStore") -> Iterator["Waiting"]:
         queues = [queue.name for queue in state.consumer.task_consumer.queues]
         return merge(*(_browse(store, queue) for queue in queues), key=lambda message: message.due_ms)
 
@@ -160,7 +160,7 @@ def query_task(original: Callable[..., Any], state: Any, ids: Any, *args: Any, *
     known: dict[str, Any] = original(state, ids, *args, **kwargs)
     unknown = [task_id for task_id in _valid_ids(ids) if task_id not in known]
 
-    def search(store: "WaitingStore") -> Iterator["Waiting"]:
+    def search(store: "DelayStore") -> Iterator["Waiting"]:
         return (messages[0] for _, messages in by_id.get(store, unknown) if messages)
 
     found = _tasks(state, search)
@@ -183,7 +183,7 @@ def _valid_ids(ids: Any) -> list[str]:
     return list(dict.fromkeys(given for given in maybe_list(ids) or () if isinstance(given, str)))
 
 
-def _tasks(state: Any, search: Callable[["WaitingStore"], Iterable["Waiting"]]) -> list[DelayedTask]:
+def _tasks(state: Any, search: Callable[["DelayStore"], Iterable["Waiting"]]) -> list[DelayedTask]:
     try:
         store = store_of_consumer(state.consumer)
         if store is None:
@@ -196,7 +196,7 @@ def _tasks(state: Any, search: Callable[["WaitingStore"], Iterable["Waiting"]]) 
         return []
 
 
-def _browse(store: "WaitingStore", queue: str) -> Iterator["Waiting"]:
+def _browse(store: "DelayStore", queue: str) -> Iterator["Waiting"]:
     try:
         yield from by_id.browse(store, queue)
     except RedisError as error:  # one queue that cannot be read must not hide the others

@@ -20,7 +20,7 @@ from kombu_delayq.redis.errors import is_of_one_node
 from kombu_delayq.store.types import Landing
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import TransportStore
+    from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
@@ -68,7 +68,7 @@ class QueueFetcher:
                 self._follow()
                 self.fetcher.turn()
 
-    def help(self, store: "TransportStore", busy_s: float) -> None:
+    def help(self, store: "DelayStore", busy_s: float) -> None:
         """Helps the fetcher; another thread calls this now and then."""
         if self._is_late:
             self._poller.wake()
@@ -218,7 +218,7 @@ class QueueFetchers:
             with queue_fetcher.guarded():
                 queue_fetcher.fetcher.pause()
 
-    def help(self, store: "TransportStore") -> None:
+    def help(self, store: "DelayStore") -> None:
         """Does for fetchers whose thread is busy what cannot wait; another thread calls this now and then."""
         busy_s = max((fetcher.deliveries.busy_s for fetcher in self._fetchers), default=0.0)
         self._each(lambda queue_fetcher: queue_fetcher.help(store, busy_s))

@@ -16,7 +16,7 @@ from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.types import PAGE
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import TransportStore
+    from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
@@ -49,7 +49,7 @@ class Acks:
         """Notes a message as acknowledged."""
         self._tags.append(tag)
 
-    def commands(self, store: "TransportStore") -> tuple[list[Command], Callable[[list[Any]], None]]:
+    def commands(self, store: "DelayStore") -> tuple[list[Command], Callable[[list[Any]], None]]:
         """Returns the commands that remove the messages, none or one, and what takes their replies."""
         tags = drained(self._tags, PAGE) if monotonic() >= self._resumes_at else []
         if not tags:
@@ -65,7 +65,7 @@ class Acks:
         self._repeated.update(tags)
         self._tags.extendleft(reversed(tags))
 
-    def send(self, store: "TransportStore") -> None:
+    def send(self, store: "DelayStore") -> None:
         """Sends all tags now; one round trip. Keeps them if they cannot be sent, which is no error if that passes.
 
         One thread or greenlet sends at a time, and sends the tags of all others with its own. So they need one
@@ -83,7 +83,7 @@ class Acks:
                     raise
                 self._confirm(tags, missing)
 
-    def _on_acked(self, store: "TransportStore", tags: list[str], replies: list[Any]) -> None:
+    def _on_acked(self, store: "DelayStore", tags: list[str], replies: list[Any]) -> None:
         [reply] = replies
         for _ in tags:
             self._sent.popleft()

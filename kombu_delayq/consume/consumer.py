@@ -20,7 +20,7 @@ from kombu_delayq.store.counts import QueueWaits
 from kombu_delayq.store.types import Fetched, LeaseEnded, LeaseHeartbeat, Outcome, Request
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import TransportStore
+    from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
@@ -76,7 +76,7 @@ class Consumer:
         self.subscribed: Collection[str] = ()
         self._unanswered: list[tuple[Request, float]] = []
         self._unsettled: dict[str, float] = {}
-        self._left: list[Callable[[TransportStore], object]] = []
+        self._left: list[Callable[[DelayStore], object]] = []
         self._next = 1
         self._queues = queues
         self._outcomes: deque[tuple[str, Outcome]] = deque()
@@ -114,7 +114,7 @@ class Consumer:
             self._next += count
             return self._next - count
 
-    def renew(self, store: "TransportStore", share: str | None = None) -> None:
+    def renew(self, store: "DelayStore", share: str | None = None) -> None:
         """Renews the lease in a share, or takes one under a new name if it has ended.
 
         Args:
@@ -142,7 +142,7 @@ class Consumer:
         """Returns a request in the name that it has in a share, with numbers that are not used."""
         return request._replace(consumer=self.name_in(share), first=self.numbers(request.most))
 
-    def fetch(self, store: "TransportStore", share: str, request: Request) -> list[Fetched]:
+    def fetch(self, store: "DelayStore", share: str, request: Request) -> list[Fetched]:
         """Takes messages in its name; one round trip, or three if its lease has ended.
 
         Args:
@@ -160,7 +160,7 @@ class Consumer:
         """Counts what has become of a task of a queue. ``report`` sends it."""
         self._outcomes.append((queue, outcome))
 
-    def report(self, store: "TransportStore") -> None:
+    def report(self, store: "DelayStore") -> None:
         """Sends what was counted, if there is any; one round trip. What a node that is away misses is sent again."""
         counted = Counter(drained(self._outcomes))
         found = defaultdict[str, dict[Outcome, int]](dict)
@@ -175,7 +175,7 @@ class Consumer:
         self._outcomes.extend(one for one in counted.elements() if one[0] in away)
         checked(away.values())
 
-    def leave(self, store: "TransportStore") -> None:
+    def leave(self, store: "DelayStore") -> None:
         """Gives leases back. Where messages are held, a lease ends by itself, and they go back to their queues.
 
         That goes also for what Redis took by a request whose reply was lost, and for what a failover has brought back.
@@ -197,7 +197,7 @@ class Consumer:
             with suppress(ValueError):  # the thread of the heartbeat has done it
                 self._unanswered.remove(lost)
 
-    def leave_unsettled(self, share: str, settle: "Callable[[TransportStore], object]") -> None:
+    def leave_unsettled(self, share: str, settle: "Callable[[DelayStore], object]") -> None:
         """Notes that a fetcher could not end well: messages of its share may have landed, or may yet.
 
         Args:
@@ -207,7 +207,7 @@ class Consumer:
         self._unsettled[share] = monotonic()
         self._left.append(settle)
 
-    def recover(self, store: "TransportStore", share: str | None = None) -> None:
+    def recover(self, store: "DelayStore", share: str | None = None) -> None:
         """Puts back what Redis took from queues by requests whose replies were lost; a round trip for each.
 
         Args:
@@ -237,7 +237,7 @@ class Consumer:
         if failed is not None:
             raise failed
 
-    def _fetch(self, store: "TransportStore", request: Request) -> list[Fetched]:
+    def _fetch(self, store: "DelayStore", request: Request) -> list[Fetched]:
         try:
             return store.fetching.fetch(request)
         except (ResponseError, LeaseEnded):
@@ -269,7 +269,7 @@ class Consumer:
     def _lease_in(self, share: str) -> _Lease:
         return self._leases.setdefault(share, _Lease(self._name))
 
-    def _renew_all(self, store: "TransportStore", queues: dict[str, list[str]]) -> None:
+    def _renew_all(self, store: "DelayStore", queues: dict[str, list[str]]) -> None:
         failed: Exception | None = None
         try:
             store.consumers.note_queues([queue for of_share in queues.values() for queue in of_share])
@@ -305,13 +305,13 @@ class Consumer:
         if failed is not None:
             raise failed
 
-    def _renew(self, store: "TransportStore", share: str, queues: list[str]) -> None:
+    def _renew(self, store: "DelayStore", share: str, queues: list[str]) -> None:
         lease = self._lease_in(share)
         if not self._heartbeat(store, share, lease, queues):
             self._begin_anew(store, share)
             self._heartbeat(store, share, self._leases[share], queues)
 
-    def _begin_anew(self, store: "TransportStore", share: str) -> None:
+    def _begin_anew(self, store: "DelayStore", share: str) -> None:
         """Goes on under another name in a share whose lease has ended, or has been lost by Redis."""
         lease, count = self._leases[share], len(self._tags_in(store, share))
         if monotonic() - lease.renewed_at < store.options.consumer_ttl:
@@ -329,7 +329,7 @@ class Consumer:
             )
         self._leases[share] = _Lease(_new_name())
 
-    def _heartbeat(self, store: "TransportStore", share: str, lease: _Lease, queues: list[str]) -> bool:
+    def _heartbeat(self, store: "DelayStore", share: str, lease: _Lease, queues: list[str]) -> bool:
         is_new, sent_at = not lease.is_taken, monotonic()
         lease.queues.update(queues)
         if is_new:
@@ -344,7 +344,7 @@ class Consumer:
             _note(store, share)
         return has_lease
 
-    def _leave(self, store: "TransportStore", share: str) -> None:
+    def _leave(self, store: "DelayStore", share: str) -> None:
         lease = self._leases[share]
         is_awaited = any(store.keys.share(request.queues[0]) == share for request, _ in list(self._unanswered))
         if not is_awaited and not self._tags_in(store, share):
@@ -357,12 +357,12 @@ class Consumer:
             # Otherwise a failover has lost that some messages were acknowledged or put back. The lease ends by itself.
             del self._leases[share]
 
-    def _tags_in(self, store: "TransportStore", share: str) -> list[str]:
+    def _tags_in(self, store: "DelayStore", share: str) -> list[str]:
         """Returns the delivery tags of what it holds in a share."""
         return [tag for tag, queue in list(self.held.items()) if store.keys.share(queue) == share]
 
 
-def _note(store: "TransportStore", *shares: str) -> None:
+def _note(store: "DelayStore", *shares: str) -> None:
     """Notes that queues have a consumer. If that fails because a node is away, the next heartbeat does it.
 
     That is done before a lease is taken and again after that, see ``Consumers.drop_idle``.

@@ -15,7 +15,7 @@ from kombu_delayq.message.fields import Message, fault_of, from_json, priority_o
 from kombu_delayq.store.types import Fetched, Requeued
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import TransportStore
+    from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
@@ -129,7 +129,7 @@ class Deliveries:
             return None
         return message
 
-    def put_back(self, store: "TransportStore", queue: str | None = None) -> None:
+    def put_back(self, store: "DelayStore", queue: str | None = None) -> None:
         """Puts messages that have not been delivered back, to be consumed next.
 
         Args:
@@ -159,7 +159,7 @@ class Deliveries:
         finally:
             self._busy_since = before
 
-    def _put_back(self, given: Sequence[Fetched], store: "TransportStore") -> None:
+    def _put_back(self, given: Sequence[Fetched], store: "DelayStore") -> None:
         rows = []
         for fetched in reversed(given):
             row = Requeued(fetched.tag, fetched.queue, priority_of(read(bytes(fetched.body))), fetched.body)

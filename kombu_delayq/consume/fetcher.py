@@ -24,7 +24,7 @@ from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.types import Fetched, Landing, LeaseEnded, Request
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import TransportStore
+    from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
@@ -149,7 +149,7 @@ class Fetcher:
         self._unclaimed: dict[int, Request] = {}  # at most one, by its first number
         self._turned_at = monotonic()
         self._is_closed = self._is_ending = self._is_unsure = self._by_text = False
-        self._kept_store: TransportStore | None = None
+        self._kept_store: DelayStore | None = None
         self._resumes_at: float | None = None  # after an error that passes
         self._gathers_until: float | None = None  # when acks and requests that are gathered are sent at the latest
 
@@ -255,7 +255,7 @@ class Fetcher:
         """Whether ``ack`` of a message only notes it, so that any thread may do so in the middle of its work."""
         return tag in self.held and not self._is_closed and self._poller.loop_turns and self._channel.fetches
 
-    def help(self, store: "TransportStore", busy_s: float = 0.0) -> None:
+    def help(self, store: "DelayStore", busy_s: float = 0.0) -> None:
         """Does for a fetcher whose thread is busy what cannot wait; another thread calls this now and then.
 
         Args:
@@ -361,13 +361,13 @@ class Fetcher:
         if self._request is not None:
             self._lost()
 
-    def _give_up(self, store: "TransportStore") -> None:
+    def _give_up(self, store: "DelayStore") -> None:
         """Puts back what the reply on its way brings, because the thread that would read it is busy."""
         if (request := self._request) and request.most and self._notes(request.queues) and self._claim(request):
             self._consumer.lose(request)
             self._consumer.recover(store, self._share)
 
-    def _settle(self, store: "TransportStore") -> None:
+    def _settle(self, store: "DelayStore") -> None:
         try:
             self.deliveries.put_back(store)
         finally:
@@ -396,7 +396,7 @@ class Fetcher:
         self._idle.may_have_more = True
 
     @property
-    def _store(self) -> "TransportStore":
+    def _store(self) -> "DelayStore":
         if self._channel.connection is not None or self._kept_store is None:
             self._kept_store = self._channel.store
         return self._kept_store

@@ -16,7 +16,7 @@ from kombu_delayq.consume.presence import Presence
 from kombu_delayq.redis.errors import is_wrong_type
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import TransportStore
+    from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
@@ -44,7 +44,7 @@ class Heartbeat:
     def __init__(
         self,
         consumer: Consumer,
-        store: "TransportStore",
+        store: "DelayStore",
         fetchers: Callable[[], Iterable[Fetcher] | None],
         visibility_timeout_s: float = inf,
     ) -> None:
@@ -120,7 +120,7 @@ class Heartbeat:
         before, self._consumer.subscribed = self._consumer.subscribed, self._presence.names
         return before != self._consumer.subscribed
 
-    def _does(self, work: "Callable[[TransportStore], object]") -> bool:
+    def _does(self, work: "Callable[[DelayStore], object]") -> bool:
         """Does a part of the work. Returns whether it succeeded; an error goes to the log."""
         try:
             work(self._store)

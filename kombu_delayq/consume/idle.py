@@ -20,7 +20,7 @@ from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.types import Landing
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import TransportStore
+    from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
@@ -169,7 +169,7 @@ class IdleWaits:
         """The connections that wait for messages."""
         return [wait.connection for wait in list(self._waits.values())]
 
-    def wait(self, store: "TransportStore", consumer: str, queues: Sequence[str]) -> None:
+    def wait(self, store: "DelayStore", consumer: str, queues: Sequence[str]) -> None:
         """Waits for messages, as far as there are connections, and now and then looks at the lists without a wait.
 
         Args:
@@ -228,7 +228,7 @@ class IdleWaits:
                 for wait in list(self._waits.values()):
                     wait.is_ending = False  # its wait goes on, and has to be ended again
 
-    def end(self, store: "TransportStore", queue: str | None = None, *, is_own_thread: bool = True) -> None:
+    def end(self, store: "DelayStore", queue: str | None = None, *, is_own_thread: bool = True) -> None:
         """Ends the waits for one queue or all, and puts what has landed back; one round trip if there is any.
 
         Args:
@@ -291,14 +291,14 @@ class IdleWaits:
         found = [wait for at, wait in list(self._waits.items()) if queue in (None, at[0])]
         return [wait for wait in found if wait.is_blocked and not wait.is_emptied]
 
-    def _withdraw(self, store: "TransportStore", waits: Collection[IdleWait], landings: Collection[Landing]) -> None:
+    def _withdraw(self, store: "DelayStore", waits: Collection[IdleWait], landings: Collection[Landing]) -> None:
         """Ends waits as far as Redis lets it, and puts back what has landed in queues of one share; one round trip."""
         now, refused = monotonic(), self._budget.ends_waits is False
         store.fetching.withdraw([] if refused else [wait.client_id for wait in waits], tuple(landings))
         for wait in waits:
             wait.is_emptied = now > wait.over_at
 
-    def _wait_for(self, store: "TransportStore", consumer: str, lists: Iterable[QueueList]) -> None:
+    def _wait_for(self, store: "DelayStore", consumer: str, lists: Iterable[QueueList]) -> None:
         if monotonic() < self._resumes_at:
             return
         try:
@@ -311,7 +311,7 @@ class IdleWaits:
                 raise
             self._resumes_at = monotonic() + PASSING_S
 
-    def _block(self, store: "TransportStore", wait: IdleWait, at: Landing) -> None:
+    def _block(self, store: "DelayStore", wait: IdleWait, at: Landing) -> None:
         wait.open()
         if self._budget.ends_waits is None:
             self._budget.note_end(_tried(wait))
@@ -376,7 +376,7 @@ class IdleWaits:
         self._is_refused = True
         _warn(reason)
 
-    def _look(self, store: "TransportStore", queues: Iterable[str]) -> None:
+    def _look(self, store: "DelayStore", queues: Iterable[str]) -> None:
         """Asks for lists without a wait; in a cluster for all, because a wait does not hear that its slot moves."""
         has_nodes = pools.has_nodes(store.client.connection_pool)
         waited = {at for at, wait in self._waits.items() if wait.is_blocked and not has_nodes}

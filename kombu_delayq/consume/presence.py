@@ -12,7 +12,7 @@ from kombu_delayq.redis import pools
 from kombu_delayq.text import as_text
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import TransportStore
+    from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
@@ -34,7 +34,7 @@ class Presence:
         names: The names of the consumer that Redis counts as subscribed.
     """
 
-    def __init__(self, store: "TransportStore") -> None:
+    def __init__(self, store: "DelayStore") -> None:
         self.names: frozenset[str] = frozenset()
         self._store = store
         self._pubsub: Any = None

@@ -1,4 +1,4 @@
-"""The delayed messages of one Redis database: ``DelayStore``, and what each of its users needs of it."""
+"""The delayed messages of one Redis database: ``DelayStore``."""
 
 import re
 from collections.abc import Sequence
@@ -103,53 +103,6 @@ class Store(Protocol):
             return dict(self.client.info(section))
         except ResponseError:  # forbidden by an ACL, or renamed by the server
             return {}
-
-
-class TransportStore(Store, Protocol):
-    """The parts of a store that deliver messages: for a channel and a transfer worker."""
-
-    delivery: Delivery
-    fetching: Fetching
-    consumers: Consumers
-    chains: DelayChains
-    leases: Leases
-    letters: DeadLetters
-    minutes: MinuteCounts
-    figures: Figures
-    queues: Queues
-
-
-class WaitingStore(Store, Protocol):
-    """The parts of a store that find, show and change waiting messages: for an app, the shell and a Spark job."""
-
-    lookup: Lookup
-    scan: Scan
-    chains: DelayChains
-    queues: Queues
-    letters: DeadLetters
-
-
-class OperatorStore(WaitingStore, Protocol):
-    """The parts of a store that keep queues in order, and show them: for the shell and for ``delayq serve``."""
-
-    delivery: Delivery
-    fetching: Fetching
-    consumers: Consumers
-    leases: Leases
-    repair: Repair
-    minutes: MinuteCounts
-    figures: Figures
-    nodes: Nodes
-    servers: Servers
-    periodic: Periodic
-    answers: Answers
-    shared_runs: SharedRuns
-
-
-class SparkStore(WaitingStore, Protocol):
-    """The parts of a store that write bulk jobs and read whole queues: for a Spark job."""
-
-    jobs: BulkJobs
 
 
 class DelayStore(Store):

@@ -11,7 +11,7 @@ from kombu_delayq.message.dead_letters import too_late
 from kombu_delayq.message.fields import read, to_json
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.errors import NotPrimary
-from kombu_delayq.store import TransportStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import DelayedQueue, TooLate, Transferred
 from kombu_delayq.text import readable
@@ -53,7 +53,7 @@ class DueMessages:
         self._left: set[DelayedQueue] = set()
         self._limits = Limits()
 
-    def look(self, store: TransportStore, registered: Iterable[str], meanwhile: Callable[[], object] = bool) -> None:
+    def look(self, store: DelayStore, registered: Iterable[str], meanwhile: Callable[[], object] = bool) -> None:
         """Reads from Redis when the head of each queue is due, and registers queues that nobody has registered.
 
         Args:
@@ -74,7 +74,7 @@ class DueMessages:
         self._left = (self._left | self._shared) - shared
         self._shared = shared
 
-    def _notice(self, store: TransportStore, delayed_queues: Iterable[DelayedQueue], registered: Iterable[str]) -> None:
+    def _notice(self, store: DelayStore, delayed_queues: Iterable[DelayedQueue], registered: Iterable[str]) -> None:
         """Notices queues in the other layout, and queues that nobody has registered."""
         for delayed in delayed_queues:
             if delayed.layout != store.layout and delayed not in self._in_other_layout:
@@ -90,25 +90,25 @@ class DueMessages:
             self._shared.add(delayed)
         registered.add(delayed.queue)
 
-    def clear(self, store: TransportStore) -> None:
+    def clear(self, store: DelayStore) -> None:
         """Removes what is left in Redis of queues whose last message another client has taken; a transfer does that."""
         for delayed in tuple(self._left):
             self.transfer_batch(store, delayed)
             self._left.discard(delayed)
 
-    def with_channels(self, store: TransportStore) -> Iterable[str]:
+    def with_channels(self, store: DelayStore) -> Iterable[str]:
         """Returns the names of the queues that may have messages in a layout that is shared."""
         if LAYOUT_OF[store.layout].is_shared:
             return self.due_times.queues
         others = {delayed.queue for delayed in self._in_other_layout}
         return others and others.intersection(self.due_times.queues)
 
-    def transfer(self, store: TransportStore) -> None:
+    def transfer(self, store: DelayStore) -> None:
         """Transfers one batch of each queue that has messages due."""
         for delayed in self.due_times.due():
             self.transfer_batch(store, delayed)
 
-    def transfer_batch(self, store: TransportStore, delayed: DelayedQueue) -> Transferred | None:
+    def transfer_batch(self, store: DelayStore, delayed: DelayedQueue) -> Transferred | None:
         """Transfers one batch of a queue. Returns None if Redis refuses it, or its node is away; the log says so."""
         try:
             done = self._limits.apply(store, delayed, store.delivery.transfer(*delayed))
@@ -147,7 +147,7 @@ def _is_shared(delayed: DelayedQueue) -> bool:
     return LAYOUT_OF[delayed.layout].is_shared
 
 
-def _warn_of_other_layout(store: TransportStore, delayed: DelayedQueue) -> None:
+def _warn_of_other_layout(store: DelayStore, delayed: DelayedQueue) -> None:
     logger.warning(
         "queue %r has delayed messages in the layout %r, while the transport option layout is %r here: both are "
         "delivered, but not found here by their ids. Set the option alike everywhere and, with all processes stopped, "
@@ -163,7 +163,7 @@ class Limits:
         self._gone: dict[tuple[str, str], int] = {}  # queue and policy -> number of messages not logged yet
         self._logged_at: dict[tuple[str, str], float] = {}
 
-    def apply(self, store: TransportStore, delayed: DelayedQueue, done: Transferred) -> Transferred:
+    def apply(self, store: DelayStore, delayed: DelayedQueue, done: Transferred) -> Transferred:
         """Buries the messages of a transfer that are too late, and notes what is to be logged.
 
         Returns:
@@ -179,7 +179,7 @@ class Limits:
             logger.info("queue %r is held back by its transfer_rate: more messages are due", readable(delayed.queue))
         return done
 
-    def report(self, store: TransportStore) -> None:
+    def report(self, store: DelayStore) -> None:
         """Logs what became of messages that were too late, each queue once in ``LOG_EVERY_S``."""
         for (queue, policy), count in [*self._gone.items()]:
             if self._is_time((queue, policy), LOG_EVERY_S):
@@ -205,7 +205,7 @@ class Limits:
         return True
 
 
-def _letter(store: TransportStore, delayed: DelayedQueue, late: TooLate, now_ms: float) -> str | bytes:
+def _letter(store: DelayStore, delayed: DelayedQueue, late: TooLate, now_ms: float) -> str | bytes:
     """Returns a message as a dead letter. Bytes that are no message become a dead letter as they are."""
     message, options = read(late.body), store.options
     if late.body is None or not message:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kombu_delayq.processes import has_ended
 from kombu_delayq.redis import pools
-from kombu_delayq.store import TransportStore
+from kombu_delayq.store import DelayStore
 
 #: How often a worker looks at most, in s, and how often it reads what consumers there are. A cluster has a key for each
 #: queue that is consumed, of which so many are read in a second at most.
@@ -50,7 +50,7 @@ class GoneConsumers:
         self._next_look = monotonic() + REST_S
         self.forget()
 
-    def look(self, store: TransportStore) -> dict[str, list[str]]:
+    def look(self, store: DelayStore) -> dict[str, list[str]]:
         """Looks, if it is time. Returns the consumers that are gone, by share.
 
         One command; with each other look one more, and in a cluster one more for each share.
@@ -77,7 +77,7 @@ class GoneConsumers:
             share: found for share, names in self._subscribed.items() if (found := sorted(gone.intersection(names)))
         }
 
-    def _may_be_away(self, store: TransportStore, now: float, present: Collection[str]) -> Collection[str]:
+    def _may_be_away(self, store: DelayStore, now: float, present: Collection[str]) -> Collection[str]:
         """Returns which of the missing consumers may live, and not have come back yet to where this worker asks.
 
         Args:

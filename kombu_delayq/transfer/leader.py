@@ -9,7 +9,7 @@ from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store import TransportStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.wake import LISTEN_S, Announcements
 from kombu_delayq.text import readable
 from kombu_delayq.transfer.due_messages import DueMessages
@@ -37,7 +37,7 @@ class Leader:
         self._stopping = stopping
 
     def deliver(
-        self, store: TransportStore, registered: set[str], until: float, meanwhile: Callable[[TransportStore], float]
+        self, store: DelayStore, registered: set[str], until: float, meanwhile: Callable[[DelayStore], float]
     ) -> None:
         """Transfers messages as they become due until ``until``, an instant of ``monotonic``.
 
@@ -59,7 +59,7 @@ class Leader:
             else:
                 self._hear(store, registered, min(wait_s - FINE_S, LISTEN_S))
 
-    def _hear(self, store: TransportStore, registered: set[str], timeout_s: float) -> None:
+    def _hear(self, store: DelayStore, registered: set[str], timeout_s: float) -> None:
         wake = self._announcements.wait(timeout_s)
         if wake is None:
             return
@@ -76,7 +76,7 @@ class Tidying:
         self._next_at = -inf
         self._error = ""
 
-    def go_on(self, store: TransportStore, registered: Iterable[str]) -> None:
+    def go_on(self, store: DelayStore, registered: Iterable[str]) -> None:
         """Goes through the names, if it is time.
 
         Args:

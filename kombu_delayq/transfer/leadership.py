@@ -7,7 +7,7 @@ from contextlib import suppress
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
-from kombu_delayq.store import TransportStore
+from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
@@ -56,7 +56,7 @@ class Leadership:
         """How long this worker, if it is a standby, gives the leader to transfer a head, in s."""
         return FIRST_GRACE_S if self._rank == 2 else SECOND_GRACE_S
 
-    def renew(self, store: TransportStore) -> list[str]:
+    def renew(self, store: DelayStore) -> list[str]:
         """Takes or renews a lease, if one is free. Returns the names of all queues to look after.
 
         In a cluster, the node of the leases may be away while others have queues. Then a worker stays what it is: if
@@ -91,17 +91,17 @@ class Leadership:
         if self._rank is None:
             self._rank = LAST_RANK
 
-    def release(self, store: TransportStore) -> None:
+    def release(self, store: DelayStore) -> None:
         """Gives the lease back, if this worker holds one. If Redis does not answer, the lease ends by itself."""
         rank, self._rank, self.stands_by_for = self._rank, None, ""
         if rank:
             with suppress(RedisError, OSError):
                 store.leases.release(self._name)
 
-    def is_idle(self, store: TransportStore) -> bool:
+    def is_idle(self, store: DelayStore) -> bool:
         """Whether this worker waits and has nothing to do; one round trip if it waits."""
         return self._rank == 0 and store.leases.all_quiet(self.registered, self._queues())
 
-    def look_s(self, store: TransportStore) -> float:
+    def look_s(self, store: DelayStore) -> float:
         """Returns the time from one look at Redis to the next, in s."""
         return store.options.poll_interval * random.uniform(*(LOOKS if self._rank else WAITING_LOOKS))

@@ -6,7 +6,7 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
-from kombu_delayq.store import TransportStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import MOST_PRUNED
 from kombu_delayq.text import readable
 
@@ -23,7 +23,7 @@ class Pruning:
         self._next_at = -inf
         self._errors: dict[str, str] = {}
 
-    def go_on(self, store: TransportStore) -> None:
+    def go_on(self, store: DelayStore) -> None:
         """Drops what is to be dropped, if it is time; at most about ``MOST_PRUNED`` letters of each queue."""
         ttl, most = store.options.dead_letter_ttl, store.options.dead_letter_max
         if monotonic() < self._next_at or (ttl is None and most is None):
@@ -45,7 +45,7 @@ class Pruning:
             if dropped >= MOST_PRUNED:
                 self._next_at = monotonic() + PRUNE_ON_S
 
-    def _queues(self, store: TransportStore) -> list[str]:
+    def _queues(self, store: DelayStore) -> list[str]:
         try:
             return store.letters.queues()
         except ResponseError as error:

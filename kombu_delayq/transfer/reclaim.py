@@ -14,7 +14,7 @@ from kombu_delayq.message.dead_letters import beyond_delivery_limit
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.unacked import read_note
-from kombu_delayq.store import TransportStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consumers import Ended
 from kombu_delayq.store.types import PAGE, ConsumerLease, Requeued
 from kombu_delayq.text import as_bytes, readable
@@ -74,7 +74,7 @@ class _OfShare:
         self._errors: dict[str, str] = {}
 
     def late(
-        self, store: TransportStore, now_ms: float, ended: Sequence[ConsumerLease], *, leads: bool
+        self, store: DelayStore, now_ms: float, ended: Sequence[ConsumerLease], *, leads: bool
     ) -> list[ConsumerLease]:
         """Returns those of the consumers with an ended lease whose messages this worker has to give back now."""
         self._ended_ms = {lease.name: min(self._ended_ms.get(lease.name, now_ms), now_ms) for lease in ended}
@@ -95,7 +95,7 @@ class _OfShare:
         if self._is_news("gone", error):
             logger.warning("what killed consumers held goes back only when their leases end: %s", readable(error))
 
-    def _is_sure(self, store: TransportStore, now_ms: float) -> bool:
+    def _is_sure(self, store: DelayStore, now_ms: float) -> bool:
         """Whether living consumers had the time to renew their leases."""
         options = store.options
         longest_ms = 1000 * max(options.consumer_ttl * GAP_SHARE, 3 * options.poll_interval)
@@ -104,7 +104,7 @@ class _OfShare:
             self._patient_until_ms = now_ms + 1000 * options.consumer_ttl * GRACE_SHARE
         return now_ms >= self._patient_until_ms
 
-    def reclaim(self, store: TransportStore, ended: Sequence[ConsumerLease], reports: _Reports) -> bool:
+    def reclaim(self, store: DelayStore, ended: Sequence[ConsumerLease], reports: _Reports) -> bool:
         """Gives back what consumers held, for about ``SLICE_S``, and adds what of those that are gone to ``reports``.
 
         Returns False if time was up before it was done.
@@ -131,7 +131,7 @@ class _OfShare:
         return True
 
     def _give_back(
-        self, store: TransportStore, lease: ConsumerLease, tags: Sequence[str], until: float
+        self, store: DelayStore, lease: ConsumerLease, tags: Sequence[str], until: float
     ) -> _Returned | None:
         """Gives back what a consumer held, and forgets the consumer. Returns what; None if time was up before.
 
@@ -153,7 +153,7 @@ class _OfShare:
         return returned
 
     def _put_back(
-        self, store: TransportStore, lease: ConsumerLease, tags: Sequence[str], first: str, errors: list[ResponseError]
+        self, store: DelayStore, lease: ConsumerLease, tags: Sequence[str], first: str, errors: list[ResponseError]
     ) -> None:
         """Puts a page of messages back, those last that the consumer took first, so that these are consumed next.
 
@@ -208,7 +208,7 @@ class Reclaiming:
         """Returns how long a leader may wait before it calls ``go_on`` again, in s."""
         return max(min(self._next_look - monotonic(), self._gone.wait_s()), 0.0)
 
-    def go_on(self, store: TransportStore, *, leads: bool, leader: str = "") -> None:
+    def go_on(self, store: DelayStore, *, leads: bool, leader: str = "") -> None:
         """Looks at the consumers, if it is time, and gives back what can be given back in about ``SLICE_S``.
 
         Args:
@@ -246,7 +246,7 @@ class Reclaiming:
             _report(store, lease, returned)
         self._reports.clear()
 
-    def _judge(self, store: TransportStore, leader: str) -> None:
+    def _judge(self, store: DelayStore, leader: str) -> None:
         """Ends the leases of consumers whose processes have ended; beside a ``leader`` that lives it only looks."""
         try:
             gone = self._gone.look(store)
@@ -261,7 +261,7 @@ class Reclaiming:
             self._judged.update(names)
             self._next_look = -inf
 
-    def _dead(self, store: TransportStore, found: Ended, *, leads: bool) -> dict[str, list[ConsumerLease]]:
+    def _dead(self, store: DelayStore, found: Ended, *, leads: bool) -> dict[str, list[ConsumerLease]]:
         """Returns the consumers of each share whose messages this worker has to give back now."""
         self._judged.intersection_update(lease.name for leases in found.leases.values() for lease in leases)
         dead = {}
@@ -289,7 +289,7 @@ def _collected(errors: list[ResponseError]) -> Iterator[None]:
         errors.append(error)
 
 
-def _report(store: TransportStore, lease: ConsumerLease, returned: _Returned) -> None:
+def _report(store: DelayStore, lease: ConsumerLease, returned: _Returned) -> None:
     """Says what became of the messages of a dead consumer."""
     if lease.is_http:
         logger.warning(
@@ -304,7 +304,7 @@ def _report(store: TransportStore, lease: ConsumerLease, returned: _Returned) ->
     )
 
 
-def _fates(store: TransportStore, returned: _Returned) -> Iterator[str]:
+def _fates(store: DelayStore, returned: _Returned) -> Iterator[str]:
     if returned.queues:
         queues = ", ".join(f"{count} to {readable(name)!r}" for name, count in sorted(returned.queues.items()))
         yield f"{returned.queues.total()} went back ({queues})"

@@ -5,7 +5,7 @@ from math import inf
 from threading import Event
 from time import monotonic
 
-from kombu_delayq.store import TransportStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import DelayedQueue, WatchedHeads
 from kombu_delayq.store.wake import LISTEN_S, Announcements
 from kombu_delayq.transfer.due_messages import DueMessages
@@ -42,11 +42,11 @@ class Standby:
 
     def watch(
         self,
-        store: TransportStore,
+        store: DelayStore,
         registered: set[str],
         grace_s: float,
         until: float,
-        meanwhile: Callable[[TransportStore], float],
+        meanwhile: Callable[[DelayStore], float],
     ) -> None:
         """Looks after due times until ``until``, an instant of ``monotonic``.
 
@@ -88,7 +88,7 @@ class Standby:
                 self._messages.note(wake.delayed, wake.due_ms, registered)
         return GATHERED
 
-    def _look(self, store: TransportStore, registered: set[str], grace_s: float) -> None:
+    def _look(self, store: DelayStore, registered: set[str], grace_s: float) -> None:
         """Reads in one command what has become of the overdue heads, and transfers what nobody else does."""
         self._looked_at = monotonic()
         if self._has_missed:
@@ -105,10 +105,10 @@ class Standby:
         self._draining = self._abandoned.find(known, seen, late_ms, store.options.poll_interval * 1000)
         self._drain(store)
 
-    def _drain(self, store: TransportStore) -> None:
+    def _drain(self, store: DelayStore) -> None:
         self._draining = [delayed for delayed in self._draining if self._transfers(store, delayed)]
 
-    def _transfers(self, store: TransportStore, delayed: DelayedQueue) -> bool:
+    def _transfers(self, store: DelayStore, delayed: DelayedQueue) -> bool:
         """Transfers one batch. Returns whether more messages are due."""
         done = self._messages.transfer_batch(store, delayed)
         return done is not None and done.more

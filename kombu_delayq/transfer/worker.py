@@ -9,7 +9,7 @@ from kombu.log import get_logger
 from redis.exceptions import RedisError
 
 from kombu_delayq.background import BackgroundWorker
-from kombu_delayq.store import TransportStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.wake import Announcements, WakeRefused
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
 from kombu_delayq.transfer.leader import Leader, Tidying
@@ -44,7 +44,7 @@ class TransferWorker(BackgroundWorker):
 
     def __init__(
         self,
-        connect: Callable[[], TransportStore],
+        connect: Callable[[], DelayStore],
         *,
         queues: Callable[[], Iterable[str]] = tuple,
         on_transfer: OnTransfer | None = None,
@@ -84,14 +84,14 @@ class TransferWorker(BackgroundWorker):
                 else:
                     self._work(store)
 
-    def _check(self, store: TransportStore) -> None:
+    def _check(self, store: DelayStore) -> None:
         store.check_version()
         warning = store.eviction_warning()
         if warning and warning != self._last_warning:
             logger.warning("%s", warning)
         self._last_warning = warning
 
-    def _work(self, store: TransportStore) -> None:
+    def _work(self, store: DelayStore) -> None:
         """Does the work of one poll interval: looks at Redis, then delivers until the next look."""
         begun, led = monotonic(), self.leading
         queues = self._leadership.renew(store)
@@ -110,7 +110,7 @@ class TransferWorker(BackgroundWorker):
         except WakeRefused as error:
             self._announcements.narrow(error)
 
-    def _tidy(self, store: TransportStore) -> None:
+    def _tidy(self, store: DelayStore) -> None:
         """Does what the leader does beside the delivery."""
         if not self.leading:
             return
@@ -118,12 +118,12 @@ class TransferWorker(BackgroundWorker):
         self._tidying.go_on(store, self._leadership.registered)
         self._pruning.go_on(store)
 
-    def _reclaim(self, store: TransportStore) -> float:
+    def _reclaim(self, store: DelayStore) -> float:
         """Gives back what dead consumers held. Returns the time until the next look at them, in s."""
         self._try(store, partial(self._reclaiming.go_on, leads=self.leading, leader=self._leadership.stands_by_for))
         return self._reclaiming.wait_s()
 
-    def _try(self, store: TransportStore, chore: Callable[[TransportStore], object]) -> None:
+    def _try(self, store: DelayStore, chore: Callable[[DelayStore], object]) -> None:
         """Does what can wait for a node of a cluster that is away."""
         try:
             chore(store)
@@ -132,7 +132,7 @@ class TransferWorker(BackgroundWorker):
                 raise
             logger.debug("a node is away, and some work waits for it: %s", error)
 
-    def _deliver(self, store: TransportStore, until: float) -> None:
+    def _deliver(self, store: DelayStore, until: float) -> None:
         registered = self._leadership.registered
         if self.leading:
             self._leader.deliver(store, registered, until, self._reclaim)

@@ -6,7 +6,7 @@ from celery import Celery
 
 from celery_ext.doctor import CHECKS, Finding
 from celery_ext.doctor.subject import Subject
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 
 DOTTED = "kombu_delayq.transport:Transport"
 
@@ -18,7 +18,7 @@ def app_with(**conf: Any) -> Celery:
     return app
 
 
-def look(check: str, app: Celery | None = None, store: OperatorStore | None = None) -> list[Finding]:
+def look(check: str, app: Celery | None = None, store: DelayStore | None = None) -> list[Finding]:
     """Makes a check. Returns what it finds."""
     [found] = [each for each in CHECKS if each.name == check]
     return list(found.look(Subject(app, store)))

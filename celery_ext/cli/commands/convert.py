@@ -12,7 +12,7 @@ from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import with_progress
 from kombu_delayq.audit import audited
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.store import OperatorStore, WaitingStore
+from kombu_delayq.store import DelayStore
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Conversion:
     stranded: int = 0
 
 
-def convert_queue(store: WaitingStore, conversion: Conversion) -> Iterator[int]:
+def convert_queue(store: DelayStore, conversion: Conversion) -> Iterator[int]:
     """Moves messages until none is left in the other layout. Loses none if the queue is in use, and may run again.
 
     Yields:
@@ -57,7 +57,7 @@ def convert_queue(store: WaitingStore, conversion: Conversion) -> Iterator[int]:
             return
 
 
-def _left(store: WaitingStore, conversion: Conversion) -> int:
+def _left(store: DelayStore, conversion: Conversion) -> int:
     try:
         return store.queues.convertible(conversion.queue, conversion.to)
     except ResponseError:  # a key has the wrong type; the conversion itself raises an error that names it
@@ -106,7 +106,7 @@ def convert(broker: CliBroker, queues: tuple[str, ...], to: str, as_json: bool) 
     raise SystemExit(int(bool(failed or set(queues) - set(names))))
 
 
-def _warn_if_in_use(store: OperatorStore) -> None:
+def _warn_if_in_use(store: DelayStore) -> None:
     consumers = sum(lease.left_ms > 0 for lease in store.consumers.all())
     leads = store.leases.leader() is not None
     if not (consumers or leads):
@@ -118,7 +118,7 @@ def _warn_if_in_use(store: OperatorStore) -> None:
     )
 
 
-def _convert(store: WaitingStore, work: Iterable[Conversion], failed: list[str], *, as_json: bool) -> Iterator[int]:
+def _convert(store: DelayStore, work: Iterable[Conversion], failed: list[str], *, as_json: bool) -> Iterator[int]:
     """Converts queues one after the other, and prints what was done with each. Notes those with a problem."""
     for one in work:
         try:

@@ -37,7 +37,7 @@ from celery_ext.dead_letters import Choice, DeadLetter, routes
 from celery_ext.dead_letters import letters as letters_of
 from celery_ext.dead_letters.letters import LetterAction
 from kombu_delayq.audit import audited
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import Letter
 
 LISTING_HEAD = ("BURIED", "TASK", "ID", "FROM", "RETRIES", "ERROR", "ARGUMENTS")
@@ -214,7 +214,7 @@ class _LetterJob:
     """Replays or drops the chosen dead letters of some queues, and remembers what it could not do."""
 
     def __init__(
-        self, store: OperatorStore, selection: Choice, action: LetterAction, name: str, word: str, *, as_json: bool
+        self, store: DelayStore, selection: Choice, action: LetterAction, name: str, word: str, *, as_json: bool
     ) -> None:
         self.wanted: dict[str, Counter[str]] = {}
         self._store = store

@@ -23,7 +23,7 @@ from celery_ext.cli.progress import with_progress
 from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadable
 from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.waiting import DelayedTask, Selection, by_id, sizes_of
-from kombu_delayq.store import WaitingStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Waiting
 
 
@@ -79,7 +79,7 @@ def export(
 
 
 class _Export:
-    def __init__(self, store: WaitingStore, file: BinaryIO, selection: Selection) -> None:
+    def __init__(self, store: DelayStore, file: BinaryIO, selection: Selection) -> None:
         self.counts: Counter[str] = Counter()
         self.lost = self.unreadable = self.endless = 0
         self.failed = False

@@ -18,7 +18,7 @@ from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.message.fields import properties_of, read
 from kombu_delayq.message.pages import Page
 from kombu_delayq.message.rewrite import with_properties
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from kombu_delayq.text import as_bytes
 
@@ -63,7 +63,7 @@ class Import:
         stored: Number of the last line up to which all messages are in the store.
     """
 
-    def __init__(self, store: OperatorStore, to: str | None, *, skip_bad: bool) -> None:
+    def __init__(self, store: DelayStore, to: str | None, *, skip_bad: bool) -> None:
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.bad = self.line = self.stored = 0
         self.incomplete = False
@@ -191,7 +191,7 @@ def import_(
     raise SystemExit(int(work.incomplete or bool(work.bad and not skip_bad)))
 
 
-def _run(store: OperatorStore, work: Import, file: BinaryIO) -> None:
+def _run(store: DelayStore, work: Import, file: BinaryIO) -> None:
     problems = 0
     of = _count_of_lines(file)
     with audited("import", {"file": str(getattr(file, "name", "-"))}, of=of or 0, unchanged=()) as counts:

@@ -8,7 +8,7 @@ from celery_ext.cli.options import confirm, json_option, known_queues, queues_ar
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.waiting import pause_queue, resume_queue
 from kombu_delayq.audit import audited
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 
 
 @click.group()
@@ -73,7 +73,7 @@ def resume(broker: CliBroker, queues: tuple[str, ...]) -> None:
             click.echo(f"queue {escaped(name)}: {resume_queue(store, name)}")
 
 
-def _counted(store: OperatorStore, queue: str) -> int | None:
+def _counted(store: DelayStore, queue: str) -> int | None:
     try:
         [stats] = store.figures.overview([queue])
         error = stats.error

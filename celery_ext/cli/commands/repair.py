@@ -16,7 +16,7 @@ from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import fault_of, read
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.unacked import read_note
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.redisson_layout import mark_of, own_id
 from kombu_delayq.store.types import PAGE, Landing, Request, Requeued
@@ -52,7 +52,7 @@ class Search:
     ended: dict[str, list[str]] = field(default_factory=dict)
 
 
-def find_strays(store: OperatorStore) -> Search:
+def find_strays(store: DelayStore) -> Search:
     """Searches the whole database for what consumers have that nobody knows, or whose lease has ended for good."""
     found: defaultdict[str, Strays] = defaultdict(Strays)
     search = Search(found)
@@ -80,7 +80,7 @@ def find_strays(store: OperatorStore) -> Search:
     return search
 
 
-def forget_strays(store: OperatorStore, ended: Mapping[str, Iterable[str]]) -> None:
+def forget_strays(store: DelayStore, ended: Mapping[str, Iterable[str]]) -> None:
     """Forgets those consumers whose lease has ended, by share, and that hold nothing any more."""
     for share, names in ended.items():
         fenced = store.consumers.fence([*names], share)
@@ -90,7 +90,7 @@ def forget_strays(store: OperatorStore, ended: Mapping[str, Iterable[str]]) -> N
                 store.consumers.leave(name, share)
 
 
-def put_back(store: OperatorStore, queue: str, strays: Strays) -> Iterator[int]:
+def put_back(store: DelayStore, queue: str, strays: Strays) -> Iterator[int]:
     """Puts the strays of a queue back to where they are consumed next. Yields the number of messages of each call."""
     for page in pages(reversed(strays.tags), PAGE):
         notes = ((held.tag, read_note(as_bytes(held.note))) for held in store.consumers.notes(page, queue))
@@ -163,7 +163,7 @@ class Findings:
 
 
 def check(
-    store: OperatorStore, findings: Findings, known: Container[str], *, mend: bool, strays: Strays | None = None
+    store: DelayStore, findings: Findings, known: Container[str], *, mend: bool, strays: Strays | None = None
 ) -> Iterator[int]:
     """Searches a queue, and with ``mend`` mends what it finds. May run while the queue is in use.
 
@@ -198,7 +198,7 @@ def check(
         findings.error = str(error)
 
 
-def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iterator[int]:
+def _check_list(store: DelayStore, findings: Findings, *, mend: bool) -> Iterator[int]:
     found = True
     while found:  # once more, because others may have moved entries past the search meanwhile
         before = findings.unindexed
@@ -208,7 +208,7 @@ def _check_list(store: OperatorStore, findings: Findings, *, mend: bool) -> Iter
         found = mend and findings.unindexed > before
 
 
-def _check_index(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[int]:
+def _check_index(store: DelayStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[int]:
     for members in store.repair.index_pages(findings.queue):
         states = store.repair.repair_index(findings.queue, members, mend=mend)
         for member, state in zip(members, states, strict=True):
@@ -223,7 +223,7 @@ def _check_index(store: OperatorStore, findings: Findings, unnamed: set[bytes], 
         yield len(members)
 
 
-def _check_bodies(store: OperatorStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[int]:
+def _check_bodies(store: DelayStore, findings: Findings, unnamed: set[bytes], *, mend: bool) -> Iterator[int]:
     for bodies in store.repair.body_pages(findings.queue):
         ids = list(bodies)
         without_due = [(identity, None) for identity in ids]
@@ -317,7 +317,7 @@ def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool,
 
 
 class _Repair:
-    def __init__(self, store: OperatorStore, queues: Iterable[str]) -> None:
+    def __init__(self, store: DelayStore, queues: Iterable[str]) -> None:
         self.failed = False
         self._store = store
         self._given = list(dict.fromkeys(queues))

@@ -27,7 +27,7 @@ from celery_ext.dead_letters import routes
 from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.redis.errors import is_wrong_type
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueCounts, QueueStats
 from kombu_delayq.store.nodes import Cluster, Node
 from kombu_delayq.store.types import ConsumerLease
@@ -62,7 +62,7 @@ class _Consuming(NamedTuple):
     failed: bool
 
 
-def report_of(broker: CliBroker, connection: Connection, store: OperatorStore, queues: Sequence[str]) -> Report:
+def report_of(broker: CliBroker, connection: Connection, store: DelayStore, queues: Sequence[str]) -> Report:
     """Looks at queues, consumers and transfer workers; all of them if no queue is named.
 
     Raises:
@@ -79,7 +79,7 @@ def report_of(broker: CliBroker, connection: Connection, store: OperatorStore, q
     return report._replace(failed=report.failed or bool(wrong))
 
 
-def _report_of(broker: CliBroker, connection: Connection, store: OperatorStore, queues: Sequence[str]) -> Report:
+def _report_of(broker: CliBroker, connection: Connection, store: DelayStore, queues: Sequence[str]) -> Report:
     store, state = store.look_at_journal()
     nodes = store.nodes.overview()
     away = [] if nodes is None else _registry_away(store)
@@ -114,7 +114,7 @@ def _report_of(broker: CliBroker, connection: Connection, store: OperatorStore, 
     return Report(values, failed, [*journal_text.lines_of(state, now_ms, lead_s)] if state else [])
 
 
-def _registry_away(store: OperatorStore) -> list[str]:
+def _registry_away(store: DelayStore) -> list[str]:
     """Returns why the names of the queues cannot be read because their node is away; nothing if they can."""
     try:
         store.queues.names()
@@ -125,7 +125,7 @@ def _registry_away(store: OperatorStore) -> list[str]:
     return []
 
 
-def _overview(store: OperatorStore, queues: Sequence[str]) -> list[QueueStats]:
+def _overview(store: DelayStore, queues: Sequence[str]) -> list[QueueStats]:
     """Counts the messages of queues; an error takes the place of what cannot be read."""
     try:
         return store.figures.overview(queues)
@@ -186,7 +186,7 @@ def _held_back(stats: QueueStats, counts: QueueCounts | None) -> dict[str, Any] 
     return {"per_s": held.per_s, "burst": held.burst, "until": iso_of(held.clear_ms(stats.now_ms, stats.overdue))}
 
 
-def _dead_letters(broker: CliBroker, store: OperatorStore, queues: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _dead_letters(broker: CliBroker, store: DelayStore, queues: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Counts dead letters by queue: in the queues into which letters were put, and those that the app names."""
     of_app = (
         [] if broker.app is None else _or_missing(store, lambda: routes.named_by(broker.app), list[str](), (Exception,))
@@ -201,14 +201,14 @@ def _dead_letters(broker: CliBroker, store: OperatorStore, queues: Sequence[str]
     return found
 
 
-def _or_missing(store: OperatorStore, look: Callable[[], T], missing: T, errors: tuple[type[Exception], ...] = ()) -> T:
+def _or_missing(store: DelayStore, look: Callable[[], T], missing: T, errors: tuple[type[Exception], ...] = ()) -> T:
     try:
         return look()
     except errors or store.nodes.errors:  # noqa: B030  # both are tuples of classes
         return missing
 
 
-def _consuming(store: OperatorStore, paused: dict[str, float]) -> _Consuming:
+def _consuming(store: DelayStore, paused: dict[str, float]) -> _Consuming:
     """Reads who consumes, and what they have. A user of an ACL without the rights for it learns no more than that."""
     try:
         in_hand = Counter(store.consumers.counts())  # first: a consumer is known before it takes messages
@@ -253,7 +253,7 @@ def node_values(cluster: Cluster, away: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def place_of(store: OperatorStore, cluster: Cluster | None, queue: str) -> dict[str, Any]:
+def place_of(store: DelayStore, cluster: Cluster | None, queue: str) -> dict[str, Any]:
     """Returns the hash slot of a queue and the name of its node; nothing for a server without slots."""
     slot, node = store.nodes.place_of(queue, cluster)
     return {} if slot is None else {"slot": slot, "node": node}

@@ -14,7 +14,7 @@ from celery_ext.serve.counting import allowed, count_queues, unless_away, visibl
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message.due import ms_of
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack, QueueStats
 from kombu_delayq.store.nodes import Cluster, State
 
@@ -283,7 +283,7 @@ def _unknown(queue: str) -> Problem:
     return Problem(404, "nobody has delayed a task for this queue, and it holds none", "unknown-queue", queue=queue)
 
 
-def _figures(store: OperatorStore, names: Sequence[str], cluster: Cluster | None) -> Iterator[QueueFigures]:
+def _figures(store: DelayStore, names: Sequence[str], cluster: Cluster | None) -> Iterator[QueueFigures]:
     letters = set(allowed(store, store.letters.queues) or ()) if names else set()
     for stats, counts, unacked, consumers, paused_ms, slot, node in count_queues(store, names, cluster):
         figures = QueueFigures(

@@ -12,7 +12,7 @@ from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.waiting import Selection
 from kombu_delayq.message.dead_letters import LAST_ERROR
 from kombu_delayq.message.due import ms_of
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 
 #: What has arguments of a task, or may name some: fields of an answer, and of the headers or properties of a message.
 ARGUMENTS = ("args", "kwargs", "argsrepr", "kwargsrepr", LAST_ERROR)
@@ -57,7 +57,7 @@ class TaskQuery(Filter):
 
 
 def selection_of(
-    store: OperatorStore, caller: Caller, wanted: Filter, *, hidden: bool, action: Action = Action.READ
+    store: DelayStore, caller: Caller, wanted: Filter, *, hidden: bool, action: Action = Action.READ
 ) -> Selection:
     """Returns what a query or a filter means for a caller.
 

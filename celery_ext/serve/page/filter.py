@@ -9,7 +9,7 @@ from celery_ext.delays import durations
 from celery_ext.serve.access.identity import Caller
 from celery_ext.waiting import Selection
 from kombu_delayq.message.due import iso_of, ms_of
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Filter:
     q: str = ""
     retried: bool = False
 
-    def selection(self, store: OperatorStore, caller: Caller) -> Selection:
+    def selection(self, store: DelayStore, caller: Caller) -> Selection:
         """Returns the same for a search in the queues of a caller.
 
         Raises:
@@ -95,7 +95,7 @@ def filter_of(given: Mapping[str, str], name: str) -> Filter:
     return Filter(name, _ms(start, -inf), _ms(end, inf), task, q, given.get("retried") == "1")
 
 
-def new_due_ms(store: OperatorStore, form: dict[str, str]) -> float:
+def new_due_ms(store: DelayStore, form: dict[str, str]) -> float:
     """Returns the due time that a form asks for, ms since the epoch: ``countdown`` from now, or ``eta``.
 
     Raises:

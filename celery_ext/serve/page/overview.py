@@ -20,7 +20,7 @@ from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
 from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq.message.dead_letters import buried_ms
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import ConsumerLease
 
 #: Rows of the table of queues, and of that of consumers.
@@ -66,7 +66,7 @@ def fault_of(finding: Finding) -> Fault:
     return Fault(is_bad, _OF_SERVERS.get(finding.check, "Redis is not well"), f"{finding.found}.")
 
 
-def letters_of(store: OperatorStore, queues: Iterable[str]) -> tuple[dict[str, int], float]:
+def letters_of(store: DelayStore, queues: Iterable[str]) -> tuple[dict[str, int], float]:
     """Returns how many dead letters some queues hold, none of those that cannot be read, and when the latest came.
 
     The time is in ms since the epoch; ``inf`` where a letter does not say it, or Redis refuses to show the letter; and
@@ -82,7 +82,7 @@ def letters_of(store: OperatorStore, queues: Iterable[str]) -> tuple[dict[str, i
     return found, latest
 
 
-def _latest_ms(store: OperatorStore, key: str, count: int) -> float:
+def _latest_ms(store: DelayStore, key: str, count: int) -> float:
     try:
         letters = store.letters.page(key, count - 1, 1) if count else []
     except store.nodes.errors:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from celery_ext.serve.page.chart import Bars, bars
 from celery_ext.serve.page.figures import number, seconds
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.minutes import Minutes, total
 
 #: Number of bars, and for how many minutes one stands, by the span of the chart of what comes due.
@@ -40,7 +40,7 @@ class Past(NamedTuple):
     charts: list[PastBars]
 
 
-def past(store: OperatorStore, queues: Sequence[str], letters: Sequence[str], span: str, now_ms: float) -> Past:
+def past(store: DelayStore, queues: Sequence[str], letters: Sequence[str], span: str, now_ms: float) -> Past:
     """Makes the charts.
 
     Args:

@@ -16,7 +16,7 @@ from celery_ext.serve.page.rendering import Note, View, form_of, notes_of, rende
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import DelayedTask, by_id
-from kombu_delayq.store import WaitingStore
+from kombu_delayq.store import DelayStore
 
 #: What became of a task, as the page that follows says it.
 DONE = {
@@ -93,7 +93,7 @@ def task_page(request: Request, task_id: str, notes: list[Note], status: int = 2
     )
 
 
-def find(store: WaitingStore, caller: Caller, task_id: str) -> list[DelayedTask]:
+def find(store: DelayStore, caller: Caller, task_id: str) -> list[DelayedTask]:
     """Returns the waiting tasks of an id that a caller may see, the next due first."""
     if not task_id:
         return []

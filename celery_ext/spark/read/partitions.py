@@ -18,7 +18,7 @@ from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import ReadOptions
 from celery_ext.spark.python_workers import log
 from kombu_delayq.message.due import ms_of
-from kombu_delayq.store import SparkStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import DelayedQueue, Part
 
 
@@ -51,11 +51,11 @@ class WaitingSelection:
         queues = None if options.queue is None else tuple(dict.fromkeys(options.queue))
         return cls(queues, -inf if after is None else ms_of(after), inf if before is None else ms_of(before))
 
-    def names(self, store: SparkStore) -> list[str]:
+    def names(self, store: DelayStore) -> list[str]:
         """Returns the names of the queues."""
         return list(store.queues.names() if self.queues is None else self.queues)
 
-    def sizes(self, store: SparkStore, names: Sequence[str]) -> dict[DelayedQueue, int]:
+    def sizes(self, store: DelayStore, names: Sequence[str]) -> dict[DelayedQueue, int]:
         """Returns how many messages of queues are selected. Logs which of those that the user names have none."""
         sizes = store.scan.sizes(names, self.from_ms, self.to_ms)
         full = {delayed.queue for delayed, size in sizes.items() if size}
@@ -84,7 +84,7 @@ class WaitingPartition(InputPartition):
     planned: frozenset[str] | None = None
 
 
-def plan(store: SparkStore, selection: WaitingSelection, count: int | None) -> list[WaitingPartition]:
+def plan(store: DelayStore, selection: WaitingSelection, count: int | None) -> list[WaitingPartition]:
     """Cuts queues into partitions. The numbers of messages that wait in them now differ by one at most.
 
     Args:
@@ -108,7 +108,7 @@ def plan(store: SparkStore, selection: WaitingSelection, count: int | None) -> l
     return partitions
 
 
-def parts_of(store: SparkStore, selection: WaitingSelection, partition: WaitingPartition) -> Iterator[Part]:
+def parts_of(store: DelayStore, selection: WaitingSelection, partition: WaitingPartition) -> Iterator[Part]:
     """Yields the parts that a partition reads: its own, and those of queues that came after the planning."""
     yield from partition.parts
     if partition.planned is not None:
@@ -118,7 +118,7 @@ def parts_of(store: SparkStore, selection: WaitingSelection, partition: WaitingP
 
 
 def _cut(
-    store: SparkStore, selection: WaitingSelection, sizes: Mapping[DelayedQueue, int], ends: set[int]
+    store: DelayStore, selection: WaitingSelection, sizes: Mapping[DelayedQueue, int], ends: set[int]
 ) -> list[list[Part]]:
     """Returns the parts of each partition, in order. A partition ends after each number of messages in ``ends``."""
     partitions: list[list[Part]] = [[]]
@@ -148,7 +148,7 @@ class WindowPartition(InputPartition):
     to_ms: float
 
 
-def windows(store: SparkStore, selection: WaitingSelection, count: int | None) -> list[WindowPartition]:
+def windows(store: DelayStore, selection: WaitingSelection, count: int | None) -> list[WindowPartition]:
     """Cuts the due times of a selection into windows. Messages with the same due time are in one window.
 
     Args:

@@ -18,7 +18,7 @@ from celery_ext.spark.read.partitions import (
     windows,
 )
 from celery_ext.spark.read.schema import OF_BODY
-from kombu_delayq.store import SparkStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import may_be_duplicate, without_suffix
 from kombu_delayq.store.types import JOURNAL, Part, Scanned
 
@@ -26,7 +26,7 @@ from kombu_delayq.store.types import JOURNAL, Part, Scanned
 class _Seen:
     """The messages that were read in a journal, by id and due time: a message keeps both when it comes to Redis."""
 
-    def __init__(self, store: SparkStore) -> None:
+    def __init__(self, store: DelayStore) -> None:
         self._store = store
         # Hashes take a third of the memory of ids, and two of some millions are hardly ever the same.
         self._keys: set[int] = set()
@@ -98,7 +98,7 @@ class WaitingReader(DataSourceReader):
         finally:
             store.close()
 
-    def _read_window(self, store: SparkStore, window: WindowPartition) -> Iterator[pa.RecordBatch]:
+    def _read_window(self, store: DelayStore, window: WindowPartition) -> Iterator[pa.RecordBatch]:
         """Yields the messages of a window, tier by tier in the order in which messages move."""
         selection = WaitingSelection(self._selection.queues, window.from_ms, window.to_ms)
         seen = _Seen(store)
@@ -109,7 +109,7 @@ class WaitingReader(DataSourceReader):
                     yield from self._batches(store, Part(delayed.queue, layout=layout), selection, seen)
 
     def _batches(
-        self, store: SparkStore, part: Part, selection: WaitingSelection, seen: _Seen | None = None
+        self, store: DelayStore, part: Part, selection: WaitingSelection, seen: _Seen | None = None
     ) -> Iterator[pa.RecordBatch]:
         needs_id, needs_body = "task_id" in self._wanted, not OF_BODY.isdisjoint(self._wanted)
         rows, page = Rows(part), None

@@ -20,7 +20,7 @@ from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.sender import JobCommitted, Sender, has_room, refused, wait_for
 from celery_ext.spark.write.templates import Templates
-from kombu_delayq.store import SparkStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Begun, Job, JobCounts, JobRun
 from kombu_delayq.store.types import Offer
 
@@ -215,7 +215,7 @@ class JobWriter:
 
     def _send(
         self,
-        store: SparkStore,
+        store: DelayStore,
         job: JobRun,
         begun: Begun,
         batches: "Iterator[RecordBatch]",
@@ -282,7 +282,7 @@ def in_words(job: Job) -> str:
     return f"job {job.name} was committed{when}, with {job.enqueued:,} tasks"
 
 
-def publish(store: SparkStore, job: JobRun, retry: Retry) -> None:
+def publish(store: DelayStore, job: JobRun, retry: Retry) -> None:
     """Sends all messages that a committed job has staged."""
     while True:
         reply = retry.until_done(lambda: store.jobs.publish(job), has_room)

@@ -14,7 +14,7 @@ from celery_ext.waiting import by_id
 from kombu_delayq.message.pages import Page, pages
 from kombu_delayq.redis.commands import SendAhead
 from kombu_delayq.redis.replies import Command
-from kombu_delayq.store import SparkStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
 
@@ -55,7 +55,7 @@ class Sender:
         rows: About the number of messages that fill a chunk.
     """
 
-    def __init__(self, store: SparkStore, job: JobRun, options: WriteOptions) -> None:
+    def __init__(self, store: DelayStore, job: JobRun, options: WriteOptions) -> None:
         self.enqueued = self.repeated = self.cancelled = 0
         self._store = store
         self._job = job

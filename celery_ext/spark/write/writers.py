@@ -21,7 +21,7 @@ from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.job import CommitMessage, JobWriter, committed_before, in_words
 from celery_ext.spark.write.templates import TemplateKey, Templates
 from kombu_delayq.errors import UnsupportedRedis
-from kombu_delayq.store import SparkStore
+from kombu_delayq.store import DelayStore
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -80,7 +80,7 @@ def _check_route(options: WriteOptions, settings: AppSettings) -> None:
             raise InvalidColumns(str(error)) from None
 
 
-def _check_server(store: SparkStore) -> None:
+def _check_server(store: DelayStore) -> None:
     try:
         store.check_version()
     except UnsupportedRedis as error:
@@ -90,7 +90,7 @@ def _check_server(store: SparkStore) -> None:
         raise InvalidSparkOption(warning)
 
 
-def _look_back(store: SparkStore, job: str, options: WriteOptions) -> None:
+def _look_back(store: DelayStore, job: str, options: WriteOptions) -> None:
     """Warns of a job that is committed, or refuses it.
 
     Raises:

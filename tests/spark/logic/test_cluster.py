@@ -13,7 +13,7 @@ from celery_ext.spark.broker import Broker
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.sender import Sender
 from celery_ext.spark.write.writers import prepare
-from kombu_delayq.store import SparkStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.servers.cluster import PrivateCluster
@@ -28,7 +28,7 @@ LATER_MS = 4_102_444_800_000.0
 
 
 @pytest.fixture
-def store(cluster: PrivateCluster) -> Iterator[SparkStore]:
+def store(cluster: PrivateCluster) -> Iterator[DelayStore]:
     """The store of a broker."""
     store = Broker.of(cluster.url, None, {}).connect()
     yield store
@@ -39,7 +39,7 @@ def later(*ids: str) -> list[Offer]:
     return [Offer(one, repr(LATER_MS), 0, f"body {one}") for one in ids]
 
 
-def test_two_runs_of_a_job_send_each_row_once(cluster: PrivateCluster, store: SparkStore) -> None:
+def test_two_runs_of_a_job_send_each_row_once(cluster: PrivateCluster, store: DelayStore) -> None:
     """Queues on all nodes get their rows from the first run; the second finds that all were sent, and commits."""
     assert len({cluster.node_of(queue) for queue in QUEUES}) > 1
     for sent, repeated in ((400, 0), (0, 400)):
@@ -55,7 +55,7 @@ def test_two_runs_of_a_job_send_each_row_once(cluster: PrivateCluster, store: Sp
 
 
 @pytest.mark.parametrize("delivery", ["direct", "staged"])
-def test_a_job_is_prepared_written_and_committed(cluster: PrivateCluster, store: SparkStore, delivery: str) -> None:
+def test_a_job_is_prepared_written_and_committed(cluster: PrivateCluster, store: DelayStore, delivery: str) -> None:
     """What Spark calls on the driver and for a task works with each node's queues, also for a run after an abort."""
     batch = batch_of(n=list(range(80)), queue=[*QUEUES] * 20)
     given = {"broker_url": cluster.url, "task": "t", "job_id": "j", "id_columns": "n", "delivery": delivery}
@@ -71,19 +71,19 @@ def test_a_job_is_prepared_written_and_committed(cluster: PrivateCluster, store:
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_what_waits_on_all_nodes_is_read_once(cluster: PrivateCluster, store: SparkStore, partitions: int) -> None:
+def test_what_waits_on_all_nodes_is_read_once(cluster: PrivateCluster, store: DelayStore, partitions: int) -> None:
     """Each message is in one partition, on whichever node its queue is."""
     expected = [each for queue in QUEUES for each in fill(store, queue, 20)]
     reading = reader_of(cluster, partitions=partitions, page_size=7)
     assert sorted(chain(*ids_of(reading, reading.partitions()))) == expected
 
 
-def waiting(store: SparkStore, *queues: str) -> list[str]:
+def waiting(store: DelayStore, *queues: str) -> list[str]:
     """Returns the ids that wait in queues, sorted."""
     return sorted(str(message.id) for queue in queues for message in store.scan.browse(queue).messages)
 
 
-def test_what_a_job_cancels_it_does_not_send_to_any_node(store: SparkStore) -> None:
+def test_what_a_job_cancels_it_does_not_send_to_any_node(store: DelayStore) -> None:
     """An id that a job cancels is taken back from each queue, and no queue gets it later; a later job may send it."""
     job = begun(store, cancels=True)
     sender = Sender(store, job, OPTIONS)
@@ -102,7 +102,7 @@ def test_what_a_job_cancels_it_does_not_send_to_any_node(store: SparkStore) -> N
     assert waiting(store, "b") == ["i3", "i4", "i5"]
 
 
-def test_a_cancel_that_comes_while_a_chunk_is_on_its_way(store: SparkStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancel_that_comes_while_a_chunk_is_on_its_way(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that asked before another one cancelled, and stored after its search, takes the message back itself."""
     job = begun(store, cancels=True)
     sender, other = (Sender(store, job, OPTIONS) for _ in range(2))

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from celery_ext.serve import DelayqCollector
 from celery_ext.serve.exposition import answer
-from kombu_delayq.store import OperatorStore
+from kombu_delayq.store import DelayStore
 
 #: What Prometheus asks for.
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
@@ -20,7 +20,7 @@ OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0
 Series = tuple[str, ...]
 
 
-def collector_of(store: OperatorStore, **given: Any) -> DelayqCollector:
+def collector_of(store: DelayStore, **given: Any) -> DelayqCollector:
     """Returns a collector that reads from a store of a test."""
     collector = DelayqCollector("redis://", **given)
     collector.broker._store = store

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kombu_delayq.store import DelayStore, SparkStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Job, JobRun
 from kombu_delayq.store.jobs import longer
 from kombu_delayq.store.types import Offer
@@ -17,7 +17,7 @@ TTL_MS = 600_000
 KEPT_MS = longer(TTL_MS)
 
 
-def begun(store: DelayStore | SparkStore, name: str = "j", **how: Any) -> JobRun:
+def begun(store: DelayStore, name: str = "j", **how: Any) -> JobRun:
     """Begins a new run of a job; keywords as of ``JobRun``."""
     job = JobRun(name, store.jobs.new_run(), TTL_MS, **how)
     assert store.jobs.begin(job).word == "open"

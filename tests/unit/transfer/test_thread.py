@@ -7,7 +7,7 @@ import redis
 
 from kombu_delayq import background
 from kombu_delayq.errors import UnsupportedRedis
-from kombu_delayq.store import TransportStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.transfer.worker import TransferWorker
 
 
@@ -17,7 +17,7 @@ def test_no_error_ends_it(error: Exception, monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr(background, "REFUSED_S", 0.01)
     tries, goes_on = [], Event()
 
-    def connect() -> TransportStore:
+    def connect() -> DelayStore:
         tries.append(1)
         if len(tries) == 3:
             goes_on.set()
@@ -33,7 +33,7 @@ def test_no_error_ends_it(error: Exception, monkeypatch: pytest.MonkeyPatch, cap
 def test_what_is_away_at_the_end_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
     """When somebody stops a worker while it connects, the worker logs no error."""
 
-    def connect() -> TransportStore:
+    def connect() -> DelayStore:
         transferring._stopping.set()
         raise redis.ConnectionError("away")
 

@@ -14,7 +14,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
 from celery_ext.waiting.control import store_of_app
 from celery_ext.worker import remote_control
-from kombu_delayq.store import WaitingStore
+from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
 from tests.support.journal.stores import Promoter, in_redis, journaled, restored
 from tests.support.workers.harness import MakeProj, Proj
@@ -36,7 +36,7 @@ def test_an_app_sees_one_backlog(own_server: PrivateRedis, tmp_path: Path, monke
     assert select(app).count() == 3
     with store_of_app(app) as store:
 
-        def opened(consumer: object) -> WaitingStore:
+        def opened(consumer: object) -> DelayStore:
             return store
 
         monkeypatch.setattr(remote_control, "store_of_consumer", opened)
