@@ -13,6 +13,7 @@ from redis.exceptions import AuthenticationError, InvalidResponse, NoPermissionE
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from celery_ext.features import key_names
 from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.errors import OtherTransport
 from kombu_delayq.options import Options
@@ -150,7 +151,7 @@ def wrong_keys(store: Any, app: Any) -> list[str]:
     """
     queues = {} if app is None else app.amqp.queues
     exchanges = {queue.exchange.name for queue in queues.values() if queue.exchange} | {*queues, "celery"}
-    found: list[str] = store.queues.wrong_keys(queues, [*sorted(exchanges - {""}), *_OF_CELERY])
+    found: list[str] = store.queues.wrong_keys(queues, [*sorted(exchanges - {""}), *_OF_CELERY], key_names())
     return found
 
 

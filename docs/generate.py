@@ -17,6 +17,7 @@ import click
 
 from celery_ext.cli import delayq
 from celery_ext.doctor import CHECKS
+from celery_ext.features import key_names
 from celery_ext.spark import errors as spark_errors
 from celery_ext.spark import options as spark_options
 from kombu_delayq import errors
@@ -74,12 +75,14 @@ def _as_spark_has_it(value: object) -> str:
 
 
 def keys() -> Lines:
-    """Yields a row for each key and channel, which are those members of ``Keys`` whose docstring begins with a type."""
+    """Yields a row for each key and channel, which are those members whose docstring begins with a type."""
     yield from _table("name", "holds")
-    for name, member in vars(Keys).items():
-        holds = inspect.getdoc(member) or ""
-        if _TYPE.match(holds):
-            found = getattr(Keys(), name)
+    for names in (Keys(), *(kind(Keys()) for kind in key_names())):
+        for name, member in vars(type(names)).items():
+            holds = inspect.getdoc(member) or ""
+            if not _TYPE.match(holds):
+                continue
+            found = getattr(names, name)
             yield _row(f"`{found if isinstance(found, str) else found(*_NAMES.get(name, ['orders']))}`", holds)
 
 

@@ -1,6 +1,6 @@
 """A store of two, Redis and the journal: its parts have the operations of those of ``DelayStore``."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 from celery_ext.journal.chains import JournaledChains
 from celery_ext.journal.deadlines import DATABASE_ERRORS
@@ -13,6 +13,9 @@ from celery_ext.journal.state import state_of
 from celery_ext.journal.views import JournaledFigures, JournaledQueues, JournaledScan
 from kombu_delayq.store import DelayStore, Store
 from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.part import StorePart
+
+P = TypeVar("P", bound=StorePart)
 
 
 class JournaledStore(Store):
@@ -51,6 +54,10 @@ class JournaledStore(Store):
     def notes_all(self) -> bool:
         """Whether the journal has rows of messages that wait in Redis, too."""
         return self.options.journal == "all"
+
+    def part(self, kind: type[P]) -> P:
+        """Returns the part of a feature; see ``Store.part``."""
+        return self.redis_alone.part(kind)
 
     def look_at_journal(self, *, counted: bool = True) -> tuple[Any, Any]:
         """Looks at the journal; see ``Store.look_at_journal`` and ``JournalState``."""

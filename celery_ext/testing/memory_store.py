@@ -445,6 +445,11 @@ class MemoryStore:
         self.chains = MemoryChains(shelf, self.delivery)
         self.lookup = MemoryLookup(shelf)
         self.scan = MemoryScan(shelf)
+        self._parts: dict[str, Any] = {}
+
+    def part(self, kind: type) -> Any:
+        """Returns the counterpart of a part, by the name of its class; see ``Store.part``."""
+        return self._parts[kind.__name__]
 
     @property
     def changes(self) -> int:

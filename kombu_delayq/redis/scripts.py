@@ -1,5 +1,7 @@
 """Finds the Lua files, expands their headers and includes, and keeps the result.
 
+An operation has a name that no other one has. Its file is in ``lua/``, or in a folder of the feature that it serves.
+
 The header of an operation names its keys. The operation has each under its name:
 
 ``-- KEYS[2] guard  SET  ids that the job has sent``
@@ -79,17 +81,24 @@ def directory() -> Path:
 
 
 @cache
+def operations() -> dict[str, str]:
+    """Returns the paths of all operations, under ``lua/``, by their names."""
+    paths = (path.relative_to(directory()) for path in sorted(directory().rglob("*.lua")))
+    return {path.stem: path.as_posix() for path in paths if path.parts[0] != "include"}
+
+
+@cache
 def load(operation: str, layout: str = "hash") -> Script:
     """Loads the script of one operation.
 
     Args:
-        operation: Name of a file in ``lua/``, without its ending.
+        operation: Its name.
         layout: The layout that the script is for.
 
     Raises:
         FileNotFoundError: There is no such operation or include.
     """
-    source = _source(f"{operation}.lua")
+    source = _source(operations().get(operation, f"{operation}.lua"))
     body = _of_keys(source) + _code(source)
     first = _first(source, layout)
     definitions = _definitions([*included(source), *_OF_CHECK], layout, set())

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar, cast
 
 from redis import Redis
 from redis.exceptions import ResponseError
@@ -25,9 +25,11 @@ from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.minutes import MinuteCounts
 from kombu_delayq.store.nodes import Nodes
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.periodic import Periodic
 from kombu_delayq.store.promotion import Promotion
-from kombu_delayq.store.queues import QueueRegistry, Queues
+from kombu_delayq.store.queues import Queues
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.repair import Repair
 from kombu_delayq.store.scan import Scan
 from kombu_delayq.store.serve_state import Answers, SharedRuns
@@ -35,6 +37,7 @@ from kombu_delayq.store.servers import Servers
 from kombu_delayq.store.types import Memory
 
 OLDEST_REDIS = (6, 2)
+P = TypeVar("P", bound=StorePart)
 
 
 class Store(Protocol):
@@ -94,6 +97,15 @@ class Store(Protocol):
         """
         return self, None
 
+    def part(self, kind: type[P]) -> P:
+        """Returns the part of a feature, which is made once a store.
+
+        Args:
+            kind: The class of the part. The object is of another class with the same operations where a store keeps
+                messages elsewhere, too.
+        """
+        ...
+
     def close(self) -> None:
         """Closes the connections of the client; behind Sentinel also those to the Sentinels."""
         pools.close(self.client.connection_pool)
@@ -128,22 +140,28 @@ class DelayStore(Store):
         registry = QueueRegistry(shared)
         self.client, self.keys, self.options = client, shared.keys, shared.options
         self._shared, self._registry = shared, registry
+        self._parts: dict[type[StorePart], StorePart] = {}
         self.delivery = Delivery(shared, registry)
-        self.fetching = Fetching(shared)
-        self.consumers = Consumers(shared)
+        self.fetching = Fetching(shared, registry)
+        self.consumers = Consumers(shared, registry)
         self.chains = DelayChains(shared, registry)
-        self.leases = Leases(shared)
-        self.lookup = Lookup(shared)
-        self.scan = Scan(shared)
+        self.leases = Leases(shared, registry)
+        self.lookup = Lookup(shared, registry)
+        self.scan = Scan(shared, registry)
         self.periodic = Periodic(shared, registry)
         self.queues = Queues(shared, registry, self.periodic.note_purge)
-        self.letters = DeadLetters(shared)
+        self.letters = DeadLetters(shared, registry)
         self.jobs = BulkJobs(shared, registry)
-        self.repair = Repair(shared)
+        self.repair = Repair(shared, registry)
         self.promotion = Promotion(shared, registry)
-        self.minutes = MinuteCounts(shared)
-        self.figures = Figures(shared)
-        self.nodes = Nodes(shared)
-        self.servers = Servers(shared)
-        self.answers = Answers(shared)
-        self.shared_runs = SharedRuns(shared)
+        self.minutes = MinuteCounts(shared, registry)
+        self.figures = Figures(shared, registry)
+        self.nodes = Nodes(shared, registry)
+        self.servers = Servers(shared, registry)
+        self.answers = Answers(shared, registry)
+        self.shared_runs = SharedRuns(shared, registry)
+
+    def part(self, kind: type[P]) -> P:
+        """Returns the part of a feature; see ``Store.part``."""
+        found = self._parts.get(kind) or self._parts.setdefault(kind, kind(self._shared, self._registry))
+        return cast(P, found)

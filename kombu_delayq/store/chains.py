@@ -7,9 +7,10 @@ from redis.exceptions import NoScriptError
 
 from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.replies import Command, checked
-from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.lookup import warn_not_ended
-from kombu_delayq.store.queues import QueueRegistry
+from kombu_delayq.store.part import StorePart
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer
 from kombu_delayq.text import as_bytes, as_text, digest
 
@@ -35,8 +36,7 @@ class DelayChains(StorePart):
     """Stores the steps of delay chains, and ends chains. To keep calls short, give a few hundred ids at a time."""
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
-        super().__init__(client)
-        self._registry = registry
+        super().__init__(client, registry)
         self._is_noted = False  # that chains are in use
 
     def step(self, queue: str, chain: str, offer: Offer, expire_ms: int = 0, *, stores: bool = True) -> str:

@@ -178,11 +178,3 @@ class StoreClient(RedisCommands):
     def wake(self, queue: str, layout: str | None = None) -> str:
         """Returns the channel that announces a queue's new heads, by default in the store's own layout."""
         return LAYOUT_OF[layout or self.layout].channel(self.keys, queue)
-
-
-class StorePart:
-    """Operations of one subject, over the client that all parts share."""
-
-    def __init__(self, client: StoreClient) -> None:
-        self._client = client
-        self._keys = client.keys

@@ -14,8 +14,10 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.processes import this_process
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.replies import checked, time_ms
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.client import ScriptCall, StoreClient
 from kombu_delayq.store.keys import glob_escaped
+from kombu_delayq.store.part import StorePart
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import HTTP, PAGE, ConsumerLease, Held, LeaseHeartbeat
 from kombu_delayq.text import as_bytes, as_text
 
@@ -60,8 +62,8 @@ class Consumers(StorePart):
     are for one share: a queue stands for itself and all others that share its keys (see ``Keys.share``).
     """
 
-    def __init__(self, client: StoreClient) -> None:
-        super().__init__(client)
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client, registry)
         self._known_shares: list[str] = []
 
     def shares(self) -> list[str]:

@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.message.dead_letters import buried_ms
 from kombu_delayq.redis.errors import wrong_type
-from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import without_bodies
 from kombu_delayq.text import as_bytes, as_text
 

@@ -12,10 +12,11 @@ from redis.exceptions import NoPermissionError, ResponseError
 from kombu_delayq.message.once import Became
 from kombu_delayq.options import LAYOUTS, QueueLimits
 from kombu_delayq.redis.replies import Command, time_ms
-from kombu_delayq.store.client import MOST_QUEUES, ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.client import MOST_QUEUES, ScriptCall, StoreClient
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import MAX_DUPLICATES
-from kombu_delayq.store.queues import QueueRegistry
+from kombu_delayq.store.part import StorePart
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import (
     DelayedQueue,
     Offer,
@@ -40,8 +41,7 @@ class Delivery(StorePart):
     """Takes messages in and transfers due messages: for publishers, consumers and transfer workers."""
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
-        super().__init__(client)
-        self._registry = registry
+        super().__init__(client, registry)
         self._ready = lru_cache(MOST_QUEUES)(client.ready)
         self._address = lru_cache(MOST_QUEUES)(self._address_of)
         options = client.options

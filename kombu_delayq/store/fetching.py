@@ -11,7 +11,9 @@ from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.replies import Command, checked, time_ms
-from kombu_delayq.store.client import MOST_QUEUES, StoreClient, StorePart
+from kombu_delayq.store.client import MOST_QUEUES, StoreClient
+from kombu_delayq.store.part import StorePart
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import PAGE, Fetched, Landing, LeaseEnded, Request, Requeued
 from kombu_delayq.text import as_bytes, as_text
 
@@ -22,8 +24,8 @@ PAGE_BYTES = 1_000_000
 class Fetching(StorePart):
     """Takes messages from queues, and removes or puts back those that are held."""
 
-    def __init__(self, client: StoreClient) -> None:
-        super().__init__(client)
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client, registry)
         # Bounded: a caller over HTTP may name any queue.
         self._lists = lru_cache(MOST_QUEUES)(client.ready)
         self._held = lru_cache(MOST_QUEUES)(self._keys_of_held)

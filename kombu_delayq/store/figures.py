@@ -9,8 +9,9 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.replies import Command
-from kombu_delayq.store.client import ScriptCall, StorePart
+from kombu_delayq.store.client import ScriptCall
 from kombu_delayq.store.counts import BUCKET_FIELDS, QueueCounts, QueueStats, counts_of
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.text import as_text
 
 #: Most bounds that one call of ``due_counts`` goes through: with a million messages Redis is busy for about 1 ms.

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from kombu_delayq.redis.replies import Command, checked
-from kombu_delayq.store.client import StoreClient, StorePart
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.job_types import (
     ENTRIES,
     PUBLISH_BYTES,
@@ -24,7 +24,8 @@ from kombu_delayq.store.job_types import (
     Staged,
 )
 from kombu_delayq.store.lookup import MAX_DUPLICATES
-from kombu_delayq.store.queues import QueueRegistry
+from kombu_delayq.store.part import StorePart
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer
 from kombu_delayq.text import as_bytes, as_text
 
@@ -48,8 +49,7 @@ class BulkJobs(StorePart):
     """
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
-        super().__init__(client)
-        self._registry = registry
+        super().__init__(client, registry)
         #: By job and run: when it began last in this process, in s of ``monotonic``.
         self._begun: dict[tuple[str, int], float] = {}
         #: Job, run and queue of the parts that this store has begun.

@@ -1,4 +1,4 @@
-"""Every Redis key and channel name that kombu-delayq uses. No other module builds one."""
+"""Names of Redis keys and channels. Those of a feature are in its own ``keys.py``; no other module makes one."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -104,7 +104,7 @@ class Keys:
         """Whether the keys of a queue can be in the slot of its list; on a plain server any name will do."""
         if not self.slots or ((name := self.prefix + queue) and "{" not in name and "}" not in name):
             return True
-        ours = self._of_queue(queue, "due"), self._of_redisson("redisson_delay_queue", queue)
+        ours = self.of_queue(queue, "due"), self._of_redisson("redisson_delay_queue", queue)
         return all(slot_of_key(name) == slot_of_key(key) for key in ours)
 
     def _queue_in(self, tagged: str) -> str:
@@ -113,11 +113,12 @@ class Keys:
             return tagged.removeprefix("tagged:")
         return tagged[1:-1].removeprefix(self.prefix)
 
-    def _of_all(self, what: str) -> str:
+    def of_all(self, what: str) -> str:
+        """Returns the name of a key that all queues have together, in one slot with the others of these."""
         return f"{self.prefix}{{delayq}}:{what}"
 
     def _of_job(self, what: str, name: str, queue: str | None) -> str:
-        return self._of_all(f"{what}:{name}") if queue is None else self._of_queue(queue, f"{name}:{what}")
+        return self.of_all(f"{what}:{name}") if queue is None else self.of_queue(queue, f"{name}:{what}")
 
     def _of_share(self, name: str, share: str) -> str:
         if not share:
@@ -136,7 +137,8 @@ class Keys:
         """
         return f"tagged:{queue}" if self._has_tag(queue) else f"{{{self.prefix}{queue}}}"
 
-    def _of_queue(self, queue: str, what: str) -> str:
+    def of_queue(self, queue: str, what: str) -> str:
+        """Returns the name of a key of a queue, in the slot of its lists."""
         return f"{self.prefix}delayq:{self._tagged(queue)}:{what}"
 
     def _of_redisson(self, name: str, queue: str) -> str:
@@ -170,22 +172,22 @@ class Keys:
 
     def due(self, queue: str) -> str:
         """ZSET: id of each delayed message, with its due time in ms since the epoch; some have a mark before them."""
-        return self._of_queue(queue, "due")
+        return self.of_queue(queue, "due")
 
     def bodies(self, queue: str) -> str:
         """HASH: body of each delayed message by its id, the only copy of it; some bodies have a mark before them."""
-        return self._of_queue(queue, "bodies")
+        return self.of_queue(queue, "bodies")
 
     def order(self, queue: str) -> str:
         """STRING: count of marked messages. The count orders messages that are due in the same instant."""
-        return self._of_queue(queue, "order")
+        return self.of_queue(queue, "order")
 
     def duplicates(self, queue: str) -> str:
         """ZSET: ids of duplicates, and of tasks with a waiting key.
 
         A duplicate is stored beside another message of the same id; its own id has a suffix.
         """
-        return self._of_queue(queue, "duplicates")
+        return self.of_queue(queue, "duplicates")
 
     def timeout(self, queue: str) -> str:
         """ZSET of Redisson's layout: entry of each delayed message, with its due time in ms since the epoch."""
@@ -201,15 +203,15 @@ class Keys:
 
     def notes(self, queue: str) -> str:
         """HASH beside Redisson's keys: count of marked messages, and notes on the state of the list."""
-        return self._of_queue(queue, "notes")
+        return self.of_queue(queue, "notes")
 
     def ids(self, queue: str) -> str:
         """HASH beside Redisson's keys: id of each delayed message, with its due time and the mark of its entry."""
-        return self._of_queue(queue, "ids")
+        return self.of_queue(queue, "ids")
 
     def counts(self, queue: str) -> str:
         """HASH: what has happened to a queue's messages so far: how many were transferred, how late, and more."""
-        return self._of_queue(queue, "counts")
+        return self.of_queue(queue, "counts")
 
     def minutes(self, queue: str, hour: int) -> str:
         """STRING with a TTL: what has happened to a queue's messages in each minute of an hour since the epoch."""
@@ -217,7 +219,7 @@ class Keys:
 
     def bucket(self, queue: str) -> str:
         """HASH with a TTL: tokens of a queue with a ``transfer_rate``, and until when due messages are held back."""
-        return self._of_queue(queue, "bucket")
+        return self.of_queue(queue, "bucket")
 
     def stored(self, queue: str, layout: str) -> list[str]:
         """Names of the keys in which one layout keeps a queue's delayed messages.
@@ -264,12 +266,12 @@ class Keys:
             return None
         tagged, _, what = key.removeprefix(f"{self.prefix}delayq:").rpartition(":")
         queue = self._queue_in(tagged)
-        return queue if what in ("due", "bodies", "ids") and key == self._of_queue(queue, what) else None
+        return queue if what in ("due", "bodies", "ids") and key == self.of_queue(queue, what) else None
 
     @property
     def queues(self) -> str:
         """SET: names of the queues in which delayed messages wait."""
-        return self._of_all("queues")
+        return self.of_all("queues")
 
     @staticmethod
     def prefix_of(key: str) -> str | None:
@@ -280,27 +282,27 @@ class Keys:
     @property
     def cancelled(self) -> str:
         """ZSET: ids of cancelled tasks whose delay chains take no step; end of that ban, ms since the epoch."""
-        return self._of_all("cancelled")
+        return self.of_all("cancelled")
 
     @property
     def chains(self) -> str:
         """ZSET: ids of delay chains with the due time of the latest step; an empty id where chains are in use."""
-        return self._of_all("chains")
+        return self.of_all("chains")
 
     @property
     def lease(self) -> str:
         """STRING with a TTL: name of the leading transfer worker."""
-        return self._of_all("transfer")
+        return self.of_all("transfer")
 
     @property
     def standby(self) -> str:
         """STRING with a TTL: name of a transfer worker that leads next."""
-        return self._of_all("standby")
+        return self.of_all("standby")
 
     @property
     def second_standby(self) -> str:
         """STRING with a TTL: name of another standby."""
-        return self._of_all("standby:2")
+        return self.of_all("standby:2")
 
     @property
     def leases(self) -> list[str]:
@@ -317,7 +319,7 @@ class Keys:
 
     def consumers(self, share: str) -> str:
         """ZSET: names of the consumers, with the end of their leases, ms since the epoch; 0 while one is reclaimed."""
-        return self._of_queue(share, "consumers") if share else self._of_all("consumers")
+        return self.of_queue(share, "consumers") if share else self.of_all("consumers")
 
     def consumed(self, share: str) -> str:
         """HASH: names of the consumers, each with its own report, a JSON object.
@@ -326,19 +328,19 @@ class Keys:
         ``process``: then its process, so that others on its machine see whether that has ended;
         ``held``: number of messages in hand; ``held_s``: for how long it has had the oldest of them, in s.
         """
-        return self._of_queue(share, "consumed") if share else self._of_all("consumers:queues")
+        return self.of_queue(share, "consumed") if share else self.of_all("consumers:queues")
 
     def paused(self, share: str = "") -> str:
         """HASH: queues that are paused, by their names as JSON, with the time of the pause, ms since the epoch.
 
         One key for all queues; in a cluster also one in the slot of each queue, for the script that fetches.
         """
-        return self._of_queue(share, "paused") if share else self._of_all("paused")
+        return self.of_queue(share, "paused") if share else self.of_all("paused")
 
     @property
     def consumed_queues(self) -> str:
         """SET, in Redis Cluster only: names of the queues that have or had consumers, whose leases are by queue."""
-        return self._of_all("consumed_queues")
+        return self.of_all("consumed_queues")
 
     def bindings(self, exchange: str) -> str:
         """SET of kombu's: the queues bound to an exchange, each with routing key and pattern before its name."""
@@ -347,7 +349,7 @@ class Keys:
 
     def landing(self, queue: str, step: int, consumer: str) -> str:
         """LIST: message on its way from one of a queue's lists, by its number, into the hand of a consumer."""
-        return self._of_queue(queue, f"landing:{step}:{consumer}")
+        return self.of_queue(queue, f"landing:{step}:{consumer}")
 
     @property
     def of_any_landing(self) -> str:
@@ -366,20 +368,20 @@ class Keys:
     @property
     def dead_letters(self) -> str:
         """SET: names of the queues into which dead letters were put."""
-        return self._of_all("dead_letters")
+        return self.of_all("dead_letters")
 
     def journal(self, share: str = "") -> str:
         """HASH: marker of the journal of this Redis: its id, and token, epoch and heartbeat of its promoter."""
-        return self._of_queue(share, "journal") if share else self._of_all("journal")
+        return self.of_queue(share, "journal") if share else self.of_all("journal")
 
     def journal_guard(self, share: str = "") -> str:
         """HASH: number of each row of the journal that is being promoted or taken out, with its state and the time."""
-        return self._of_queue(share, "journal:guard") if share else self._of_all("journal:guard")
+        return self.of_queue(share, "journal:guard") if share else self.of_all("journal:guard")
 
     @property
     def journal_lease(self) -> str:
         """STRING with a TTL: token of the process that promotes rows of the journal."""
-        return self._of_all("journal:lease")
+        return self.of_all("journal:lease")
 
     def answer(self, key: str) -> str:
         """HASH with a TTL: a request of the HTTP API with an idempotency key, and the first answer to it."""
@@ -395,50 +397,50 @@ class Keys:
 
     def replaying(self, queue: str) -> str:
         """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""
-        return self._of_all(f"replaying:{queue}")
+        return self.of_all(f"replaying:{queue}")
 
     def sender(self, name: str, queue: str) -> str:
         """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognize a repetition."""
-        return self._of_queue(queue, f"sender:{name}")
+        return self.of_queue(queue, f"sender:{name}")
 
     def periodic_notes(self, queue: str) -> str:
         """HASH: periodic entries armed in a queue, each with its note; beside them the token of who armed last."""
-        return self._of_queue(queue, "periodic")
+        return self.of_queue(queue, "periodic")
 
     @property
     def periodic_entries(self) -> str:
         """HASH: names of the periodic entries, each with task, schedule and queues as a JSON object."""
-        return self._of_all("periodic")
+        return self.of_all("periodic")
 
     @property
     def periodic_state(self) -> str:
         """HASH: hash of the schedule that holds, when its process began, and token and time of the one that arms."""
-        return self._of_all("periodic:state")
+        return self.of_all("periodic:state")
 
     @property
     def periodic_paused(self) -> str:
         """SET: names of the periodic entries that are paused."""
-        return self._of_all("periodic:paused")
+        return self.of_all("periodic:paused")
 
     @property
     def periodic_outcomes(self) -> str:
         """HASH: names of the periodic entries, each with what became of its latest run."""
-        return self._of_all("periodic:outcomes")
+        return self.of_all("periodic:outcomes")
 
     @property
     def periodic_requests(self) -> str:
         """HASH: ids of the runs that somebody wants now, each with the name of its periodic entry."""
-        return self._of_all("periodic:requests")
+        return self.of_all("periodic:requests")
 
     @property
     def periodic_lease(self) -> str:
         """STRING with a TTL: name of the process that arms periodic entries."""
-        return self._of_all("periodic:lease")
+        return self.of_all("periodic:lease")
 
     @property
     def runs(self) -> str:
         """STRING: count of the runs of bulk jobs."""
-        return self._of_all("runs")
+        return self.of_all("runs")
 
     def job(self, name: str, queue: str | None = None) -> str:
         """HASH with a TTL: state of a bulk job, or of its part for a queue, so that no task writes after its end."""
@@ -454,7 +456,7 @@ class Keys:
 
     def parts(self, name: str) -> str:
         """SET with a TTL: names of the queues in whose slots a bulk job has a part."""
-        return self._of_all(f"parts:{name}")
+        return self.of_all(f"parts:{name}")
 
     def stream(self, name: str, queue: str | None = None) -> str:
         """STRING with a TTL: name of the bulk job that a stream works on."""
@@ -479,3 +481,21 @@ class _KombuLists:
     def __init__(self, separator: str, priority_steps: Sequence[int]) -> None:
         self.sep = separator
         self.priority_steps = priority_steps
+
+
+class KeyNames:
+    """Names of the keys of one feature, for one Redis database.
+
+    As in ``Keys``, a member names a key if its docstring begins with a type, such as ``HASH``. The page of all keys is
+    made from these docstrings.
+
+    Args:
+        keys: Names of the keys that all features use, made of ``Keys.of_all`` and ``Keys.of_queue`` as these are.
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        self._of = keys
+
+    def shared(self) -> dict[str, str]:
+        """Returns the types of the keys that queues have together, by name, as ``Keys.shared``."""
+        return {}

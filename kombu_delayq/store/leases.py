@@ -10,7 +10,8 @@ from redis.exceptions import NoPermissionError
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.replies import Command, checked, time_ms
-from kombu_delayq.store.client import ScriptCall, StorePart
+from kombu_delayq.store.client import ScriptCall
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import DelayedQueue, Head, WatchedHeads
 from kombu_delayq.text import as_bytes, as_text
 

@@ -13,8 +13,9 @@ from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.errors import is_full
 from kombu_delayq.redis.replies import Command
-from kombu_delayq.store.client import ScriptCall, StorePart
+from kombu_delayq.store.client import ScriptCall
 from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import JOURNAL, Waiting, hidden, rows_of, waiting_of
 from kombu_delayq.text import as_bytes, as_text, digest, readable
 

@@ -7,7 +7,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.client import ScriptCall, StorePart
+from kombu_delayq.store.client import ScriptCall
+from kombu_delayq.store.part import StorePart
 
 #: Most strings in one round trip.
 _STRINGS = 2000

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.redis.nodes import clients_of
 from kombu_delayq.redis.slots import SLOTS, slot_of_key
-from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import Memory
 from kombu_delayq.text import as_text
 

@@ -7,8 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.redis.replies import checked
-from kombu_delayq.store.client import StoreClient, StorePart
-from kombu_delayq.store.queues import QueueRegistry
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import Offer
 from kombu_delayq.text import as_bytes, as_text
 
@@ -98,10 +97,6 @@ class Wishes(NamedTuple):
 
 class Periodic(StorePart):
     """Arms periodic entries. Of each entry, each run is stored once."""
-
-    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
-        super().__init__(client)
-        self._registry = registry
 
     def note_schedule(self, schedule: str, began_ms: int) -> None:
         """Notes the hash of a process's schedule, and when it began. Who has another one leaves arming to that."""

@@ -11,8 +11,8 @@ from kombu_delayq.message.pages import pages
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.nodes import clients_of
 from kombu_delayq.redis.replies import checked
-from kombu_delayq.store.client import ScriptCall, StoreClient, StorePart
-from kombu_delayq.store.queues import QueueRegistry
+from kombu_delayq.store.client import ScriptCall
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import JOURNAL, Waiting, without_bodies
 from kombu_delayq.text import as_text
 
@@ -160,10 +160,6 @@ class Promotion(StorePart):
     claimed, because somebody took them out of the journal while a promoter may still have them at hand. Both are those
     of ``ALL``; in a cluster each queue has its own as well, in its slot.
     """
-
-    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
-        super().__init__(client)
-        self._registry = registry
 
     def share_of(self, queue: str) -> str:
         """Returns whose marker and guard are those of a queue: its own in a cluster, else those of all, ``ALL``."""

@@ -4,108 +4,29 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from itertools import islice
 from math import inf
 from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.redis.errors import is_full, wrong_type
+from kombu_delayq.redis.errors import wrong_type
 from kombu_delayq.redis.nodes import scan_pages
 from kombu_delayq.redis.replies import check_reached, checked, time_ms
-from kombu_delayq.store.client import MOST_QUEUES, ScriptCall, StoreClient, StorePart
+from kombu_delayq.store.client import ScriptCall, StoreClient
 from kombu_delayq.store.counts import QueueStats
-from kombu_delayq.store.keys import MINUTES_KEPT_H, glob_escaped
+from kombu_delayq.store.keys import MINUTES_KEPT_H, KeyNames, glob_escaped
 from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.part import StorePart
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.text import as_bytes, as_text
 
 logger = get_logger(__name__)
-
-#: A process registers a queue to which it publishes at least so often, in s, so that a queue is found again whose name
-#: was lost, such as when another publisher died right after the first message.
-NOTED_S = 60.0
-#: What scripts answer that bring a message into a queue which held others, or bring none: see ``Offered.place``.
-_NOT_FIRST = frozenset(("head", "behind", "due", "gone", "waits", "cancelled", "repeated"))
-
-
-class QueueRegistry:
-    """Registers the queues in which messages wait: transfer workers look only at these.
-
-    The names are in another slot than a queue. So whoever brings the first message into a queue adds the name after
-    that, and ``Queues.forget_empty`` removes the name of a queue without messages, looks again, and adds it back if
-    there is a message now. Whichever comes later finds the other's work done, so a queue with messages has its name.
-    Between the two, the leading transfer worker has heard of the message. If a publisher dies there, the next message
-    after ``NOTED_S`` brings the name, and so does a consumer of the queue.
-
-    Of several nodes, that of the names may be away while that of the queue is there. Then the message is stored all the
-    same, and the name is added later, by this process or by the leading transfer worker. So it is in a full Redis.
-    """
-
-    def __init__(self, client: StoreClient) -> None:
-        self._client = client
-        self._noted: dict[str, float] = {}  # when the name of a queue was last added, in s of ``monotonic``
-        self._unnoted: set[str] = set()  # names still to be added
-
-    def run(self, operation: str, queue: str, keys: list[str], args: list[Any]) -> Any:
-        """Runs a script that brings messages into a queue, and registers the queue if the first one is among them.
-
-        One round trip, and one more for a first message. Returns the reply of the script.
-        """
-        self._client.keys.check_queue(queue)
-        reply = self._client.run(operation, keys, args)
-        self.note(queue, reply)
-        return reply
-
-    def note(self, queue: str, reply: Any) -> None:
-        """Registers a queue if a script's reply says that it held no messages before, or if that was long ago.
-
-        Args:
-            queue: Name of the queue.
-            reply: The reply of a script that brings messages: the place of a message in its queue, as in ``Offered``,
-                alone, or as the first or the last of several items.
-        """
-        ends = (reply[0], reply[-1]) if isinstance(reply, list) and reply else (reply,)
-        is_first = not any(isinstance(end, bytes | str) and as_text(end) in _NOT_FIRST for end in ends)
-        if is_first or monotonic() - self._noted.get(queue, -inf) > NOTED_S:
-            self.add(queue)
-
-    def add(self, queue: str) -> bool:
-        """Registers a queue, and those that could not be registered before. Returns whether Redis has the name.
-
-        It does not wait for a node that is away, nor for a full Redis: the name is added later.
-
-        Raises:
-            redis.exceptions.ResponseError: Redis refuses the name, such as where the key has another type.
-        """
-        names = {queue, *list(self._unnoted)}
-        try:
-            self._names.ask("SADD", self._client.keys.queues, *sorted(names))
-        except (RedisError, OSError) as error:
-            if str(error).startswith("WRONGTYPE"):  # Redis does not say which key
-                key = self._client.keys.queues
-                raise ResponseError(f"WRONGTYPE key {key} holds no set, kombu-delayq keeps a set there") from error
-            if not (self._client.is_of_one_node(error) or is_full(error)):
-                raise
-            self._unnoted.add(queue)
-            logger.debug("queue %r is not registered yet: %s", queue, error)
-            return False
-        self._unnoted.difference_update(names)
-        if len(self._noted) >= MOST_QUEUES:  # what is forgotten is added once more
-            self._noted.clear()
-        self._noted |= dict.fromkeys(names, monotonic())
-        return True
-
-    @cached_property
-    def _names(self) -> StoreClient:
-        """Sends the commands for the names."""
-        return self._client.aside()
-
 
 #: Largest number of messages, and about the largest number of bytes, that one call converts.
 CONVERT_COUNT, CONVERT_BYTES = 60, 300_000
@@ -187,8 +108,8 @@ class Queues(StorePart):
     """
 
     def __init__(self, client: StoreClient, registry: QueueRegistry, note_purge: Callable[[str], None]) -> None:
-        super().__init__(client)
-        self._registry, self._note_purge = registry, note_purge
+        super().__init__(client, registry)
+        self._note_purge = note_purge
         self._bound = Names(self._bindings, client.is_of_one_node)
 
     def names(self) -> list[str]:
@@ -216,12 +137,15 @@ class Queues(StorePart):
         is_consumed = isinstance(consumed, list) and any(name in as_bytes(names) for names in consumed)
         return is_consumed or 1 in found or any(queue in names for names in self._bindings(PREFIX_SCANS))
 
-    def wrong_keys(self, queues: Iterable[str] = (), exchanges: Iterable[str] = ()) -> list[str]:
+    def wrong_keys(
+        self, queues: Iterable[str] = (), exchanges: Iterable[str] = (), features: Iterable[type[KeyNames]] = ()
+    ) -> list[str]:
         """Finds keys of another type in the place of those that queues share; a round trip, in a cluster two.
 
         Args:
             queues: Names of queues, whose lists are looked at, too.
             exchanges: Names of exchanges, whose bindings are looked at, too.
+            features: Keys of features that are looked at, too.
 
         Returns:
             An error of each such key, as scripts have it. Keys whose type Redis does not tell are left out, as are
@@ -231,6 +155,8 @@ class Queues(StorePart):
         with suppress(*self._client.partial_errors):  # in a cluster, the names of the shares are in such a key, too
             shares = self._client.shares()
         kept = self._keys.shared(shares, exchanges)
+        for names in features:
+            kept |= names(self._keys).shared()
         kept |= {key: "list" for queue in queues for key in self._client.ready(queue)}
         kinds = self._client.replies([("TYPE", key) for key in kept])
         found = {key: as_text(kind) for key, kind in zip(kept, kinds, strict=True) if not isinstance(kind, Exception)}

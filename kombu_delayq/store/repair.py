@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.nodes import scan_pages
-from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import Landing
 from kombu_delayq.text import as_bytes, as_text
 

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from math import inf
 
-from kombu_delayq.store.client import StorePart
 from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import DelayedQueue, Page, Part, Scanned, rows_of, waiting_of
 from kombu_delayq.text import as_bytes, as_text
 

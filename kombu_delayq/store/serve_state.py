@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from kombu_delayq.redis.replies import checked
-from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.text import as_bytes, as_text
 
 #: How long an answer is kept, and how long a caller may work on a request before another may. Both in s.

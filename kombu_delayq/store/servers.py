@@ -8,7 +8,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.redis.nodes import clients_of
 from kombu_delayq.redis.replies import time_ms
-from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.part import StorePart
 from kombu_delayq.text import as_text
 
 #: How often a clock is read; the quickest answer counts.

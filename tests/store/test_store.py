@@ -133,7 +133,7 @@ USED = [each for each in OPERATIONS if each not in PLAIN_ONLY]
 
 def test_there_is_a_call_for_every_operation() -> None:
     """The tests below leave no operation out."""
-    assert OPERATIONS.keys() == {path.stem for path in scripts.directory().glob("*.lua")}
+    assert OPERATIONS.keys() == scripts.operations().keys()
 
 
 def test_a_flushed_script_cache_is_not_noticed(store: DelayStore) -> None:

@@ -18,8 +18,8 @@ _USED = re.compile(rf"(?:(?<![.:\w])|(?<=\.\.))({_NAME})\b(?! *=[^=])")
 
 
 def source_of(path: str) -> str:
-    """Returns the text of a file under ``lua/``."""
-    return (scripts.directory() / path).read_text(encoding="utf-8")
+    """Returns the text of a file under ``lua/``, which is named by its path or, if it is an operation, by its name."""
+    return (scripts.directory() / scripts.operations().get(path, path)).read_text(encoding="utf-8")
 
 
 def defined_in(source: str) -> list[str]:

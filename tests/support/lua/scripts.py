@@ -4,7 +4,7 @@ from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis import scripts
 
 LUA = sorted(scripts.directory().rglob("*.lua"))
-OPERATIONS = [path.stem for path in sorted(scripts.directory().glob("*.lua"))]
+OPERATIONS = sorted(scripts.operations())
 INCLUDES = [path.relative_to(scripts.directory()).as_posix() for path in LUA if "include" in path.parts]
 #: Operations that are for one layout only.
 ONLY = {

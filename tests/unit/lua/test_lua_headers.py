@@ -4,6 +4,7 @@ from inspect import isdatadescriptor, isfunction
 
 import pytest
 
+from celery_ext.features import key_names
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis import scripts
 from kombu_delayq.store.keys import Keys
@@ -33,14 +34,14 @@ end
 
 def test_header_names_what_the_body_uses() -> None:
     """The header of an operation names exactly the KEYS and ARGV that the body uses, as the body calls them."""
-    found = {operation: complaints(source_of(f"{operation}.lua")) for operation in OPERATIONS}
+    found = {operation: complaints(source_of(operation)) for operation in OPERATIONS}
     assert {operation: wrong for operation, wrong in found.items() if wrong} == {}
 
 
 def test_header_says_of_which_type_the_keys_are() -> None:
     """In each layout all commands of an expanded script take the types of keys that its header says."""
     for operation, layout in FORMS:
-        types = key_types(source_of(f"{operation}.lua"), layout)
+        types = key_types(source_of(operation), layout)
         apart, _, own = scripts.load(operation, layout).text.rpartition("end)()\n")
         assert wrong_types(own, types[0]) == [], (operation, layout)
         assert len(types) == (2 if apart else 1), (operation, layout)
@@ -52,7 +53,7 @@ def test_header_and_keys_agree_on_types() -> None:
     """A header says of each key the type that the docstring in ``keys.py`` says."""
     documented = {layout: documented_types(layout) for layout in LAYOUTS}
     for operation, layout in FORMS:
-        own, *others = key_types(source_of(f"{operation}.lua"), layout)
+        own, *others = key_types(source_of(operation), layout)
         [other] = {*LAYOUTS} - {layout}
         for types, form in ((own, layout), *((each, other) for each in others)):
             assert documented[form] | types == types | documented[form], (operation, form)
@@ -61,14 +62,15 @@ def test_header_and_keys_agree_on_types() -> None:
 def documented_types(layout: str) -> dict[str, str]:
     """Returns the type that ``Keys`` says of each key, by the name that scripts have for it."""
     keys, of_key, found = Keys(), {}, {}
-    for name, attribute in vars(Keys).items():
-        type_ = (attribute.__doc__ or "").partition(" ")[0].removesuffix(":").removesuffix("s")
-        if type_ not in ("ZSET", "HASH", "STRING", "SET", "LIST"):
-            continue
-        found[name] = type_
-        if isfunction(attribute) and attribute.__code__.co_argcount == 2:
-            of_key[getattr(keys, name)("q")] = type_
-        assert isfunction(attribute) or isdatadescriptor(attribute)
+    for kind in (Keys, *key_names()):
+        for name, attribute in vars(kind).items():
+            type_ = (attribute.__doc__ or "").partition(" ")[0].removesuffix(":").removesuffix("s")
+            if type_ not in ("ZSET", "HASH", "STRING", "SET", "LIST"):
+                continue
+            found[name] = type_
+            if kind is Keys and isfunction(attribute) and attribute.__code__.co_argcount == 2:
+                of_key[attribute(keys, "q")] = type_
+            assert isfunction(attribute) or isdatadescriptor(attribute)
     roles = ("due", "bodies", "notes", "ids")
     return found | {role: of_key[key] for role, key in zip(roles, keys.stored("q", layout), strict=True)}
 

@@ -5,16 +5,15 @@ import shutil
 import subprocess
 from functools import cache
 from hashlib import sha1
+from importlib import import_module
 from inspect import signature
 from pathlib import Path
 
 import pytest
-import redis
 
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis import scripts
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.client import StorePart
+from kombu_delayq.store.part import StorePart
 from tests.support import ROOT
 from tests.support.lua.headers import split
 from tests.support.lua.names import (
@@ -28,8 +27,10 @@ from tests.support.lua.names import (
 )
 from tests.support.lua.scripts import FORMS, INCLUDES, LUA, OPERATIONS
 
-#: The parts of a store. It connects to Redis only when it is used.
-PARTS = [part for part in vars(DelayStore(redis.Redis())).values() if isinstance(part, StorePart)]
+for folder in {path.rpartition("/")[0] for path in scripts.operations().values()} - {""}:
+    import_module(f"celery_ext.{folder}.store")
+#: The parts of a store, those of features too.
+PARTS = StorePart.__subclasses__()
 
 
 def test_every_operation_has_its_method_and_its_tests() -> None:
@@ -42,7 +43,7 @@ def test_every_operation_has_its_method_and_its_tests() -> None:
 
 #: Each Lua file with each layout for which it is read.
 READ = [
-    *((f"{operation}.lua", layout) for operation, layout in FORMS),
+    *FORMS,
     *((include, layout) for include in INCLUDES for layout in LAYOUTS if include.split("/")[1] in ("shared", layout)),
 ]
 
@@ -76,8 +77,8 @@ def test_an_include_that_lacks_or_is_left_over_is_found() -> None:
         "local a, b = 1, now_ms()\nlocal function f(c) return a.d .. c, CATCH_UP_MS == 1, 'e' end -- g"
     ) >= set(of)
     assert not used_in("local t, now_ms = { CATCH_UP_MS = 1 }, 2\nt.CATCH_UP_MS = now_ms") & set(of)
-    assert complaints("heads.lua", "hash", of) == []
-    assert complaints("heads.lua", "hash", {"now_ms": of["CATCH_UP_MS"]}) == [
+    assert complaints("heads", "hash", of) == []
+    assert complaints("heads", "hash", {"now_ms": of["CATCH_UP_MS"]}) == [
         "now_ms is in include/shared/rate_limit.lua, which is not included",
         "include/shared/clock.lua is included and not used",
     ]
@@ -109,7 +110,7 @@ def test_an_expanded_script_has_its_includes_and_no_comments() -> None:
     for operation, layout in FORMS:
         text = scripts.load(operation, layout).text
         assert not re.search(r"^ *--", text, re.MULTILINE), operation
-        _, body = split(source_of(f"{operation}.lua"))
+        _, body = split(source_of(operation))
         own = re.sub(r"^ *--.*\n", "", body + "\n", flags=re.MULTILINE).lstrip("\n")
         assert text.endswith(own), (operation, layout)
 
