@@ -1,13 +1,34 @@
-"""The features that keep keys of their own in Redis: for whoever needs the names of all keys."""
+"""What features bring to the rooms that they do not own. Nothing there names a feature."""
 
+import pkgutil
+from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 from kombu_delayq.store.keys import KeyNames
 
-#: The modules with the names, and the classes in them. Each is imported without Spark, a web server or SQL.
+_ROOMS = Path(__file__).parent
+#: The modules with the names of keys in Redis, and the classes in them.
 _NAMES: dict[str, str] = {}
 
 
+def modules_of(name: str, *, but: str) -> Iterator[ModuleType]:
+    """Imports and yields the modules of an agreed name, such as ``checks``, by the names of their folders.
+
+    To remove a feature with its modules is to remove its folder. Each of them, and the front of its folder, can be
+    imported without Spark, a web server or SQL. It knows the front of the room that asks.
+
+    Args:
+        name: The agreed name.
+        but: The room that asks, which may have a module of this name itself.
+    """
+    for room in pkgutil.iter_modules([str(_ROOMS)]):
+        inside = pkgutil.iter_modules([str(_ROOMS / room.name)]) if room.ispkg and room.name != but else ()
+        if any(module.name == name for module in inside):
+            yield import_module(f"celery_ext.{room.name}.{name}")
+
+
 def key_names() -> list[type[KeyNames]]:
-    """Returns the classes that name the keys of features."""
+    """Returns the classes that name the keys of features. Each is imported without Spark, a web server or SQL."""
     return [getattr(import_module(module), name) for module, name in _NAMES.items()]

@@ -16,7 +16,7 @@ from types import ModuleType
 import click
 
 from celery_ext.cli import delayq
-from celery_ext.doctor import CHECKS
+from celery_ext.doctor import all_checks
 from celery_ext.features import key_names
 from celery_ext.spark import errors as spark_errors
 from celery_ext.spark import options as spark_options
@@ -112,7 +112,7 @@ def commands(command: click.Command = delayq, name: str = "delayq", known: set[t
 def doctor_checks() -> Lines:
     """Yields a row for each check of `delayq doctor`."""
     yield from _table("check", "question", "needs")
-    for check in CHECKS:
+    for check in all_checks():
         yield _row(f"`{check.name}`", inspect.getdoc(check.look), " and ".join(need.value for need in check.needs))
 
 

@@ -1,18 +1,28 @@
 """What `delayq doctor` looks for: settings, servers and processes that keep delayed tasks from running well."""
 
-from celery_ext.doctor.checks import ANSWERS_S, CHECKS, Check, examine, examine_servers, examine_start
-from celery_ext.doctor.finding import Finding, Level, NoSuchText, explain, id_of
+from celery_ext.doctor.check import APP, REDIS, WORKERS, Check
+from celery_ext.doctor.checks import all_checks
+from celery_ext.doctor.examination import ANSWERS_S, examine, examine_servers, examine_start
+from celery_ext.doctor.finding import Finding, Findings, Level, NoSuchText, counted, explain, id_of, named
+from celery_ext.doctor.subject import Subject
 
 __all__ = [
     "ANSWERS_S",
-    "CHECKS",
+    "APP",
+    "REDIS",
+    "WORKERS",
     "Check",
     "Finding",
+    "Findings",
     "Level",
     "NoSuchText",
+    "Subject",
+    "all_checks",
+    "counted",
     "examine",
     "examine_servers",
     "examine_start",
     "explain",
     "id_of",
+    "named",
 ]

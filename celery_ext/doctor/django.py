@@ -13,7 +13,9 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
 
-from celery_ext.doctor.checks import CHECKS, Check, Needs, examine_app
+from celery_ext.doctor.check import APP, Check
+from celery_ext.doctor.checks import all_checks
+from celery_ext.doctor.examination import examine_app
 from celery_ext.doctor.finding import Finding, Level, id_of
 
 TAG = "delayq"
@@ -36,12 +38,12 @@ class DoctorConfig(AppConfig):
 
 def check_settings(app_configs: object = None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Makes the checks of the Celery app that connect to nothing."""
-    return _messages([check for check in CHECKS if check.needs == (Needs.APP,)])
+    return _messages([check for check in all_checks() if check.needs == APP])
 
 
 def check_broker(app_configs: object = None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Makes the checks that need Redis or workers."""
-    return _messages([check for check in CHECKS if check.needs != (Needs.APP,)])
+    return _messages([check for check in all_checks() if check.needs != APP])
 
 
 def _messages(made: Sequence[Check]) -> list[checks.CheckMessage]:

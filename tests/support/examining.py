@@ -4,7 +4,7 @@ from typing import Any
 
 from celery import Celery
 
-from celery_ext.doctor import CHECKS, Finding
+from celery_ext.doctor import Finding, all_checks
 from celery_ext.doctor.subject import Subject
 from kombu_delayq.store import DelayStore
 
@@ -20,7 +20,7 @@ def app_with(**conf: Any) -> Celery:
 
 def look(check: str, app: Celery | None = None, store: DelayStore | None = None) -> list[Finding]:
     """Makes a check. Returns what it finds."""
-    [found] = [each for each in CHECKS if each.name == check]
+    [found] = [each for each in all_checks() if each.name == check]
     return list(found.look(Subject(app, store)))
 
 

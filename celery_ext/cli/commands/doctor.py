@@ -11,7 +11,7 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.group import Reader
 from celery_ext.cli.options import duration, json_option
 from celery_ext.cli.output import bad, escaped, fit_table, good, number_of, warning
-from celery_ext.doctor import ANSWERS_S, CHECKS, Finding, Level, NoSuchText, examine, explain, id_of
+from celery_ext.doctor import ANSWERS_S, Finding, Level, NoSuchText, all_checks, examine, explain, id_of
 
 _COLOURS: dict[Level, Callable[[str], str]] = {
     Level.OK: good,
@@ -20,7 +20,7 @@ _COLOURS: dict[Level, Callable[[str], str]] = {
     Level.ERROR: bad,
 }
 #: Widths of the first two columns.
-_LEVEL, _NAME = max(map(len, Level)), max(len(check.name) for check in CHECKS)
+_LEVEL, _NAME = max(map(len, Level)), max(len(check.name) for check in all_checks())
 
 _EPILOG = """
 \b
@@ -36,7 +36,7 @@ Exit codes:
     "--only",
     metavar="CHECK",
     multiple=True,
-    type=click.Choice([check.name for check in CHECKS]),
+    type=click.Choice([check.name for check in all_checks()]),
     help="Make this check alone. May be repeated; --list names them.",
 )
 @click.option("--list", "is_list", is_flag=True, help="List the checks, and end.")
@@ -80,7 +80,7 @@ def doctor(
         except NoSuchText as error:
             raise click.UsageError(str(error)) from error
         return
-    checks = [check for check in CHECKS if not only or check.name in only]
+    checks = [check for check in all_checks() if not only or check.name in only]
     if is_list:
         rows = [(check.name, check.question, " and ".join(need.value for need in check.needs)) for check in checks]
         names = "check", "question", "needs"

@@ -12,7 +12,7 @@ from redis.exceptions import NoPermissionError
 
 from celery_ext.cli.commands import doctor
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.doctor import CHECKS
+from celery_ext.doctor import all_checks
 from celery_ext.doctor.finding import Findings
 from celery_ext.doctor.subject import Subject
 from tests.support.commands.shell import run
@@ -22,7 +22,7 @@ from tests.support.workers.harness import MakeProj, Proj
 def test_the_app_and_its_broker_are_checked(proj: Proj) -> None:
     """Each check has a line, and the app's broker needs no URL; warnings and errors make the exit code 1."""
     out = proj.celery("delayq", "doctor", code=1)
-    for check in CHECKS:
+    for check in all_checks():
         assert f"  {check.name} " in out
     assert "no app is given" not in out
     assert out.splitlines()[-1].startswith("1 error, 1 warning, ")
@@ -124,9 +124,9 @@ def test_a_module_that_cannot_be_imported_is_an_error(make_proj: MakeProj) -> No
 def test_list_names_each_check(broker: PrivateRedis) -> None:
     """With their questions, and as JSON."""
     out = run(broker, "doctor", "--list").stdout
-    assert all(f"{check.name} " in out and check.question in out for check in CHECKS)
+    assert all(f"{check.name} " in out and check.question in out for check in all_checks())
     listed = json.loads(run(broker, "doctor", "--list", "--json").stdout)
-    assert [row["check"] for row in listed] == [check.name for check in CHECKS]
+    assert [row["check"] for row in listed] == [check.name for check in all_checks()]
 
 
 def test_a_check_that_fails_is_a_finding(broker: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +141,8 @@ def test_a_check_that_fails_is_a_finding(broker: PrivateRedis, monkeypatch: pyte
         yield
 
     looks = {"eviction": fail, "queues": refuse}
-    checks = [replace(check, look=looks.get(check.name, check.look)) for check in CHECKS]
-    monkeypatch.setattr(doctor, "CHECKS", checks)
+    checks = [replace(check, look=looks.get(check.name, check.look)) for check in all_checks()]
+    monkeypatch.setattr(doctor, "all_checks", lambda: checks)
     out = run(broker, "doctor", "--json", code=1).stdout
     found = {finding["check"]: finding for finding in json.loads(out)["findings"]}
     assert found["eviction"]["found"] == "the check failed: LookupError: no such thing"

@@ -10,7 +10,7 @@ from celery import Celery
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.doctor import CHECKS, Finding, examine
+from celery_ext.doctor import Finding, all_checks, examine
 from celery_ext.doctor.workers import Worker, ask
 from celery_ext.facts import facts_of
 from tests.support.commands.shell import run
@@ -96,7 +96,7 @@ def test_options_of_the_app_are_compared_with_those_of_its_workers(make_proj: Ma
     proj = make_proj(broker_transport_options={"consume": "brpop"})
     worker = proj.worker(pool="solo", broker_transport_options={})
     proj.await_answers()
-    checks = [check for check in CHECKS if check.name == "same-options"]
+    checks = [check for check in all_checks() if check.name == "same-options"]
 
     def found() -> Finding:
         *_, last = examine(checks, proj.app, proj.connection)
@@ -125,7 +125,7 @@ def test_a_consumer_that_does_not_answer_is_named(proj: Proj) -> None:
 def test_asking_needs_the_rights_of_the_app(users: PrivateRedis, user: str, expected: dict[str, str]) -> None:
     """The user of the ACL page for workers may ask; for another one, all checks of workers are left out with a word."""
     url = f"redis://{user}:password@127.0.0.1:{users.port}/0"
-    checks = [check for check in CHECKS if check.name in ("fleet", "clock")]
+    checks = [check for check in all_checks() if check.name in ("fleet", "clock")]
     found = list(examine(checks, None, lambda: Connection(url, transport=TRANSPORT), timeout_s=0.1))
     assert {finding.check: finding.level for finding in found if finding.level != "ok"} == expected
     assert "clock" in {finding.check for finding in found}
@@ -138,7 +138,7 @@ def test_the_user_of_the_app_needs_one_right_more(users: PrivateRedis) -> None:
     url = f"redis://shop:password@127.0.0.1:{users.port}/0"
     with Celery("shop", broker=url, set_as_current=False) as app:
         app.conf.broker_transport = TRANSPORT
-        found = list(examine(CHECKS, app, app.connection_for_write, timeout_s=0.1))
+        found = list(examine(all_checks(), app, app.connection_for_write, timeout_s=0.1))
     assert [finding.found for finding in found if "check failed" in finding.found] == []
 
 

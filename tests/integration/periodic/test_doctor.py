@@ -3,7 +3,7 @@
 import pytest
 
 import celery_ext
-from celery_ext.doctor import CHECKS, Finding
+from celery_ext.doctor import Finding, all_checks
 from celery_ext.doctor.subject import Subject
 from celery_ext.periodic.source import Settings
 from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT
@@ -40,7 +40,7 @@ def tick() -> None:
 
 def findings(process: Process) -> list[Finding]:
     """Returns what the doctor finds in an app whose modules are imported."""
-    [check] = [each for each in CHECKS if each.name == "periodic"]
+    [check] = [each for each in all_checks() if each.name == "periodic"]
     return list(check.look(Subject(process.app, process.store, has_tasks=True)))
 
 

@@ -11,28 +11,35 @@ from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from celery_ext.doctor import CHECKS, Finding, Level, NoSuchText, checks, explain, id_of
+from celery_ext.doctor import Finding, Level, NoSuchText, all_checks, examination, explain, id_of
 from kombu_delayq.errors import InvalidBrokerURL
 from tests.support import ROOT
 
-SOURCES = sorted((ROOT / "celery_ext/doctor").rglob("*.py"))
+SOURCES = sorted({*ROOT.glob("celery_ext/doctor/*.py"), *ROOT.glob("celery_ext/*/checks.py")})
 
 
 def test_each_check_has_a_name_of_its_own_and_a_question() -> None:
     """`ok` is the answer yes to the question of each."""
-    names = [check.name for check in CHECKS]
+    names = [check.name for check in all_checks()]
     assert len(names) == len(set(names))
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in names)
-    assert all(check.question.endswith("?") for check in CHECKS)
+    assert all(check.question.endswith("?") for check in all_checks())
+
+
+def test_features_bring_their_checks() -> None:
+    """A check in the folder of a feature is made with those that need the same, and nothing names it."""
+    places = {check.name: check.look.__module__ for check in all_checks()}
+    assert places["periodic"] == "celery_ext.periodic.checks"
+    assert [*places].index("layout") < [*places].index("periodic") < [*places].index("workers")
 
 
 def test_each_check_is_in_the_how_to() -> None:
     """The page has a row for each check."""
     page = (ROOT / "docs/how-to/doctor.md").read_text(encoding="utf-8")
-    assert [check.name for check in CHECKS if f"| `{check.name}` |" not in page] == []
+    assert [check.name for check in all_checks() if f"| `{check.name}` |" not in page] == []
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_pages_of_findings_are_there(source: Path) -> None:
     """Each page and each heading to which a finding refers is in the documentation, and `--explain` finds it."""
     texts = [node.value for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if is_text(node)]
@@ -79,7 +86,7 @@ def test_each_reason_has_its_remedy(monkeypatch: pytest.MonkeyPatch, error: Exce
     def refuse(connection: Any) -> None:
         raise error
 
-    monkeypatch.setattr(checks, "open_store", refuse)
-    clock = [check for check in CHECKS if check.name == "clock"]
-    found, _ = checks.examine(clock, None, lambda: Connection("memory://"))
+    monkeypatch.setattr(examination, "open_store", refuse)
+    clock = [check for check in all_checks() if check.name == "clock"]
+    found, _ = examination.examine(clock, None, lambda: Connection("memory://"))
     assert (found.check, str(found.level), do in found.do) == ("broker", "error", True), found

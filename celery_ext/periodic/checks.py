@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
-from celery_ext.doctor.subject import Subject
+from celery_ext.doctor import REDIS, Check, Finding, Findings, Level, Subject, counted, named
 from celery_ext.periodic import is_periodic
 from celery_ext.periodic.control import Listed, list_entries
 from celery_ext.periodic.entries import Entries
@@ -79,3 +78,7 @@ def _unknown(subject: Subject, armed: dict[str, str], own: Entries) -> Findings:
 
 def _with(entries: dict[str, str]) -> str:
     return named([f"{name} ({what})" for name, what in entries.items()])
+
+
+#: What this feature brings to `delayq doctor`.
+CHECKS = (Check("periodic", periodic, REDIS),)
