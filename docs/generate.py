@@ -39,7 +39,7 @@ _NAMES: dict[str, list[object]] = {
     "stream": ["clicks"],
     "sender": ["5f0e5c7e", "orders"],
     **{key: ["9b74c989"] for key in ("answer", "shared_run", "shared_run_commands")},
-    "landing": ["orders", 0, "web1:4711:5f0e5c7e"],
+    "in_flight": ["orders", 0, "web1:4711:5f0e5c7e"],
     "minutes": ["orders", 495_000],
 }
 #: Where the help text of a command begins to list examples, or the commands that follow on the page.

@@ -17,7 +17,7 @@ from kombu_delayq.message.fields import Message
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.backoff import Backoff
 from kombu_delayq.redis.errors import is_of_one_node
-from kombu_delayq.store.types import Landing
+from kombu_delayq.store.types import InFlight
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore
@@ -47,7 +47,7 @@ class QueueFetcher:
         self._pool: redis.ConnectionPool = channel.async_pool
         self._poller = poller
         self._queue = queue
-        self._key = channel.store.fetching.landing(Landing(queue, 0, ""))[0]
+        self._key = channel.store.fetching.in_flight_keys(InFlight(queue, 0, ""))[0]
         self._retry_at = self._look_at = self._apart_until = 0.0
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._has_failed = False

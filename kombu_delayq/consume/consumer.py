@@ -29,7 +29,7 @@ BEATS_KEPT = 1200
 #: For how long after the loss of a connection Redis may still run what was sent over it, in s.
 UNSURE_S = 30.0
 #: For how long after the connections of waits were closed messages may still land, in s.
-LANDING_S = 2.0
+IN_FLIGHT_S = 2.0
 
 
 class _Lease:
@@ -179,7 +179,7 @@ class Consumer:
         """Gives leases back. Where messages are held, a lease ends by itself, and they go back to their queues.
 
         That goes also for what Redis took by a request whose reply was lost, and for what a failover has brought back.
-        What it has brought back to landing lists goes to the queues at once. A caller tries again while ``has_lease``.
+        What it has brought back to in-flight lists goes to the queues at once. Call again while ``has_lease``.
         """
         with self._lock:
             if self.is_own:
@@ -348,8 +348,8 @@ class Consumer:
         lease = self._leases[share]
         is_awaited = any(store.keys.share(request.queues[0]) == share for request, _ in list(self._unanswered))
         if not is_awaited and not self._tags_in(store, share):
-            is_settled = monotonic() - self._unsettled.get(share, -inf) > LANDING_S
-            store.fetching.empty_landings(lease.name, sorted(lease.queues))
+            is_settled = monotonic() - self._unsettled.get(share, -inf) > IN_FLIGHT_S
+            store.fetching.return_in_flight(lease.name, sorted(lease.queues))
             if not is_settled:
                 return
             if not store.consumers.tags_of({lease.name}, share):

@@ -21,7 +21,7 @@ from kombu_delayq.options import Options
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import PASSING_S, clears, is_denied
 from kombu_delayq.redis.replies import Command
-from kombu_delayq.store.types import Fetched, Landing, LeaseEnded, Request
+from kombu_delayq.store.types import Fetched, InFlight, LeaseEnded, Request
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore
@@ -229,9 +229,9 @@ class Fetcher:
         self.note_turn()
         self._acks.send(self._store)
         if not self.deliveries and (queues := self.queues) and (credit := self._shared.credit.of(self)):
-            request = self._request_for(queues, credit, self._idle.landings(end=False)[1])
+            request = self._request_for(queues, credit, self._idle.in_flight(end=False)[1])
             found = self._consumer.fetch(self._store, self._share, request)
-            self._idle.emptied(request.landings)
+            self._idle.emptied(request.in_flight)
             self._note(found, credit)
         if self.deliveries and self._poller.loop_turns:
             self._deliver(before_wait=True)
@@ -403,26 +403,26 @@ class Fetcher:
 
     def _fetch(self, queues: Sequence[str], credit: int) -> None:
         # Without a loop, the callback that gets the message may keep this thread busy.
-        commands, landings = self._idle.landings(end=not self._poller.loop_turns)
-        self._ask(commands, self._consumer.named(self._request_for(queues, credit, landings), self._share))
+        commands, in_flight = self._idle.in_flight(end=not self._poller.loop_turns)
+        self._ask(commands, self._consumer.named(self._request_for(queues, credit, in_flight), self._share))
 
-    def _request_for(self, queues: Sequence[str], credit: int, landings: Iterable[Landing]) -> Request:
+    def _request_for(self, queues: Sequence[str], credit: int, in_flight: Iterable[InFlight]) -> Request:
         """Returns a request for messages, without the name of a consumer and a number."""
         channel = self._channel
         return Request(
             *("", 0, credit, queues if self._share else channel._queue_cycle.consume(len(queues))),
             in_turns=type(channel._queue_cycle) is round_robin_cycle,
             unnoted=frozenset(self._unnoted) if channel.ack_emulation else frozenset(queues),
-            landings=tuple(landings),
+            in_flight=tuple(in_flight),
         )
 
     def pause(self) -> None:
         """Lets no message come while there is no credit. Does nothing while a request is on its way."""
         if self._request is not None or self._idle.is_unused:
             return
-        commands, landings = self._idle.landings(end=True)
-        if landings:
-            self._ask(commands, Request("", 0, 0, (), landings=tuple(landings)))
+        commands, in_flight = self._idle.in_flight(end=True)
+        if in_flight:
+            self._ask(commands, Request("", 0, 0, (), in_flight=tuple(in_flight)))
 
     def _ask(self, before: Sequence[Command], request: Request) -> None:
         self._gathers_until = None
@@ -446,7 +446,7 @@ class Fetcher:
 
     def _on_fetched(self, request: Request, reply: Any) -> None:
         if not self._claim(request):
-            self._idle.emptied(request.landings)
+            self._idle.emptied(request.in_flight)
             self._consumer.answered(request)
             self._is_unsure = True
             return
@@ -463,7 +463,7 @@ class Fetcher:
         if isinstance(reply, Exception):
             raise reply
         self._resumes_at = None
-        self._idle.emptied(request.landings)
+        self._idle.emptied(request.in_flight)
         if request.most:
             try:
                 found = self._store.fetching.fetched(request, reply)

@@ -1,6 +1,6 @@
 """Waits for messages while queues are empty.
 
-Each wait blocks on one list, over a connection of its own. Redis moves the first message that comes to a *landing
+Each wait blocks on one list, over a connection of its own. Redis moves the first message that comes to a *in-flight
 list*, from which the next fetch takes it. Lists without a wait are looked at every second.
 """
 
@@ -17,7 +17,7 @@ from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import PASSING_S, clears, passes
 from kombu_delayq.redis.replies import Command
-from kombu_delayq.store.types import Landing
+from kombu_delayq.store.types import InFlight
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore
@@ -91,17 +91,17 @@ class IdleWait:
 
     Attributes:
         connection: The connection that blocks.
-        landing: Where the message will be.
+        in_flight: Where the message will be.
         client_id: Number of the connection, by which another one can end the wait.
-        is_blocked: Whether the reply has not come. Until then a message may come to the landing list.
+        is_blocked: Whether the reply has not come. Until then a message may come to the in-flight list.
         is_ending: Whether another connection has ended the wait, so that no message comes any more.
         over_at: When the wait has ended by itself at the latest, in s of ``monotonic``.
-        is_emptied: Whether its landing list has been emptied after that, although the reply was not read.
+        is_emptied: Whether its in-flight list has been emptied after that, although the reply was not read.
     """
 
-    def __init__(self, connection: PipelinedConnection, landing: Landing) -> None:
+    def __init__(self, connection: PipelinedConnection, in_flight: InFlight) -> None:
         self.connection = connection
-        self.landing = landing
+        self.in_flight = in_flight
         self.client_id = 0
         self.is_blocked = False
         self.is_ending = False
@@ -143,7 +143,7 @@ class IdleWaits:
         self._prioritized: set[QueueList] = set()
         self._paused: Collection[str] = ()
         # The thread of the heartbeat uses it, too. Each step with it is one call into C, which no thread interrupts.
-        self._landed: set[Landing] = set()
+        self._landed: set[InFlight] = set()
         self._may_have_more = True
         self._looked_at = -inf
         self._is_refused = False
@@ -151,7 +151,7 @@ class IdleWaits:
 
     @property
     def may_have_more(self) -> bool:
-        """Whether a queue, or a landing list, may have messages."""
+        """Whether a queue, or an in-flight list, may have messages."""
         return self._may_have_more or bool(self._landed)
 
     @may_have_more.setter
@@ -194,14 +194,14 @@ class IdleWaits:
         """Learns which of its queues are paused: Redis gives no messages of them."""
         self._paused = queues
 
-    def landings(self, *, end: bool) -> tuple[list[Command], set[Landing]]:
-        """Returns landing lists that may have messages.
+    def in_flight(self, *, end: bool) -> tuple[list[Command], set[InFlight]]:
+        """Returns in-flight lists that may have messages.
 
         Args:
             end: Whether to end all waits. The reply to a wait comes all the same.
 
         Returns:
-            The commands that end the waits, and the landing lists. The caller empties the lists after the commands,
+            The commands that end the waits, and the in-flight lists. The caller empties the lists after the commands,
             and calls ``emptied``.
         """
         landed = self._landed.copy()
@@ -210,18 +210,18 @@ class IdleWaits:
         self._may_have_more |= bool(landed)  # what the caller does not take goes back to its queue
         commands: list[Command] = []
         for wait in self._open_waits():
-            landed.add(wait.landing)
+            landed.add(wait.in_flight)
             wait.is_ending = True
             if self._budget.ends_waits is not False:
                 commands.append(("CLIENT", "UNBLOCK", wait.client_id))
         return commands, landed
 
-    def emptied(self, landings: Collection[Landing]) -> None:
-        """Forgets landing lists that have been emptied."""
-        self._landed.difference_update(landings)
+    def emptied(self, in_flight: Collection[InFlight]) -> None:
+        """Forgets in-flight lists that have been emptied."""
+        self._landed.difference_update(in_flight)
 
     def ended(self, replies: Iterable[Any]) -> None:
-        """Learns from the replies to the commands of ``landings``."""
+        """Learns from the replies to the commands of ``in_flight``."""
         for reply in replies:
             self._budget.note_end(reply)
             if passes(reply):
@@ -242,14 +242,14 @@ class IdleWaits:
                 wait.connection.read_within(wait.over_at - monotonic())
         waits = self._unsettled(queue)
         landed = {at for at in self._landed.copy() if queue in (None, at.queue)}
-        landings = {wait.landing for wait in waits} | landed
-        if landings:
+        in_flight = {wait.in_flight for wait in waits} | landed
+        if in_flight:
             # What lands from now on is noted by the thread that consumes, and this call may not have met it.
             self.emptied(landed)
             try:
-                self._withdraw(store, waits, landings)
+                self._withdraw(store, waits, in_flight)
             except BaseException:
-                self._landed.update(landings)
+                self._landed.update(in_flight)
                 raise
 
     def check(self) -> None:
@@ -268,11 +268,11 @@ class IdleWaits:
         for wait in list(self._waits.values()):
             if wait.connection.lose(connection):
                 wait.is_blocked = False
-                self._landed.add(wait.landing)
+                self._landed.add(wait.in_flight)
 
     def close(self) -> None:
         """Closes all connections. Messages may have landed."""
-        self._landed.update(wait.landing for wait in self._open_waits())
+        self._landed.update(wait.in_flight for wait in self._open_waits())
         self.keep(())
         self.may_have_more = True
 
@@ -291,10 +291,10 @@ class IdleWaits:
         found = [wait for at, wait in list(self._waits.items()) if queue in (None, at[0])]
         return [wait for wait in found if wait.is_blocked and not wait.is_emptied]
 
-    def _withdraw(self, store: "DelayStore", waits: Collection[IdleWait], landings: Collection[Landing]) -> None:
+    def _withdraw(self, store: "DelayStore", waits: Collection[IdleWait], in_flight: Collection[InFlight]) -> None:
         """Ends waits as far as Redis lets it, and puts back what has landed in queues of one share; one round trip."""
         now, refused = monotonic(), self._budget.ends_waits is False
-        store.fetching.withdraw([] if refused else [wait.client_id for wait in waits], tuple(landings))
+        store.fetching.withdraw([] if refused else [wait.client_id for wait in waits], tuple(in_flight))
         for wait in waits:
             wait.is_emptied = now > wait.over_at
 
@@ -305,21 +305,21 @@ class IdleWaits:
             for at in lists:
                 wait = self._waits.get(at) or self._new_wait(at, consumer)
                 if wait is not None and not wait.is_blocked:
-                    self._block(store, wait, Landing(*at, consumer))
+                    self._block(store, wait, InFlight(*at, consumer))
         except redis.ResponseError as error:
             if not passes(error):
                 raise
             self._resumes_at = monotonic() + PASSING_S
 
-    def _block(self, store: "DelayStore", wait: IdleWait, at: Landing) -> None:
+    def _block(self, store: "DelayStore", wait: IdleWait, at: InFlight) -> None:
         wait.open()
         if self._budget.ends_waits is None:
             self._budget.note_end(_tried(wait))
         most_s = SHORT_WAIT_S if self._budget.ends_waits is False else LONGEST_WAIT_S
         longest_s = min(most_s, store.options.consumer_ttl * FRACTION_OF_LEASE)
-        wait.landing = at
-        ready, landing = store.fetching.landing(at)
-        command = ("BLMOVE", ready, landing, "RIGHT", "LEFT", longest_s)
+        wait.in_flight = at
+        ready, in_flight = store.fetching.in_flight_keys(at)
+        command = ("BLMOVE", ready, in_flight, "RIGHT", "LEFT", longest_s)
         wait.connection.send([command], self._on_reply(wait), longest_s)
         wait.is_blocked, wait.is_ending, wait.is_emptied = True, False, False
         wait.over_at = monotonic() + longest_s + NOTICED_S
@@ -332,7 +332,7 @@ class IdleWaits:
             [reply] = replies
             if isinstance(reply, NoPermissionError):
                 self._refuse(wait.connection, f"Redis refuses what it takes to wait for messages ({reply})")
-                self._waits.pop((wait.landing.queue, wait.landing.step), None)
+                self._waits.pop((wait.in_flight.queue, wait.in_flight.step), None)
             elif isinstance(reply, OutOfMemoryError):
                 self._resumes_at = monotonic() + FULL_S  # Redis takes no wait, but gives messages
             elif clears(reply):
@@ -340,9 +340,9 @@ class IdleWaits:
             elif isinstance(reply, Exception):
                 raise reply
             elif reply is not None:
-                self._landed.add(wait.landing)
+                self._landed.add(wait.in_flight)
                 self._may_have_more |= wait.is_ending  # what has ended the wait does not take it
-                self._on_landed(wait.landing.queue)
+                self._on_landed(wait.in_flight.queue)
 
         return take
 
@@ -351,7 +351,7 @@ class IdleWaits:
         if self._is_refused or not self._budget.spend():
             return None
         connection = self._connect()
-        wait = IdleWait(connection, Landing(*at, consumer))
+        wait = IdleWait(connection, InFlight(*at, consumer))
         try:
             wait.open()
         except redis.ResponseError as error:
@@ -381,7 +381,7 @@ class IdleWaits:
         has_nodes = pools.has_nodes(store.client.connection_pool)
         waited = {at for at, wait in self._waits.items() if wait.is_blocked and not has_nodes}
         lists = [
-            store.fetching.landing(Landing(queue, step, ""))[0]
+            store.fetching.in_flight_keys(InFlight(queue, step, ""))[0]
             for queue in queues
             for step in range(store.fetching.steps(queue))
             if (queue, step) not in waited

@@ -14,7 +14,7 @@ from kombu_delayq.redis.replies import Command, checked, time_ms
 from kombu_delayq.store.client import MOST_QUEUES, StoreClient
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.types import PAGE, Fetched, Landing, LeaseEnded, Request, Requeued
+from kombu_delayq.store.types import PAGE, Fetched, InFlight, LeaseEnded, Request, Requeued
 from kombu_delayq.text import as_bytes, as_text
 
 #: About the most bytes in the arguments of one call, or in what it fetches.
@@ -56,7 +56,7 @@ class Fetching(StorePart):
         """
         if isinstance(reply, bytes | str):
             raise LeaseEnded(request.consumer)
-        queues = [*(landing.queue for landing in request.landings), *request.queues]
+        queues = [*(at.queue for at in request.in_flight), *request.queues]
         rows = zip(count(request.first), *(iter(reply),) * 2, strict=False)
         return [
             self._fetched(request, number, queues[place - 1], body) for number, place, body in rows if body is not None
@@ -65,7 +65,7 @@ class Fetching(StorePart):
     def paused_in(self, request: Request, reply: Any) -> list[str]:
         """Returns the names of the queues that a reply to ``fetch_command`` says are paused."""
         rows = zip(*(iter(reply),) * 2, strict=False)
-        return [request.queues[place - 1 - len(request.landings)] for place, body in rows if body is None]
+        return [request.queues[place - 1 - len(request.in_flight)] for place, body in rows if body is None]
 
     def may_have_more(self, found: Sequence[Fetched], most: int) -> bool:
         """Whether a request for up to ``most`` messages has left any: it ends with ``most``, or with many bytes."""
@@ -194,34 +194,34 @@ class Fetching(StorePart):
         missing = self.requeue(rows, "next")
         return [row.tag for row in rows if row.tag not in missing]
 
-    def withdraw(self, client_ids: Iterable[int], landings: Sequence[Landing]) -> None:
-        """Ends waits of a consumer, and puts what has come to its landing lists back; one round trip.
+    def withdraw(self, client_ids: Iterable[int], in_flight: Sequence[InFlight]) -> None:
+        """Ends waits of a consumer, and puts what has come to its in-flight lists back; one round trip.
 
         Args:
             client_ids: Numbers of the connections that wait.
-            landings: The landing lists, of queues of one share.
+            in_flight: The in-flight lists, of queues of one share.
         """
-        request = Request("", 0, 0, (), landings=landings)
+        request = Request("", 0, 0, (), in_flight=in_flight)
         commands: list[Command] = [("CLIENT", "UNBLOCK", client_id) for client_id in client_ids]
         commands.append(self.fetch_command(request, by_text=True))
         # In a cluster, all of these go to the node of the lists.
-        node = pools.client_at(self._client.redis.connection_pool, self.landing(landings[0])[1])
+        node = pools.client_at(self._client.redis.connection_pool, self.in_flight_keys(in_flight[0])[1])
         checked(RedisCommands(node).replies(commands))
 
-    def empty_landings(self, consumer: str, queues: Sequence[str]) -> None:
-        """Puts back what has come to the landing lists of a consumer that does not wait; a round trip for some hundred.
+    def return_in_flight(self, consumer: str, queues: Sequence[str]) -> None:
+        """Puts back what is in flight to a consumer that does not wait; a round trip for some hundred lists.
 
         Args:
             consumer: Name of the consumer.
             queues: Names of queues of one share.
         """
-        of_lists = [Landing(queue, step, consumer) for queue in queues for step in range(self.steps(queue))]
+        of_lists = [InFlight(queue, step, consumer) for queue in queues for step in range(self.steps(queue))]
         for some in pages(of_lists, PAGE):
-            self.fetch(Request("", 0, 0, (), landings=some))
+            self.fetch(Request("", 0, 0, (), in_flight=some))
 
-    def landing(self, landing: Landing) -> tuple[str, str]:
-        """Returns the keys of the list from which a landing list gets its message, and of the landing list."""
-        return self._lists(landing.queue)[landing.step], self._keys.landing(*landing)
+    def in_flight_keys(self, at: InFlight) -> tuple[str, str]:
+        """Returns the keys of the list from which an in-flight list gets its message, and of the in-flight list."""
+        return self._lists(at.queue)[at.step], self._keys.in_flight(*at)
 
     def step_of(self, priority: int) -> int:
         """Returns the number of the list, in each queue, of messages of a priority from 0 to 9."""
@@ -259,7 +259,7 @@ class Fetching(StorePart):
 
     def _share_of(self, request: Request) -> str:
         """Returns the share of a request's queues, and checks that they have one in common."""
-        shares = {self._keys.share(at.queue) for at in request.landings} | set(map(self._keys.share, request.queues))
+        shares = {self._keys.share(at.queue) for at in request.in_flight} | set(map(self._keys.share, request.queues))
         if len(shares) > 1:
             raise ValueError(f"in Redis Cluster, one request cannot take from {len(shares)} queues")
         return shares.pop()
@@ -269,20 +269,20 @@ class Fetching(StorePart):
         return Fetched(tag, queue, body)
 
     def _fetch_call(self, request: Request) -> tuple[list[str], list[Any]]:
-        noted = [*(landing.queue for landing in request.landings), *request.queues]
+        noted = [*(at.queue for at in request.in_flight), *request.queues]
         routing = [("-" if queue in request.unnoted else "") + json.dumps(queue) for queue in noted]
         for queue in request.queues:
             self._keys.check_queue(queue)
         consumer = request.consumer if request.most and not all(name in request.unnoted for name in noted) else ""
         share = self._share_of(request)
         keys = [self._keys.consumers(share), *self._held(share), self._keys.paused(share)]
-        for landing in request.landings:
-            ready, landed = self.landing(landing)
-            keys += [landed, ready]
+        for at in request.in_flight:
+            ready, in_flight = self.in_flight_keys(at)
+            keys += [in_flight, ready]
         of_queues = map(self._lists, request.queues)
         keys += [ready for of_step in zip(*of_queues, strict=True) for ready in of_step]
         bounds = [request.first, request.most, PAGE_BYTES]
-        counts = [len(request.landings), len(request.queues), int(request.in_turns)]
+        counts = [len(request.in_flight), len(request.queues), int(request.in_turns)]
         return keys, [consumer, *bounds, *counts, *routing]
 
 

@@ -347,21 +347,21 @@ class Keys:
         tag = "{_kombu.binding}" if self.slots else "_kombu.binding"
         return f"{self.prefix}{tag}.{exchange}"
 
-    def landing(self, queue: str, step: int, consumer: str) -> str:
+    def in_flight(self, queue: str, step: int, consumer: str) -> str:
         """LIST: message on its way from one of a queue's lists, by its number, into the hand of a consumer."""
         return self.of_queue(queue, f"landing:{step}:{consumer}")
 
     @property
-    def of_any_landing(self) -> str:
-        """Pattern for SCAN that every landing list matches."""
+    def of_any_in_flight(self) -> str:
+        """Pattern for SCAN that every in-flight list matches."""
         return f"{glob_escaped(self.prefix)}delayq:*:landing:*"
 
-    def landing_of(self, key: str) -> tuple[str, int, str] | None:
-        """Returns queue, number of the list and consumer of a landing list, or None for another key."""
+    def in_flight_of(self, key: str) -> tuple[str, int, str] | None:
+        """Returns queue, number of the list and consumer of an in-flight list, or None for another key."""
         tagged, _, rest = key.removeprefix(f"{self.prefix}delayq:").rpartition(":landing:")
         step, _, consumer = rest.partition(":")
         queue = self._queue_in(tagged)
-        if step.isdecimal() and key == self.landing(queue, int(step), consumer):
+        if step.isdecimal() and key == self.in_flight(queue, int(step), consumer):
             return queue, int(step), consumer
         return None
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.nodes import scan_pages
 from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.types import Landing
+from kombu_delayq.store.types import InFlight
 from kombu_delayq.text import as_bytes, as_text
 
 #: About how many entries one call of ZSCAN, HSCAN or SCAN looks at.
@@ -122,9 +122,9 @@ class Repair(StorePart):
             names = (self._keys.queue_of(as_text(key)) for key in found)
             yield {name for name in names if name is not None}
 
-    def landing_pages(self) -> Iterator[list[tuple[Landing, int]]]:
-        """Yields all landing lists of the database, with the number of their messages, in parts; some come twice."""
-        for found in scan_pages(self._client.redis, self._keys.of_any_landing, SCAN_KEYS):
-            landings = [Landing(*of_key) for key in found if (of_key := self._keys.landing_of(as_text(key)))]
-            counts = self._client.replies([("LLEN", self._keys.landing(*landing)) for landing in landings])
-            yield [each for each in zip(landings, counts, strict=True) if isinstance(each[1], int)]
+    def in_flight_pages(self) -> Iterator[list[tuple[InFlight, int]]]:
+        """Yields all in-flight lists of the database, with the number of their messages, in parts; some come twice."""
+        for found in scan_pages(self._client.redis, self._keys.of_any_in_flight, SCAN_KEYS):
+            in_flight = [InFlight(*of_key) for key in found if (of_key := self._keys.in_flight_of(as_text(key)))]
+            counts = self._client.replies([("LLEN", self._keys.in_flight(*at)) for at in in_flight])
+            yield [each for each in zip(in_flight, counts, strict=True) if isinstance(each[1], int)]

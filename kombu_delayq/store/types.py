@@ -348,8 +348,8 @@ class ConsumerLease(NamedTuple):
         return (self.name.rsplit(":", 2)[1:-1] or [""])[0]
 
 
-class Landing(NamedTuple):
-    """A landing list: where a message is after a blocked consumer got it, and before it is noted as unacked.
+class InFlight(NamedTuple):
+    """An in-flight list: where a message is after a blocked consumer got it, and before it is noted as unacked.
 
     Attributes:
         queue: Name of the queue.
@@ -368,11 +368,11 @@ class Request(NamedTuple):
     Attributes:
         consumer: Name of the consumer.
         first: Number in the tag of the first message. The caller has not used it, nor the ``most`` numbers from there.
-        most: The most messages to take; 0 only puts back what is in landing lists.
+        most: The most messages to take; 0 only puts back what is in in-flight lists.
         queues: Names of the queues, in the order in which they are served; in a cluster only one.
         in_turns: Whether queues are served in turns, a message of each; otherwise each is emptied before the next.
         unnoted: Those of the queues whose consumers do not acknowledge.
-        landings: Landing lists of the consumer that may hold a message. They are served first, and empty afterwards.
+        in_flight: In-flight lists of the consumer that may hold a message. They are served first, and empty afterwards.
     """
 
     consumer: str
@@ -381,7 +381,7 @@ class Request(NamedTuple):
     queues: Sequence[str]
     in_turns: bool = True
     unnoted: Collection[str] = ()
-    landings: Sequence[Landing] = ()
+    in_flight: Sequence[InFlight] = ()
 
 
 class Fetched(NamedTuple):

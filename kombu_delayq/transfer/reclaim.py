@@ -144,7 +144,7 @@ class _OfShare:
             if number and monotonic() > until:
                 return None
             self._put_back(store, lease, page, tags[0], errors)
-        store.fetching.empty_landings(lease.name, [self._share] if self._share else lease.queues)
+        store.fetching.return_in_flight(lease.name, [self._share] if self._share else lease.queues)
         if errors:
             raise errors[0]
         store.consumers.leave(lease.name, self._share)

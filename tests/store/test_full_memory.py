@@ -10,7 +10,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.periodic import Run
 from kombu_delayq.store.promotion import ALL
-from kombu_delayq.store.types import Landing, PageId, Request, Requeued
+from kombu_delayq.store.types import InFlight, PageId, Request, Requeued
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, fetch, land, lives
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, STAGED, begun, claim, now, published, several, staged_job
@@ -19,7 +19,7 @@ from tests.support.store.promoting import JOURNAL_ID, elected, numbers, row, sev
 
 SIZE = 10_000
 LARGE = [waiting(str(number), body="x" * SIZE) for number in range(20)]
-LANDING = Landing("q", 0, ME)
+IN_FLIGHT = InFlight("q", 0, ME)
 #: Redis 7 has an error of its own for it, 6.2 the text only.
 FULL = "command not allowed when used memory"
 
@@ -66,18 +66,18 @@ def test_a_server_that_fills_up_keeps_whole_messages_only(make_store: MakeStore,
 
 
 def held(store: DelayStore) -> list[Requeued]:
-    """Lets a consumer hold two of three messages, and another one wait in its landing list."""
+    """Lets a consumer hold two of three messages, and another one wait in its in-flight list."""
     lives(store)
     store.client.lpush("q", "1", "2", "3", "4")
     messages = [Requeued(taken.tag, "q", 0, taken.body) for taken in fetch(store, 2)]
-    assert land(store, LANDING)
+    assert land(store, IN_FLIGHT)
     return messages
 
 
 def fetched(store: DelayStore, most: int) -> bool:
-    """Takes up to two messages: they are noted, and what stays in the landing list goes back to its queue."""
-    taken = store.fetching.fetch(Request(ME, 3, most, ["q"], landings=[LANDING]))
-    left = (store.client.hlen(UNACKED), store.client.llen("q"), store.client.exists(store.keys.landing(*LANDING)))
+    """Takes up to two messages: they are noted, and what stays in the in-flight list goes back to its queue."""
+    taken = store.fetching.fetch(Request(ME, 3, most, ["q"], in_flight=[IN_FLIGHT]))
+    left = (store.client.hlen(UNACKED), store.client.llen("q"), store.client.exists(store.keys.in_flight(*IN_FLIGHT)))
     return len(taken) == most and left == (2 + most, 2 - most, 0)
 
 

@@ -11,7 +11,7 @@ from kombu_delayq.redis.replies import checked
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.periodic import Run
-from kombu_delayq.store.types import Landing, PageId, Request, Requeued
+from kombu_delayq.store.types import InFlight, PageId, Request, Requeued
 from kombu_delayq.text import as_text
 from tests.store.test_store import OPERATIONS, USED
 from tests.support.lua.scripts import FORMS
@@ -21,7 +21,7 @@ from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, in_form, refus
 from tests.support.store.layouts import TESTED
 from tests.support.store.promoting import JOURNAL_ID, elected, row
 
-LANDING = Landing("q", 0, ME)
+IN_FLIGHT = InFlight("q", 0, ME)
 TAGS = [f"{ME}.1", f"{ME}.2"]
 
 
@@ -36,7 +36,7 @@ def prepare(store: DelayStore) -> None:
     lives(store)
     store.client.lpush("q", "1", "2", "3")
     fetch(store, 2)
-    assert land(store, LANDING)
+    assert land(store, IN_FLIGHT)
 
 
 Act = Callable[[], Any]
@@ -75,7 +75,7 @@ def of_put(store: DelayStore) -> Act:
 ACTS: dict[str, Callable[[DelayStore], Act]] = {
     "ack": lambda store: lambda: store.fetching.ack(TAGS, "q"),
     "requeue": lambda store: lambda: store.fetching.requeue([Requeued(tag, "q", 0, "b") for tag in TAGS], "next"),
-    "fetch": lambda store: lambda: store.fetching.fetch(Request(ME, 3, 8, ["q"], landings=[LANDING])),
+    "fetch": lambda store: lambda: store.fetching.fetch(Request(ME, 3, 8, ["q"], in_flight=[IN_FLIGHT])),
     "heartbeat": lambda store: lambda: store.consumers.heartbeat(ME, ["q"], TAGS),
     "adopt": lambda store: lambda: store.delivery.adopt("q", waiting("j"), TAGS[0], INDEX, UNACKED),
     "put": of_put,

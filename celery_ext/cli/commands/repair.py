@@ -19,7 +19,7 @@ from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.redisson_layout import mark_of, own_id
-from kombu_delayq.store.types import PAGE, Landing, Request, Requeued
+from kombu_delayq.store.types import PAGE, InFlight, Request, Requeued
 from kombu_delayq.text import as_bytes, as_text
 
 
@@ -28,11 +28,11 @@ class Strays:
     """What consumers that are gone have of one queue.
 
     Attributes:
-        landings: Landing lists, with the number of messages that each has.
+        in_flight: In-flight lists, with the number of messages that each has.
         tags: Delivery tags of messages in hand, those first that a consumer took first.
     """
 
-    landings: dict[Landing, int] = field(default_factory=dict)
+    in_flight: dict[InFlight, int] = field(default_factory=dict)
     tags: list[str] = field(default_factory=list)
 
 
@@ -57,18 +57,18 @@ def find_strays(store: DelayStore) -> Search:
     found: defaultdict[str, Strays] = defaultdict(Strays)
     search = Search(found)
     # A consumer is known before it takes messages: left out are those known now, and those known at first.
-    landings = {landing: count for page in store.repair.landing_pages() for landing, count in page}
+    in_flight = {at: count for page in store.repair.in_flight_pages() for at, count in page}
     is_led = store.leases.leader() is not None
-    for share in sorted({*store.consumers.shares(), *(store.keys.share(landing.queue) for landing in landings)}):
+    for share in sorted({*store.consumers.shares(), *(store.keys.share(at.queue) for at in in_flight)}):
         holders = set(store.consumers.counts(share)) - {""}
         leases = store.consumers.in_share(share)
         ended = [] if is_led else [lease.name for lease in leases if lease.left_ms <= 0]
         if ended:
             search.ended[share] = ended
         known = {lease.name for lease in leases}.difference(ended)
-        for landing, count in landings.items():
-            if store.keys.share(landing.queue) == share and landing.consumer not in known:
-                found[landing.queue].landings[landing] = count
+        for at, count in in_flight.items():
+            if store.keys.share(at.queue) == share and at.consumer not in known:
+                found[at.queue].in_flight[at] = count
         for tags in store.consumers.tags_of(holders - known, share).values():
             for page in pages(tags, PAGE):
                 for held in store.consumers.notes(page, share):
@@ -97,11 +97,11 @@ def put_back(store: DelayStore, queue: str, strays: Strays) -> Iterator[int]:
         rows = [Requeued(tag, note.routing_key, note.priority, note.given_back()) for tag, note in notes if note]
         store.fetching.requeue(rows, "next", redelivers=True)
         yield len(page)
-    for landing, count in strays.landings.items():
-        if landing.step >= store.fetching.steps(landing.queue):
-            key = store.keys.landing(*landing)
+    for at, count in strays.in_flight.items():
+        if at.step >= store.fetching.steps(at.queue):
+            key = store.keys.in_flight(*at)
             raise ResponseError(f"key {key} belongs to a list that the option priority_steps does not have here")
-        store.fetching.fetch(Request("", 0, 0, (), landings=[landing]))
+        store.fetching.fetch(Request("", 0, 0, (), in_flight=[at]))
         yield count
 
 
@@ -192,7 +192,7 @@ def check(
         if findings.unknown and mend:
             store.queues.know(findings.queue)
         if strays is not None:
-            findings.landed, findings.held = sum(strays.landings.values()), len(strays.tags)
+            findings.landed, findings.held = sum(strays.in_flight.values()), len(strays.tags)
             yield from put_back(store, findings.queue, strays) if mend else ()
     except (ResponseError, UnicodeEncodeError) as error:
         findings.error = str(error)

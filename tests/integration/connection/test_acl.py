@@ -20,7 +20,7 @@ from celery_ext.waiting import by_id
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
-from kombu_delayq.store.types import Landing, Offer
+from kombu_delayq.store.types import InFlight, Offer
 from tests.support.conditions import until
 from tests.support.servers.acl import PAGE, denials, url_of
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, land, lives, message
@@ -95,7 +95,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     lives(store, ME, OTHER, queues=("celery",))
     for name in (ME, OTHER):
         assert fetch(store, 1, "celery", name=name)
-    assert land(store, Landing("celery", 0, OTHER))
+    assert land(store, InFlight("celery", 0, OTHER))
     store.consumers.leave(OTHER, "celery")
     [row] = json.loads(run(users, "status", "status", "--json").stdout)["consumers"]
     assert (row["consumer"], row["in_hand"]) == (ME, 1)
@@ -148,7 +148,7 @@ def test_a_transfer_worker_with_the_rights_of_the_page(users: PrivateRedis, make
         until(lambda: users.client().llen("celery") == 2)
         lives(store, queues=("celery",))
         assert fetch(store, 1, "celery")
-        assert land(store, Landing("celery", 0, ME))
+        assert land(store, InFlight("celery", 0, ME))
         end_lease(store)
         until(lambda: users.client().llen("celery") == 2 and not users.client().exists(CONSUMERS))
         process.terminate()

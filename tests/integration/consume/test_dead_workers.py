@@ -137,8 +137,8 @@ def test_a_message_that_has_just_landed_is_not_lost(fleet: Proj) -> None:
         return False
 
     until(lands)
-    [landing] = client.keys("*landing*")
-    assert client.llen(landing) == 1
+    [in_flight] = client.keys("*landing*")
+    assert client.llen(in_flight) == 1
     doomed.kill()
     fleet.worker(pool="solo")
     [run] = fleet.await_runs(1)

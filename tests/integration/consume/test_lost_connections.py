@@ -9,7 +9,7 @@ import redis
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.store.types import Landing
+from kombu_delayq.store.types import InFlight
 from tests.support.conditions import until
 from tests.support.workers.harness import TRANSPORT
 from tests.support.workers.held import in_hand
@@ -99,12 +99,12 @@ def test_what_has_landed_before_a_close_that_redis_refuses_comes_again(own_serve
     found.close()
 
 
-def test_what_a_failover_brings_back_to_a_landing_list_goes_to_its_queue(own_server: PrivateRedis) -> None:
-    """A consumer that leaves empties its landing lists anew, since a failover may have lost that it did so."""
+def test_what_a_failover_brings_back_to_an_in_flight_list_goes_to_its_queue(own_server: PrivateRedis) -> None:
+    """A consumer that leaves empties its in-flight lists anew, since a failover may have lost that it did so."""
     client = own_server.client()
     leaving, _ = _consuming(own_server, [])
     channel = leaving.default_channel
-    client.lpush(channel.store.fetching.landing(Landing("orders", 0, channel.consumer.name))[1], "one")
+    client.lpush(channel.store.fetching.in_flight_keys(InFlight("orders", 0, channel.consumer.name))[1], "one")
     channel.consumer.leave(channel.store)
     assert client.lrange("orders", 0, -1) == ["one"]
     assert not channel.store.consumers.all()

@@ -8,7 +8,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Landing
+from kombu_delayq.store.types import InFlight
 from tests.support.commands.shell import lines, run
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, land, lives, message
 from tests.support.store.keyspace import contents
@@ -34,14 +34,14 @@ def numbers(store: DelayStore, key: str) -> list[int]:
 
 
 def left_behind(store: DelayStore, *queues: str) -> None:
-    """Leaves messages of each queue in landing lists and in hand of a consumer that nobody knows any more."""
+    """Leaves messages of each queue in in-flight lists and in hand of a consumer that nobody knows any more."""
     lives(store, queues=queues)
     for first, queue in enumerate(queues):
         publish(store, queue, 1, 2, 3, 4)
         publish(store, queue + HIGH, 9)
         assert len(fetch(store, 2, queue, first=2 * first)) == 2
-        assert land(store, Landing(queue, 0, ME))
-        assert land(store, Landing(queue, 3, ME))
+        assert land(store, InFlight(queue, 0, ME))
+        assert land(store, InFlight(queue, 3, ME))
     for queue in queues:
         store.consumers.leave(ME, queue)
 
@@ -79,7 +79,7 @@ def test_after_a_roll_back_it_gives_back_what_dead_consumers_held(broker: Privat
     publish(store, "q", 1, 2, 3, 4)
     for name in (ME, OTHER):
         assert len(fetch(store, 1, name=name)) == 1
-    assert land(store, Landing("q", 0, ME))
+    assert land(store, InFlight("q", 0, ME))
     end_lease(store)
     [findings] = lines(broker, "repair", "--dry-run", code=1)
     assert (findings["landed"], findings["held"]) == (1, 1)
@@ -99,7 +99,7 @@ def test_what_living_consumers_and_stock_hold_is_left_alone(broker: PrivateRedis
     for name in (ME, OTHER):
         publish(store, "q", 1, 2)
         fetch(store, 1, name=name)
-        assert land(store, Landing("q", 0, name))
+        assert land(store, InFlight("q", 0, name))
     end_lease(store, OTHER)
     store.client.zadd(INDEX, {"of stock": 1})
     store.client.hset(UNACKED, "of stock", json.dumps([message(), "", "q"]))
@@ -136,7 +136,7 @@ def test_a_key_of_the_wrong_type_is_named(broker: PrivateRedis, store: DelayStor
     assert contents(store.client)[b"unacked"] == before[b"unacked"]
 
 
-def test_a_landing_list_of_other_priority_steps_is_named(broker: PrivateRedis, store: DelayStore) -> None:
+def test_an_in_flight_list_of_other_priority_steps_is_named(broker: PrivateRedis, store: DelayStore) -> None:
     """A list that the options of the command do not have is not guessed."""
     left_behind(store, "q")
     options: list[Any] = ["-o", "priority_steps=[0]"]
@@ -144,4 +144,4 @@ def test_a_landing_list_of_other_priority_steps_is_named(broker: PrivateRedis, s
         "belongs to a list that the option priority_steps does not have"
         in run(broker, *options, "repair", "--yes", code=1).stdout
     )
-    assert store.client.exists(store.keys.landing("q", 3, ME))
+    assert store.client.exists(store.keys.in_flight("q", 3, ME))

@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import Landing, LeaseEnded, Request
+from kombu_delayq.store.types import InFlight, LeaseEnded, Request
 from tests.support.store.consuming import INDEX, ME, UNACKED, end_lease, fetch, land, lives, message
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import clock_ms, contents, popped
@@ -126,7 +126,7 @@ def test_more_queues_than_lua_unpacks_are_served(store: DelayStore) -> None:
     assert bodies(fetch(store, 8, *queues)) == [b"1", b"2", b"3"]
 
 
-#: Names that follow kombu's options: list, landing list, what is held, its times, leases and their queues.
+#: Names that follow kombu's options: list, in-flight list, what is held, its times, leases and their queues.
 OF_OPTIONS = [
     *("p:{p:q}~3", "p:delayq:{p:q}:landing:1:", "p:held:{p:q}", "p:held_index:{p:q}"),
     *("p:delayq:{p:q}:consumers", "p:delayq:{p:q}:consumed"),
@@ -139,36 +139,36 @@ def test_prefix_separator_and_keys_of_kombu_are_those_of_the_options(make_store:
     store = make_store(keys=Keys("p:", 0, "~", "held", "held_index"))
     lives(store)
     store.client.lpush(ready, "{}")
-    landing = Landing("q", 1, ME)
-    assert land(store, landing)
+    in_flight = InFlight("q", 1, ME)
+    assert land(store, in_flight)
     assert store.client.exists(f"{landed}{ME}")
-    assert bodies(fetch(store, landings=[landing])) == [b"{}"]
+    assert bodies(fetch(store, in_flight=[in_flight])) == [b"{}"]
     assert set(map(bytes.decode, store.client.keys())) == {*names, "p:{delayq}:consumed_queues"}
 
 
 def test_what_has_landed_comes_first(store: DelayStore) -> None:
-    """A message in a landing list is taken before the queue's lists, whatever its priority."""
+    """A message in an in-flight list is taken before the queue's lists, whatever its priority."""
     lives(store)
     store.client.lpush(f"{{q}}{STEP}9", '"landed"')
-    landing = Landing("q", 3, ME)
-    assert land(store, landing)
+    in_flight = InFlight("q", 3, ME)
+    assert land(store, in_flight)
     store.client.lpush("q", '"next"')
-    taken = fetch(store, landings=[landing])
+    taken = fetch(store, in_flight=[in_flight])
     assert bodies(taken) == [b'"landed"', b'"next"']
     assert [(each.tag, each.queue) for each in taken] == [(f"{ME}.1", "q"), (f"{ME}.2", "q")]
     assert len(contents(store.client)[b"unacked:{q}"]) == 2
 
 
 @pytest.mark.parametrize("most", [0, 1])
-def test_what_stays_in_landing_lists_is_next_in_its_queue(store: DelayStore, most: int) -> None:
+def test_what_stays_in_in_flight_lists_is_next_in_its_queue(store: DelayStore, most: int) -> None:
     """Landed messages beyond the number asked for go back to the end that is consumed next, in their order."""
     lives(store)
     store.client.lpush("q", *(str(number) for number in range(6)))
-    landing = Landing("q", 0, ME)
+    in_flight = InFlight("q", 0, ME)
     for _ in range(3):
-        assert land(store, landing)
-    assert bodies(fetch(store, most, landings=[landing])) == [b"0"][:most]
-    assert not store.client.exists(store.keys.landing(*landing))
+        assert land(store, in_flight)
+    assert bodies(fetch(store, most, in_flight=[in_flight])) == [b"0"][:most]
+    assert not store.client.exists(store.keys.in_flight(*in_flight))
     assert popped(store.client, "q") == [b"0", b"1", b"2", b"3", b"4", b"5"][most:]
 
 
@@ -178,9 +178,9 @@ def test_other_queues_of_a_request_are_noted(store: DelayStore) -> None:
     lives(store)
     store.client.lpush("free", "1", "2")
     store.client.lpush("q", "3")
-    landing = Landing("free", 0, ME)
-    assert land(store, landing)
-    taken = fetch(store, 8, "q", "free", unnoted={"free"}, landings=[landing])
+    in_flight = InFlight("free", 0, ME)
+    assert land(store, in_flight)
+    taken = fetch(store, 8, "q", "free", unnoted={"free"}, in_flight=[in_flight])
     assert [(each.tag, each.body) for each in taken] == [("", b"1"), (f"{ME}.2", b"3"), ("", b"2")]
     assert contents(store.client)[b"unacked"] == {f"{ME}.2".encode(): b'[3,"","q"]'}
 
@@ -189,13 +189,13 @@ def test_a_paused_queue_keeps_its_messages(store: DelayStore) -> None:
     """Nothing is taken of it, noted or not; what has landed goes back to be next; and the reply names the queue."""
     lives(store)
     store.client.lpush("q", "1", "2", "3")
-    landing = Landing("q", 0, ME)
-    assert land(store, landing)
+    in_flight = InFlight("q", 0, ME)
+    assert land(store, in_flight)
     assert store.fetching.available(["q"]) == [2]
     assert (store.fetching.pause("q"), store.fetching.pause("q")) == (True, False)
     assert list(store.fetching.paused()) == ["q"]
     assert store.fetching.available(["q"]) == [0]
-    request = Request(ME, 1, 8, ["q"], landings=[landing])
+    request = Request(ME, 1, 8, ["q"], in_flight=[in_flight])
     reply = store.client.execute_command(*store.fetching.fetch_command(request, by_text=True))
     assert (store.fetching.fetched(request, reply), store.fetching.paused_in(request, reply)) == ([], ["q"])
     assert fetch(store, unnoted={"q"}) == []
@@ -224,15 +224,15 @@ def test_without_any_note_no_lease_is_needed(store: DelayStore) -> None:
 
 @pytest.mark.parametrize("left", ["ended", "unknown"])
 def test_without_a_lease_nothing_is_taken(store: DelayStore, left: str) -> None:
-    """A consumer whose lease has ended takes nothing, and what it has in landing lists goes back."""
+    """A consumer whose lease has ended takes nothing, and what it has in in-flight lists goes back."""
     lives(store)
     store.client.lpush("q", "0", "1", "2")
-    landing = Landing("q", 0, ME)
-    assert land(store, landing)
+    in_flight = InFlight("q", 0, ME)
+    assert land(store, in_flight)
     end_lease(store) if left == "ended" else store.consumers.leave(ME, "q")
     with pytest.raises(LeaseEnded):
-        fetch(store, landings=[landing])
-    assert not store.client.exists(INDEX, UNACKED, store.keys.landing(*landing))
+        fetch(store, in_flight=[in_flight])
+    assert not store.client.exists(INDEX, UNACKED, store.keys.in_flight(*in_flight))
     assert popped(store.client, "q") == [b"0", b"1", b"2"]
 
 
@@ -261,27 +261,27 @@ def test_a_request_for_queues_in_several_slots_is_refused(store: DelayStore) -> 
     assert [store.client.llen(queue) for queue in "ab"] == [1, 1]
 
 
-def test_a_landing_list_of_the_wrong_type_loses_nothing(store: DelayStore) -> None:
+def test_an_in_flight_list_of_the_wrong_type_loses_nothing(store: DelayStore) -> None:
     """Messages of the queue are taken and noted all the same; the key in the way stays as it is."""
     lives(store)
-    landing = Landing("q", 0, ME)
-    store.client.sadd(store.keys.landing(*landing), "somebody else's")
+    in_flight = InFlight("q", 0, ME)
+    store.client.sadd(store.keys.in_flight(*in_flight), "somebody else's")
     store.client.lpush("q", "1")
-    assert bodies(fetch(store, landings=[landing])) == [b"1"]
+    assert bodies(fetch(store, in_flight=[in_flight])) == [b"1"]
     assert store.client.hlen(UNACKED) == 1
-    assert store.client.scard(store.keys.landing(*landing)) == 1
+    assert store.client.scard(store.keys.in_flight(*in_flight)) == 1
 
 
 def test_a_message_that_cannot_go_back_stays_where_it_landed(store: DelayStore) -> None:
     """Where somebody else's key is in the place of the queue's list, the landed message is not lost."""
     lives(store)
     store.client.lpush("q", "1", "2")
-    landing = Landing("q", 0, ME)
+    in_flight = InFlight("q", 0, ME)
     for _ in range(2):
-        assert land(store, landing)
+        assert land(store, in_flight)
     store.client.sadd("q", "somebody else's")
-    assert bodies(fetch(store, 1, landings=[landing])) == [b"1"]
-    assert store.client.lrange(store.keys.landing(*landing), 0, -1) == [b"2"]
+    assert bodies(fetch(store, 1, in_flight=[in_flight])) == [b"1"]
+    assert store.client.lrange(store.keys.in_flight(*in_flight), 0, -1) == [b"2"]
 
 
 def test_its_command_can_be_read_later(store: DelayStore) -> None:

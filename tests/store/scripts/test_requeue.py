@@ -1,7 +1,7 @@
 """``requeue.lua``: puts messages that consumers hold back into lists of their queues."""
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Landing, Requeued
+from kombu_delayq.store.types import InFlight, Requeued
 from tests.support.store.consuming import INDEX, ME, UNACKED, fetch, lives
 from tests.support.store.keyspace import contents, popped
 
@@ -9,7 +9,7 @@ from tests.support.store.keyspace import contents, popped
 def held(store: DelayStore, count: int, queue: str = "q") -> list[Requeued]:
     """Takes so many messages. Returns them as they go back, the first first."""
     lives(store, queues=(queue,))
-    ready, _ = store.fetching.landing(Landing(queue, 0, ME))
+    ready, _ = store.fetching.in_flight_keys(InFlight(queue, 0, ME))
     store.client.lpush(ready, *map(str, range(count)))
     return [Requeued(taken.tag, queue, 0, taken.body) for taken in fetch(store, count, queue)]
 

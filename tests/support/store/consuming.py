@@ -7,7 +7,7 @@ from kombu.transport import redis as stock
 
 from kombu_delayq.message.fields import Message
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Fetched, Landing, Request
+from kombu_delayq.store.types import Fetched, InFlight, Request
 from tests.support.store.keyspace import KEYS
 
 #: Names of consumers.
@@ -44,9 +44,9 @@ def fetch(store: DelayStore, most: int = 8, *queues: str, name: str = ME, first:
     return found
 
 
-def land(store: DelayStore, landing: Landing) -> bool:
-    """Moves a message into a landing list, as a consumer does that waits. Returns whether there was one."""
-    return store.client.lmove(*store.fetching.landing(landing), "RIGHT", "LEFT") is not None
+def land(store: DelayStore, in_flight: InFlight) -> bool:
+    """Moves a message into an in-flight list, as a consumer does that waits. Returns whether there was one."""
+    return store.client.lmove(*store.fetching.in_flight_keys(in_flight), "RIGHT", "LEFT") is not None
 
 
 def message(number: object = 1, priority: int = 0, **properties: Any) -> Message:

@@ -13,7 +13,7 @@ from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.types import Landing, LeaseEnded, Offer, Request, Requeued, Waiting
+from kombu_delayq.store.types import InFlight, LeaseEnded, Offer, Request, Requeued, Waiting
 from kombu_delayq.text import as_bytes
 from tests.support.store.explorer import GRAIN_MS, Database, Step, Violation
 
@@ -29,7 +29,7 @@ class Consumer(NamedTuple):
         name: Its name; empty without a lease.
         number: Number in the tag of its next message.
         held: Tags of the messages that it works on, each with the id of its message.
-        landed: Under which name it has waited, so that a message may be in that landing list; empty without a wait.
+        landed: Under which name it has waited, so that a message may be in that in-flight list; empty without a wait.
         lapsed: Whether its lease has ended: since then what it holds may go back.
         turns: How often it still takes messages.
         lives: Whether its process lives.
@@ -247,7 +247,7 @@ class FleetWorld:
     def _give_back(self, fleet: Fleet, name: str) -> Fleet:
         rows = dict(fleet.fenced)[name] or ()
         self.store.fetching.requeue(rows, "next", redelivers=True)
-        self.store.fetching.empty_landings(name, [QUEUE])
+        self.store.fetching.return_in_flight(name, [QUEUE])
         self.store.consumers.leave(name, QUEUE)
         return fleet._replace(fenced=tuple(each for each in fleet.fenced if each[0] != name))
 
@@ -297,8 +297,8 @@ class FleetWorld:
         return fleet.with_consumer(at, name=name, held=(), lapsed=False)
 
     def _fetch(self, fleet: Fleet, at: int, consumer: Consumer) -> Fleet:
-        landings = [Landing(QUEUE, 0, consumer.landed)] if consumer.landed else []
-        request = Request(consumer.name, consumer.number, 2, [QUEUE], landings=landings)
+        in_flight = [InFlight(QUEUE, 0, consumer.landed)] if consumer.landed else []
+        request = Request(consumer.name, consumer.number, 2, [QUEUE], in_flight=in_flight)
         try:
             found = self.store.fetching.fetch(request)
         except LeaseEnded:
@@ -310,8 +310,8 @@ class FleetWorld:
         return fleet.with_consumer(at, held=consumer.held + held, number=number, turns=consumer.turns - 1, landed="")
 
     def _wait(self, fleet: Fleet, at: int, consumer: Consumer) -> Fleet:
-        landing = Landing(QUEUE, 0, consumer.name)
-        moved = self.store.client.lmove(*self.store.fetching.landing(landing), "RIGHT", "LEFT")
+        in_flight = InFlight(QUEUE, 0, consumer.name)
+        moved = self.store.client.lmove(*self.store.fetching.in_flight_keys(in_flight), "RIGHT", "LEFT")
         return fleet.with_consumer(at, landed=consumer.name if moved is not None else "")
 
     def _ack(self, fleet: Fleet, at: int, consumer: Consumer) -> Fleet:
@@ -335,7 +335,7 @@ class FleetWorld:
         return fleet.with_consumer(at, name="", held=(), lapsed=False, number=consumer.number + 100)
 
     def _leave(self, fleet: Fleet, at: int, consumer: Consumer) -> Fleet:
-        self.store.fetching.empty_landings(consumer.name, [QUEUE])
+        self.store.fetching.return_in_flight(consumer.name, [QUEUE])
         self.store.consumers.leave(consumer.name, QUEUE)
         return fleet.with_consumer(at, lives=False)
 

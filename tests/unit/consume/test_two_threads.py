@@ -10,7 +10,7 @@ import pytest
 from kombu_delayq.consume import consumer as consumers
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.idle import IdleWaits, WaitBudget
-from kombu_delayq.store.types import Landing, Request
+from kombu_delayq.store.types import InFlight, Request
 from tests.support.conditions import DEADLINE_S
 
 ME = "host:1:aaaaaaaa"
@@ -23,32 +23,32 @@ def waits() -> IdleWaits:
 
 
 def withdrawing(withdraw: Any) -> Any:
-    """Returns a store that withdraws landing lists with a function."""
+    """Returns a store that withdraws in-flight lists with a function."""
     return SimpleNamespace(fetching=SimpleNamespace(withdraw=withdraw))
 
 
 def test_messages_may_land_while_waits_end(waits: IdleWaits) -> None:
-    """What lands while the other thread goes through the landing lists is an error for neither, and stays noted."""
+    """What lands while the other thread goes through the in-flight lists is an error for neither, and stays noted."""
 
-    class Meddling(Landing):
+    class Meddling(InFlight):
         @property
         def queue(self) -> str:  # type: ignore[override]
-            waits._landed.add(Landing("b", 0, ME))
+            waits._landed.add(InFlight("b", 0, ME))
             return str(self[0])
 
     emptied: list[Any] = []
     waits._landed.add(Meddling("a", 0, ME))
-    waits.end(withdrawing(lambda clients, landings: emptied.extend(landings)), is_own_thread=False)
+    waits.end(withdrawing(lambda clients, in_flight: emptied.extend(in_flight)), is_own_thread=False)
     assert emptied == [("a", 0, ME)]
-    assert waits.landings(end=False)[1] == {("b", 0, ME)}
+    assert waits.in_flight(end=False)[1] == {("b", 0, ME)}
 
 
 def test_what_lands_while_lists_are_emptied_stays_noted(waits: IdleWaits) -> None:
     """A message that lands in a list, after Redis has emptied it for the other thread, is looked for."""
-    landing = Landing("a", 0, ME)
-    waits._landed.add(landing)
+    in_flight = InFlight("a", 0, ME)
+    waits._landed.add(in_flight)
     waits.may_have_more = False
-    waits.end(withdrawing(lambda clients, landings: waits._landed.add(landing)), is_own_thread=False)
+    waits.end(withdrawing(lambda clients, in_flight: waits._landed.add(in_flight)), is_own_thread=False)
     assert waits.may_have_more
 
 
@@ -58,10 +58,10 @@ def test_lists_that_could_not_be_emptied_stay_noted(waits: IdleWaits) -> None:
     def fail(*_: Any) -> None:
         raise OSError("away")
 
-    waits._landed.add(Landing("a", 0, ME))
+    waits._landed.add(InFlight("a", 0, ME))
     with pytest.raises(OSError, match="away"):
         waits.end(withdrawing(fail), is_own_thread=False)
-    assert waits.landings(end=False)[1] == {("a", 0, ME)}
+    assert waits.in_flight(end=False)[1] == {("a", 0, ME)}
 
 
 def test_both_threads_may_put_back_what_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,22 +136,22 @@ def test_steps_with_which_kombu_cannot_work_are_refused(steps: Any) -> None:
 
 
 def test_keys_of_consumers() -> None:
-    """A landing list is one of its queue, list and consumer; kombu's own keys have the names of its options."""
+    """An in-flight list is one of its queue, list and consumer; kombu's own keys have the names of its options."""
     keys = Keys("app:", unacked_key="held", unacked_index_key="held_index")
-    assert keys.landing("q", 2, "host:1:00000000") == "app:delayq:{app:q}:landing:2:host:1:00000000"
-    assert keys.landing("{q}", 0, "h:1:0") == "app:delayq:tagged:{q}:landing:0:h:1:0"
+    assert keys.in_flight("q", 2, "host:1:00000000") == "app:delayq:{app:q}:landing:2:host:1:00000000"
+    assert keys.in_flight("{q}", 0, "h:1:0") == "app:delayq:tagged:{q}:landing:0:h:1:0"
     assert (keys.unacked(""), keys.unacked_index("")) == ("app:held", "app:held_index")
     assert (keys.consumers(""), keys.consumed("")) == ("app:{delayq}:consumers", "app:{delayq}:consumers:queues")
 
 
 @pytest.mark.parametrize("prefix", ["", "app:", "*[x"])
 @pytest.mark.parametrize("queue", ["q", "{q}", "", "a:landing:1:b", "ü \udcff", "tagged:x"])
-def test_a_landing_list_tells_whose_it_is(prefix: str, queue: str) -> None:
+def test_an_in_flight_list_tells_whose_it_is(prefix: str, queue: str) -> None:
     """Queue, list and consumer are read from the key, whatever the queue's name; other keys tell nothing."""
     keys = Keys(prefix)
-    assert keys.landing_of(keys.landing(queue, 12, "fe80::1:7:0000abcd")) == (queue, 12, "fe80::1:7:0000abcd")
+    assert keys.in_flight_of(keys.in_flight(queue, 12, "fe80::1:7:0000abcd")) == (queue, 12, "fe80::1:7:0000abcd")
     for other in (keys.due(queue), keys.queues, "delayq:x:landing:0:a", f"{prefix}delayq:{{q}}:landing:x:a", ""):
-        assert keys.landing_of(other) is None
+        assert keys.in_flight_of(other) is None
 
 
 @pytest.mark.parametrize("prefix", ["", "app:", "{app}:"])
@@ -168,7 +168,7 @@ def test_in_a_cluster_the_keys_of_a_queue_share_a_slot(prefix: str, queue: str) 
     assert {key_slot(key.encode()) for key in (*lists, *held, *own)} == {key_slot(lists[0].encode())}
     assert [key for key in (*lists, *held, *own[:4]) if not key.startswith(prefix)] == []
     assert keys.queue_of(keys.due(queue)) == queue
-    assert keys.landing_of(keys.landing(queue, 1, "h:1:0")) == (queue, 1, "h:1:0")
+    assert keys.in_flight_of(keys.in_flight(queue, 1, "h:1:0")) == (queue, 1, "h:1:0")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_a_loop_is_told_once_of_each_connection(proj: Proj) -> None:
 
 
 def test_a_message_that_landed_on_a_lost_connection_comes(proj: Proj, sender: Connection) -> None:
-    """The reply to a wait is lost with its connection; the message is in the landing list, and is delivered."""
+    """The reply to a wait is lost with its connection; the message is in the in-flight list, and is delivered."""
     with Looped(proj.connection(), "a") as looped:
         looped.until(looped.waits_for("a"))
         publish(sender, "a", 1)

@@ -67,11 +67,11 @@ def test_a_list_for_which_no_connection_is_left_keeps_no_other_from_its_own(proj
         [only] = waits.connections
         proj.server.client().lpush("one", "message")
         only.read()
-        [landing] = waits.landings(end=False)[1]
-        assert landing.queue == "one"
+        [in_flight] = waits.in_flight(end=False)[1]
+        assert in_flight.queue == "one"
         waits.wait(store, "host:1:aaaaaaaa", ["other", "one"])
         assert waits.connections == [only]
-        assert len(waits.landings(end=True)[0]) == 1
+        assert len(waits.in_flight(end=True)[0]) == 1
         waits.close()
 
 

@@ -153,7 +153,7 @@ def test_a_queue_may_come_and_go(proj: Proj, sender: Connection) -> None:
 
 
 def test_a_message_that_lands_while_a_queue_is_cancelled_goes_back(proj: Proj, sender: Connection) -> None:
-    """What has come to a landing list, and was not taken, is the next in its queue when the consumer is cancelled."""
+    """What is in flight, and was not fetched, is the next in its queue when the consumer is cancelled."""
     client = proj.server.client()
     with Looped(proj.connection(), "a") as looped:
         looped.until(looped.waits_for("a"))

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Landing
+from kombu_delayq.store.types import InFlight
 from tests.support.conditions import stays, until
 from tests.support.store.consuming import ME, end_lease, land, lives, message
 from tests.support.store.keyspace import contents
@@ -54,13 +54,13 @@ def test_each_goes_to_its_queue_and_its_priority(store: DelayStore, reclaim: Rec
     assert {key: client.llen(key) for key in before} == before
 
 
-def test_landing_lists_are_emptied(store: DelayStore, reclaim: Reclaim) -> None:
+def test_in_flight_lists_are_emptied(store: DelayStore, reclaim: Reclaim) -> None:
     """Messages that had come to a consumer that waited, and that were not noted yet, go back as they are."""
     publish(store, 3)
     store.client.lpush("q\x06\x169", json.dumps(message(9)))
     lives(store)
     for step in (0, 3):
-        assert land(store, Landing("q", step, ME))
+        assert land(store, InFlight("q", step, ME))
     end_lease(store)
     reclaim()
     until(lambda: gone(store))
