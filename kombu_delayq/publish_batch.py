@@ -1,17 +1,16 @@
 """Publishes many messages at once: for ``Producer.batch`` of kombu 5.7, and the pages of ``send_many``."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
 from kombu.transport import redis as stock
-from redis.exceptions import ResponseError
 
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import SendAhead
-from kombu_delayq.store.types import Offer, PageId, Placed
+from kombu_delayq.store.types import Offer, PageId
 
 #: Largest number of messages, and about the largest number of bytes, that one call of the offer script stores. More
 #: would keep Redis busy.
@@ -34,20 +33,15 @@ class DelayedPublishBatch(_PublishBatch):
 
     def flush(self) -> None:
         """Sends all gathered messages, once."""
+        offered = [
+            (queue, page, expire_ms)
+            for (queue, expire_ms), offers in self._offers.items()
+            for page in pages(offers, MAX_OFFERS, MAX_BYTES, attrgetter("size"))
+        ]
         # The pipeline's own methods would prefix some of the keys.
-        send = self.pipeline.pipeline_execute_command
-        delivery = self.channel.store.delivery
-        for (queue, expire_ms), offers in self._offers.items():
-            for page in pages(offers, MAX_OFFERS, MAX_BYTES, attrgetter("size")):
-                # What a journal gets stays there if the batch fails: kombu then calls the delivery uncertain.
-                placed = delivery.place(queue, page, expire_ms)
-                if placed.offers:
-                    send(*delivery.offer_command(queue, placed.offers, expire_ms))
-        queues = {queue for queue, _ in self._offers}
-        self._offers.clear()
-        super().flush()
-        for queue in queues:
-            delivery.confirm(queue)
+        with self.channel.store.delivery.offering(offered, self.pipeline.pipeline_execute_command):
+            self._offers.clear()
+            super().flush()
 
     def discard(self) -> None:
         """Drops the messages that have not been sent."""
@@ -73,27 +67,19 @@ class PutAhead:
         self._delivery = channel.store.delivery
         self._pool = channel.own_pool()
         self._ahead = SendAhead(self._pool)
-        self._placed: Placed | None = None
+        self._on_way: Callable[[], None] | None = None
 
     def put(self, page: PageId, offers: Sequence[Offer]) -> None:
         """Sends a page, with the arguments of ``DelayedChannel.put_many``, and returns before Redis has it."""
         self._channel.check_version_for(offers)
         expire_ms = self._channel.expire_ms(self._queue)
-        self._placed = self._delivery.place(self._queue, offers, expire_ms, page)
-        for_redis = self._placed.offers
-        self._ahead.send([self._delivery.put_command(self._queue, page, for_redis, expire_ms)] if for_redis else [])
+        self._on_way = self._delivery.put_ahead(self._ahead, self._queue, page, offers, expire_ms)
 
     def confirm(self) -> None:
         """Waits until Redis has the page that is on its way, if there is one. Raises the first error of the page."""
-        placed, self._placed = self._placed, None
-        try:
-            replies = self._ahead.confirm()
-        except ResponseError:
-            if placed is not None:
-                self._delivery.take_back(placed)
-            raise
-        if placed is not None and replies and any(offer.due for offer in placed.offers):
-            self._delivery.confirm(self._queue, replies[0])
+        confirm, self._on_way = self._on_way, None
+        if confirm is not None:
+            confirm()
 
     def close(self) -> None:
         """Closes the connection. Redis may get a page that is on its way, or not."""

@@ -1,7 +1,7 @@
 """How the parts of a store of two ask the journal and Redis."""
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from celery_ext.journal.journal import Journal
 
@@ -17,7 +17,7 @@ class PartOfBoth(Generic[T]):
     that is promoted in between is found in Redis. An operation that removes or changes messages asks the journal once
     more, for rows that were made or marked in between.
 
-    Operations that need no journal are those of the Redis store, and each part names them.
+    Operations that need no journal are those of the Redis store.
 
     Args:
         redis: The same part of the Redis store.
@@ -27,6 +27,9 @@ class PartOfBoth(Generic[T]):
     def __init__(self, redis: T, journal: Journal) -> None:
         self._redis = redis
         self._journal = journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["_redis"], name)
 
     @staticmethod
     def _both(journal: Callable[[], A], redis: Callable[[], B]) -> tuple[A, B]:

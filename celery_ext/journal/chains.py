@@ -5,13 +5,13 @@ from time import time
 
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
-from celery_ext.journal.placement import Placement
+from celery_ext.journal.placement import Placed, Placement
 from celery_ext.journal.schema import WAITING
 from kombu_delayq.message.fields import headers_of, read
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.promotion import Promotion, Row
-from kombu_delayq.store.types import Offer, Placed
+from kombu_delayq.store.types import Offer
 from kombu_delayq.text import as_bytes, as_text
 
 
@@ -26,8 +26,6 @@ class JournaledChains(PartOfBoth[DelayChains]):
         self, redis: DelayChains, journal: Journal, client: StoreClient, placement: Placement, promotion: Promotion
     ) -> None:
         super().__init__(redis, journal)
-        self.check_chain, self.undo_step, self.accept = redis.check_chain, redis.undo_step, redis.accept
-        self.cancel_chains, self.use_chains = redis.cancel_chains, redis.use_chains
         self._client = client
         self._placement = placement
         self._promotion = promotion

@@ -1,7 +1,8 @@
 """Messages come into Redis, into the journal, or into both."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic, time
 
 from kombu.log import get_logger
@@ -11,13 +12,14 @@ from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.deadlines import DATABASE_ERRORS, error_in_words
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.lookup import JournaledLookup
-from celery_ext.journal.placement import Placement
+from celery_ext.journal.placement import Placed, Placement
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
 from kombu_delayq.message.once import Became, is_doomed, key_of
+from kombu_delayq.redis.commands import SendAhead
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.delivery import Delivery
-from kombu_delayq.store.types import Offer, Offered, PageId, Placed
+from kombu_delayq.store.types import Offer, Offered, PageId
 from kombu_delayq.text import as_bytes, as_text
 
 logger = get_logger(__name__)
@@ -42,22 +44,10 @@ class JournaledDelivery(PartOfBoth[Delivery]):
         lookup: JournaledLookup,
     ) -> None:
         super().__init__(redis, journal)
-        self.bury, self.push, self.give_back, self.confirm = redis.bury, redis.push, redis.give_back, redis.confirm
-        self.offer_command, self.put_command = redis.offer_command, redis.put_command
-        self.transfer, self.transfer_limited = redis.transfer, redis.transfer_limited
-        self.heads, self.listen = redis.heads, redis.listen
         self._client = client
         self._placement = placement
         self._lookup = lookup
         self._asks_again_at = 0.0
-
-    def place(self, queue: str, offers: Sequence[Offer], expire_ms: int = 0, page: PageId | None = None) -> Placed:
-        """Writes messages into the journal; see ``Delivery.place``."""
-        return self._placement.place(queue, offers, expire_ms, page)
-
-    def take_back(self, placed: Placed) -> None:
-        """Deletes rows that Redis has refused; see ``Delivery.take_back``."""
-        self._placement.take_back(placed)
 
     def offer(self, queue: str, *offers: Offer, expire_ms: int = 0) -> Offered:
         """Stores messages until they are due, each where it belongs; see ``Delivery.offer``."""
@@ -68,6 +58,18 @@ class JournaledDelivery(PartOfBoth[Delivery]):
                 offered = Offered("behind", 0, 0, 0)
         repeated = len(offers) - len(placed.offers) - placed.stored
         return offered._replace(offered=offered.offered + placed.stored, repeated=offered.repeated + repeated)
+
+    @contextmanager
+    def offering(
+        self, offered: Iterable[tuple[str, Sequence[Offer], int]], send: Callable[..., object]
+    ) -> Iterator[None]:
+        """Stores messages, each where it belongs; see ``Delivery.offering``.
+
+        The rows stay if the block fails: kombu then calls the delivery uncertain.
+        """
+        placed = [(queue, self._placement.place(queue, rest, ms).offers, ms) for queue, rest, ms in offered]
+        with self._redis.offering([one for one in placed if one[1]], send):
+            yield
 
     def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Became]:
         """Stores messages in Redis, however late they are due; see ``Delivery.offer_once``.
@@ -128,6 +130,24 @@ class JournaledDelivery(PartOfBoth[Delivery]):
         """Publishes a page of messages, each to where it belongs; see ``Delivery.put``."""
         with self._placement.placing(queue, offers, expire_ms, page) as placed:
             return self._redis.put(queue, page, placed.offers, expire_ms) if placed.offers else "behind"
+
+    def put_ahead(
+        self, ahead: SendAhead, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0
+    ) -> Callable[[], None]:
+        """Sends what Redis gets of a page; see ``Delivery.put_ahead``. Rows of a page that Redis refuses go again."""
+        placed = self._placement.place(queue, offers, expire_ms, page)
+        if not placed.offers:
+            return lambda: None
+        sent = self._redis.put_ahead(ahead, queue, page, placed.offers, expire_ms)
+
+        def confirm() -> None:
+            try:
+                sent()
+            except ResponseError:
+                self._placement.take_back(placed)
+                raise
+
+        return confirm
 
     def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str, expire_ms: int = 0) -> str:
         """Moves a message that a consumer holds into the journal or the store; see ``Delivery.adopt``.

@@ -24,10 +24,6 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
 
     def __init__(self, redis: BulkJobs, journal: Journal, client: StoreClient, placement: Placement) -> None:
         super().__init__(redis, journal)
-        self.begin, self.new_run, self.finish, self.close = redis.begin, redis.new_run, redis.finish, redis.close
-        self.find, self.of_stream, self.job_rate = redis.find, redis.of_stream, redis.job_rate
-        self.claim_ids, self.sent, self.enqueued = redis.claim_ids, redis.sent, redis.enqueued
-        self.excluded, self.take_back = redis.excluded, redis.take_back
         self._client = client
         self._placement = placement
 

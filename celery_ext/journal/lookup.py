@@ -120,7 +120,6 @@ class JournaledLookup(PartOfBoth[Lookup]):
 
     def __init__(self, redis: Lookup, journal: Journal, client: StoreClient, promotion: Promotion) -> None:
         super().__init__(redis, journal)
-        self.index, self.end_chains = redis.index, redis.end_chains
         self._client = client
         self._promotion = promotion
 

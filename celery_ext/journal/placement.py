@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic, time
+from typing import NamedTuple
 
 from kombu.utils.functional import LRUCache
 from redis.exceptions import RedisError, ResponseError
@@ -17,7 +18,7 @@ from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.promotion import ALL, Promotion
-from kombu_delayq.store.types import Offer, PageId, Placed
+from kombu_delayq.store.types import Offer, PageId
 from kombu_delayq.text import as_bytes, as_text
 
 #: How long, and for how many messages and pages, an attempt that failed is remembered, so that the next attempt sends
@@ -28,6 +29,22 @@ ASK_S = 10.0
 
 #: Returns what makes a message the same, as ``Addition.key``.
 KeyOf = Callable[[Offer], bytes]
+
+
+class Placed(NamedTuple):
+    """Messages of which Redis is given a part, because a journal has the others.
+
+    Attributes:
+        offers: Those that Redis is given.
+        rows: Numbers of the rows that were made in the journal.
+        stored: How many of the rows are of messages that Redis is not given.
+        cutoff_ms: Due time after which Redis is given no message, ms since the epoch.
+    """
+
+    offers: Sequence[Offer]
+    rows: tuple[int, ...] = ()
+    stored: int = 0
+    cutoff_ms: float = 0.0
 
 
 class Attempts:

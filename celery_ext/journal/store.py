@@ -21,11 +21,12 @@ P = TypeVar("P", bound=StorePart)
 class JournaledStore(Store):
     """Keeps messages in Redis, in the journal, or in both: made of a Redis store and of a journal.
 
-    Takes the arguments of ``DelayStore``. Parts that need no journal are those of the Redis store. Errors of the
-    database are SQLAlchemy's own, as those of Redis are redis-py's.
+    Takes the arguments of ``DelayStore``. Whatever needs no journal is that of the Redis store. Errors of the database
+    are SQLAlchemy's own, as those of Redis are redis-py's.
 
     Attributes:
         journal: The tables.
+        placement: What decides where a message waits.
         redis_alone: The Redis store, for while the database is away.
     """
 
@@ -37,7 +38,7 @@ class JournaledStore(Store):
         self.client, self.keys, self.options = redis.client, redis.keys, redis.options
         self.journal = journal = Journal(self.options.journal_url or "")
         self.promotion = promotion = redis.promotion
-        placement = Placement(client, journal, promotion)
+        self.placement = placement = Placement(client, journal, promotion)
         self.lookup = JournaledLookup(redis.lookup, journal, client, promotion)
         self.delivery = JournaledDelivery(redis.delivery, journal, client, placement, self.lookup)
         self.chains = JournaledChains(redis.chains, journal, client, placement, promotion)
@@ -45,10 +46,9 @@ class JournaledStore(Store):
         self.scan = JournaledScan(redis.scan, journal, redis.lookup)
         self.queues = JournaledQueues(redis.queues, journal, client, promotion)
         self.figures = JournaledFigures(redis.figures, journal)
-        self.fetching, self.consumers, self.leases = redis.fetching, redis.consumers, redis.leases
-        self.minutes = redis.minutes
-        self.letters, self.repair, self.nodes, self.servers = redis.letters, redis.repair, redis.nodes, redis.servers
-        self.answers, self.shared_runs, self.periodic = redis.answers, redis.shared_runs, redis.periodic
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["redis_alone"], name)
 
     @property
     def notes_all(self) -> bool:

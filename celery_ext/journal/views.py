@@ -47,11 +47,6 @@ class JournaledQueues(PartOfBoth[Queues]):
 
     def __init__(self, redis: Queues, journal: Journal, client: StoreClient, promotion: Promotion) -> None:
         super().__init__(redis, journal)
-        self.know, self.keep_alive, self.registered = redis.know, redis.keep_alive, redis.registered
-        self.bound, self.note_dead_letters, self.wrong_keys = redis.bound, redis.note_dead_letters, redis.wrong_keys
-        self.forget_empty, self.other_prefixes = redis.forget_empty, redis.other_prefixes
-        self.convert, self.convertible = redis.convert, redis.convertible
-        self.convertible_each = redis.convertible_each
         self._client = client
         self._promotion = promotion
 
@@ -94,10 +89,6 @@ class JournaledQueues(PartOfBoth[Queues]):
 
 class JournaledFigures(PartOfBoth[Figures]):
     """Counts the messages of many queues wherever they wait."""
-
-    def __init__(self, redis: Figures, journal: Journal) -> None:
-        super().__init__(redis, journal)
-        self.counts, self.held, self.held_page = redis.counts, redis.held, redis.held_page
 
     def overview(self, queues: Sequence[str]) -> list[QueueStats]:
         """Counts the messages of queues; see ``Figures.overview``."""

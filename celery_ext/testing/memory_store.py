@@ -23,7 +23,6 @@ from kombu_delayq.store.types import (
     Page,
     PageId,
     Part,
-    Placed,
     Scanned,
     Transferred,
     Waiting,
@@ -250,10 +249,6 @@ class MemoryDelivery:
                 if offer not in delayed:
                     self.push(queue, offer)
             return self.offer(queue, *delayed).place if delayed else "behind"
-
-    def place(self, queue: str, offers: Sequence[Offer], expire_ms: int = 0, page: PageId | None = None) -> Placed:
-        """Returns all messages: there is no journal beside this store."""
-        return Placed(offers)
 
     def transfer(self, queue: str, layout: str | None = None) -> Transferred:
         """Moves a batch of messages that are due to their queue, as ``Delivery.transfer``, without limits."""

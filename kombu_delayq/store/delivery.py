@@ -1,7 +1,7 @@
 """The store's operations on the way of a message: offered, kept until it is due, transferred to its queue."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -11,6 +11,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.message.once import Became
 from kombu_delayq.options import LAYOUTS, QueueLimits
+from kombu_delayq.redis.commands import SendAhead
 from kombu_delayq.redis.replies import Command, time_ms
 from kombu_delayq.store.client import MOST_QUEUES, ScriptCall, StoreClient
 from kombu_delayq.store.layouts import LAYOUT_OF
@@ -22,7 +23,6 @@ from kombu_delayq.store.types import (
     Offer,
     Offered,
     PageId,
-    Placed,
     QueueHeads,
     TooLate,
     Transferred,
@@ -111,38 +111,24 @@ class Delivery(StorePart):
         else:
             self._client.ask_directly(command, offer.body)
 
-    def place(self, queue: str, offers: Sequence[Offer], expire_ms: int = 0, page: PageId | None = None) -> Placed:
-        """Writes messages to where they belong beside Redis, before Redis gets its part by commands.
-
-        Without a journal nothing is written, and Redis gets all of them.
-
-        Args:
-            queue: The queue to which the messages go when they are due.
-            offers: The messages.
-            expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
-            page: Id of the page, if the messages are one.
-        """
-        return Placed(offers)
-
-    def take_back(self, placed: Placed) -> None:
-        """Takes back what ``place`` has written, because Redis has refused its part."""
-
-    def offer_command(self, queue: str, offers: Iterable[Offer], expire_ms: int = 0) -> Command:
-        """Returns the command of ``offer``, for a caller that sends it with others of its own, after ``place``.
-
-        When it has been answered, the caller calls ``confirm``.
-        """
-        keys, args = self._offer_start(queue, expire_ms)
-        return self._client.eval_command("offer", keys, [*args, *chain.from_iterable(offers)])
-
-    def confirm(self, queue: str, reply: Any = None) -> None:
-        """Makes sure that transfer workers know a queue, after the commands of ``offer_command`` or ``put_command``.
+    @contextmanager
+    def offering(
+        self, offered: Iterable[tuple[str, Sequence[Offer], int]], send: Callable[..., object]
+    ) -> Iterator[None]:
+        """Stores messages as ``offer`` does, by commands that the caller runs with others of its own in the block.
 
         Args:
-            queue: The queue.
-            reply: The reply to the command; None if it is not known, or if several were sent.
+            offered: Queue, messages and ``expire_ms`` of each call of ``offer``.
+            send: Takes a command, before the block.
         """
-        self._registry.note(queue, reply)
+        queues = set[str]()
+        for queue, offers, expire_ms in offered:
+            keys, args = self._offer_start(queue, expire_ms)
+            send(*self._client.eval_command("offer", keys, [*args, *chain.from_iterable(offers)]))
+            queues.add(queue)
+        yield
+        for queue in queues:
+            self._registry.note(queue, None)
 
     def put(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> str:
         """Publishes a page of messages; one round trip, two if the queue held none. Repeating a page changes nothing.
@@ -156,16 +142,36 @@ class Delivery(StorePart):
         Returns:
             ``first``, ``head`` or ``behind``, as in ``Offered``; ``repeated`` for a page that Redis has already.
         """
-        [place] = self._client.send([self.put_command(queue, page, offers, expire_ms)])
+        [place] = self._client.send([self._put_command(queue, page, offers, expire_ms)])
         if any(offer.due for offer in offers):
             self._registry.note(queue, place)
         return as_text(place)
 
-    def put_command(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0) -> Command:
-        """Returns the command of ``put``, for a caller that does not wait for its reply, after ``place``.
+    def put_ahead(
+        self, ahead: SendAhead, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int = 0
+    ) -> Callable[[], None]:
+        """Sends a page as ``put`` does, and returns before Redis has it.
 
-        When it has been answered, the caller calls ``confirm`` if any message is delayed.
+        Args:
+            ahead: What sends it, and has nothing on its way.
+            queue: As of ``put``.
+            page: As of ``put``.
+            offers: As of ``put``.
+            expire_ms: As of ``put``.
+
+        Returns:
+            What waits until Redis has the page, and raises its error.
         """
+        ahead.send([self._put_command(queue, page, offers, expire_ms)])
+
+        def confirm() -> None:
+            replies = ahead.confirm()
+            if replies and any(offer.due for offer in offers):
+                self._registry.note(queue, replies[0])
+
+        return confirm
+
+    def _put_command(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int) -> Command:
         client = self._client
         self._keys.check_queue(queue)
         keys = [self._keys.sender(page.sender, queue), *client.stored(queue), *client.ready(queue)]

@@ -62,22 +62,6 @@ class PageId(NamedTuple):
     number: int
 
 
-class Placed(NamedTuple):
-    """Messages of which Redis is given a part, because a journal has the others.
-
-    Attributes:
-        offers: Those that Redis is given.
-        rows: Numbers of the rows that were made in the journal.
-        stored: How many of the rows are of messages that Redis is not given.
-        cutoff_ms: Due time after which Redis is given no message, ms since the epoch.
-    """
-
-    offers: Sequence[Offer]
-    rows: tuple[int, ...] = ()
-    stored: int = 0
-    cutoff_ms: float = 0.0
-
-
 class Offered(NamedTuple):
     """The result of offering messages.
 

@@ -189,11 +189,13 @@ def test_an_adopted_message_makes_its_queue_known(store: DelayStore) -> None:
 
 
 def test_a_pipeline_of_ones_own_may_offer(store: DelayStore) -> None:
-    """``offer_command`` with ``confirm`` is what ``offer`` does: the messages are stored, and the queue is known."""
-    command = store.delivery.offer_command("q", [waiting("i"), Offer("j", "+1000000", 3, "body")], 60_000)
+    """``offering`` is what ``offer`` does: the messages are stored, and the queue is known."""
+    commands = list[tuple[object, ...]]()
     before_ms = clock_ms(store.client)
-    reply = store.client.execute_command(*command)
-    store.delivery.confirm("q", reply)
+    with store.delivery.offering(
+        [("q", [waiting("i"), Offer("j", "+1000000", 3, "body")], 60_000)], lambda *command: commands.append(command)
+    ):
+        [reply] = [store.client.execute_command(*command) for command in commands]
     assert store.queues.names() == ["q"]
     assert reply == [b"first", 2, 0, 0]
     assert store.queues.size("q") == 2

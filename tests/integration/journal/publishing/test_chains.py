@@ -70,7 +70,7 @@ def test_a_cancelled_chain_takes_no_step(make_journaled: MakeJournaled, is_far: 
     """A step that comes after the cancel leaves nothing, also nothing of a publisher that died half way."""
     store = make_journaled(journal="all")
     dead = step(1, is_far=True, copy="of a publisher that died before it asked")
-    store.delivery.place("q", [dead])
+    store.placement.place("q", [dead])
     store.chains.use_chains()
     store.chains.cancel_chains(["i"])
     assert store.chains.step("q", CHAIN, step(1, is_far=is_far)) == "cancelled"
@@ -83,6 +83,6 @@ def test_of_two_copies_at_once_one_waits(make_journaled: MakeJournaled) -> None:
     """Both copies have written their row before either looks: the first stays, whoever asks first."""
     store = make_journaled()
     first, second = (step(1, is_far=True, copy=copy) for copy in ("first", "second"))
-    store.delivery.place("q", [first])
+    store.placement.place("q", [first])
     assert store.chains.step("q", CHAIN, second) == "waits"
     assert [row.body for row in store.journal.get(["i"])] == [str(first.body).encode()]
