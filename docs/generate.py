@@ -34,7 +34,7 @@ WIDTH = 100
 _TYPE = re.compile(r"(STRING|HASH|SET|ZSET|LIST|STREAM|Channel)\b")
 #: What those keys are named after that belong to no queue, or to more than a queue.
 _NAMES: dict[str, list[object]] = {
-    **{key: ["nightly"] for key in ("job", "guard", "staged")},
+    **{key: ["nightly"] for key in ("job", "guard")},
     **{key: [""] for key in ("unacked", "unacked_index", "consumers", "consumed", "paused")},
     "stream": ["clicks"],
     "sender": ["5f0e5c7e", "orders"],

@@ -1,14 +1,13 @@
 -- Notes that all parts of a bulk job have ended.
 -- KEYS[1] job  HASH  state of the job as a whole
--- ARGV[1] run    number of the run that has ended
--- ARGV[2] state  'committed', 'publishing' or 'aborted': what the parts have come to
--- ARGV[3] ttl    how long the job is kept from now on, ms
+-- ARGV[1] run  number of the run that has ended
+-- ARGV[2] ttl  how long the job is kept from now on, ms
 -- Returns 'closed'; or, with nothing changed, 'unknown' when Redis has forgotten the job, 'superseded' when a later run
 -- has begun
 -- Atomic: all or nothing.
 -- Cost: O(1)
 
-local run, state, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local run, ttl = ARGV[1], tonumber(ARGV[2])
 
 local latest = redis.call('HGET', job, 'run')
 if latest ~= run then
@@ -17,5 +16,5 @@ end
 -- A full Redis refuses a script whose first write needs memory, and lets later writes pass. The end of a job frees much
 -- memory, so the first write here is one that needs none.
 redis.call('PEXPIRE', job, ttl)
-redis.call('HSET', job, 'closed', run, 'state', state)
+redis.call('HSET', job, 'closed', run)
 return 'closed'

@@ -1,14 +1,13 @@
 -- Commits or aborts a bulk job: from then on none of its tasks can write.
--- KEYS[1] job     HASH  state of the job
--- KEYS[2] guard   HASH  ids that the job has sent or claimed
--- KEYS[3] staged  LIST  messages to be sent when the job is committed
+-- KEYS[1] job    HASH  state of the job
+-- KEYS[2] guard  HASH  ids that the job has sent or claimed
 -- ARGV[1] run   number of the run that ends; 0 for the latest
 -- ARGV[2] word  'committed' or 'aborted'
--- ARGV[3] ttl   how long job, guard and staged messages are kept from now on, ms
+-- ARGV[3] ttl   how long job and guard are kept from now on, ms
 -- ARGV[4] base  of a part of a job: when the job began, ms since the epoch; '' for now
 -- ARGV[5...] field and number, of what the driver has counted
--- Returns the state of the job: 'committed', 'publishing' (staged messages are to be sent first) or 'aborted'; a job
--- that has already ended keeps its state; or 'superseded', with nothing changed, when a later run has begun
+-- Returns the state of the job, 'committed' or 'aborted'; a job that has already ended keeps its state; or
+-- 'superseded', with nothing changed, when a later run has begun
 -- Atomic: a message of the job is sent before this or never.
 -- Cost: O(1); Redis frees the memory in the background
 -- @include clock job
@@ -21,23 +20,13 @@ if run == '0' then
 end
 local fence = fenced(job, run)
 if fence and fence ~= 'unknown' then
-  return fence == 'committed' and redis.call('HGET', job, 'state') or fence
-end
-local waiting = redis.call('LLEN', staged) / ENTRIES
-local is_staged = redis.call('HGET', job, 'staged') == '1'
-if word == 'committed' and waiting > 0 then
-  word = 'publishing'
+  return fence
 end
 -- A full Redis refuses a script whose first write needs memory, and lets later writes pass. The end of a job frees much
 -- memory, so the first write here is one that needs none, even where it changes nothing.
-keep_all({ guard, staged }, ttl)
-if word ~= 'aborted' or is_staged then
-  redis.call('UNLINK', guard) -- the state of the job refuses its ids from now on, or the job has sent nothing
-end
-if word == 'aborted' and is_staged then
-  redis.call('UNLINK', staged)
-  redis.call('HINCRBY', job, 'enqueued', string.format('%d', -waiting))
-  redis.call('HDEL', job, 'staged')
+redis.call('PEXPIRE', guard, ttl)
+if word == 'committed' then
+  redis.call('UNLINK', guard) -- the state of the job refuses its ids from now on
 end
 redis.call('HSET', job, 'state', word, 'run', run, 'ended', string.format('%.17g', now))
 if #ARGV > 4 then

@@ -43,7 +43,7 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
         """
         if job.if_waiting:
             raise InvalidIfWaiting(f"if_waiting={job.if_waiting!r} of a bulk job does not work with a journal")
-        if job.staged or not self._may_write(job):
+        if not self._may_write(job):
             return offers
         cutoff_ms = self._placement.cutoff_ms()
         _, far = self._placement.split([one for one in offers if one.body], cutoff_ms)
@@ -58,13 +58,6 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
         self._placement.place(queue, new, key_of=partial(_key, job), cutoff_ms=cutoff_ms)
         elsewhere = set(map(id, far))
         return [one._replace(body="") if id(one) in elsewhere else one for one in offers]
-
-    def publish(self, job: JobRun) -> Enqueued:
-        """Sends some of the messages that a committed job has staged; see ``BulkJobs.publish``."""
-        return self._redis.publish(job, lambda queue, offers: self._place_staged(queue, job, offers))
-
-    def _place_staged(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> float:
-        return self._placement.place(queue, offers, key_of=partial(_key, job)).cutoff_ms
 
     def _may_write(self, job: JobRun) -> bool:
         """Whether this run may write, so that the rows of a straggler do not stay behind."""

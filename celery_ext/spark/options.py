@@ -217,13 +217,6 @@ class WriteOptions(BrokerOptions):
         "`JobCommittedBefore`, before any Spark task starts. `skip`: send nothing, log a warning, and succeed. A "
         "stream that repeats a micro-batch always skips it.",
     )
-    delivery: str = _option(
-        "direct",
-        choice("direct", "staged"),
-        "",
-        "`direct`: tasks are sent while the job runs. `staged`: they are sent when the job is committed; an aborted "
-        "job sends none.",
-    )
     spread: float = _option(
         0.0, duration, "s, or 10m", "Window over which the due times of the job's tasks are spread evenly, by task id."
     )

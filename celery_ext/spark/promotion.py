@@ -86,7 +86,7 @@ def promote(
         until: Default: two hours from now, by Redis's clock. Without a zone it is in UTC.
         select: Returns the rows as tasks, with a column ``eta``, from those of the table. Rows that it leaves out are
             removed and not sent.
-        **options: Options of the data source, but for ``job_id``, ``on_committed`` and ``delivery``.
+        **options: Options of the data source, but for ``job_id`` and ``on_committed``.
 
     Raises:
         InvalidSparkOption: An option is wrong.
@@ -135,7 +135,7 @@ class _Promotion:
 
     def __init__(self, spark: SparkSession, table: str, options: dict[str, Any]) -> None:
         self._options = {name: _option(value) for name, value in options.items() if value is not None}
-        for name in ("job_id", "on_committed", "delivery"):
+        for name in ("job_id", "on_committed"):
             if name in self._options:
                 raise InvalidSparkOption(f"{name} is not an option of a promotion: table and hour name its jobs")
         parsed = WriteOptions.parse(self._options)
@@ -178,7 +178,7 @@ class _Promotion:
         Returns its job, and how many it had sent before; None if there are none.
         """
         found = self._find(self._name(hour))
-        before = 0 if found is None else found.enqueued
+        before = 0 if found is None else found.sent
         for _ in range(_TRIES):
             # A cancel that does not interrupt this run has removed its rows before they are read here.
             run = self._retry.until_done(self.store.jobs.new_run)
@@ -218,7 +218,7 @@ class _Promotion:
             run = JobRun(self._name(hour), number, self._ttl_ms)
             self._retry.until_done(lambda run=run: self.store.jobs.finish(run, "aborted"))  # type: ignore[misc]
             found = self._find(run.name)
-            if found is not None and found.enqueued + found.kept:
+            if found is not None and found.sent + found.kept:
                 names.append(run.name)
             hour += HOUR
         return names
@@ -351,7 +351,7 @@ def _is_of_all(error: Exception) -> bool:
 
 def _with(done: Promoted, hour: datetime, job: Job, before: int) -> Promoted:
     rows, bad = job.rows or 0, job.bad or 0
-    sent = job.enqueued - before - (job.dead_lettered or 0)
+    sent = job.sent - before - (job.dead_lettered or 0)
     return Promoted(
         (*done.hours, hour), done.rows + rows, done.sent + sent, done.repeated + rows - bad - sent, done.bad + bad
     )

@@ -7,10 +7,8 @@ from typing import Literal, NamedTuple, cast
 
 from kombu_delayq.message.due import moment_of
 
-#: Largest number of staged messages, and about the largest number of bytes, that one call sends.
-PUBLISH_COUNT, PUBLISH_BYTES = 200, 300_000
-#: Entries of the LIST that one staged message takes.
-ENTRIES = 5
+#: States of a job that has ended well. An earlier version still sends what is staged where it is ``publishing``.
+COMMITTED = ("committed", "publishing")
 
 
 class JobRun(NamedTuple):
@@ -20,7 +18,6 @@ class JobRun(NamedTuple):
         name: Name of the job.
         run: Number of the run; later runs have larger ones.
         ttl_ms: For how long Redis remembers the job, in ms.
-        staged: Whether the job's messages stay invisible until the job is committed, and are sent then.
         max_rate: Messages a second for the whole job, 0 for no limit.
         max_depth: Largest number of messages that a queue may hold, delayed ones included, 0 for no limit.
         cancels: Whether it may ``exclude`` ids, so that no task of it sends them.
@@ -31,7 +28,6 @@ class JobRun(NamedTuple):
     name: str
     run: int
     ttl_ms: int
-    staged: bool = False
     max_rate: float = 0.0
     max_depth: int = 0
     cancels: bool = False
@@ -43,8 +39,8 @@ class Begun(NamedTuple):
     """Whether a run may write.
 
     Attributes:
-        word: ``open`` if it may. Otherwise ``committed``, ``aborted``, ``superseded`` by a later run, or ``mixed``: an
-            earlier run has sent messages and this one would stage them, or the reverse.
+        word: ``open`` if it may. Otherwise ``committed``, ``aborted``, ``superseded`` by a later run, or ``mixed``: a
+            run of an earlier version has staged messages.
         base_ms: When the job began, ms since the epoch; the same for all its runs.
     """
 
@@ -72,20 +68,6 @@ class Enqueued(NamedTuple):
     depth: int = 0
 
 
-class Staged(NamedTuple):
-    """Staged messages that a caller has read before it sends them.
-
-    Attributes:
-        most: How many it has read.
-        left: How many were staged then.
-        cutoff_ms: Due time after which messages wait elsewhere, ms since the epoch. They are not sent.
-    """
-
-    most: int
-    left: int
-    cutoff_ms: float
-
-
 class JobCounts(NamedTuple):
     """What the driver of a bulk job has counted when it commits the job, from the reports of its Spark tasks.
 
@@ -97,7 +79,7 @@ class JobCounts(NamedTuple):
         dead_lettered: Number of bad rows that became dead letters.
         cancelled: Number of tasks that were cancelled.
         offered: Number of messages that its Spark tasks had for Redis, dead letters among them.
-        fresh: How many of these they sent or staged.
+        fresh: How many of these they sent.
     """
 
     rows: int = 0
@@ -108,25 +90,23 @@ class JobCounts(NamedTuple):
     fresh: int = 0
 
 
-#: State of a job. ``running``: it has not ended, though its writer may have died. ``publishing``: it is committed, and
-#: its staged messages are being sent. ``committed`` and ``aborted``: it has ended.
-JobState = Literal["running", "publishing", "committed", "aborted"]
+#: State of a job. ``running``: it has not ended, though its writer may have died. The others: it has ended.
+JobState = Literal["running", "committed", "aborted"]
 
 
 @dataclass(frozen=True)
 class Job:
     """A bulk job as Redis remembers it.
 
-    ``enqueued``, ``kept``, ``replaced`` and ``staged`` hold at any time: each message is counted in the step of Redis
-    that sends it, or keeps it out. The other counts are those of the run that ended last, and None before.
+    ``sent``, ``kept`` and ``replaced`` hold at any time: each message is counted in the step of Redis that sends it, or
+    keeps it out. The other counts are those of the run that ended last, and None before.
 
     Attributes:
         name: Name of the job: its ``job_id``, or that of a query and its micro-batch.
         state: State of the job.
         run: Number of its latest run.
         base_ms: When it began, ms since the epoch.
-        enqueued: Number of messages that it has sent or staged, with the dead letters.
-        staged: Number of staged messages that are still to be sent.
+        sent: Number of messages that it has sent, with the dead letters.
         kept: Number of messages that were not sent because another one of their id waited, by ``if_waiting``.
         replaced: How many of the messages sent have taken the place of one of their id that waited.
         rows: Number of rows.
@@ -144,8 +124,7 @@ class Job:
     state: JobState
     run: int
     base_ms: float
-    enqueued: int
-    staged: int
+    sent: int
     kept: int = 0
     replaced: int = 0
     rows: int | None = None
@@ -157,11 +136,9 @@ class Job:
     ended_ms: float | None = None
 
     @classmethod
-    def of(cls, name: str, fields: Mapping[str, str], of_parts: Mapping[str, int], staged: int) -> "Job":
+    def of(cls, name: str, fields: Mapping[str, str], of_parts: Mapping[str, int]) -> "Job":
         """Returns a job from the fields of its HASH, and what its parts have counted in all queues together."""
-        state = "running" if fields["state"] == "open" else fields["state"]
-        if state == "publishing" and not staged:  # who sent the last message did not note it yet
-            state = "committed"
+        state = {"open": "running", "publishing": "committed"}.get(fields["state"], fields["state"])
         names = ("rows", "bad", "dead_lettered", "cancelled", "offered", "fresh")
         counts = {one: int(fields[one]) if one in fields else None for one in names}
         sent_before, twice = _not_sent(
@@ -172,8 +149,7 @@ class Job:
             state=cast(JobState, state),
             run=int(fields["run"]),
             base_ms=float(fields["base"]),
-            enqueued=of_parts["enqueued"],
-            staged=staged,
+            sent=of_parts["enqueued"],
             kept=of_parts["kept"],
             replaced=of_parts["replaced"],
             **counts,
@@ -183,14 +159,9 @@ class Job:
         )
 
     @property
-    def sent(self) -> int:
-        """Number of messages that are on their way to workers."""
-        return self.enqueued - self.staged
-
-    @property
     def is_ended(self) -> bool:
-        """Whether no task writes it any more, and nothing is left to send."""
-        return self.state in ("committed", "aborted")
+        """Whether no task writes it any more."""
+        return self.state != "running"
 
     @property
     def began(self) -> datetime:

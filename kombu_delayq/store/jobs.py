@@ -1,28 +1,18 @@
 """The store's operations on bulk jobs, which send each id once, however often their tasks run.
 
 A job as a whole has a HASH, and a part in the slot of each queue that it writes to. A part is a job of its own: state,
-run, guard (the ids that were sent) and staged messages, so that the script that writes to a queue asks keys of one slot
-alone. The names of the queues are noted before their parts begin, and read after the job as a whole has changed. So a
-run that begins a part of a job that has ended, or has a later run, learns that, or is seen.
+run and guard (the ids that were sent), so that the script that writes to a queue asks keys of one slot alone. The names
+of the queues are noted before their parts begin, and read after the job as a whole has changed. So a run that begins a
+part of a job that has ended, or has a later run, learns that, or is seen.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
 from kombu_delayq.redis.replies import Command, checked
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.job_types import (
-    ENTRIES,
-    PUBLISH_BYTES,
-    PUBLISH_COUNT,
-    Begun,
-    Enqueued,
-    Job,
-    JobCounts,
-    JobRun,
-    Staged,
-)
+from kombu_delayq.store.job_types import COMMITTED, Begun, Enqueued, Job, JobCounts, JobRun
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry
@@ -32,12 +22,6 @@ from kombu_delayq.text import as_bytes, as_text
 #: Parts are kept for so much longer than the job as a whole, which therefore never outlives what they have sent. In
 #: this fraction of ``ttl_ms`` their time begins anew.
 RENEWAL = 1 / 4
-#: Writes staged messages of a queue to where they belong beside Redis. Returns the due time, in ms since the epoch,
-#: after which Redis does not get them.
-PlaceStaged = Callable[[str, Sequence[Offer]], float]
-
-#: States of a job that has sent everything, or is about to.
-_COMMITTED = ("committed", "publishing")
 #: What the part of a job counts, by the fields of its HASH.
 _COUNTED = ("enqueued", "kept", "replaced")
 
@@ -68,16 +52,14 @@ class BulkJobs(StorePart):
         """
         self._complete(job)
         keys = [*self._part(job.name), self._keys.stream(stream)]
-        word, base = self._client.run(
-            "begin", keys, [job.run, job.ttl_ms, job.name if stream else "", int(job.staged), ""]
-        )
+        word, base = self._client.run("begin", keys, [job.run, job.ttl_ms, job.name if stream else "", ""])
         begun = Begun(as_text(word), float(base))
         if begun.word == "open":
             self._begin_all_parts(job, begun.base_ms)
         return begun
 
     def enqueue(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Enqueued:
-        """Sends messages to one queue, or stages them, unless their ids have been sent to it by the job.
+        """Sends messages to one queue, unless their ids have been sent to it by the job.
 
         Args:
             queue: The queue to which the messages go when they are due.
@@ -93,7 +75,7 @@ class BulkJobs(StorePart):
         word = self._enter(queue, job)
         if word != "open":
             return Enqueued(word)
-        admitted = 0 if job.staged else sum(bool(offer.body) for offer in offers)
+        admitted = sum(bool(offer.body) for offer in offers)
         wait_ms = self.job_rate(job, admitted)
         if wait_ms:
             return Enqueued("wait", wait_ms=wait_ms)
@@ -195,70 +177,31 @@ class BulkJobs(StorePart):
             counts: What the driver has counted. It is noted unless the job has ended already.
 
         Returns:
-            The state of the job: ``committed``, ``publishing`` (``publish`` must send the staged messages) or
-            ``aborted``; or ``superseded``, with nothing changed, because a later run has begun.
+            The state of the job, ``committed`` or ``aborted``; or ``superseded``, with nothing changed, because a later
+            run has begun.
         """
         counted = [item for pair in (counts._asdict() if counts else {}).items() for item in pair]
         state = as_text(self._client.run("finish", self._part(job.name), [job.run, word, job.ttl_ms, "", *counted]))
-        return state if state == "superseded" else self._end_parts(job, state)
+        if state != "superseded":
+            self._end_parts(job, state)
+        return state
 
-    def close(self, job: JobRun, state: str) -> str:
-        """Notes that the parts of a job have ended; ``finish`` and ``publish`` do it.
-
-        Args:
-            job: The run that has ended.
-            state: What the parts have come to: ``committed``, ``publishing`` or ``aborted``.
+    def close(self, job: JobRun) -> str:
+        """Notes that the parts of a job have ended; ``finish`` does it.
 
         Returns:
             ``closed``; or, with nothing changed, ``superseded`` or ``unknown``.
         """
-        return as_text(self._client.run("close", [self._keys.job(job.name)], [job.run, state, job.ttl_ms]))
-
-    def publish(self, job: JobRun, place: PlaceStaged | None = None) -> Enqueued:
-        """Sends some of the messages that a committed job has staged: of the first queue that has room.
-
-        Args:
-            job: The run, or another one of the job.
-            place: Called before messages are sent, for a store that keeps some of them beside Redis.
-
-        Returns:
-            ``enqueued`` and the number of messages sent, 0 when none is left; or ``wait`` or ``deep``, as ``enqueue``
-            does; or the state of a job that is not being published. A call sends no more messages than ``max_depth``
-            has room for.
-        """
-        before: dict[str, int] | None = None
-        while staged := self._staged_in(job.name):
-            admitted = min(PUBLISH_COUNT, max(staged.values()))
-            wait_ms = self.job_rate(job, admitted)
-            if wait_ms:
-                return Enqueued("wait", wait_ms=wait_ms)
-            done = Enqueued("enqueued")
-            full: Enqueued | None = None
-            for queue in staged:
-                done = self._publish_to(queue, job, place)
-                full = done if done.word == "deep" else full
-                if done.word not in ("deep", "committed"):
-                    break
-            self.job_rate(job, min(done.fresh - admitted, 0))
-            if done.word != "committed":
-                return done
-            if full is not None or staged == before:
-                return full or done
-            before = staged  # another caller has sent what was staged
-        state, run = self._fields(job.name, "state", "run")
-        if state is not None and run is not None and as_text(state) == "publishing":
-            self.close(job._replace(run=int(run)), "committed")
-        return Enqueued("enqueued")
+        return as_text(self._client.run("close", [self._keys.job(job.name)], [job.run, job.ttl_ms]))
 
     def find(self, name: str) -> Job | None:
         """Returns what Redis remembers of a job, or None; two round trips at most."""
         found, queues = self._client.send([("HGETALL", self._keys.job(name)), ("SMEMBERS", self._keys.parts(name))])
         fields = {as_text(field): as_text(value) for field, value in found.items()}
-        parts = [self._part(name, as_text(queue)) for queue in queues]
-        commands = [command for job, _, staged in parts for command in (("HMGET", job, *_COUNTED), ("LLEN", staged))]
+        commands = [("HMGET", self._keys.job(name, as_text(queue)), *_COUNTED) for queue in queues]
         replies = self._client.send(commands) if commands else []
-        counts = {of: sum(int(part[at] or 0) for part in replies[::2]) for at, of in enumerate(_COUNTED)}
-        return Job.of(name, fields, counts, sum(replies[1::2]) // ENTRIES) if fields else None
+        counts = {of: sum(int(part[at] or 0) for part in replies) for at, of in enumerate(_COUNTED)}
+        return Job.of(name, fields, counts) if fields else None
 
     def of_stream(self, stream: str) -> str | None:
         """Returns the name of the job that a stream last worked on, or None."""
@@ -295,10 +238,7 @@ class BulkJobs(StorePart):
         # Redis may have lost the parts, and the count of the runs, so that a run has the number of one before.
         self._joined = {part for part in self._joined if part[0] != job.name}
         queues = self._queues(job.name)
-        for queue, word in zip(queues, self._begin_parts(job, base_ms, queues), strict=True):
-            if word == "mixed":  # it was aborted as a whole, by somebody who died before he came to this part
-                self._finish_parts(job.name, [queue], 0, "aborted", job.ttl_ms, base_ms)
-                self._begin_parts(job, base_ms, [queue])
+        self._begin_parts(job, base_ms, queues)
         if queues:
             self._client.ask("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))
         self._begun[job.name, job.run] = monotonic()
@@ -309,53 +249,19 @@ class BulkJobs(StorePart):
         if state is not None and as_text(state) != "open" and closed != run:
             self._end_parts(job, as_text(state))
 
-    def _end_parts(self, job: JobRun, state: str) -> str:
-        """Ends the parts of a job that has ended as a whole, unless that is done. Whoever meets such a job may do it.
-
-        Returns the state of the job; ``publishing`` if a part has staged messages that are to be sent now.
-        """
+    def _end_parts(self, job: JobRun, state: str) -> None:
+        """Ends the parts of a job that has ended as a whole, unless that is done. Any run that meets such a job may."""
         run, closed, base = self._fields(job.name, "run", "closed", "base")
         if run is None or base is None or closed == run:
-            return state
-        ended = "aborted" if state == "aborted" else "committed"
-        words = self._finish_parts(job.name, self._queues(job.name), int(run), ended, job.ttl_ms, float(base))
-        if state == "committed" and "publishing" in words:
-            state = "publishing"
-        self.close(job._replace(run=int(run)), state)
+            return
+        args = [int(run), "aborted" if state == "aborted" else "committed", longer(job.ttl_ms), f"{float(base):.17g}"]
+        self._each("finish", [(self._part(job.name, queue), args) for queue in self._queues(job.name)])
+        self.close(job._replace(run=int(run)))
         self._client.ask("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))
-        return state
-
-    def _publish_to(self, queue: str, job: JobRun, place: PlaceStaged | None) -> Enqueued:
-        """Calls the script. If other messages are staged once ``place`` returns, this sends nothing and reads anew."""
-        key, _, staged = self._part(job.name, queue)
-        read = self._place_staged(queue, staged, place) if place else None
-        limits = [read.most if read else PUBLISH_COUNT, PUBLISH_BYTES, job.max_depth, longer(job.ttl_ms)]
-        only = [read.left, repr(read.cutoff_ms)] if read else ["", ""]
-        args = [self._client.wake(queue), queue, *limits, *only, *self._client.list_of_priority]
-        word, *numbers = self._registry.run("publish", queue, [key, staged, *self._keys_of(queue)], args)
-        if as_text(word) == "published":
-            count, first, left = numbers
-            if left and not count:  # another caller has sent some, maybe the rest of this queue's messages
-                return self.publish(job, place)
-            return _enqueued("enqueued", [count, 0, first])
-        return _enqueued(as_text(word), numbers)
-
-    def _place_staged(self, queue: str, staged: str, place: PlaceStaged) -> Staged | None:
-        """Lets a caller place the first staged messages that are for a queue."""
-        with self._client.redis.pipeline(transaction=True) as pipe:
-            pipe.lrange(staged, 0, PUBLISH_COUNT * ENTRIES - 1)
-            pipe.llen(staged)
-            flat, length = pipe.execute()
-        offers: list[Offer] = []
-        for to, identity, due, priority, body in zip(*(iter(flat),) * ENTRIES, strict=True):
-            if as_text(to) != queue:
-                break
-            offers.append(Offer(as_text(identity), as_text(due), int(priority), as_bytes(body)))
-        return Staged(len(offers), int(length) // ENTRIES, place(queue, offers)) if offers else None
 
     def _enqueue_call(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> tuple[list[str], list[Any]]:
         keys = [*self._part(job.name, queue), *self._keys_of(queue)]
-        limits = [job.run, longer(job.ttl_ms), job.max_depth, int(job.staged)]
+        limits = [job.run, longer(job.ttl_ms), job.max_depth]
         once = [job.if_waiting, MAX_DUPLICATES, int(job.dated)]
         args: list[Any] = [self._client.wake(queue), queue, *limits, *once, *self._client.list_of_priority]
         for offer in offers:
@@ -367,26 +273,14 @@ class BulkJobs(StorePart):
         return [*self._client.stored(queue), *self._client.ready(queue)]
 
     def _begin_parts(self, job: JobRun, base_ms: float, queues: Sequence[str]) -> list[str]:
-        args = [job.run, longer(job.ttl_ms), "", int(job.staged), f"{base_ms:.17g}"]
+        args = [job.run, longer(job.ttl_ms), "", f"{base_ms:.17g}"]
         calls = [([*self._part(job.name, queue), self._keys.stream(job.name, queue)], args) for queue in queues]
         return [as_text(word) for word, _ in self._each("begin", calls)]
-
-    def _finish_parts(
-        self, name: str, queues: Sequence[str], run: int, word: str, ttl_ms: int, base_ms: float
-    ) -> list[str]:
-        args = [run, word, longer(ttl_ms), f"{base_ms:.17g}"]
-        return [as_text(one) for one in self._each("finish", [(self._part(name, queue), args) for queue in queues])]
 
     def _each(self, operation: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
         if not calls:
             return []
         return checked(self._client.run_each(operation, [(*call, self._client.layout) for call in calls])[0])
-
-    def _staged_in(self, name: str) -> dict[str, int]:
-        """Returns the queues for which messages are staged, with their numbers."""
-        queues = self._queues(name)
-        lengths = self._client.send([("LLEN", self._keys.staged(name, queue)) for queue in queues]) if queues else []
-        return {queue: length // ENTRIES for queue, length in zip(queues, lengths, strict=True) if length}
 
     def _queues(self, name: str) -> list[str]:
         """Returns the names of the queues in whose slots a job has a part."""
@@ -398,8 +292,8 @@ class BulkJobs(StorePart):
         return list(found)
 
     def _part(self, name: str, queue: str | None = None) -> list[str]:
-        """Returns the keys of a job's part in the slot of a queue, or of the whole: job, guard and staged messages."""
-        return [of(name, queue) for of in (self._keys.job, self._keys.guard, self._keys.staged)]
+        """Returns the keys of a job's part in the slot of a queue, or of the whole: job and guard."""
+        return [self._keys.job(name, queue), self._keys.guard(name, queue)]
 
 
 def longer(ttl_ms: int) -> int:
@@ -412,7 +306,7 @@ def _fence(state: bytes | None, latest: bytes | None, job: JobRun) -> str:
     if state is None or latest is None:
         return "unknown"
     word = as_text(state)
-    if word in _COMMITTED:
+    if word in COMMITTED:
         return "committed"
     if int(latest) == job.run:
         return word

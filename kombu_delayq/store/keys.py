@@ -450,10 +450,6 @@ class Keys:
         """HASH with a TTL: ids that a bulk job has sent to a queue so far, or cancelled, until it is committed."""
         return self._of_job("guard", name, queue)
 
-    def staged(self, name: str, queue: str | None = None) -> str:
-        """LIST with a TTL: messages that a bulk job sends when it is committed, five entries each."""
-        return self._of_job("staged", name, queue)
-
     def parts(self, name: str) -> str:
         """SET with a TTL: names of the queues in whose slots a bulk job has a part."""
         return self.of_all(f"parts:{name}")

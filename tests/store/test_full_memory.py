@@ -13,7 +13,7 @@ from kombu_delayq.store.promotion import ALL
 from kombu_delayq.store.types import InFlight, PageId, Request, Requeued
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, fetch, land, lives
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.jobs import GUARD, STAGED, begun, claim, now, published, several, staged_job
+from tests.support.store.jobs import GUARD, begun, claim, now, several
 from tests.support.store.keyspace import BODIES, FUTURE_MS, PAST_MS, by_queue, contents, in_form, popped, waiting
 from tests.support.store.promoting import JOURNAL_ID, elected, numbers, row, several_rows
 
@@ -145,7 +145,7 @@ GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
         lambda store: (waits(store), store.lookup.get(["q"], ["due 0"])["due 0"][0])[1],
         lambda store, one: store.lookup.discard("q", [(one, "due 0")]) == ["cancelled"],
     ),
-    "close": (begun, lambda store, job: store.jobs.close(job, "publishing") == "closed"),
+    "close": (begun, lambda store, job: store.jobs.close(job) == "closed"),
 }
 
 
@@ -185,14 +185,6 @@ REFUSED: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
         lambda store, job: store.jobs.enqueue("q", job, [waiting("j"), waiting("k", priority=3)]).fresh == 2,
     ),
     "enqueue a claim": (written, lambda store, job: store.jobs.enqueue("q", job, [claim("j")]).fresh == 1),
-    "enqueue staged": (
-        written,
-        lambda store, job: store.jobs.enqueue("q", job._replace(staged=True), several(3, "j")).fresh == 3,
-    ),
-    "publish": (
-        lambda store: staged_job(store, *(("q", one) for one in (*several(3), waiting("later")))),
-        lambda store, job: published(store, job) == 4 and len(popped(store.client, "q")) == 3,
-    ),
 }
 
 
@@ -237,14 +229,12 @@ def test_a_server_that_fills_up_keeps_whole_chunks_only(make_store: MakeStore, o
 
 
 @pytest.mark.parametrize("word", ["committed", "aborted"])
-@pytest.mark.parametrize("staged", [False, True])
-def test_a_job_ends_on_a_full_server(store: DelayStore, word: str, staged: bool) -> None:
+def test_a_job_ends_on_a_full_server(store: DelayStore, word: str) -> None:
     """A job can be committed and aborted while the memory is full, which may free what is missing."""
-    job = begun(store, staged=staged)
+    job = begun(store)
     store.jobs.enqueue("q", job, several(3))
     fill(store)
-    assert store.jobs.finish(job, word) == ("publishing" if staged and word == "committed" else word)
-    assert store.client.exists(GUARD) == (word == "aborted" and not staged)
-    assert store.client.exists(STAGED) == (word == "committed" and staged)
+    assert store.jobs.finish(job, word) == word
+    assert store.client.exists(GUARD) == (word == "aborted")
     relieve(store)
     assert store.jobs.enqueue("q", job, several(3)) == Enqueued(word)

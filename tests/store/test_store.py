@@ -23,7 +23,6 @@ from kombu_delayq.store.types import DelayedQueue, Offer, PageId, Part, Request,
 from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.jobs import STAGED
 from tests.support.store.keyspace import (
     FUTURE_MS,
     KEYS,
@@ -37,8 +36,8 @@ from tests.support.store.keyspace import (
 )
 from tests.support.store.promoting import JOURNAL_ID, numbers, row
 
-#: A bulk job that stages its messages.
-JOB = JobRun("j", 1, 600_000, staged=True)
+#: A bulk job.
+JOB = JobRun("j", 1, 600_000)
 
 
 def _change(store: DelayStore) -> Change:
@@ -50,12 +49,6 @@ def _begun(store: DelayStore) -> JobRun:
     job = JOB._replace(name="other")
     store.jobs.begin(job)
     return job
-
-
-def _publish(store: DelayStore) -> None:
-    store.client.rpush(STAGED, "q", "s", "", 0, "body")
-    store.client.sadd(store.keys.parts("j"), "q")
-    store.jobs.publish(JOB)
 
 
 def _replay(store: DelayStore) -> None:
@@ -99,7 +92,6 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "begin": lambda store: store.jobs.begin(JOB),
     "enqueue": lambda store: store.jobs.enqueue("q", JOB, [waiting("b")]),
     "finish": lambda store: store.jobs.finish(JOB, "committed"),
-    "publish": _publish,
     "job_rate": lambda store: store.jobs.job_rate(JOB._replace(max_rate=1000.0), 1),
     "claim_ids": lambda store: store.jobs.claim_ids(_begun(store), ["unknown"]),
     "convert": lambda store: store.queues.convert("q"),
@@ -119,7 +111,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "arm": lambda store: store.periodic.arm("q", 1, [Run("entry", "digest", 1, waiting("r"))]),
     "disarm": lambda store: store.periodic.disarm("q", ["entry"], 1),
     "forget_empty": lambda store: store.queues.forget_empty(["unknown"]),
-    "close": lambda store: store.jobs.close(JOB, "committed"),
+    "close": lambda store: store.jobs.close(JOB),
     "count_minute": lambda store: store.minutes.count_minute({"q": {"failed": 1}}),
 }
 

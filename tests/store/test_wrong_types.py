@@ -16,7 +16,7 @@ from kombu_delayq.text import as_text
 from tests.store.test_store import OPERATIONS, USED
 from tests.support.lua.scripts import FORMS
 from tests.support.store.consuming import INDEX, ME, UNACKED, fetch, land, lives
-from tests.support.store.jobs import STAGED, WHOLE, begun, joined, now, staged_job
+from tests.support.store.jobs import WHOLE, begun, joined, now
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, in_form, refuses_a_key_of_the_wrong_type, waiting
 from tests.support.store.layouts import TESTED
 from tests.support.store.promoting import JOURNAL_ID, elected, row
@@ -60,12 +60,6 @@ def of_finish(store: DelayStore) -> Act:
     return lambda: store.jobs.finish(job, "aborted")
 
 
-def of_publish(store: DelayStore) -> Act:
-    """Returns the publishing of what a job has staged."""
-    job = staged_job(store, ("q", now("a")), ("q", waiting("b")))
-    return lambda: store.jobs.publish(job)
-
-
 def of_put(store: DelayStore) -> Act:
     """Returns a page that is sent to the queue."""
     return lambda: store.delivery.put("q", PageId("s", 1), [waiting("p"), now("now")])
@@ -82,7 +76,6 @@ ACTS: dict[str, Callable[[DelayStore], Act]] = {
     "begin": of_begin,
     "enqueue": of_job,
     "finish": of_finish,
-    "publish": of_publish,
     "count_minute": lambda store: lambda: checked(store.minutes.count_minute({"q": {"waited:0": 1}}).values()),
 }
 #: Keys for which an operation has another answer, in tests of its own: one queue hides no other, and what takes several
@@ -91,7 +84,6 @@ ELSEWHERE = {
     **dict.fromkeys(("heads", "watch_heads", "due_counts", "forget_empty"), ".*"),
     "fetch": r"q|\{q\}.*|.*:landing:.*",
     "replay": "dead",
-    "publish": STAGED.replace("{", r"\{").replace("}", r"\}"),
 }
 #: What an operation has done by then in another slot: a chain is noted before its step is stored, a queue of dead
 #: letters before they are, and a job as a whole begins and ends before its parts.

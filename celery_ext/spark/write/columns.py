@@ -247,16 +247,10 @@ def _check_options(reserved: frozenset[str], written: Sequence[str], options: Wr
         raise InvalidColumns(
             f"{' and '.join(delays)} are given, as columns or options; a task gets its due time from one of them"
         )
-    if "op" in reserved and options.delivery == "staged":
-        raise InvalidSparkOption("delivery=staged does not go with a column op: a task is cancelled at once")
     if options.if_waiting != "add" and "task_id" not in reserved and not options.id_columns:
         raise InvalidColumns(
             f"if_waiting={options.if_waiting} needs option id_columns, or a column task_id: an id made from the whole "
             "row waits only where the same row was written before"
-        )
-    if options.if_waiting != "add" and options.delivery == "staged":
-        raise InvalidSparkOption(
-            f"delivery=staged does not go with if_waiting={options.if_waiting}: a row is decided about as it is written"
         )
     if (options.on_bad_row == "dead_letter") != (options.dead_letter_queue is not None):
         raise InvalidSparkOption("on_bad_row=dead_letter and dead_letter_queue go together")

@@ -11,14 +11,14 @@ from redis.exceptions import RedisError
 
 from celery_ext.delays.levels import DEFAULT, DelayLevels
 from celery_ext.spark.app_settings import AppSettings
-from celery_ext.spark.broker import Broker, Retry
+from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BadRow, JobCommittedBefore, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log, no_garbage_collection
 from celery_ext.spark.write.batch import MessageBuilder
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.schedule import Schedule
-from celery_ext.spark.write.sender import JobCommitted, Sender, has_room, refused, wait_for
+from celery_ext.spark.write.sender import JobCommitted, Sender, refused
 from celery_ext.spark.write.templates import Templates
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Begun, Job, JobCounts, JobRun
@@ -40,7 +40,7 @@ class CommitMessage(WriterCommitMessage):
         job: Name of the job.
         run: Number of its run.
         rows: Number of rows.
-        enqueued: Number of messages sent, staged or kept out by ``if_waiting``, with the dead letters.
+        enqueued: Number of messages sent, or kept out by ``if_waiting``, with the dead letters.
         repeated: Number of messages that the job had before, from another attempt or from a row with the same id.
         to_cancel: Number of rows that cancel a task.
         cancelled: Number of tasks that it has cancelled in Redis.
@@ -86,7 +86,7 @@ def summary(job: Job, to_cancel: int) -> str:
             f", nothing cancelled by {to_cancel:,} rows with op=cancel: no task with their ids waits. Are task and "
             "id_columns those of the job that has sent them?"
         )
-    return f"job {job.name} is committed: {job.rows or 0:,} rows, {job.enqueued:,} messages in all{details}"
+    return f"job {job.name} is committed: {job.rows or 0:,} rows, {job.sent:,} messages in all{details}"
 
 
 #: How long the abort of a job waits for the broker at most, in s. The tasks of the job have waited already.
@@ -119,12 +119,11 @@ class JobWriter:
         """Returns a run of the job with this name, by default this run."""
         options = self.options
         ttl_ms = round(options.job_ttl * 1000)
-        staged = options.delivery == "staged"
         number = self.run if run is None else run
         cancels = "op" in self.columns.reserved
         once = "" if options.if_waiting == "add" else options.if_waiting
         limits = (options.max_rate, options.max_queue_depth)
-        return JobRun(name, number, ttl_ms, staged, *limits, cancels, once, dated=self.now_ms is not None)
+        return JobRun(name, number, ttl_ms, *limits, cancels, once, dated=self.now_ms is not None)
 
     def write(self, name: str, batches: "Iterator[RecordBatch]", stream: str = "") -> CommitMessage:
         """Sends the rows of one Spark task.
@@ -153,7 +152,7 @@ class JobWriter:
         return report
 
     def commit(self, name: str, run: int, reports: Sequence[CommitMessage]) -> None:
-        """Commits a job, and sends the messages that it has staged.
+        """Commits a job.
 
         Args:
             name: Name of the job.
@@ -167,25 +166,21 @@ class JobWriter:
         job = self.job_run(name, run)
         with self.broker.connected(self.options.write_timeout) as (store, retry):
             state = retry.until_done(lambda: store.jobs.finish(job, "committed", _counts(reports)))
-            if state not in ("committed", "publishing"):
+            if state != "committed":
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
-            if state == "publishing":
-                retry.also = store.database_errors
-                publish(store, job, retry)
             found = retry.until_done(lambda: store.jobs.find(name))
         if found is not None:
-            self._tell_end(found, run, state, sum(report.to_cancel for report in reports))
+            self._tell_end(found, run, sum(report.to_cancel for report in reports))
 
-    def _tell_end(self, job: Job, run: int, state: str, to_cancel: int) -> None:
+    def _tell_end(self, job: Job, run: int, to_cancel: int) -> None:
         """Logs what a run that has ended has done. Fails, as ``commit`` says, if another run has committed the job."""
         if job.run == run:
             level = logging.WARNING if has_cancelled_nothing(job, to_cancel) else logging.INFO
             log(level, summary(job, to_cancel))
             return
-        if self.options.on_committed == "fail" and state == "committed":
+        if self.options.on_committed == "fail":
             raise committed_before(job)
-        sent = "what was still staged" if state == "publishing" else "nothing"
-        log(logging.WARNING, f"{in_words(job)}; this run has sent {sent}")
+        log(logging.WARNING, f"{in_words(job)}; this run has sent nothing")
 
     def end(self, name: str, reports: Sequence[CommitMessage]) -> None:
         """Ends this run without a commit: a later run of the job sends what its rows have new.
@@ -279,17 +274,4 @@ def committed_before(job: Job) -> JobCommittedBefore:
 def in_words(job: Job) -> str:
     """Says of a job that an earlier run has committed when that was."""
     when = "" if job.ended is None else f" at {job.ended.isoformat(timespec='seconds')}"
-    return f"job {job.name} was committed{when}, with {job.enqueued:,} tasks"
-
-
-def publish(store: DelayStore, job: JobRun, retry: Retry) -> None:
-    """Sends all messages that a committed job has staged."""
-    while True:
-        reply = retry.until_done(lambda: store.jobs.publish(job), has_room)
-        if reply.word != "enqueued":
-            try:
-                wait_for(reply, "of the staged messages", job.name, retry)
-            except JobCommitted:
-                return  # another driver has sent the last of them
-        elif reply.fresh == 0:
-            return
+    return f"job {job.name} was committed{when}, with {job.sent:,} tasks"

@@ -28,7 +28,7 @@ _FEW = 50
 _REFUSED = {
     "aborted": "has been aborted",
     "superseded": "goes on in a later run",
-    "mixed": "has begun with another value of delivery; run it again with that value",
+    "mixed": "has messages that an earlier version was to send at its end; take another job_id",
     "unknown": "is no longer known to Redis",
 }
 
@@ -49,7 +49,7 @@ class Sender:
         options: Sizes of chunks, and how long to wait.
 
     Attributes:
-        enqueued: Number of messages that were sent, staged, or kept out by ``if_waiting``.
+        enqueued: Number of messages that were sent, or kept out by ``if_waiting``.
         repeated: Number of messages that the job had before.
         cancelled: Number of tasks that were cancelled.
         rows: About the number of messages that fill a chunk.
@@ -165,12 +165,12 @@ class Sender:
         """Calls until Redis has taken something for a queue. reply: That of a first call, if it came."""
         while True:
             if reply is None:
-                reply = self._retry.until_done(call, has_room)
-            elif has_room(reply):
+                reply = self._retry.until_done(call, _has_room)
+            elif _has_room(reply):
                 self._retry.progress()
             if reply.word == "enqueued":
                 return reply
-            wait_for(reply, queue, self._job.name, self._retry)
+            _wait_for(reply, queue, self._job.name, self._retry)
             reply = None
 
 
@@ -182,19 +182,13 @@ def most_in_chunk(options: WriteOptions) -> int:
     return min(most, options.max_queue_depth) if options.max_queue_depth else most
 
 
-def has_room(reply: Enqueued) -> bool:
+def _has_room(reply: Enqueued) -> bool:
     """Whether the queue has room. Every other reply is progress: the job goes on, or has ended."""
     return reply.word != "deep"
 
 
-def wait_for(reply: Enqueued, queue: str, job: str, retry: Retry) -> None:
-    """Waits for the rate or for room in a queue, as a reply demands.
-
-    Raises:
-        JobCommitted: The job is committed.
-        StragglerRefused: The job has ended in another way.
-        BrokerUnavailable: The queue has been full for longer than ``write_timeout``.
-    """
+def _wait_for(reply: Enqueued, queue: str, job: str, retry: Retry) -> None:
+    """Waits for the rate or for room in a queue, as a reply demands; raises what ``add`` does."""
     if reply.word == "wait":
         sleep(min(reply.wait_ms / 1000, _LONGEST_PAUSE_S))
     elif reply.word == "deep":
@@ -206,5 +200,5 @@ def wait_for(reply: Enqueued, queue: str, job: str, retry: Retry) -> None:
 
 
 def refused(job: str, word: str) -> StragglerRefused:
-    """Returns the error of a task that may not write for a job. word: Why, as of ``Begun`` or ``Enqueued``."""
+    """Returns the error of a task that may not write for a job. word: Why, as in ``Begun`` or ``Enqueued``."""
     return StragglerRefused(f"job {job} {_REFUSED.get(word, word)}; this task writes no more")

@@ -1,13 +1,11 @@
--- A bulk job. Fields of the HASH job: state ('open', 'aborted', 'publishing' or 'committed'), run (number of the latest
--- run that has begun), staged ('1' when the job stages its messages), base (when the job began, ms since the epoch),
--- next (when its rate lets more messages through, ms since the epoch), ended (when it was committed or aborted, ms
--- since the epoch), and what the driver has counted by the end: rows, bad, dead_lettered, cancelled, offered and fresh.
+-- A bulk job. Fields of the HASH job: state ('open', 'aborted' or 'committed'), run (number of the latest run that has
+-- begun), base (when the job began, ms since the epoch), next (when its rate lets more messages through, ms since the
+-- epoch), ended (when it was committed or aborted, ms since the epoch), and what the driver has counted by the end:
+-- rows, bad, dead_lettered, cancelled, offered and fresh. A job that an earlier version has begun may have staged '1',
+-- and the state 'publishing': that version sends its messages when it is committed.
 -- The job as a whole has such a HASH, and so has its part in the slot of each queue. That of the whole has closed (the
 -- run whose end has come to all parts); those of the parts have enqueued (count of their messages), kept (of those that
 -- another one kept out), and replaced (of those in the place of another one).
-
--- A staged message has this many entries in its list: queue, id, due, priority, body.
-local ENTRIES = 5
 
 -- Returns nil when this run may write, else the reason why it may not: 'committed', 'aborted', 'superseded' (a later
 -- run has begun) or 'unknown' (this run has not begun). Cost O(1).

@@ -37,7 +37,7 @@ HELD: dict[str, Callable[[DelayStore], Any]] = {
 }
 _FAR = Offer("far", repr(FUTURE_MS), 0, '{"headers": {}, "properties": {}}')
 _JOURNAL = " elect journal_heartbeat promote claim_rows "
-_SPARK = " begin enqueue finish publish job_rate claim_ids close "
+_SPARK = " begin enqueue finish job_rate claim_ids close "
 #: For each user, what it runs; and beside the user's own rights those that the page names for it.
 ROLES = {
     "shop": (_SHOP + _JOURNAL, ["adopt what is held", "place far away"], ("journal", "conditions")),

@@ -145,15 +145,6 @@ def test_a_task_is_cancelled_by_the_values_of_its_row(
     assert set(delayed(client, "orders")) == {task_id("orders.close", each) for each in IDS if each != 4711}
 
 
-def test_staged_tasks_are_there_in_the_end(
-    run: Callable[..., Any], orders: DataFrame, redis_server: PrivateRedis, client: redis.Redis
-) -> None:
-    """A job with ``delivery=staged`` has sent all when it is through."""
-    writer = run(block(HOW_TO / "spark/once.md", "staged"), orders=orders)["writer"]
-    writer.option("broker_url", redis_server.url).option("task", "orders.close").mode("append").save()
-    assert len(tasks(client, "celery")) == len(IDS)
-
-
 def test_a_stream_enqueues_and_cancels(
     spark: SparkSession, run: Callable[..., Any], client: redis.Redis, tmp_path: Path
 ) -> None:

@@ -54,11 +54,10 @@ def test_two_runs_of_a_job_send_each_row_once(cluster: PrivateCluster, store: De
     assert [store.client.llen(queue) for queue in QUEUES] == [100] * 4
 
 
-@pytest.mark.parametrize("delivery", ["direct", "staged"])
-def test_a_job_is_prepared_written_and_committed(cluster: PrivateCluster, store: DelayStore, delivery: str) -> None:
+def test_a_job_is_prepared_written_and_committed(cluster: PrivateCluster, store: DelayStore) -> None:
     """What Spark calls on the driver and for a task works with each node's queues, also for a run after an abort."""
     batch = batch_of(n=list(range(80)), queue=[*QUEUES] * 20)
-    given = {"broker_url": cluster.url, "task": "t", "job_id": "j", "id_columns": "n", "delivery": delivery}
+    given = {"broker_url": cluster.url, "task": "t", "job_id": "j", "id_columns": "n"}
     options, schema = WriteOptions.parse(given), from_arrow_schema(batch.schema)
     first, second = (prepare(options, schema, False, "j") for _ in range(2))
     first.write("j", iter([batch]))

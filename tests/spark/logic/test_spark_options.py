@@ -69,7 +69,6 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     (WriteOptions, "headers"): (OBJECTS, [*NO_OBJECTS, '{"id": 1}', '{"a": 1, "eta": null}']),
     (WriteOptions, "id_columns"): (LISTS, NO_LISTS),
     (WriteOptions, "uuid_columns"): (LISTS, NO_LISTS),
-    (WriteOptions, "delivery"): ({"direct": "direct", " Staged ": "staged"}, ["", "later"]),
     (WriteOptions, "if_waiting"): ({"add": "add", " Keep ": "keep", "replace": "replace"}, ["", "skip"]),
     (WriteOptions, "on_committed"): ({"skip": "skip", " Fail ": "fail"}, ["", "raise"]),
     (WriteOptions, "max_rate"): (
@@ -163,7 +162,7 @@ def test_an_option_of_nothing_like_it_is_refused() -> None:
 
 def test_all_errors_are_told_at_once() -> None:
     """Whoever has made several mistakes reads of all of them in one error."""
-    wrong = {"priority": "10", "spread": "x", "queu": "q", "delivery": "later", "frobnicate": "1", "task": "t"}
+    wrong = {"priority": "10", "spread": "x", "queu": "q", "frobnicate": "1", "task": "t"}
     with pytest.raises(InvalidSparkOption) as caught:
         WriteOptions.parse(wrong)
     told = str(caught.value)
@@ -171,7 +170,6 @@ def test_all_errors_are_told_at_once() -> None:
         "priority='10' is not a whole number from 0 to 9",
         "spread",
         "queu is not an option",
-        "delivery='later'",
         "frob",
     ):
         assert part in told

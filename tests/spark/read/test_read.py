@@ -118,16 +118,16 @@ def test_a_replica_is_read_instead(redis_server: PrivateRedis, store: DelayStore
         assert store_of(replica).client.info("replication")["role"] == "slave"
 
 
-@pytest.mark.parametrize(("layout", "delivery"), [("hash", "direct"), ("redisson", "staged")])
+@pytest.mark.parametrize("layout", ["hash", "redisson"])
 def test_what_is_written_can_be_read(
-    spark: SparkSession, redis_server: PrivateRedis, read: Read, client: redis.Redis, layout: str, delivery: str
+    spark: SparkSession, redis_server: PrivateRedis, read: Read, client: redis.Redis, layout: str
 ) -> None:
     """Rows that were written as tasks, in either layout, are read as they wait."""
     rows = [(n, AT + timedelta(minutes=n)) for n in range(20)]
     written = spark.createDataFrame(rows, "order_id int, eta timestamp")
     options = {"broker_url": redis_server.url, "task": "orders.close", "queue": "orders", "id_columns": "order_id"}
     transport = {"broker_transport_options": json.dumps({"layout": layout})}
-    written.write.format("celery").options(**options, **transport, delivery=delivery).mode("append").save()
+    written.write.format("celery").options(**options, **transport).mode("append").save()
     assert client.zcard(Keys().stored("orders", layout)[0]) == 20
     found = read(partitions=3, **transport).withColumn(
         "order_id", f.get_json_object("kwargs", "$.order_id").cast("int")

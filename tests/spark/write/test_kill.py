@@ -13,7 +13,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import job, promote
 from tests.support.conditions import until
 from tests.support.spark import child
-from tests.support.spark.jobs import append, delayed, kwargs, numbers, taken, tasks
+from tests.support.spark.jobs import append, delayed, numbers
 from tests.support.spark.session import SparkLog
 from tests.support.spark.stepped import Journal
 
@@ -21,15 +21,13 @@ HERE = "tests.spark.write.test_kill"
 #: Rows of a table, which is promoted.
 ROWS = 200
 PROMOTED = "delayq:{q}:due"
-#: Jobs of 40 rows: two that stop half way, and one that has staged all and sent 15, for which there was room.
-JOBS = [
-    {"step": f"{HERE}:stop_half_way", "options": {"queue": "direct", "job_id": "direct"}},
-    {"step": f"{HERE}:stop_half_way", "options": {"queue": "staged", "job_id": "staged", "delivery": "staged"}},
-    {
-        "step": f"{HERE}:go_on",
-        "options": {"queue": "published", "job_id": "published", "delivery": "staged", "max_queue_depth": 15},
-    },
-]
+#: A job of 40 rows that stops half way.
+JOB = {
+    "rows": 40,
+    "partitions": 1,
+    "step": f"{HERE}:stop_half_way",
+    "options": {"queue": "direct", "job_id": "direct"},
+}
 
 
 def stop_half_way(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
@@ -42,32 +40,24 @@ def stop_half_way(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[
             until(lambda: journal.lines("never"), 600)
 
 
-def go_on(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
-    """All rows pass."""
-    return batches
-
-
 def _is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
 @pytest.fixture
 def killed(java: None, redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
-    """Jobs of a Spark whose driver and JVM were ended by ``kill -9`` while they wrote, and while it promoted."""
+    """A Spark whose driver and JVM were ended by ``kill -9`` while a job wrote, and while it promoted."""
     journal = Journal(redis_server.port)
-    jobs = [{"rows": 40, "partitions": 1, **job} for job in JOBS]
     # It takes 400 s: on a busy machine the others have been half way before it is done.
     slowly = {"table": str(tmp_path / "table"), "rows": ROWS, "max_rate": 0.5, "task": "t", "queue": "q"}
     # A core for each: with fewer the last to begin would wait for the promotion to end.
     driver = child.start(
-        tmp_path / "child", port=redis_server.port, jobs=jobs, promotions=[slowly], master="local[5,4]"
+        tmp_path / "child", port=redis_server.port, jobs=[JOB], promotions=[slowly], master="local[3,4]"
     )
     try:
-        until(lambda: len(journal.lines("half way")) == 2 or driver.poll() is not None, 150)
+        until(lambda: journal.lines("half way") or driver.poll() is not None, 150)
         until(lambda: client.zcard(PROMOTED) > 0 or driver.poll() is not None, 60)
-        until(lambda: client.llen("published") == 15 or driver.poll() is not None, 30)
         assert driver.poll() is None, (tmp_path / "child" / "log").read_text()
-        assert journal.job("published")["state"] == "publishing"
     finally:
         driver.kill()
         driver.wait(20)
@@ -84,7 +74,7 @@ def killed(java: None, redis_server: PrivateRedis, client: redis.Redis, tmp_path
 def test_killed_jobs_run_again(
     spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis, spark_log: SparkLog, tmp_path: Path
 ) -> None:
-    """Jobs that were killed half way, and while they published, send each row once when they are run again."""
+    """Jobs that were killed half way send each row once when they are run again."""
     frame = spark.range(0, 40, 1, 2)
     assert len(numbers(client, "direct")) == 20
     append(frame, redis_server, queue="direct", job_id="direct")
@@ -93,19 +83,6 @@ def test_killed_jobs_run_again(
     found = job(redis_server.url, "direct")
     assert found is not None
     assert (found.rows, found.sent, found.sent_before) == (40, 40, 20)
-
-    assert tasks(client, "staged") == []
-    assert client.llen("delayq:{staged}:staged:staged") > 0
-    append(frame, redis_server, queue="staged", job_id="staged", delivery="staged")
-    assert numbers(client, "staged") == list(range(40))
-    assert not client.exists("delayq:{staged}:staged:staged")
-
-    consumed = [kwargs(taken(text))["id"] for text in client.rpop("published", 15)]
-    append(frame, redis_server, queue="published", job_id="published", delivery="staged")
-    assert len(numbers(client, "published")) == 25
-    assert sorted([*consumed, *numbers(client, "published")]) == list(range(40))
-    assert client.hget("{delayq}:job:published", "state") == "committed"
-    assert not client.exists("delayq:{published}:published:staged")
 
     assert 0 < client.zcard(PROMOTED) < ROWS
     [head] = client.zpopmin(PROMOTED)  # it was delivered meanwhile

@@ -1,4 +1,4 @@
-"""Many writers, publishers and drivers at one bulk job at once: each id once, and nothing after the end."""
+"""Many writers and drivers at one bulk job at once: each id once, and nothing after the end."""
 
 import random
 from collections import Counter
@@ -11,8 +11,8 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
-from tests.support.store.jobs import GUARD, STAGED, begun, found_job, now, published, several
-from tests.support.store.keyspace import FUTURE_MS, clock_ms, popped, waiting
+from tests.support.store.jobs import GUARD, begun, now, several
+from tests.support.store.keyspace import FUTURE_MS, clock_ms, waiting
 from tests.support.store.together import together
 
 IDS = [f"id{n}" for n in range(1500)]
@@ -85,23 +85,6 @@ def test_a_later_run_while_an_earlier_one_writes(store: DelayStore) -> None:
     assert later["fresh"] >= 500
     assert sum(each["superseded"] + each["committed"] for each in counts) == 3
     assert sent(store) == Counter(f"body of {each}".encode() for each in IDS)
-
-
-def test_several_publishers_send_each_message_once(store: DelayStore) -> None:
-    """Publishers at the staged messages of one job at once, to several queues, send each once and all in order."""
-    job = begun(store, staged=True)
-    for n in range(0, 3000, 100):
-        store.jobs.enqueue(f"part {n // 100 % 3}", job, [now(f"{n + k:04}") for k in range(100)])
-    store.jobs.finish(job, "committed")
-    counts = together(store, *[lambda store: published(store, job)] * 4)
-    assert sum(counts) == 3000
-    for queue in range(3):
-        bodies = popped(store.client, f"part {queue}")
-        assert len(bodies) == 1000
-        assert bodies == sorted(bodies)
-    found = found_job(store)
-    assert (found.state, found.staged) == ("committed", 0)
-    assert not store.client.exists(STAGED)
 
 
 def test_a_rate_holds_across_writers(store: DelayStore) -> None:

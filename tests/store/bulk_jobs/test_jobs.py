@@ -8,7 +8,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.jobs import GUARD, JOB, STAGED, begun, claim, now, published, several
+from tests.support.store.jobs import GUARD, JOB, begun, claim, now, several
 from tests.support.store.keyspace import BODIES, DUE, PAST_MS, QUEUE_NAMES, in_form, popped, waiting
 
 
@@ -28,14 +28,12 @@ def test_a_store_lives_longer_than_the_data_of_its_redis(store: DelayStore) -> N
     assert store.client.llen("q") == 3
 
 
-@pytest.mark.parametrize("staged", [False, True])
-def test_delayed_messages_are_transferred_when_they_are_due(store: DelayStore, staged: bool) -> None:
+def test_delayed_messages_are_transferred_when_they_are_due(store: DelayStore) -> None:
     """Messages of a job that are due later wait in the store, and a transfer worker moves them in their order."""
-    job = begun(store, staged=staged)
+    job = begun(store)
     messages = [waiting(name, priority=priority) for name, priority in [("z", 0), ("a", 0), ("m", 9)]]
     store.jobs.enqueue("q", job, messages)
     store.jobs.finish(job, "committed")
-    published(store, job)
     assert store.delivery.transfer("q").moved == 0
     due = in_form(store, DUE)
     store.client.zadd(due, dict.fromkeys(store.client.zrange(due, 0, -1), PAST_MS))  # the time has come
@@ -64,14 +62,13 @@ def test_a_priority_step_given_twice_is_counted_once(make_store: MakeStore) -> N
 @pytest.mark.parametrize("name", [*QUEUE_NAMES, "{q}:due", "j:0", "\0", "\x7f"])
 def test_any_name_of_job_queue_and_stream(store: DelayStore, name: str) -> None:
     """Jobs, queues and streams of any name are kept apart, and a whole job of such names sends each message once."""
-    other = begun(store, f"j{name}~", staged=True)
+    other = begun(store, f"j{name}~")
     store.jobs.enqueue("other", other, several(1))
-    job = begun(store, f"j{name}", staged=True)
+    job = begun(store, f"j{name}")
     assert store.jobs.begin(job, name).word == "open"
     assert store.jobs.enqueue(name, job, [now("i"), waiting("j")]).fresh == 2
     assert store.jobs.of_stream(name) == (f"j{name}" if name else None)
     store.jobs.finish(job, "committed")
-    assert published(store, job) == 2
     assert (store.queues.size(name), popped(store.client, name)) == (1, [b"body of i"])
     states = [found.state for each in (job.name, other.name) if (found := store.jobs.find(each))]
     assert states == ["committed", "running"]
@@ -82,7 +79,7 @@ def test_a_job_that_is_not_remembered_can_be_written_by_nobody(store: DelayStore
     job = begun(store)
     store.jobs.begin(job, "s")
     assert store.jobs.enqueue("q", job, [now("i"), waiting("j")]).fresh == 2
-    keys = [store.keys.job("j"), store.keys.stream("s"), JOB, GUARD, STAGED]
+    keys = [store.keys.job("j"), store.keys.stream("s"), JOB, GUARD]
     for key in filter(store.client.exists, keys):
         assert store.client.pttl(key) > 0
         store.client.pexpire(key, 1)  # the time is up

@@ -10,7 +10,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Begun, Enqueued, JobRun
 from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.keys import Keys
-from tests.support.store.jobs import TTL_MS, begun, found_job, now, published, several
+from tests.support.store.jobs import TTL_MS, begun, found_job, now, several
 from tests.support.store.keyspace import popped
 
 Make = Callable[[], DelayStore]
@@ -36,12 +36,12 @@ def test_one_job_in_many_slots(store: DelayStore) -> None:
         for queue in ("a", "b", "c"):
             store.jobs.enqueue(queue, job, several(3))
     found = found_job(store)
-    assert (found.state, found.enqueued) == ("running", 9)
+    assert (found.state, found.sent) == ("running", 9)
     assert store.jobs.finish(job, "committed") == "committed"
     assert store.jobs.enqueue("a", job, [now("late")]) == Enqueued("committed")
     assert store.jobs.enqueue("d", job, [now("late")]) == Enqueued("committed")
     assert [len(popped(store.client, f"app:{queue}")) for queue in "abcd"] == [3, 3, 3, 0]
-    assert not [key for key in store.client.scan_iter() if key.endswith((b":guard", b":staged"))]
+    assert not [key for key in store.client.scan_iter() if key.endswith(b":guard")]
 
 
 def test_a_later_run_takes_all_parts_over(make: Make) -> None:
@@ -82,41 +82,19 @@ def test_a_part_that_begins_late_learns_of_the_end(store: DelayStore, monkeypatc
 
 @pytest.mark.parametrize("word", ["committed", "aborted"])
 def test_an_end_that_was_cut_short_is_completed(store: DelayStore, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
-    """A driver that dies between the end of the job and those of its parts leaves that to whoever comes next."""
-    job = begun(store, staged=True)
+    """A driver that dies between the end of the job and those of its parts leaves that to the next run."""
+    job = begun(store)
     store.jobs.enqueue("a", job, several(2))
     monkeypatch.setattr(BulkJobs, "_end_parts", lambda *_: (_ for _ in ()).throw(ConnectionError))
     with pytest.raises(ConnectionError):
         store.jobs.finish(job, word)
     monkeypatch.undo()
-    again = begun_again(store)._replace(staged=word == "committed")
-    if word == "committed":
-        assert store.jobs.begin(again).word == "committed"
-        assert store.jobs.finish(again, "committed") == "publishing"
-        assert published(store, again) == 2
-        assert store.jobs.finish(again, "committed") == "committed"
-    else:
-        assert store.jobs.begin(again).word == "open"  # also with another delivery, as nothing was sent
-        assert store.jobs.enqueue("a", again, several(3)).fresh == 3
-        assert store.jobs.finish(again, "committed") == "committed"
+    again = begun_again(store)
+    assert store.jobs.begin(again).word == ("committed" if word == "committed" else "open")
+    assert store.client.hget(store.keys.job("j", "a"), "state") == (b"committed" if word == "committed" else b"open")
+    assert store.jobs.enqueue("a", again, several(3)).fresh == (0 if word == "committed" else 1)
+    assert store.jobs.finish(again, "committed") == "committed"
     assert len(popped(store.client, "app:a")) == (2 if word == "committed" else 3)
-
-
-def test_staged_messages_of_all_parts_are_published(store: DelayStore) -> None:
-    """A queue that is full does not hold up the others; the last message ends the job."""
-    job = begun(store, staged=True, max_depth=3)
-    for queue in ("a", "b"):
-        store.jobs.enqueue(queue, job, several(5))
-    assert store.jobs.finish(job, "committed") == "publishing"
-    assert [store.jobs.publish(job) for _ in range(3)] == [
-        Enqueued("enqueued", 3),
-        Enqueued("enqueued", 3),
-        Enqueued("deep", depth=3),
-    ]
-    assert [len(popped(store.client, f"app:{queue}")) for queue in "ab"] == [3, 3]
-    assert published(store, job) == 4
-    found = found_job(store)
-    assert (found.state, found.enqueued, found.staged) == ("committed", 10, 0)
 
 
 def test_the_rate_is_that_of_the_whole_job(store: DelayStore) -> None:
@@ -149,7 +127,7 @@ def test_a_part_whose_data_are_lost_takes_nothing_until_the_job_is_run_again(sto
     for queue in ("a", "b"):
         assert store.jobs.enqueue(queue, job, several(2)).fresh == 2
     keys = store.keys
-    store.client.delete("app:b", *(of("j", "b") for of in (keys.job, keys.guard, keys.staged)))  # a node comes up empty
+    store.client.delete("app:b", *(of("j", "b") for of in (keys.job, keys.guard)))  # a node comes up empty
     for _ in range(2):
         assert store.jobs.enqueue("b", job, several(3)) == Enqueued("unknown")
     again = begun(store)

@@ -1,36 +1,33 @@
 """``close.lua``: notes that all parts of a bulk job have ended."""
 
-import pytest
-
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
 from tests.support.store.jobs import TTL_MS, WHOLE, begun
 from tests.support.store.keyspace import contents
 
 
-@pytest.mark.parametrize("state", ["committed", "publishing", "aborted"])
-def test_the_end_of_the_parts_is_noted(store: DelayStore, state: str) -> None:
-    """The job as a whole has what its parts have come to, and the run, and lives for its time from then on."""
+def test_the_end_of_the_parts_is_noted(store: DelayStore) -> None:
+    """The job as a whole has the run whose parts have ended, and lives for its time from then on."""
     job = begun(store)
     before = contents(store.client)
     store.client.pexpire(WHOLE, TTL_MS // 10)
-    assert store.jobs.close(job, state) == "closed"
-    before[WHOLE.encode()] |= {b"closed": b"%d" % job.run, b"state": state.encode()}
+    assert store.jobs.close(job) == "closed"
+    before[WHOLE.encode()] |= {b"closed": b"%d" % job.run}
     assert contents(store.client) == before
     assert TTL_MS // 2 < store.client.pttl(WHOLE) <= TTL_MS
 
 
 def test_a_later_run_stays_open(store: DelayStore) -> None:
-    """Who comes late with the end of a run does not end the next one."""
+    """A late end of a run does not end the next one."""
     job = begun(store)
     store.jobs.finish(job, "aborted")
     begun(store)
     before = contents(store.client)
-    assert store.jobs.close(job, "aborted") == "superseded"
+    assert store.jobs.close(job) == "superseded"
     assert contents(store.client) == before
 
 
 def test_a_job_that_is_not_remembered_stays_so(store: DelayStore) -> None:
     """Nothing is noted that nobody would ever remove."""
-    assert store.jobs.close(JobRun("j", 1, TTL_MS), "committed") == "unknown"
+    assert store.jobs.close(JobRun("j", 1, TTL_MS)) == "unknown"
     assert contents(store.client) == {}

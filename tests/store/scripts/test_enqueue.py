@@ -8,7 +8,7 @@ from redis.exceptions import ResponseError
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
 from tests.support.conditions import until
-from tests.support.store.jobs import GUARD, JOB, KEPT_MS, STAGED, TTL_MS, begun, claim, found_job, joined, now, several
+from tests.support.store.jobs import GUARD, JOB, KEPT_MS, TTL_MS, begun, claim, found_job, joined, now, several
 from tests.support.store.keyspace import (
     BODIES,
     DUE,
@@ -105,7 +105,7 @@ def test_an_empty_body_only_claims_its_id(store: DelayStore) -> None:
     assert store.jobs.enqueue("q", job, [claim("i"), now("i"), waiting("j")]) == Enqueued("enqueued", 0, 3)
     assert popped(store.client, "q") == [b"body of j"]
     found = found_job(store)
-    assert found.enqueued == 1
+    assert found.sent == 1
 
 
 def test_no_messages_are_enqueued_at_once(store: DelayStore) -> None:
@@ -125,26 +125,10 @@ def test_only_a_new_head_is_announced(store: DelayStore, ear: Ear) -> None:
     assert ear.heard() == [announced(store, FUTURE_MS), announced(store, FUTURE_MS - 1)]
 
 
-def test_staged_messages_are_invisible(store: DelayStore) -> None:
-    """A staged message is in the job's list, with all that sending it takes, and nowhere else."""
-    job = joined(store, begun(store, staged=True))
-    store.client.sadd("{delayq}:queues", "q")
-    before = contents(store.client)
-    assert store.jobs.enqueue("q", job, [now("i", priority=3), waiting("j"), now("i"), claim("k")]).fresh == 3
-    after = contents(store.client)
-    assert after[JOB.encode()].pop(b"enqueued") == b"2"
-    entries = [b"q", b"i", b"", b"3", b"body of i", b"q", b"j", b"%.1f" % FUTURE_MS, b"0", b"body of j"]
-    assert after == before | {STAGED.encode(): entries, GUARD.encode(): dict.fromkeys((b"i", b"j", b"k"), b"")}
-    assert store.jobs.enqueue("q", job, [now("i"), waiting("j")]) == Enqueued("enqueued", 0, 2)
-    found = found_job(store)
-    assert (found.enqueued, found.staged) == (2, 2)
-
-
-@pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("word", ["committed", "aborted", "superseded", "unknown", "later"])
-def test_a_run_that_may_not_write_changes_nothing(store: DelayStore, ear: Ear, word: str, staged: bool) -> None:
+def test_a_run_that_may_not_write_changes_nothing(store: DelayStore, ear: Ear, word: str) -> None:
     """After a commit, an abort or a later run's begin, and before its own, a run is told why and nothing is sent."""
-    job = JobRun("j", 5, TTL_MS, staged)
+    job = JobRun("j", 5, TTL_MS)
     if word != "unknown":
         store.jobs.begin(job)
     if word in ("committed", "aborted"):
@@ -184,38 +168,29 @@ def test_a_queue_that_is_too_deep_gets_nothing(store: DelayStore) -> None:
     assert store.jobs.enqueue("other", job, several(2)).fresh == 2
 
 
-def test_what_is_staged_waits_for_neither_rate_nor_depth(store: DelayStore) -> None:
-    """Staged messages are not sent yet, so that no limit of sending holds them up."""
-    job = begun(store, staged=True, max_rate=0.001, max_depth=1)
-    assert [store.jobs.enqueue("q", job, several(5, of)).fresh for of in "ij"] == [5, 5]
-
-
 def test_what_a_job_needs_expires_and_a_queue_does_not(store: DelayStore) -> None:
-    """Job, guard and staged messages end some time after the last chunk; the queue's own keys have no end."""
+    """Job and guard end some time after the last chunk; the queue's own keys have no end."""
     store.jobs.enqueue("q", begun(store, "sent"), [now("i"), waiting("j", priority=3), waiting("j")])
-    job = begun(store, staged=True)
+    job = begun(store)
     for key in (JOB, GUARD):
         store.client.pexpire(key, TTL_MS // 10)
     store.jobs.enqueue("q", job, [now("k")])
-    assert all(TTL_MS // 2 < store.client.pttl(key) <= KEPT_MS for key in (JOB, GUARD, STAGED))
+    assert all(TTL_MS // 2 < store.client.pttl(key) <= KEPT_MS for key in (JOB, GUARD))
     of_sent = [of("sent", "q") for of in (store.keys.job, store.keys.guard)]
     assert all(TTL_MS // 2 < store.client.pttl(key) <= KEPT_MS for key in of_sent)
     kept = (*(in_form(store, key) for key in (DUE, BODIES, ORDER)), "q", "{delayq}:queues", "{delayq}:runs")
     assert {store.client.pttl(key) for key in kept} == {-1}
 
 
-@pytest.mark.parametrize("staged", [False, True])
-def test_any_id(store: DelayStore, staged: bool) -> None:
+def test_any_id(store: DelayStore) -> None:
     """A message of any id, also no UTF-8, is sent once and told from another of the same id in the store."""
     for identity in ODD_IDS:
         store.client.flushall()
-        job = begun(store, staged=staged)
+        job = begun(store)
         store.delivery.offer("q", odd(identity, "a publisher's"))
         for _ in range(2):
             store.jobs.enqueue("q", job, [odd(identity, "the job's")])
         store.jobs.finish(job, "committed")
-        while store.jobs.publish(job).fresh:
-            pass
         [found] = store.lookup.get(["q"], [identity]).values()
         assert Counter(message.body for message in found) == {b"a publisher's": 1, b"the job's": 1}
 
@@ -256,7 +231,7 @@ def test_a_row_that_waits_is_kept_out_or_takes_its_place_once(store: DelayStore)
         before = contents(store.client)
         assert store.jobs.enqueue("q", job, rows) == Enqueued("enqueued", 0, 4)
         assert contents(store.client) == before
-        assert ((one := found_job(store)).enqueued, one.kept, one.replaced) == counts
+        assert ((one := found_job(store)).sent, one.kept, one.replaced) == counts
         assert {message.id: message.body for message in store.scan.browse("q").messages}["i"] == left
         assert popped(store.client, "q") == [b"body of k"]
 
@@ -268,7 +243,7 @@ def test_what_was_stored_and_not_guarded_counts_as_sent(store: DelayStore) -> No
     store.client.delete(GUARD)
     store.client.hdel(JOB, "enqueued")
     assert store.jobs.enqueue("q", job, [waiting("i")]).fresh == 1
-    assert ((one := found_job(store)).enqueued, one.kept) == (1, 0)
+    assert ((one := found_job(store)).sent, one.kept) == (1, 0)
 
 
 def test_a_row_for_now_goes_the_way_of_the_one_that_waits(store: DelayStore) -> None:

@@ -8,7 +8,6 @@ from tests.support.store.jobs import (
     GUARD,
     JOB,
     KEPT_MS,
-    STAGED,
     TTL_MS,
     WHOLE,
     begun,
@@ -47,36 +46,6 @@ def test_an_aborted_job_keeps_its_guard(store: DelayStore) -> None:
     assert store.jobs.enqueue("q", begun(store), several(5)) == Enqueued("enqueued", 2, 3)
 
 
-@pytest.mark.parametrize("staged", [False, True])
-def test_staged_messages_of_an_aborted_job_are_gone(store: DelayStore, staged: bool) -> None:
-    """What an aborted job has staged is never sent, and a later run stages it anew, or sends it."""
-    job = begun(store, staged=True)
-    store.jobs.enqueue("q", job, several(3))
-    assert store.jobs.finish(job, "aborted") == "aborted"
-    assert store.client.exists(JOB, GUARD, STAGED) == 1
-    assert store.jobs.publish(job) == Enqueued("enqueued")
-    again = begun(store, staged=staged)
-    assert store.jobs.enqueue("q", again, several(3)).fresh == 3
-    found = found_job(store)
-    assert (found.enqueued, found.staged) == (3, 3 if staged else 0)
-
-
-def test_staged_messages_are_to_be_published(store: DelayStore) -> None:
-    """A job that has staged messages is not committed before they are sent, but nobody can write any more."""
-    job = begun(store, staged=True)
-    store.jobs.enqueue("q", job, several(3))
-    store.client.pexpire(STAGED, TTL_MS // 10)
-    assert store.jobs.finish(job, "committed") == "publishing"
-    assert store.client.exists(GUARD, "q") == 0
-    assert TTL_MS // 2 < store.client.pttl(STAGED) <= KEPT_MS
-    assert store.jobs.enqueue("q", job, several(4)) == Enqueued("committed")
-
-
-def test_a_job_that_staged_nothing_is_committed(store: DelayStore) -> None:
-    """A job of staged delivery without a message is committed at once."""
-    assert store.jobs.finish(begun(store, staged=True), "committed") == "committed"
-
-
 @pytest.mark.parametrize("word", ["committed", "aborted"])
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_job_without_tasks_may_end(store: DelayStore, word: str, number: int) -> None:
@@ -85,18 +54,18 @@ def test_a_job_without_tasks_may_end(store: DelayStore, word: str, number: int) 
     assert store.jobs.finish(JobRun("j", number, TTL_MS), word) == word
     after_ms = clock_ms(store.client)
     found = found_job(store)
-    assert (found.state, found.run, found.enqueued) == (word, number, 0)
+    assert (found.state, found.run, found.sent) == (word, number, 0)
     assert before_ms <= found.base_ms <= after_ms
     assert store.client.keys() == [WHOLE.encode()]
 
 
 @pytest.mark.parametrize("word", ["committed", "aborted"])
-@pytest.mark.parametrize("end", ["committed", "publishing", "aborted"])
+@pytest.mark.parametrize("end", ["committed", "aborted"])
 def test_an_end_is_final(store: DelayStore, end: str, word: str) -> None:
-    """Who ends a job again, in either way, is told how it ended, and changes nothing."""
-    job = begun(store, staged=end == "publishing")
+    """To end a job again, in either way, returns how it ended, and changes nothing."""
+    job = begun(store)
     store.jobs.enqueue("q", job, several(3))
-    store.jobs.finish(job, "aborted" if end == "aborted" else "committed")
+    store.jobs.finish(job, end)
     before = contents(store.client)
     for each in (job, job._replace(run=0)):
         assert store.jobs.finish(each, word) == end
@@ -115,7 +84,7 @@ def test_an_earlier_run_cannot_end_a_later_one(store: DelayStore, word: str) -> 
 
 
 def test_without_a_number_the_latest_run_ends(store: DelayStore) -> None:
-    """Who does not know the number of the run ends the latest; later runs may still begin after an abort."""
+    """The number 0 ends the latest run; later runs may still begin after an abort."""
     begun(store)
     latest = begun(store)
     assert store.jobs.finish(latest._replace(run=0), "aborted") == "aborted"

@@ -37,17 +37,10 @@ def later(store: DelayStore, by_ms: float = HOUR_MS) -> float:
     return round(clock_ms(store.client) + by_ms)
 
 
-def job(store: DelayStore, *, staged: bool = False) -> JobRun:
-    run = JobRun("j", store.jobs.new_run(), ttl_ms=60_000, staged=staged)
+def job(store: DelayStore) -> JobRun:
+    run = JobRun("j", store.jobs.new_run(), ttl_ms=60_000)
     store.jobs.begin(run)
     return run
-
-
-def publish(store: DelayStore, due_ms: float) -> None:
-    run = job(store, staged=True)
-    store.jobs.enqueue("q", run, [waiting("late", due_ms)])
-    store.jobs.finish(run, "committed")
-    assert store.jobs.publish(run).fresh == 1
 
 
 def adopt(store: DelayStore, due_ms: float) -> None:
@@ -72,7 +65,6 @@ LATER: dict[str, Callable[[DelayStore, float], object]] = {
     "reschedule": lambda store, due_ms: store.lookup.reschedule("q", [Change(only(store, "i"), due_ms, b"new")]),
     "convert": convert,
     "enqueue": lambda store, due_ms: store.jobs.enqueue("q", job(store), [waiting("late", due_ms)]),
-    "publish": publish,
 }
 
 

@@ -11,14 +11,14 @@ from tests.support.store.keyspace import KEYS, Contents
 #: State of the job "j" as a whole.
 WHOLE = "{delayq}:job:j"
 #: Keys of its part for the queue "q".
-JOB, GUARD, STAGED = (of("j", "q") for of in (KEYS.job, KEYS.guard, KEYS.staged))
+JOB, GUARD = KEYS.job("j", "q"), KEYS.guard("j", "q")
 #: How long Redis remembers a job here, in ms: longer than any test. And how long what its part keeps.
 TTL_MS = 600_000
 KEPT_MS = longer(TTL_MS)
 
 
 def begun(store: DelayStore, name: str = "j", **how: Any) -> JobRun:
-    """Begins a new run of a job; keywords as of ``JobRun``."""
+    """Begins a new run of a job; keywords as in ``JobRun``."""
     job = JobRun(name, store.jobs.new_run(), TTL_MS, **how)
     assert store.jobs.begin(job).word == "open"
     return job
@@ -55,21 +55,3 @@ def several(count: int, of: str = "i") -> list[Offer]:
 def claim(identity: str) -> Offer:
     """Makes an offer that only claims its id."""
     return Offer(identity, "", 0, "")
-
-
-def staged_job(store: DelayStore, *messages: tuple[str, Offer], name: str = "j", **limits: Any) -> JobRun:
-    """Stages messages, each for a queue, and commits their job without sending them yet."""
-    job = begun(store, name, staged=True, **limits)
-    for queue, message in messages:
-        assert store.jobs.enqueue(queue, job, [message]).word == "enqueued"
-    assert store.jobs.finish(job, "committed") == "publishing"
-    return job
-
-
-def published(store: DelayStore, job: JobRun) -> int:
-    """Publishes until nothing is left. Returns the number of messages."""
-    total = 0
-    while (reply := store.jobs.publish(job)).fresh:
-        total += reply.fresh
-    assert reply.word in ("enqueued", "committed")
-    return total

@@ -26,7 +26,7 @@ def test_reference_names_every_option_key_and_command() -> None:
     keys = Keys()
     of_queue = {key for layout in LAYOUTS for key in keys.stored("orders", layout)}
     of_queue |= {keys.channel("orders"), keys.replaying("orders")}
-    of_job = {of("nightly") for of in (keys.job, keys.guard, keys.staged)} | {keys.stream("clicks")}
+    of_job = {of("nightly") for of in (keys.job, keys.guard)} | {keys.stream("clicks")}
     of_all = {keys.queues, keys.cancelled, keys.chains, *keys.leases, keys.runs, keys.wake}
     of_all |= {keys.unacked(""), keys.unacked_index(""), keys.consumers(""), keys.consumed("")}
     expected = {

@@ -42,7 +42,7 @@ def test_the_prefix_stands_before_every_name() -> None:
     plain, prefixed = Keys(), Keys("app:")
     for name in ("queues", "lease", "standby", "second_standby", "wake", "cancelled", "runs"):
         assert getattr(prefixed, name) == "app:" + getattr(plain, name)
-    for name in ("replaying", "job", "guard", "staged", "stream"):
+    for name in ("replaying", "job", "guard", "stream"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("q")
     for name in ("due", "bodies", "order", "duplicates"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("app:q")
@@ -53,7 +53,7 @@ def test_no_two_keys_are_the_same() -> None:
     """All keys of a queue or job, and those of one whose name only adds braces or a part of a key, differ."""
     keys = Keys()
     makers = (keys.due, keys.bodies, keys.order, keys.duplicates, keys.replaying)
-    makers += (keys.job, keys.guard, keys.staged, keys.stream)
+    makers += (keys.job, keys.guard, keys.stream)
     like_keys = ("}:due", "job:a", "{a}:due", "delayq:{a}:due", "a:due")
     names = [make(name) for name in ("a", "b", "{a}", "tagged:a", "", *like_keys) for make in makers]
     names += [keys.queues, *keys.leases, keys.cancelled, keys.runs, keys.wake]
@@ -70,7 +70,7 @@ def test_a_queue_is_told_by_its_keys(prefix: str, queue: str) -> None:
     keys = Keys(prefix)
     assert keys.queue_of(keys.due(queue)) == keys.queue_of(keys.bodies(queue)) == queue
     others = [keys.order(queue), keys.duplicates(queue), keys.due(queue) + ":due", f"x{keys.due(queue)}", keys.wake]
-    of_jobs = [of(name) for of in (keys.job, keys.guard, keys.staged, keys.stream) for name in (queue, f"{queue}:due")]
+    of_jobs = [of(name) for of in (keys.job, keys.guard, keys.stream) for name in (queue, f"{queue}:due")]
     for other in others + of_jobs:
         assert keys.queue_of(other) != queue
 

@@ -1,7 +1,6 @@
 """Bulk jobs send each row once, to where it belongs."""
 
 from time import time
-from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -12,7 +11,7 @@ from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import far, near, rows
 from tests.support.journal.stores import DAY_MS, MakeJournaled, in_redis
-from tests.support.store.jobs import begun, claim, published
+from tests.support.store.jobs import begun, claim
 
 pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 
@@ -21,7 +20,7 @@ def sent(store: JournaledStore) -> tuple[list[str], list[tuple[str, bool]], int]
     found = store.jobs.find("j")
     assert found is not None
     ids = ["near", "far", "other", "cancelled"]
-    return in_redis(store), rows(store, *ids), found.enqueued
+    return in_redis(store), rows(store, *ids), found.sent
 
 
 @pytest.mark.parametrize("way", ["at once", "ahead"])
@@ -92,34 +91,3 @@ def test_one_id_in_both_tiers_is_sent_once(make_journaled: MakeJournaled) -> Non
     job = begun(store)
     store.jobs.enqueue("q", job, [near("other"), far("other")])
     assert sent(store) == (["other"], [], 1)
-
-
-def test_staged_messages_go_where_they_belong(make_journaled: MakeJournaled) -> None:
-    """Before the commit the journal has nothing of a staged job; then its far messages go there, once."""
-    store = make_journaled(journal="all")
-    job = begun(store, staged=True)
-    store.jobs.enqueue("q", job, [near(), far()])
-    store.jobs.enqueue("other queue", job, [far("other")])
-    assert sent(store) == ([], [], 3)
-    assert store.jobs.finish(job, "committed") == "publishing"
-    assert published(store, job) == 3
-    assert sent(store) == (["near"], [("near", False), ("far", True), ("other", True)], 3)
-    assert store.jobs.find("j").state == "committed"  # type: ignore[union-attr]
-
-
-def test_two_drivers_publish_one_job(make_journaled: MakeJournaled, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another driver sends what this one has just read: no message is left out."""
-    store, other = make_journaled(), make_journaled()
-    job = begun(store, staged=True)
-    store.jobs.enqueue("q", job, [far(f"id {number}") for number in range(450)])
-    store.jobs.finish(job, "committed")
-    real = store.jobs._place_staged
-
-    def place_and_wait(*args: Any) -> float:
-        monkeypatch.undo()
-        other.jobs.publish(job)
-        return real(*args)
-
-    monkeypatch.setattr(store.jobs, "_place_staged", place_and_wait)
-    published(store, job)
-    assert len(store.journal.get([f"id {number}" for number in range(450)])) == 450

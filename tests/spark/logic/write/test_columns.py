@@ -210,11 +210,9 @@ def test_two_columns_of_a_name_are_refused() -> None:
 
 @pytest.mark.parametrize("mode", ["keep", "replace"])
 def test_what_waits_is_known_by_an_id_and_as_the_job_writes(mode: str) -> None:
-    """An id made from the whole row names nothing that others have sent; a staged job decides too early."""
+    """An id made from the whole row names nothing that others have sent."""
     with pytest.raises(InvalidColumns, match=f"if_waiting={mode} needs option id_columns, or a column task_id"):
         plan({"a": TEXT}, if_waiting=mode)
-    with pytest.raises(InvalidSparkOption, match=f"delivery=staged does not go with if_waiting={mode}"):
-        plan({"task_id": TEXT}, if_waiting=mode, delivery="staged")
 
 
 @pytest.mark.parametrize("options", [{"on_bad_row": "dead_letter"}, {"dead_letter_queue": "dead"}])

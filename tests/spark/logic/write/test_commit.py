@@ -138,15 +138,6 @@ def test_a_journal_and_if_waiting_are_refused_together(redis_server: PrivateRedi
         Run(redis_server, [1], if_waiting="keep", id_columns="n", broker_transport_options=url)
 
 
-def test_a_staged_job_has_the_same_counts(redis_server: PrivateRedis, lines: pytest.LogCaptureFixture) -> None:
-    """Messages that were staged and thrown away by an abort were not sent before."""
-    first = Run(redis_server, [1, 2, 2], delivery="staged")
-    first.write()
-    first.writer.abort("j", first.writer.run)
-    found = Run(redis_server, [1, 2, 2], delivery="staged").commit()
-    assert (found.sent, found.sent_before, found.twice) == (2, 0, 1)
-
-
 def test_a_committed_job_is_refused_unless_the_same_run_is_repeated(
     redis_server: PrivateRedis, lines: pytest.LogCaptureFixture
 ) -> None:

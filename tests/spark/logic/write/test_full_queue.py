@@ -1,14 +1,11 @@
 """Spark jobs at a queue that has ``max_queue_depth`` messages: they wait for room, and not for ever."""
 
-from collections.abc import Callable
 from threading import Event, Thread
 
 import pytest
 
-from celery_ext.spark.broker import Retry
 from celery_ext.spark.errors import BrokerUnavailable
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.job import publish
 from celery_ext.spark.write.sender import Sender
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
@@ -17,8 +14,6 @@ from tests.support.store.jobs import begun
 DEPTH = 2
 #: Fills the queue three times and a half.
 OFFERS = [Offer(f"i{n}", "", 0, f"body {n}") for n in range(7)]
-
-Write = Callable[[DelayStore, float], None]
 
 
 def send(store: DelayStore, timeout_s: float) -> None:
@@ -29,24 +24,14 @@ def send(store: DelayStore, timeout_s: float) -> None:
     sender.flush()
 
 
-def publish_staged(store: DelayStore, timeout_s: float) -> None:
-    """Sends what a job has staged, as its driver does."""
-    job = begun(store, staged=True, max_depth=DEPTH)
-    store.jobs.enqueue("q", job, OFFERS)
-    assert store.jobs.finish(job, "committed") == "publishing"
-    publish(store, job, Retry(timeout_s))
-
-
-@pytest.mark.parametrize("write", [send, publish_staged])
-def test_a_queue_that_stays_full_fails_the_job(store: DelayStore, write: Write) -> None:
+def test_a_queue_that_stays_full_fails_the_job(store: DelayStore) -> None:
     """Where nobody consumes for the time that a job waits at most, it fails, and says why."""
     with pytest.raises(BrokerUnavailable, match=r"queue .* has 2 messages"):
-        write(store, 0.4)
+        send(store, 0.4)
     assert store.client.llen("q") == DEPTH
 
 
-@pytest.mark.parametrize("write", [send, publish_staged])
-def test_a_queue_that_is_consumed_gets_all(store: DelayStore, write: Write) -> None:
+def test_a_queue_that_is_consumed_gets_all(store: DelayStore) -> None:
     """Where somebody consumes, if slowly, a job waits for room as often as it must, and sends each message once."""
     done, bodies = Event(), []
 
@@ -57,7 +42,7 @@ def test_a_queue_that_is_consumed_gets_all(store: DelayStore, write: Write) -> N
     consumer = Thread(target=consume)
     consumer.start()
     try:
-        write(store, 20.0)
+        send(store, 20.0)
     finally:
         done.set()
         consumer.join()

@@ -17,7 +17,7 @@ from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.servers.proxies import LosesReply
 from tests.support.spark.landing import open_store
-from tests.support.store.jobs import STAGED, begun, joined, now, several
+from tests.support.store.jobs import begun, joined, now, several
 
 
 @pytest.fixture
@@ -187,14 +187,11 @@ def test_a_chunk_that_did_not_come_to_redis_is_sent_again(store: DelayStore, cli
     assert (sending.enqueued, sending.repeated) == (35, 0)
 
 
-@pytest.mark.parametrize("delivery", ["direct", "staged"])
-def test_a_chunk_whose_reply_is_lost_is_not_doubled(
-    redis_server: PrivateRedis, client: redis.Redis, delivery: str
-) -> None:
+def test_a_chunk_whose_reply_is_lost_is_not_doubled(redis_server: PrivateRedis, client: redis.Redis) -> None:
     """What Redis has run before the connection was lost is known again."""
     with LosesReply(redis_server.port, b"EVALSHA") as proxy:
         store = DelayStore(redis.Redis(port=proxy.port))
-        job = begun(store, staged=delivery == "staged")
+        job = begun(store)
         sending = sender(store, job, chunk_size="10")
         sending.add("q", several(10))
         sending.flush()  # the script is loaded
@@ -203,7 +200,7 @@ def test_a_chunk_whose_reply_is_lost_is_not_doubled(
         sending.flush()
         store.close()
     assert proxy.lost == 1
-    assert client.llen(STAGED) // 5 + client.llen("q") == 45
+    assert client.llen("q") == 45
     assert (sending.enqueued, sending.repeated) == (35, 10)
 
 
