@@ -5,7 +5,6 @@ import logging
 import os
 import shutil
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -102,46 +101,26 @@ def fit_table(
     rows: Sequence[Sequence[str]],
     right: Collection[int] = (),
     *,
-    title: int,
     short: Sequence[Sequence[str]] | None = None,
 ) -> list[str]:
-    """Sets rows in columns that fit the terminal; elsewhere each row is a line, whatever its length.
+    """Sets rows in columns. Where they are too long for a terminal, their last cells lose their ends.
 
-    Rows that are too long give way to short ones, and then lose the end of their last column; if that is not enough,
-    each row becomes a block of lines, which the cell of the column ``title`` heads.
+    Other cells, such as an id, stay whole. Elsewhere than at a terminal nothing is cut.
+
+    Args:
+        head: The names of the columns.
+        rows: The cells.
+        right: As of ``table``.
+        short: The rows to show where the others are too long.
     """
     lines = table(head, rows, right)
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     if not columns or max(map(width, lines)) <= columns:
         return lines
     if short is not None:
-        return fit_table(head, short, right, title=title)
+        return fit_table(head, short, right)
     left = columns - sum(max(map(width, column)) + 2 for column in list(zip(head, *rows, strict=True))[:-1])
-    if left >= LAST_COLUMN:
-        return table(head, [[*row[:-1], shortened(row[-1], left)] for row in rows], right)
-    return [line for row in rows for line in _block(head, row, title, columns)]
-
-
-def _block(head: Sequence[str], row: Sequence[str], title: int, columns: int) -> list[str]:
-    indent = max(map(len, head)) + 4
-    cells = [
-        line
-        for at, (name, cell) in enumerate(zip(head, row, strict=True))
-        if at != title and cell
-        for line in _wrapped(f"  {name.lower()}".ljust(indent), cell, columns)
-    ]
-    return [row[title], *cells]
-
-
-def _wrapped(name: str, cell: str, columns: int) -> Iterator[str]:
-    """Yields the lines of a cell behind its name. It is broken between words alone, so that an id can be copied."""
-    plain, room = click.unstyle(cell), max(columns - len(name), 1)
-    parts = [plain]
-    if len(plain) > room:
-        parts = textwrap.wrap(plain, room, break_long_words=False, break_on_hyphens=False)
-    for part in parts:
-        yield name + (cell.replace(plain, part) if plain in cell else part)
-        name = " " * len(name)
+    return table(head, [[*row[:-1], shortened(row[-1], max(left, LAST_COLUMN))] for row in rows], right)
 
 
 def local_time(iso: str) -> str:
@@ -179,7 +158,7 @@ def listing(tasks: Sequence[DelayedTask], now_ms: float) -> list[str]:
     if any(task.elsewhere for task in tasks):
         head.insert(-1, TIER_HEAD)
         rows = [[*cells[:-1], task.tier, cells[-1]] for cells, task in zip(rows, tasks, strict=True)]
-    return fit_table(head, rows, right={4}, title=2)
+    return fit_table(head, rows, right={4})
 
 
 def row(task: DelayedTask, now_ms: float) -> list[str]:

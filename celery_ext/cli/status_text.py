@@ -76,7 +76,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
             numbers.add(len(head))
             head += ["SLOT", "NODE"]
         rows = [_cells(row, report) for row in shown]
-        yield from fit_table(head, rows, numbers, title=0, short=[_cells(row, report, dated=False) for row in shown])
+        yield from fit_table(head, rows, numbers, short=[_cells(row, report, dated=False) for row in shown])
     if not (report["queues"] or named or _names_away(report)):
         yield "no queue holds or held delayed messages"
     yield from (bad(escaped(f"queue {row['queue']!r}: {row['error']}")) for row in report["queues"] if "error" in row)
@@ -154,7 +154,7 @@ def _dead_letters(report: dict[str, Any]) -> Iterator[str]:
         if "error" not in row and row["messages"]
     ]
     if rows:
-        yield from ("", *fit_table(["DEAD LETTERS IN", "MESSAGES"], rows, right={1}, title=0))
+        yield from ("", *fit_table(["DEAD LETTERS IN", "MESSAGES"], rows, right={1}))
     yield from (
         bad(escaped(f"dead letters in {row['queue']!r}: {row['error']}"))
         for row in report["dead_letters"]
@@ -175,7 +175,7 @@ def _consumers(report: dict[str, Any]) -> Iterator[str]:
         for row in report["consumers"]
     ]
     if rows:
-        yield from ("", *fit_table(["HOST", "PID", "IN HAND", "LEASE", "CONSUMES"], rows, right={1, 2}, title=0))
+        yield from ("", *fit_table(["HOST", "PID", "IN HAND", "LEASE", "CONSUMES"], rows, right={1, 2}))
     if report["consumers_error"]:
         yield warning(escaped(f"consumers are not listed: {report['consumers_error']}"))
     if report["in_hand_of_stock"]:
@@ -237,7 +237,7 @@ def _node_table(report: Mapping[str, Any]) -> Iterator[str]:
     ]
     if rows:
         head = ["NODE", "ROLE", "SLOTS", "QUEUES", "MEMORY", "BEHIND BY", "STATE"]
-        yield from ("", *fit_table(head, rows, right={3, 4, 5}, title=0))
+        yield from ("", *fit_table(head, rows, right={3, 4, 5}))
 
 
 def _ranges(node: Mapping[str, Any]) -> str:

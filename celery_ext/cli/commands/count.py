@@ -45,6 +45,6 @@ def count(broker: CliBroker, queues: tuple[str, ...], criteria: Criteria, as_jso
     else:
         total = [("total", f"{found.total():,}")] if len(rows) != 1 else []
         shown = [*((escaped(queue), f"{number:,}") for queue, number in rows), *total]
-        click.echo("\n".join(fit_table(("QUEUE", "COUNT"), shown, right={1}, title=0)))
+        click.echo("\n".join(fit_table(("QUEUE", "COUNT"), shown, right={1})))
     if failed or set(queues) - set(names):
         raise SystemExit(1)

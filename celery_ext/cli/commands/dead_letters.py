@@ -99,7 +99,7 @@ def _print(queue: str, found: Iterable[DeadLetter], total: int, *, as_json: bool
     for part in chunks(iter(found), ROWS):
         shown += len(part)
         rows = [_row(letter, now_ms) for letter in part]
-        lines = map(json_line, map(_fields, part)) if as_json else fit_table(LISTING_HEAD, rows, right={4}, title=2)
+        lines = map(json_line, map(_fields, part)) if as_json else fit_table(LISTING_HEAD, rows, right={4})
         click.echo("\n".join(lines))
     if shown < total:
         click.echo(f"… {shown:,} of {total:,} {'shown' if shown else 'match'}", err=as_json)

@@ -85,7 +85,7 @@ def doctor(
         rows = [(check.name, check.question, " and ".join(need.value for need in check.needs)) for check in checks]
         names = "check", "question", "needs"
         as_rows = [dict(zip(names, row, strict=True)) for row in rows]
-        shown = [json.dumps(as_rows, indent=2)] if as_json else fit_table([*map(str.upper, names)], rows, title=0)
+        shown = [json.dumps(as_rows, indent=2)] if as_json else fit_table([*map(str.upper, names)], rows)
         click.echo("\n".join(shown))
         return
     findings = []

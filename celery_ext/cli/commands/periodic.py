@@ -43,7 +43,7 @@ def list_(broker: CliBroker, as_json: bool) -> None:
     rows = [_row(entry, now_ms) for entry in entries]
     if rows:
         head = ("ENTRY", "STATE", "NEXT", "LAST", "TASK", "SCHEDULE")
-        click.echo("\n".join(fit_table(head, rows, title=0)))
+        click.echo("\n".join(fit_table(head, rows)))
     for entry in entries:
         if entry.error:
             print_stderr(f"{entry.name!r}: {entry.error}")

@@ -109,7 +109,7 @@ def list_(path: Path, as_json: bool) -> None:
         return
     columns = ("name", "actions", "queues", "tasks", "rate", "expires")
     cells = [[escaped(_cell(row.get(column))) for column in columns] for row in rows]
-    click.echo("\n".join(fit_table([column.upper() for column in columns], cells, title=0)))
+    click.echo("\n".join(fit_table([column.upper() for column in columns], cells)))
 
 
 @tokens.command()

@@ -200,55 +200,6 @@ def test_celery_without_colours_is_delayq_without(late: Proj, monkeypatch: pytes
     assert "leading  no transfer worker runs" in done.stdout
 
 
-def _listed(proj: Proj, columns: int, *args: str) -> list[str]:
-    """Returns the lines of a listing at a terminal of some width, of which none is broken."""
-    with terminal(proj.server, "list", *args, columns=columns) as process:
-        assert process.wait() == 0
-        found = process.script.splitlines()
-    assert max(map(len, found)) <= columns
-    return found
-
-
-def test_a_listing_fits_the_terminal(proj: Proj) -> None:
-    """Arguments are shortened first; where that is not enough, each task is a block, with its id in one piece."""
-    sent = [proj.send("record", "x" * 100, countdown=3600, queue="orders").id for _ in range(2)]
-    for columns, count in ((160, 3), (130, 3), (100, 12), (60, 12)):
-        found = _listed(proj, columns)
-        assert len(found) == count, (columns, found)
-        text = "\n".join(found)
-        for word in (*sent, "proj.record", "orders", "('xxx"):
-            assert word in text
-    found = _listed(proj, 80)
-    assert sorted(found[::6]) == sorted(sent)
-    assert [line.split()[0] for line in found[1:6]] == ["due", "task", "queue", "retries", "arguments"]
-    with terminal(proj.server, "list", stdout=subprocess.PIPE, columns=60) as process:
-        assert process.process.stdout
-        assert len(process.process.stdout.read().splitlines()) == 3
-
-
-def test_counts_and_tokens_fit_the_terminal(proj: Proj, tmp_path: Path) -> None:
-    """Where the columns have no room, each queue and each token is a block of lines under its name."""
-    queue, file = "q" * 30, ("--file", str(tmp_path / "tokens.json"))
-    proj.send("record", countdown=3600, queue=queue)
-    run(proj.server, "tokens", "add", "billing", *file, "--action", "read", "-q", queue)
-    for command, title in ((("count",), queue), (("tokens", "list", *file), "billing")):
-        with terminal(proj.server, *command, columns=len(queue) + 4) as process:
-            assert process.wait() == 0
-            assert process.script.splitlines()[0] == title
-
-
-def test_the_checks_of_the_doctor_fit_the_terminal(proj: Proj) -> None:
-    """Each check is a block of lines under its name, and a question that is too long goes on in the next line."""
-    questions = [check["question"] for check in json.loads(run(proj.server, "doctor", "--list", "--json").stdout)]
-    for columns in (60, 80):
-        with terminal(proj.server, "doctor", "--list", columns=columns) as process:
-            assert process.wait() == 0
-            found = process.script.splitlines()
-        assert max(map(len, found)) <= columns
-        text = " ".join(" ".join(found).split())
-        assert [question for question in questions if question not in text] == []
-
-
 def test_a_terminal_that_knows_few_letters_gets_the_others_escaped(proj: Proj) -> None:
     """Text that stdout cannot encode is escaped, and is no error."""
     proj.send("record", "größe", countdown=3600, task_id="漢")
