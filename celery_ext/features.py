@@ -9,11 +9,9 @@ from types import ModuleType
 from kombu_delayq.store.keys import KeyNames
 
 _ROOMS = Path(__file__).parent
-#: The modules with the names of keys in Redis, and the classes in them.
-_NAMES: dict[str, str] = {}
 
 
-def modules_of(name: str, *, but: str) -> Iterator[ModuleType]:
+def modules_of(name: str, *, but: str = "") -> Iterator[ModuleType]:
     """Imports and yields the modules of an agreed name, such as ``checks``, by the names of their folders.
 
     To remove a feature with its modules is to remove its folder. Each of them, and the front of its folder, can be
@@ -30,5 +28,6 @@ def modules_of(name: str, *, but: str) -> Iterator[ModuleType]:
 
 
 def key_names() -> list[type[KeyNames]]:
-    """Returns the classes that name the keys of features. Each is imported without Spark, a web server or SQL."""
-    return [getattr(import_module(module), name) for module, name in _NAMES.items()]
+    """Returns the classes that name the keys of features: those in their modules ``keys``."""
+    found = (member for module in modules_of("keys") for member in vars(module).values())
+    return [kind for kind in found if isinstance(kind, type) and issubclass(kind, KeyNames) and kind is not KeyNames]

@@ -6,11 +6,11 @@ from time import time
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.placement import Placed, Placement
+from celery_ext.journal.promotion import Promotion, Row
 from celery_ext.journal.schema import WAITING
 from kombu_delayq.message.fields import headers_of, read
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.promotion import Promotion, Row
 from kombu_delayq.store.types import Offer
 from kombu_delayq.text import as_bytes, as_text
 

@@ -19,6 +19,7 @@ from celery_ext.journal.facts import (
     set_fact,
     watermarks_in,
 )
+from celery_ext.journal.promotion import Row
 from celery_ext.journal.rows import (
     between,
     delete_where,
@@ -29,7 +30,6 @@ from celery_ext.journal.rows import (
     some_of,
 )
 from celery_ext.journal.schema import MISSING, among
-from kombu_delayq.store.promotion import Row
 
 _messages = schema.messages
 _epochs = schema.epochs

@@ -8,8 +8,8 @@ from uuid import uuid4
 from kombu.log import get_logger
 
 from celery_ext.journal.facts import Leader, Watermarks
+from celery_ext.journal.promotion import ALL, Election
 from celery_ext.journal.store import JournaledStore
-from kombu_delayq.store.promotion import ALL, Election
 from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)

@@ -8,6 +8,7 @@ from uuid import uuid4
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.epochs import loss_of
 from celery_ext.journal.journal import Journal
+from celery_ext.journal.promotion import ALL, Promotion, Row
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.schema import MISSING, WAITING
 from celery_ext.journal.views import add_to_count, as_read, names_of
@@ -19,7 +20,6 @@ from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.hash_layout import shared_id
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change, Lookup, is_step
-from kombu_delayq.store.promotion import ALL, Promotion, Row
 from kombu_delayq.store.types import JOURNAL, Waiting
 from kombu_delayq.text import as_bytes
 

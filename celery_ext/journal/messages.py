@@ -17,6 +17,7 @@ from celery_ext.journal.counts import HourKey, counting, epochs_given
 from celery_ext.journal.database import SYNCHRONOUS, WRITING, Database, sqlite_wait
 from celery_ext.journal.deadlines import as_unavailable
 from celery_ext.journal.facts import lock_epoch, raise_fact
+from celery_ext.journal.promotion import Row
 from celery_ext.journal.rows import (
     Addition,
     between,
@@ -34,7 +35,6 @@ from celery_ext.journal.rows import (
 )
 from celery_ext.journal.schema import WAITING, among, keyed_by, storable
 from kombu_delayq.message.once import key_of
-from kombu_delayq.store.promotion import Row
 
 _messages = schema.messages
 _facts = schema.facts

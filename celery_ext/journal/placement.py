@@ -11,13 +11,13 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from celery_ext.journal.deadlines import error_in_words
 from celery_ext.journal.journal import Journal
+from celery_ext.journal.promotion import ALL, Promotion
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.state import refuse_elsewhere
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.layouts import LAYOUT_OF
-from kombu_delayq.store.promotion import ALL, Promotion
 from kombu_delayq.store.types import Offer, PageId
 from kombu_delayq.text import as_bytes, as_text
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from celery_ext.journal.epochs import Epoch
 from celery_ext.journal.leadership import LOST
+from celery_ext.journal.promotion import Row
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.schema import WAITING
 from celery_ext.journal.state import fault_of, marker_fault
@@ -18,7 +19,6 @@ from kombu_delayq.errors import InvalidOptions
 from kombu_delayq.message.dead_letters import DEAD_LETTER, too_late
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.promotion import Row
 
 #: Most ids that are looked up in one call.
 IDS = 200

@@ -22,10 +22,10 @@ from sqlalchemy import literal_column as raw
 
 from celery_ext.journal import schema
 from celery_ext.journal.counts import HourKey, note
+from celery_ext.journal.promotion import Row
 from celery_ext.journal.schema import WAITING, next_numbers, upsert
 from kombu_delayq.message.canonical import unsigned
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.promotion import Row
 from kombu_delayq.store.types import hidden
 from kombu_delayq.text import as_bytes
 

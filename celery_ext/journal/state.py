@@ -10,9 +10,9 @@ from redis.exceptions import RedisError
 from celery_ext.journal.deadlines import CALL_S, DATABASE_ERRORS, deadline, error_in_words
 from celery_ext.journal.facts import Leader
 from celery_ext.journal.journal import Journal
+from celery_ext.journal.promotion import ALL, Marker, Promotion
 from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.store import Store
-from kombu_delayq.store.promotion import ALL, Marker, Promotion
 
 #: From which lag promotion counts as behind, in s. A promotion takes much less.
 BEHIND_S = 60.0

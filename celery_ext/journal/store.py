@@ -9,6 +9,7 @@ from celery_ext.journal.jobs import JournaledJobs
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.lookup import JournaledLookup
 from celery_ext.journal.placement import Placement
+from celery_ext.journal.promotion import Promotion
 from celery_ext.journal.state import state_of
 from celery_ext.journal.views import JournaledFigures, JournaledQueues, JournaledScan
 from kombu_delayq.store import DelayStore, Store
@@ -37,7 +38,7 @@ class JournaledStore(Store):
         self.redis_alone = redis
         self.client, self.keys, self.options = redis.client, redis.keys, redis.options
         self.journal = journal = Journal(self.options.journal_url or "")
-        self.promotion = promotion = redis.promotion
+        self.promotion = promotion = redis.part(Promotion)
         self.placement = placement = Placement(client, journal, promotion)
         self.lookup = JournaledLookup(redis.lookup, journal, client, promotion)
         self.delivery = JournaledDelivery(redis.delivery, journal, client, placement, self.lookup)

@@ -11,13 +11,14 @@ from redis.exceptions import LockError, NoPermissionError, RedisError, ResponseE
 from redis.lock import Lock
 from sqlalchemy.exc import SQLAlchemyError
 
+from celery_ext.journal.keys import JournalKeys
 from celery_ext.journal.leadership import Leadership, NotLeading
+from celery_ext.journal.promotion import Row
 from celery_ext.journal.recovery import find_missing, restore, trim
 from celery_ext.journal.rows import MOST_BYTES
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.errors import InvalidQueueName
-from kombu_delayq.store.promotion import Row
 
 logger = get_logger(__name__)
 
@@ -298,7 +299,7 @@ class JournalWorker(BackgroundWorker):
             logger.error(
                 "nothing is promoted: this Redis belongs to another journal. Check journal_url; if Redis was filled by "
                 "a journal that is gone, delete the key %s",
-                store.keys.journal(),
+                JournalKeys(store.keys).journal(),
             )
         self._refused = why
 

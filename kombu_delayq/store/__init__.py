@@ -27,7 +27,6 @@ from kombu_delayq.store.minutes import MinuteCounts
 from kombu_delayq.store.nodes import Nodes
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.periodic import Periodic
-from kombu_delayq.store.promotion import Promotion
 from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.repair import Repair
@@ -153,7 +152,6 @@ class DelayStore(Store):
         self.letters = DeadLetters(shared, registry)
         self.jobs = BulkJobs(shared, registry)
         self.repair = Repair(shared, registry)
-        self.promotion = Promotion(shared, registry)
         self.minutes = MinuteCounts(shared, registry)
         self.figures = Figures(shared, registry)
         self.nodes = Nodes(shared, registry)

@@ -154,11 +154,10 @@ class Keys:
             shares: What ``share`` returns for queues that have consumers.
             exchanges: Names of exchanges of kombu's.
         """
-        found = dict.fromkeys([*self.leases, self.journal_lease, self.periodic_lease, self.runs], "string")
+        found = dict.fromkeys([*self.leases, self.periodic_lease, self.runs], "string")
         found |= dict.fromkeys([self.queues, self.dead_letters, self.consumed_queues, self.periodic_paused], "set")
         found |= dict.fromkeys([self.cancelled, self.chains], "zset")
         hashes = (
-            self.journal(),
             self.periodic_entries,
             self.periodic_state,
             self.periodic_requests,
@@ -369,19 +368,6 @@ class Keys:
     def dead_letters(self) -> str:
         """SET: names of the queues into which dead letters were put."""
         return self.of_all("dead_letters")
-
-    def journal(self, share: str = "") -> str:
-        """HASH: marker of the journal of this Redis: its id, and token, epoch and heartbeat of its promoter."""
-        return self.of_queue(share, "journal") if share else self.of_all("journal")
-
-    def journal_guard(self, share: str = "") -> str:
-        """HASH: number of each row of the journal that is being promoted or taken out, with its state and the time."""
-        return self.of_queue(share, "journal:guard") if share else self.of_all("journal:guard")
-
-    @property
-    def journal_lease(self) -> str:
-        """STRING with a TTL: token of the process that promotes rows of the journal."""
-        return self.of_all("journal:lease")
 
     def answer(self, key: str) -> str:
         """HASH with a TTL: a request of the HTTP API with an idempotency key, and the first answer to it."""

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
+from celery_ext.journal.promotion import ALL, Promotion
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.periodic import Run
-from kombu_delayq.store.promotion import ALL
 from kombu_delayq.store.types import InFlight, PageId, Request, Requeued
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, fetch, land, lives
 from tests.support.store.fixtures import MakeStore
@@ -119,12 +119,12 @@ GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
         lambda store: (store.leases.lead("one"), store.client.pexpire(store.keys.lease, 1000)),
         lambda store, _: store.leases.lead("one").rank == 1 and store.client.pttl(store.keys.lease) > 1000,
     ),
-    "claim_rows": (elected, lambda store, _: store.promotion.claim_rows(numbers(1)) == {1: "claimed"}),
+    "claim_rows": (elected, lambda store, _: store.part(Promotion).claim_rows(numbers(1)) == {1: "claimed"}),
     "journal_heartbeat": (
         elected,
         lambda store, token: (
-            store.promotion.journal_heartbeat(JOURNAL_ID, token, 6, [ALL], {})[ALL].word == "sound"
-            and store.promotion.marker()[:4] == (JOURNAL_ID, token, 1, 6)
+            store.part(Promotion).journal_heartbeat(JOURNAL_ID, token, 6, [ALL], {})[ALL].word == "sound"
+            and store.part(Promotion).marker()[:4] == (JOURNAL_ID, token, 1, 6)
         ),
     ),
     "end_claim": (
@@ -170,9 +170,9 @@ REFUSED: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
         lambda store, held: store.delivery.adopt("q", waiting("i"), held[0].tag, INDEX, UNACKED) == "first",
     ),
     "promote": (
-        lambda store: (token := elected(store), store.promotion.promote(JOURNAL_ID, token, [row(1)]))[0],
+        lambda store: (token := elected(store), store.part(Promotion).promote(JOURNAL_ID, token, [row(1)]))[0],
         lambda store, token: (
-            [*store.promotion.promote(JOURNAL_ID, token, several_rows(3)).words.values()]
+            [*store.part(Promotion).promote(JOURNAL_ID, token, several_rows(3)).words.values()]
             == ["pushed", "promoted", "promoted"]
         ),
     ),

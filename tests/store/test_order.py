@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
+from celery_ext.journal.promotion import Promotion, Row
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.promotion import Row
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import begun
@@ -38,7 +38,7 @@ def test_thousands_with_one_due_time_keep_their_order(make_store: MakeStore) -> 
 def promoted(store: DelayStore, page: Sequence[Offer]) -> object:
     """Promotes messages as rows of a journal."""
     rows = [Row(int(one.id), "q", str(one.id), float(one.due), one.priority, b"") for one in page]
-    return store.promotion.promote(JOURNAL_ID, elected(store), rows)
+    return store.part(Promotion).promote(JOURNAL_ID, elected(store), rows)
 
 
 #: Ways to store a page.

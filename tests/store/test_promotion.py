@@ -2,6 +2,7 @@
 
 import random
 
+from celery_ext.journal.promotion import Promotion
 from kombu_delayq.store import DelayStore
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row, several_rows
 from tests.support.store.together import together
@@ -14,13 +15,13 @@ def test_a_row_is_claimed_or_promoted_and_never_both(store: DelayStore) -> None:
     def promote(store: DelayStore) -> dict[int, str]:
         words: dict[int, str] = {}
         for at in range(0, len(rows), 7):
-            words |= store.promotion.promote(JOURNAL_ID, token, rows[at : at + 7]).words
+            words |= store.part(Promotion).promote(JOURNAL_ID, token, rows[at : at + 7]).words
         return words
 
     def claim(store: DelayStore) -> dict[int, str]:
         words: dict[int, str] = {}
         for one in random.sample(rows, 200):
-            words |= store.promotion.claim_rows([one])
+            words |= store.part(Promotion).claim_rows([one])
         return words
 
     first, second, claimed, claimed_too = together(store, promote, promote, claim, claim)
@@ -37,13 +38,13 @@ def test_a_row_is_claimed_or_promoted_and_never_both(store: DelayStore) -> None:
 def test_old_entries_leave_the_guard(store: DelayStore) -> None:
     """Claimed and pushed rows leave once they are older than the caller says, each kind by its own time."""
     token = elected(store)
-    store.promotion.promote(JOURNAL_ID, token, several_rows(3))
-    store.promotion.claim_rows(numbers(*range(10, 15)))
-    assert store.promotion.prune(0, 0, ["q"]) == 0
+    store.part(Promotion).promote(JOURNAL_ID, token, several_rows(3))
+    store.part(Promotion).claim_rows(numbers(*range(10, 15)))
+    assert store.part(Promotion).prune(0, 0, ["q"]) == 0
     later_ms = store.now_ms() + 1
-    assert store.promotion.prune(later_ms, 0, ["q"]) == 5
-    assert sorted(store.promotion.pushed(["q"])) == [1, 2, 3]
-    assert store.promotion.prune(0, later_ms, ["q"]) == 3
+    assert store.part(Promotion).prune(later_ms, 0, ["q"]) == 5
+    assert sorted(store.part(Promotion).pushed(["q"])) == [1, 2, 3]
+    assert store.part(Promotion).prune(0, later_ms, ["q"]) == 3
     assert not store.client.exists(GUARD)
 
 
@@ -51,6 +52,6 @@ def test_a_pruned_claim_does_not_bring_back_what_a_later_round_reads(store: Dela
     """Claims that are younger than the given time stay, so that a round which is under way meets them."""
     token = elected(store)
     begun_ms = store.now_ms()
-    store.promotion.claim_rows(numbers(1))
-    assert store.promotion.prune(begun_ms - 1, begun_ms - 1, ["q"]) == 0
-    assert store.promotion.promote(JOURNAL_ID, token, [row(1)]).words == {1: "claimed"}
+    store.part(Promotion).claim_rows(numbers(1))
+    assert store.part(Promotion).prune(begun_ms - 1, begun_ms - 1, ["q"]) == 0
+    assert store.part(Promotion).promote(JOURNAL_ID, token, [row(1)]).words == {1: "claimed"}

@@ -11,6 +11,7 @@ from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.journal.promotion import ALL, Promotion
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
@@ -18,7 +19,6 @@ from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.periodic import Run
-from kombu_delayq.store.promotion import ALL
 from kombu_delayq.store.types import DelayedQueue, Offer, PageId, Part, Request, Requeued, Waiting
 from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.cost import calls, round_trips
@@ -104,10 +104,10 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "claim": lambda store: store.answers.claim("key", "digest"),
     "end_claim": lambda store: store.answers.end_claim("key", store.answers.claim("key", "digest"), "forget"),
     "discard": lambda store: store.lookup.discard("q", [(_change(store).message, "")]),
-    "elect": lambda store: store.promotion.elect(JOURNAL_ID, 1, 1, 0, ["q"]),
-    "journal_heartbeat": lambda store: store.promotion.journal_heartbeat(JOURNAL_ID, 1, 0, [ALL], {}),
-    "promote": lambda store: store.promotion.promote(JOURNAL_ID, 1, [row(1)]),
-    "claim_rows": lambda store: store.promotion.claim_rows(numbers(2)),
+    "elect": lambda store: store.part(Promotion).elect(JOURNAL_ID, 1, 1, 0, ["q"]),
+    "journal_heartbeat": lambda store: store.part(Promotion).journal_heartbeat(JOURNAL_ID, 1, 0, [ALL], {}),
+    "promote": lambda store: store.part(Promotion).promote(JOURNAL_ID, 1, [row(1)]),
+    "claim_rows": lambda store: store.part(Promotion).claim_rows(numbers(2)),
     "arm": lambda store: store.periodic.arm("q", 1, [Run("entry", "digest", 1, waiting("r"))]),
     "disarm": lambda store: store.periodic.disarm("q", ["entry"], 1),
     "forget_empty": lambda store: store.queues.forget_empty(["unknown"]),

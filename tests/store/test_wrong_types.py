@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from celery_ext.journal.promotion import Promotion
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
@@ -31,7 +32,7 @@ def prepare(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("k"), waiting("i", priority=3), waiting("i", body="two"), waiting("unknown"))
     store.delivery.offer("q", *(waiting(f"due {n}", PAST_MS, priority=n) for n in range(10)))
     store.periodic.arm("q", 1, [Run("entry", "digest", int(FUTURE_MS), waiting("run"))])
-    store.promotion.promote(JOURNAL_ID, elected(store), [row(1)])
+    store.part(Promotion).promote(JOURNAL_ID, elected(store), [row(1)])
     store.queues.note_dead_letters("dead")
     lives(store)
     store.client.lpush("q", "1", "2", "3")

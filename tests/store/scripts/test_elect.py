@@ -2,8 +2,8 @@
 
 import pytest
 
+from celery_ext.journal.promotion import ALL, Election, Promotion
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.promotion import ALL, Election
 from tests.support.store.keyspace import contents
 from tests.support.store.promoting import JOURNAL_ID
 
@@ -19,7 +19,7 @@ def elect(
     journal: str = JOURNAL_ID,
 ) -> Election:
     """Begins to lead behind a marker."""
-    return store.promotion.elect(journal, token, epoch, heartbeat, [share], anew=anew)[share]
+    return store.part(Promotion).elect(journal, token, epoch, heartbeat, [share], anew=anew)[share]
 
 
 def test_a_marker_is_taken_by_each_promoter_after_the_other(store: DelayStore) -> None:
@@ -29,7 +29,7 @@ def test_a_marker_is_taken_by_each_promoter_after_the_other(store: DelayStore) -
     assert elect(store, 7, 1, 5, anew=True) == Election("elected")
     assert elect(store, 7, 1, 5).word == "elected"
     assert elect(store, 8, 1, 6) == Election("elected", 7, 1, 5)  # its heartbeat may be one behind
-    assert store.promotion.marker() == (JOURNAL_ID, 8, 1, 6, "7")  # the data are those of the first
+    assert store.part(Promotion).marker() == (JOURNAL_ID, 8, 1, 6, "7")  # the data are those of the first
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,6 @@ def test_a_marker_that_does_not_agree_is_left_alone(
 
 def test_the_marker_of_a_queue_may_be_of_an_earlier_epoch(store: DelayStore) -> None:
     """In a cluster an epoch ends for the queues that have lost data, and the others keep their markers."""
-    share = store.promotion.share_of("q")
+    share = store.part(Promotion).share_of("q")
     elect(store, 7, 1, 5, share, anew=True)
     assert elect(store, 8, 2, 5, share) == Election("elected" if share else "behind", 7, 1, 5)

@@ -4,8 +4,8 @@ from unittest.mock import ANY
 
 import pytest
 
+from celery_ext.journal.promotion import ALL, Heartbeat, Promotion
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.promotion import ALL, Heartbeat
 from kombu_delayq.text import as_text
 from tests.support.store.keyspace import contents
 from tests.support.store.promoting import JOURNAL_ID, MARKER, elected
@@ -13,7 +13,7 @@ from tests.support.store.promoting import JOURNAL_ID, MARKER, elected
 
 def sent(store: DelayStore, journal: str, token: int, heartbeat: int, compared: str = "") -> Heartbeat:
     """Sends a heartbeat to the marker of all."""
-    return store.promotion.journal_heartbeat(journal, token, heartbeat, [ALL], {ALL: compared})[ALL]
+    return store.part(Promotion).journal_heartbeat(journal, token, heartbeat, [ALL], {ALL: compared})[ALL]
 
 
 def test_the_marker_follows_the_journal(store: DelayStore) -> None:
@@ -23,7 +23,7 @@ def test_the_marker_follows_the_journal(store: DelayStore) -> None:
     heartbeat = sent(store, JOURNAL_ID, token, 6)
     assert (heartbeat.word, heartbeat.token) == ("sound", token)
     assert before_ms <= heartbeat.now_ms <= store.now_ms()
-    assert store.promotion.marker() == (JOURNAL_ID, token, 1, 6, str(token))
+    assert store.part(Promotion).marker() == (JOURNAL_ID, token, 1, 6, str(token))
     assert sent(store, JOURNAL_ID, token, 6).word == "sound"
 
 

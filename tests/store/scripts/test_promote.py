@@ -2,8 +2,9 @@
 
 import pytest
 
-from kombu_delayq.store import DelayStore, promotion
-from kombu_delayq.store.promotion import Promoted
+from celery_ext.journal import promotion
+from celery_ext.journal.promotion import Promoted, Promotion
+from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, announced, contents, look, waiting
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row, several_rows
 
@@ -12,7 +13,9 @@ def test_a_row_comes_into_the_store(store: DelayStore) -> None:
     """A row is kept as an offer is, under its id, its queue is registered, and the guard has it as pushed."""
     token = elected(store)
     before_ms = store.now_ms()
-    assert store.promotion.promote(JOURNAL_ID, token, [row(1, priority=3)]) == Promoted("promoted", {1: "promoted"})
+    assert store.part(Promotion).promote(JOURNAL_ID, token, [row(1, priority=3)]) == Promoted(
+        "promoted", {1: "promoted"}
+    )
     assert look(store)[b"waiting in q"] == [("i1", FUTURE_MS, 3, b"body of i1")]
     assert store.queues.names() == ["q"]
     note = store.client.hget(GUARD, "1")
@@ -23,10 +26,10 @@ def test_a_row_comes_into_the_store(store: DelayStore) -> None:
 def test_a_row_comes_once(store: DelayStore) -> None:
     """A row that the guard has as pushed is left alone, also when its message has left the store since."""
     token = elected(store)
-    store.promotion.promote(JOURNAL_ID, token, [row(1), row(2, due_ms=PAST_MS)])
+    store.part(Promotion).promote(JOURNAL_ID, token, [row(1), row(2, due_ms=PAST_MS)])
     assert store.delivery.transfer("q").moved == 1
     before = contents(store.client)
-    words = store.promotion.promote(JOURNAL_ID, token, [row(1), row(2, due_ms=PAST_MS)]).words
+    words = store.part(Promotion).promote(JOURNAL_ID, token, [row(1), row(2, due_ms=PAST_MS)]).words
     assert words == {1: "pushed", 2: "pushed"}
     assert contents(store.client) == before
 
@@ -34,8 +37,8 @@ def test_a_row_comes_once(store: DelayStore) -> None:
 def test_a_claimed_row_stays_away(store: DelayStore) -> None:
     """Of the rows of one call, those that were claimed are not put into the store."""
     token = elected(store)
-    store.promotion.claim_rows(numbers(2))
-    words = store.promotion.promote(JOURNAL_ID, token, several_rows(3)).words
+    store.part(Promotion).claim_rows(numbers(2))
+    words = store.part(Promotion).promote(JOURNAL_ID, token, several_rows(3)).words
     assert words == {1: "promoted", 2: "claimed", 3: "promoted"}
     assert [message[0] for message in look(store)[b"waiting in q"]] == ["i1", "i3"]
 
@@ -44,28 +47,28 @@ def test_a_claimed_row_stays_away(store: DelayStore) -> None:
 def test_a_held_row_comes_if_nobody_touched_it(store: DelayStore, between: str) -> None:
     """Under a hold a row comes only if nobody pushed, claimed or held it meanwhile, also if it left the guard since."""
     token = elected(store)
-    assert store.promotion.claim_rows(numbers(1), "mine") == {1: "held"}
+    assert store.part(Promotion).claim_rows(numbers(1), "mine") == {1: "held"}
     if between in ("settled", "pushed"):
-        assert store.promotion.promote(JOURNAL_ID, token, [row(1)]).words == {1: "promoted"}
+        assert store.part(Promotion).promote(JOURNAL_ID, token, [row(1)]).words == {1: "promoted"}
         store.lookup.cancel(["q"], ["i1"])
     if between == "settled":
-        store.promotion.settle_rows(numbers(1))
+        store.part(Promotion).settle_rows(numbers(1))
     elif between == "held":
-        store.promotion.claim_rows(numbers(1), "theirs")
+        store.part(Promotion).claim_rows(numbers(1), "theirs")
     elif between == "claimed":
-        assert store.promotion.claim_rows(numbers(1)) == {1: "claimed"}
+        assert store.part(Promotion).claim_rows(numbers(1)) == {1: "claimed"}
     words = {"nothing": "promoted", "settled": "free", "held": "free"}
-    assert store.promotion.promote(JOURNAL_ID, token, [row(1)], "mine").words == {1: words.get(between, between)}
+    assert store.part(Promotion).promote(JOURNAL_ID, token, [row(1)], "mine").words == {1: words.get(between, between)}
     assert store.queues.size("q") == (between == "nothing")
 
 
 def test_a_row_that_left_the_guard_may_come_again(store: DelayStore) -> None:
     """A settled row is new to the guard, and equal bytes that still wait are stored once."""
     token = elected(store)
-    store.promotion.promote(JOURNAL_ID, token, [row(1)])
-    store.promotion.settle_rows(numbers(1))
+    store.part(Promotion).promote(JOURNAL_ID, token, [row(1)])
+    store.part(Promotion).settle_rows(numbers(1))
     assert not store.client.exists(GUARD)
-    assert store.promotion.promote(JOURNAL_ID, token, [row(1)]).words == {1: "promoted"}
+    assert store.part(Promotion).promote(JOURNAL_ID, token, [row(1)]).words == {1: "promoted"}
     assert len(look(store)[b"waiting in q"]) == 1
 
 
@@ -74,7 +77,7 @@ def test_duplicates_are_kept_apart(store: DelayStore) -> None:
     token = elected(store)
     store.delivery.offer("q", waiting("i1", body="in Redis"))
     rows = [row(1, body="one"), row(2, body="two")._replace(id="i1")]
-    assert set(store.promotion.promote(JOURNAL_ID, token, rows).words.values()) == {"promoted"}
+    assert set(store.part(Promotion).promote(JOURNAL_ID, token, rows).words.values()) == {"promoted"}
     assert {message[3] for message in look(store)[b"waiting in q"]} == {b"in Redis", b"one", b"two"}
     assert {message.body for message in store.lookup.cancel(["q"], ["i1"])["i1"]} == {b"in Redis", b"one", b"two"}
 
@@ -82,7 +85,7 @@ def test_duplicates_are_kept_apart(store: DelayStore) -> None:
 def test_rows_of_several_queues_go_where_they_belong(store: DelayStore, ear: Ear) -> None:
     """Rows of any queues may be mixed; each new head is announced."""
     token = elected(store)
-    store.promotion.promote(JOURNAL_ID, token, [row(1), row(2, "p"), row(3, due_ms=FUTURE_MS - 1), row(4, "p")])
+    store.part(Promotion).promote(JOURNAL_ID, token, [row(1), row(2, "p"), row(3, due_ms=FUTURE_MS - 1), row(4, "p")])
     found = look(store)
     assert [message[0] for message in found[b"waiting in q"]] == ["i3", "i1"]
     assert [message[0] for message in found[b"waiting in p"]] == ["i2", "i4"]
@@ -94,9 +97,9 @@ def test_calls_of_the_script_are_bounded(store: DelayStore, monkeypatch: pytest.
     monkeypatch.setattr(promotion, "PROMOTE_COUNT", 3)
     monkeypatch.setattr(promotion, "PROMOTE_BYTES", 25)
     token = elected(store)
-    store.promotion.promote(JOURNAL_ID, token, [row(11)])  # Redis knows the script from now on
+    store.part(Promotion).promote(JOURNAL_ID, token, [row(11)])  # Redis knows the script from now on
     store.client.config_resetstat()
-    words = store.promotion.promote(JOURNAL_ID, token, several_rows(10)).words
+    words = store.part(Promotion).promote(JOURNAL_ID, token, several_rows(10)).words
     assert list(words.values()) == ["promoted"] * 10
     stats = store.client.info("commandstats")
     calls = sum(stats[f"cmdstat_{each}"]["calls"] for each in ("eval", "evalsha") if f"cmdstat_{each}" in stats)
@@ -111,7 +114,7 @@ def test_who_is_not_in_office_promotes_nothing(store: DelayStore, id_: str, late
     token = elected(store)
     store.client.sadd("{delayq}:queues", "q")
     before = contents(store.client)
-    assert store.promotion.promote(id_, token + later, several_rows(3)) == Promoted(word, {})
+    assert store.part(Promotion).promote(id_, token + later, several_rows(3)) == Promoted(word, {})
     assert contents(store.client) == before
 
 
@@ -119,12 +122,12 @@ def test_a_redis_that_lost_its_data_takes_nothing(store: DelayStore) -> None:
     """Without a marker no row comes into the store: first the loss has to be noticed."""
     token = elected(store)
     store.client.flushall()
-    assert store.promotion.promote(JOURNAL_ID, token, [row(1)]).word == "lost"
+    assert store.part(Promotion).promote(JOURNAL_ID, token, [row(1)]).word == "lost"
     assert store.queues.size("q") == 0
 
 
 def test_keys_of_a_queue_that_expires_outlive_its_rows(store: DelayStore) -> None:
     """With x-expires the keys live until the row is due and for that time more."""
     due_ms = store.now_ms() + 1_000_000
-    store.promotion.promote(JOURNAL_ID, elected(store), [row(1, due_ms=due_ms)._replace(expire_ms=500_000)])
+    store.part(Promotion).promote(JOURNAL_ID, elected(store), [row(1, due_ms=due_ms)._replace(expire_ms=500_000)])
     assert 1_490_000 < store.client.pttl(store.keys.stored("q", store.layout)[0]) <= 1_500_001

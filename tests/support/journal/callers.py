@@ -12,7 +12,7 @@ import json, os, signal, sys
 from celery_ext.journal.journal import Journal
 from celery_ext.waiting import by_id
 from kombu_delayq.store.lookup import Lookup
-from kombu_delayq.store.promotion import Promotion
+from celery_ext.journal.promotion import Promotion
 from tests.support.journal.stores import journaled
 
 def killed(operation, identity, due_ms, where):

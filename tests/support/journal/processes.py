@@ -15,7 +15,7 @@ import json, sys
 from celery_ext.journal.worker import JournalWorker
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.recovery import restore
-from kombu_delayq.store.promotion import Promotion
+from celery_ext.journal.promotion import Promotion
 from tests.support.journal.stores import journaled
 
 port, options, what, hold = int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3], sys.argv[4]

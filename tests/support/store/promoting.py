@@ -1,23 +1,24 @@
 """A journal's marker in Redis, and rows to promote."""
 
+from celery_ext.journal.keys import JournalKeys
+from celery_ext.journal.promotion import ALL, Promotion, Row, RowNumber
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.promotion import ALL, Row, RowNumber
 from tests.support.store.keyspace import FUTURE_MS, KEYS
 
 #: Id of the journal, and its keys in Redis: the marker of all, and the guard of the queue ``q``.
 JOURNAL_ID = "7f3a"
 MARKER = "{delayq}:journal"
-GUARD = KEYS.journal_guard(KEYS.share("q"))
+GUARD = JournalKeys(KEYS).journal_guard(KEYS.share("q"))
 
 
 def elected(store: DelayStore, epoch: int = 1, heartbeat: int = 5) -> int:
     """Begins an epoch, or is elected in the one that is there, also at ``q`` and ``p``. Returns the token."""
-    marker = store.promotion.marker()
+    marker = store.part(Promotion).marker()
     token = int(store.now_ms()) if marker is None else marker.token + 1
     if marker is not None:
         epoch, heartbeat = marker.epoch, marker.heartbeat
-    shares = {ALL, *map(store.promotion.share_of, "qp")}
-    found = store.promotion.elect(JOURNAL_ID, token, epoch, heartbeat, shares, anew=True)
+    shares = {ALL, *map(store.part(Promotion).share_of, "qp")}
+    found = store.part(Promotion).elect(JOURNAL_ID, token, epoch, heartbeat, shares, anew=True)
     assert {one.word for one in found.values()} == {"elected"}
     return token
 

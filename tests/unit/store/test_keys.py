@@ -11,6 +11,8 @@ from kombu import Connection
 from kombu.transport.redis import Channel
 from redis.crc import key_slot
 
+from celery_ext.features import key_names
+from celery_ext.journal.keys import JournalKeys
 from kombu_delayq.errors import InvalidOptions, InvalidQueueName
 from kombu_delayq.store.keys import Keys
 
@@ -185,7 +187,8 @@ def test_a_name_without_a_slot_of_its_own_is_refused(prefix: str, queue: str) ->
 def test_in_a_cluster_the_keys_of_the_fleet_share_a_slot() -> None:
     """Leases and the registry are used together; what kombu keeps of bindings has one slot, too."""
     keys = Keys("app:", slots=True)
-    of_fleet = [*keys.leases, keys.queues, keys.cancelled, keys.chains, keys.journal(), keys.journal_guard()]
+    of_fleet = [*keys.leases, keys.queues, keys.cancelled, keys.chains]
+    of_fleet += [JournalKeys(keys).journal(), JournalKeys(keys).journal_guard()]
     assert len({key_slot(key.encode()) for key in of_fleet}) == 1
     assert keys.bindings("a") == "app:{_kombu.binding}.a"
     assert keys.prefix_of(keys.queues) == "app:"
@@ -195,14 +198,15 @@ def test_in_a_cluster_the_keys_of_the_fleet_share_a_slot() -> None:
 def _all_names(keys: Keys) -> list[str]:
     """Returns every key and channel of ours, of kombu's and of Redisson's layout, for the queues ``q`` and ``{q}``."""
     found: list[str] = []
-    for name, member in vars(Keys).items():
-        if not re.match(r"(STRING|LIST|SET|ZSET|HASH|Channel)\b", getdoc(member) or ""):
-            continue
-        if isinstance(value := getattr(keys, name), str):
-            found.append(value)
-        else:
-            rest = ["7", "host:1:name"][: len(signature(value).parameters) - 1]
-            found += [value(queue, *rest) for queue in ("q", "{q}")]
+    for names in (keys, *(kind(keys) for kind in key_names())):
+        for name, member in vars(type(names)).items():
+            if not re.match(r"(STRING|LIST|SET|ZSET|HASH|Channel)\b", getdoc(member) or ""):
+                continue
+            if isinstance(value := getattr(names, name), str):
+                found.append(value)
+            else:
+                rest = ["7", "host:1:name"][: len(signature(value).parameters) - 1]
+                found += [value(queue, *rest) for queue in ("q", "{q}")]
     return found
 
 

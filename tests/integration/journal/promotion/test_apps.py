@@ -11,6 +11,7 @@ import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore, database
+from celery_ext.journal.keys import JournalKeys
 from celery_ext.journal.leadership import Leadership
 from celery_ext.journal.worker import JournalWorker
 from kombu_delayq.store.keys import Keys
@@ -126,7 +127,7 @@ def test_an_outage_of_the_database_is_logged_once(
         attempts.append(1)
         return journaled(redis_server.port, {"journal_url": url, "lease_ttl": 0.5})
 
-    worker, lease = JournalWorker(connect), Keys().journal_lease
+    worker, lease = JournalWorker(connect), JournalKeys(Keys()).journal_lease
     worker.start()
     try:
         until(lambda: len(attempts) >= 3)

@@ -10,12 +10,13 @@ import pytest
 from celery_ext.cli.journal_text import losses
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.facts import Watermarks
+from celery_ext.journal.keys import JournalKeys
 from celery_ext.journal.leadership import NotLeading
+from celery_ext.journal.promotion import ALL
 from celery_ext.journal.state import state_of
 from celery_ext.journal.store import JournaledStore
 from celery_ext.journal.worker import JournalWorker, RowPromoter, compare
 from celery_ext.waiting import by_id
-from kombu_delayq.store.promotion import ALL
 from tests.support.conditions import until
 from tests.support.journal.stores import (
     DAY_MS,
@@ -83,7 +84,7 @@ def test_a_cancel_after_a_loss_that_nobody_has_noticed_says_so(journaled_store: 
     due_ms = clock_ms(store.client) + HOUR_MS
     store.delivery.offer("q", offer("before", due_ms))
     promoter = Promoter(store).heartbeat()
-    key = store.keys.journal(store.keys.share("q"))
+    key = JournalKeys(store.keys).journal(store.keys.share("q"))
     state = store.client.hgetall(key)
     store.delivery.offer("q", offer("since", due_ms), offer("delivered", 0.0))
     delivered(store)
@@ -247,7 +248,7 @@ def test_another_database_in_the_place_of_a_journal_begins_with_an_empty_guard(
     store = make_journaled(journal="all", journal_url=f"sqlite:///{tmp_path}/another.db")
     with pytest.raises(NotLeading, match="other"):
         Promoter(store)
-    store.client.delete(store.keys.journal())
+    store.client.delete(JournalKeys(store.keys).journal())
     assert comes_to_redis(store, "d", "e", "f")
 
 

@@ -10,6 +10,7 @@ from kombu import Connection
 
 from celery_ext.connection import TRANSPORT, open_store
 from celery_ext.journal import JournaledStore
+from celery_ext.journal.keys import JournalKeys
 from celery_ext.journal.worker import JournalWorker
 from kombu_delayq.channel import DelayedChannel
 from tests.support.conditions import until
@@ -90,7 +91,7 @@ def test_a_failover_is_no_loss(patient_cluster: PrivateCluster, store: Journaled
     assert promoter.promote()["promoted"] == 50
     promoter.heartbeat()
     patient_cluster.await_in_sync()
-    for node in {patient_cluster.node_of(key) for key in ("a", store.keys.journal())}:
+    for node in {patient_cluster.node_of(key) for key in ("a", JournalKeys(store.keys).journal())}:
         patient_cluster.failover(node)
     promoter.heartbeat()
     Promoter(store).heartbeat()

@@ -9,13 +9,14 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
+from celery_ext.journal.keys import JournalKeys
 from celery_ext.journal.leadership import Leadership, NotLeading
+from celery_ext.journal.promotion import ALL
 from celery_ext.journal.recovery import check
 from celery_ext.journal.state import state_of
 from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.options import Options
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.promotion import ALL
 from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis, offer, restored
 
 
@@ -163,7 +164,7 @@ def test_a_queue_that_was_set_back_is_lost(store: JournaledStore) -> None:
     given(store, "a", "a1")
     promoter.promote()
     promoter.heartbeat()
-    marker = store.keys.journal("a")
+    marker = JournalKeys(store.keys).journal("a")
     old = store.client.dump(marker)
     promoter.heartbeat().heartbeat()
     store.client.restore(marker, 0, old, replace=True)
@@ -203,7 +204,7 @@ def test_a_row_that_is_cancelled_before_its_queue_is_taken(store: JournaledStore
     store.journal.promotable = cancelled_meanwhile  # type: ignore[method-assign,assignment]
     assert promoter.promote()["promoted"] == 1
     assert in_redis(store, "a") == ["a2"]
-    assert not store.client.exists(store.keys.journal_guard("a"))
+    assert not store.client.exists(JournalKeys(store.keys).journal_guard("a"))
 
 
 def test_a_queue_without_a_slot_of_its_own_stops_no_other(

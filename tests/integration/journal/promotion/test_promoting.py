@@ -7,8 +7,8 @@ import pytest
 
 from celery_ext.journal import placement, worker
 from celery_ext.journal.lookup import promote_early
+from celery_ext.journal.promotion import Row
 from celery_ext.journal.recovery import trim
-from kombu_delayq.store.promotion import Row
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, addition, delivered, in_redis, offer
 from tests.support.store.keyspace import clock_ms
 

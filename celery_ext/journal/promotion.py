@@ -7,12 +7,14 @@ from typing import Any, NamedTuple, Protocol
 from redis.exceptions import ResponseError
 from redis.lock import Lock
 
+from celery_ext.journal.keys import JournalKeys
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.nodes import clients_of
 from kombu_delayq.redis.replies import checked
-from kombu_delayq.store.client import ScriptCall
+from kombu_delayq.store.client import ScriptCall, StoreClient
 from kombu_delayq.store.part import StorePart
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import JOURNAL, Waiting, without_bodies
 from kombu_delayq.text import as_text
 
@@ -161,6 +163,10 @@ class Promotion(StorePart):
     of ``ALL``; in a cluster each queue has its own as well, in its slot.
     """
 
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client, registry)
+        self._own = JournalKeys(client.keys)
+
     def share_of(self, queue: str) -> str:
         """Returns whose marker and guard are those of a queue: its own in a cluster, else those of all, ``ALL``."""
         return self._keys.share(queue)
@@ -168,11 +174,11 @@ class Promotion(StorePart):
     def lease(self) -> Lock:
         """Returns the lock that the one process holds that promotes; for ``lease_ttl`` since it was last renewed."""
         ttl_s = self._client.options.lease_ttl
-        return Lock(self._client.redis, self._keys.journal_lease, timeout=ttl_s, blocking=False, thread_local=False)
+        return Lock(self._client.redis, self._own.journal_lease, timeout=ttl_s, blocking=False, thread_local=False)
 
     def promoter(self) -> str | None:
         """Returns the name of the process that promotes, which is in its lease."""
-        name = self._client.redis.get(self._keys.journal_lease)
+        name = self._client.redis.get(self._own.journal_lease)
         return None if name is None else as_text(name)
 
     def marker(self, queue: str = ALL) -> Marker | None:
@@ -181,7 +187,7 @@ class Promotion(StorePart):
         Args:
             queue: The queue whose marker is meant, by default that of all; on a plain server they are the same.
         """
-        key = self._keys.journal(self._keys.share(queue))
+        key = self._own.journal(self._keys.share(queue))
         found = {as_text(field): as_text(value) for field, value in self._client.ask("HGETALL", key).items()}
         if "id" not in found:
             return None
@@ -196,7 +202,7 @@ class Promotion(StorePart):
 
     def server(self) -> str:
         """Returns what no other store has, and this one loses at a restart or a failover; '' if Redis does not tell."""
-        client = pools.client_at(self._client.redis.connection_pool, self._keys.journal())
+        client = pools.client_at(self._client.redis.connection_pool, self._own.journal())
         try:
             found = {**client.info("server"), **client.info("replication")}
         except ResponseError:  # forbidden by an ACL
@@ -205,7 +211,7 @@ class Promotion(StorePart):
 
     def is_marked(self, queue: str) -> bool:
         """Whether there is a marker for a queue, asked once: a publisher meets an error of Redis soon enough."""
-        return bool(self._client.ask_once("HGETALL", self._keys.journal(self._keys.share(queue))))
+        return bool(self._client.ask_once("HGETALL", self._own.journal(self._keys.share(queue))))
 
     def elect(
         self,
@@ -236,7 +242,7 @@ class Promotion(StorePart):
         called = list(shares)
         calls = [
             (
-                [self._keys.journal(share), self._keys.journal_guard(share)],
+                [self._own.journal(share), self._own.journal_guard(share)],
                 [journal, token, epoch, 0 if share else epoch, heartbeat, guard, int(anew)],
                 self._client.layout,
             )
@@ -262,7 +268,7 @@ class Promotion(StorePart):
         """
         called = list(shares)
         calls: list[ScriptCall] = [
-            ([self._keys.journal(share)], [journal, token, heartbeat, compared.get(share, "")], self._client.layout)
+            ([self._own.journal(share)], [journal, token, heartbeat, compared.get(share, "")], self._client.layout)
             for share in called
         ]
         replies = self._run_each("journal_heartbeat", calls)
@@ -312,9 +318,9 @@ class Promotion(StorePart):
         words: dict[int, str] = {}
         for share, seqs in self._by_share(rows).items():
             for page in pages(seqs, ROWS):
-                found = self._client.run("claim_rows", [self._keys.journal_guard(share)], [hold, *page])
+                found = self._client.run("claim_rows", [self._own.journal_guard(share)], [hold, *page])
                 words.update(zip(page, map(as_text, found), strict=True))
-            if share and not hold and not self._client.ask("EXISTS", self._keys.journal(share)):
+            if share and not hold and not self._client.ask("EXISTS", self._own.journal(share)):
                 # Whoever begins to lead at this queue reads its rows after that. Nobody would ever drop these claims.
                 self._drop(share, [seq for seq in seqs if words[seq] == "claimed"])
         return words
@@ -356,10 +362,10 @@ class Promotion(StorePart):
 
     def _drop(self, share: str, seqs: Sequence[int]) -> None:
         for page in pages(seqs, ROWS):
-            self._client.ask("HDEL", self._keys.journal_guard(share), *page)
+            self._client.ask("HDEL", self._own.journal_guard(share), *page)
 
     def _guarded(self, share: str) -> Iterator[tuple[int, str, float]]:
-        for seq, note in self._client.redis.hscan_iter(self._keys.journal_guard(share), count=ROWS):
+        for seq, note in self._client.redis.hscan_iter(self._own.journal_guard(share), count=ROWS):
             kind, since_ms = as_text(note)[0], as_text(note)[1:].partition(":")[0]
             yield int(seq), kind, float(since_ms)
 
@@ -379,7 +385,7 @@ class Promotion(StorePart):
         self, journal: str, token: int, queue: str, page: list[Row], hold: str
     ) -> tuple[list[str], list[Any]]:
         share = self._keys.share(queue)
-        keys = [self._keys.journal(share), self._keys.journal_guard(share), *self._client.stored(queue)]
+        keys = [self._own.journal(share), self._own.journal_guard(share), *self._client.stored(queue)]
         expire_ms = max(row.expire_ms for row in page)
         args: list[Any] = [self._client.wake(queue), queue, expire_ms, journal, token, hold]
         for row in page:
