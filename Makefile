@@ -53,7 +53,7 @@ demo-far: $(VENV)/.spark
 # Packages that are missing leave out the tests of their extra; tests/support/cut.py says which.
 test: $(VENV)/.test
 	@$(MAKE) --no-print-directory -j 2 check compiled
-	$(BIN)/python $(PYTEST) -m 'not wide and not nightly' tests
+	$(BIN)/python $(PYTEST) -m '(journey or not wide) and not nightly' tests
 
 # Each test once with the newest versions; the contract once more with the others.
 test-all:

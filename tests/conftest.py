@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_contract(item):
             item.add_marker("contract")
-        if isinstance(item, pytest.Function) and is_wide(item) and not item.get_closest_marker("journey"):
+        if is_wide(item.path):
             item.add_marker("wide")
 
 

@@ -22,6 +22,7 @@ def test_sentinel_without_the_name_of_its_master_is_told_in_words() -> None:
     assert "'master_name' transport option must be specified" in result.output
 
 
+@pytest.mark.wide
 def test_a_variable_does_not_override_the_broker_of_an_app(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under `celery -A proj` the app's broker is asked, whatever DELAYQ_BROKER_URL says; an option goes before both."""
     monkeypatch.setenv("DELAYQ_BROKER_URL", "redis://:s3cret@127.0.0.1:1/0")
@@ -32,6 +33,7 @@ def test_a_variable_does_not_override_the_broker_of_an_app(proj: Proj, monkeypat
     assert report["broker"] == other
 
 
+@pytest.mark.wide
 def test_a_variable_names_the_broker_of_an_app_without_one(
     make_proj: MakeProj, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +89,7 @@ def test_an_option_that_is_a_text_may_look_like_a_number(make_proj: MakeProj) ->
         assert run(proj.server, "-o", f"global_keyprefix={value}", "list", "--json").stdout.startswith('{"id": "t"')
 
 
+@pytest.mark.wide
 def test_a_server_that_answers_no_tls_is_given_up() -> None:
     """A port that says nothing, as a Redis without TLS does, ends the command after the time for connecting."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

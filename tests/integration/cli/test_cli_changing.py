@@ -77,6 +77,7 @@ def test_nothing_is_destroyed_without_a_yes(proj: Proj) -> None:
     assert _waiting(proj) == {"a", "b", "c"}
 
 
+@pytest.mark.wide
 def test_with_an_app_a_cancelled_result_is_revoked(proj: Proj) -> None:
     """`celery -A proj delayq cancel` marks the results, for who waits for one learns it there."""
     sent = proj.send("record", countdown=3600, task_id="a")
@@ -87,6 +88,7 @@ def test_with_an_app_a_cancelled_result_is_revoked(proj: Proj) -> None:
     assert _waiting(proj) == {"b"}
 
 
+@pytest.mark.wide
 def test_results_that_cannot_be_reached_are_named(proj: Proj) -> None:
     """The task is cancelled all the same; that its result could not be marked is on stderr, and the exit code is 1."""
     proj.send("record", countdown=3600, task_id="a")
@@ -98,6 +100,7 @@ def test_results_that_cannot_be_reached_are_named(proj: Proj) -> None:
     assert _waiting(proj) == set()
 
 
+@pytest.mark.wide
 def test_preload_options_of_an_app_do_no_harm(proj: Proj, tmp_path: Path) -> None:
     """An app that has preload options of its own, which some versions of Celery hand to every command, is served."""
     (tmp_path / "preloaded.py").write_text(PRELOADED)

@@ -12,6 +12,8 @@ import pytest
 from tests.support.commands.shell import BIN, Terminal
 from tests.support.workers.harness import Proj
 
+pytestmark = pytest.mark.wide
+
 PROMPT = "ready> "
 #: Makes the line a comment, and ends it. Ctrl-C could come while bash still completes.
 DROP = "\x01#\n"

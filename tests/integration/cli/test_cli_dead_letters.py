@@ -217,6 +217,7 @@ def test_show_and_cancel_know_a_dead_letter(broker: PrivateRedis, raw_client: re
     ]
 
 
+@pytest.mark.wide
 def test_a_queue_that_the_app_names_may_be_empty(proj: Proj) -> None:
     """Nothing is wrong with a queue of dead letters that has none, where the app knows of it: exit code 0."""
     assert "0 dead letters" in proj.celery("delayq", "dead-letters", "list", "celery")
@@ -259,6 +260,7 @@ def test_letters_of_an_exchange_go_to_the_queue_that_is_bound_to_it(proj: Proj, 
     assert message["properties"]["delivery_info"] == {"exchange": "topic", "routing_key": "news.uk"}
 
 
+@pytest.mark.wide
 def test_replays_at_the_same_time_each_find_all_of_their_letters(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """Two replays and a drop of other tasks, and two replays of the same, share a queue and leave what is nobody's."""
     names = [f"t{n}" for n in range(3000)]
@@ -318,6 +320,7 @@ def test_a_key_of_another_type_hides_no_other_queue(broker: PrivateRedis, raw_cl
     assert (ids(raw_client, "mail"), ids(raw_client, DEAD)) == ([], ["b", "c"])
 
 
+@pytest.mark.wide
 def test_the_command_of_an_app_that_names_no_queue_asks_for_one(make_proj: MakeProj) -> None:
     """Where an app has no dead_letter_queue and no delivery limit, the command asks for a queue, with exit code 2."""
     proj = make_proj(broker_transport_options={"delivery_limit": None})

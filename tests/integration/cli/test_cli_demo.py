@@ -6,10 +6,14 @@ import signal
 import socket
 import subprocess
 
+import pytest
+
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.commands.shell import BIN
 from tests.support.conditions import until
 from tests.support.serve.running import ask
+
+pytestmark = pytest.mark.wide
 
 
 def test_the_demo_loses_nothing() -> None:

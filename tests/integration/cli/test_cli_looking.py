@@ -177,6 +177,7 @@ def test_show_tells_the_position_in_a_delay_chain(proj: Proj) -> None:
     assert [row.split()[-1] for row in run(proj.server, "list").stdout.splitlines()[1:]] == ["0/4", "3/4", "1/1000"]
 
 
+@pytest.mark.wide
 def test_list_shows_no_chain_that_the_message_does_not_have(make_proj: MakeProj) -> None:
     """A first run whose task is declared with a chain counts no steps, which only its worker does."""
     proj = make_proj(include=["chain_tasks"])

@@ -191,6 +191,7 @@ def test_tasks_that_cannot_be_looked_into_are_named(shop: Proj) -> None:
     assert "p" in _ids(shop)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_command_that_is_stopped_says_how_far_it_went_and_goes_on(proj: Proj, tmp_path: Path, number: int) -> None:
     """A signal ends it after the call that is under way; it says what is gone, and a second call does the rest."""
@@ -207,6 +208,7 @@ def test_a_command_that_is_stopped_says_how_far_it_went_and_goes_on(proj: Proj, 
     assert [line["count"] for line in _notes(log)] == [0, done, 0, 3000 - done]
 
 
+@pytest.mark.wide
 def test_a_redis_that_fails_half_way(proj: Proj, tmp_path: Path) -> None:
     """The error says how many were done; a second call does the rest."""
     with slow_cancel(proj, tmp_path / "audit.log") as (process, done):

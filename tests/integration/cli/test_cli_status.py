@@ -126,12 +126,14 @@ def test_an_export_tells_of_infinite_due_times(infinite: PrivateRedis) -> None:
     assert "not in it: 2 messages whose due time is infinite" in done.stderr
 
 
+@pytest.mark.wide
 def test_status_as_a_celery_command_shows_the_queues_of_the_app(proj: Proj) -> None:
     """`celery -A proj delayq status` needs no broker, and lists the app's queues too."""
     proj.conf["task_default_queue"] = "mine"
     assert any(line.startswith("mine ") for line in proj.celery("delayq", "status").splitlines())
 
 
+@pytest.mark.wide
 def test_status_and_transfer_tell_of_messages_under_other_key_prefixes(make_proj: MakeProj) -> None:
     """What a command without the prefix does not see is counted, with how to reach it; what is empty is not."""
     for prefix, count in (("shop.", 2), ("empty.", 0), ("*[a", 3)):
@@ -260,6 +262,7 @@ def test_status_lists_the_consumer_of_a_worker(make_proj: MakeProj) -> None:
     assert json.loads(proj.celery("delayq", "status", "--json"))["consumers"] == []
 
 
+@pytest.mark.wide
 def test_status_says_that_the_app_itself_uses_stock_redis(make_proj: MakeProj) -> None:
     """A forgotten broker_transport is said, also one that kombu drops for a URL; an app of ours hears nothing."""
     server = make_proj().server

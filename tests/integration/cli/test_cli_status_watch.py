@@ -16,6 +16,8 @@ from tests.support.commands.shell import BIN, run, terminal
 from tests.support.store.keyspace import FUTURE_MS, waiting
 from tests.support.workers.held import KEYS
 
+pytestmark = pytest.mark.wide
+
 CLEARED = "\x1b[H\x1b[J"
 
 

@@ -16,6 +16,8 @@ from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.conditions import until_equal
 from tests.support.workers.harness import APPS, Proj
 
+pytestmark = pytest.mark.wide
+
 #: More than pipes hold.
 MANY = 20_000
 

@@ -20,6 +20,8 @@ from tests.support.commands.shell import BIN, read_until, start_transfer
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import APPS, MakeProj, Proj
 
+pytestmark = pytest.mark.wide
+
 #: What Redis says of database 99.
 NO_SUCH_DATABASE = "DB index is out of range"
 

@@ -16,6 +16,8 @@ from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import KEYS, in_hand
 from tests.support.workers.visibility import sweep, swept_after
 
+pytestmark = pytest.mark.wide
+
 VISIBILITY_S = 4
 
 

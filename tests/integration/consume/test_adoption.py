@@ -153,6 +153,7 @@ def test_a_consumer_keeps_what_cannot_be_put_into_the_store(
     consumer.drain_until(lambda: in_hand(client) == client.llen("celery") == 0)
 
 
+@pytest.mark.wide
 def test_a_worker_keeps_what_cannot_be_put_into_the_store_till_it_is_due(make_proj: MakeProj, proj: Proj) -> None:
     """Where a key of another type is in the way, a worker holds the task as stock does and runs it once, not early."""
     proj.server.client().set(proj.keys()[0], "in the way")

@@ -12,6 +12,8 @@ from tests.support.workers.harness import MakeProj, Proj, Worker
 from tests.support.workers.held import in_hand
 from tests.support.workers.visibility import swept_after
 
+pytestmark = pytest.mark.wide
+
 TTL_S = 4.0
 #: How long a task takes that is longer than a lease, and than a visibility timeout of twice that, in s.
 LONG_S = 2.5 * TTL_S

@@ -18,6 +18,8 @@ from tests.support.servers.sentinels import MASTER_NAME, Sentinels
 from tests.support.workers.harness import MakeProj, Proj, Worker
 from tests.support.workers.held import CONSUMED, in_hand, leases
 
+pytestmark = pytest.mark.wide
+
 #: No test waits for so long, in s, so that nothing goes back because a lease has ended.
 TTL_S = 600.0
 #: For so long a consumer may be without a subscription before it counts as dead, and a leader gives all consumers so

@@ -12,6 +12,8 @@ from kombu.utils.uuid import uuid
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 
+pytestmark = pytest.mark.wide
+
 #: Settings of Celery 5.6 and later.
 HAS_CONTROL_SETTINGS = "queue_durable" in NAMESPACES["control"]
 

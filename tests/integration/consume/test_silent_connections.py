@@ -80,6 +80,7 @@ def test_a_server_that_answers_nothing_is_an_error(proxy: Proxy) -> None:
         took_s(connection._establish_connection)
 
 
+@pytest.mark.wide
 @pytest.mark.nightly
 @pytest.mark.parametrize("pool", ["prefork", "solo", "gevent"])
 def test_a_worker_goes_on_within_a_minute_when_a_nat_forgets_it(make_proj: MakeProj, proxy: Proxy, pool: str) -> None:

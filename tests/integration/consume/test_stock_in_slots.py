@@ -10,6 +10,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj
 
+pytestmark = pytest.mark.wide
+
 CROSS_SLOT = "Keys in request don't hash to the same slot"
 
 

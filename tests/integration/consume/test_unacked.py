@@ -5,11 +5,14 @@ import subprocess
 import sys
 
 import kombu.transport.redis as stock
+import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import in_hand
+
+pytestmark = pytest.mark.wide
 
 #: Begins a sweep and does not end it.
 HOLDER = """

@@ -8,6 +8,8 @@ import redis
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 
+pytestmark = pytest.mark.wide
+
 #: What a worker uses all the time, and what it needs at its start alone.
 RUNNING = [
     *("{delayq}:paused", "{delayq}:consumers", "{delayq}:consumers:queues", "unacked", "unacked_index"),

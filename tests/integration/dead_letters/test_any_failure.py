@@ -145,6 +145,7 @@ def test_a_chain_whose_last_step_loses_its_process_is_exhausted(proj: Proj, chai
     assert_lost_until_exhausted(proj, steps, delay_chain=chain)
 
 
+@pytest.mark.wide
 @retried_when_lost
 def test_a_message_that_would_come_again_ends_with_its_chain(make_proj: MakeProj) -> None:
     """After the last step a lost process ends the task, also where its message goes back to the queue otherwise."""
@@ -155,6 +156,7 @@ def test_a_message_that_would_come_again_ends_with_its_chain(make_proj: MakeProj
     until(lambda: proj.server.client().hlen("unacked") == 0)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("pool", ["solo", "threads"])
 def test_pools_without_processes(make_proj: MakeProj, pool: str) -> None:
     """In threads and in the worker itself an exception is buried once, and the setting says so for all tasks."""
@@ -167,6 +169,7 @@ def test_pools_without_processes(make_proj: MakeProj, pool: str) -> None:
     assert (found[0], found[1][:9]) == ("failed", "TypeError")
 
 
+@pytest.mark.wide
 def test_a_time_limit_that_leaves_the_message_is_not_final(make_proj: MakeProj) -> None:
     """A message that is given back after a time limit comes again, and is buried when that run ends it."""
     proj = make_proj(**TASKS, task_acks_on_failure_or_timeout=False)

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from celery_ext import run_now
 from tests.support.conditions import until
 from tests.support.workers.chains import (
@@ -17,6 +19,8 @@ from tests.support.workers.chains import (
 )
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.visibility import give_back
+
+pytestmark = pytest.mark.wide
 
 
 def redeliver(proj: Proj, runs: dict[str, int]) -> None:

@@ -1,8 +1,12 @@
 """Delay chains in other pools, with other settings, and where not every process knows of them."""
 
+import pytest
+
 from celery_ext import run_now
 from tests.support.workers.chains import TASKS, assert_steps, delay_of_step, error_of, messages, steps_of, waiting_step
 from tests.support.workers.harness import MakeProj
+
+pytestmark = pytest.mark.wide
 
 
 def test_protocol_1_in_threads_without_new_queues(make_proj: MakeProj) -> None:

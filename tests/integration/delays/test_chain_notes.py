@@ -10,7 +10,7 @@ from tests.support.commands.shell import lines, run
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_layouts
+pytestmark = [pytest.mark.wide, pytest.mark.both_layouts]
 
 CHAINS, CANCELLED = "{delayq}:chains", "{delayq}:cancelled"
 

@@ -2,11 +2,15 @@
 
 from typing import Any
 
+import pytest
+
 from celery_ext import reschedule, run_now
 from tests.support.commands.shell import run
 from tests.support.conditions import until
 from tests.support.workers.chains import TASKS, messages, waiting_step
 from tests.support.workers.harness import MakeProj
+
+pytestmark = pytest.mark.wide
 
 #: As OpenTelemetry's propagator writes them.
 TRACE = {

@@ -46,6 +46,7 @@ def test_a_worker_leads_and_consumes(proj: Proj) -> None:
         assert look(check, proj) == [], check
 
 
+@pytest.mark.wide
 def test_queues_with_messages_and_no_consumer_are_named(proj: Proj) -> None:
     """A queue that a worker does not consume is named; queues that are empty, or consumed, are not.
 
@@ -64,6 +65,7 @@ def test_queues_with_messages_and_no_consumer_are_named(proj: Proj) -> None:
     assert found.found == "2 messages are ready or due, and no consumer is known: celry, forgotten"
 
 
+@pytest.mark.wide
 def test_a_worker_that_consumes_dead_letters_is_found(proj: Proj) -> None:
     """A queue into which dead letters were put is named while a worker consumes it."""
     proj.server.client().sadd("{delayq}:dead_letters", "failed", "other")
@@ -98,6 +100,7 @@ def test_messages_in_the_hands_of_nobody_are_found(proj: Proj, count: int, said:
     assert found.do == f"`delayq repair` {back}"
 
 
+@pytest.mark.wide
 def test_a_consumer_whose_death_would_be_noticed_late_is_named(proj: Proj) -> None:
     """One that has not subscribed to its channel is; workers, and consumers over HTTP, are not."""
     proj.worker(pool="solo")
@@ -123,6 +126,7 @@ def test_a_journal_is_looked_at(make_proj: MakeProj, tmp_path: Path) -> None:
     assert look("queues", proj) == []
 
 
+@pytest.mark.wide
 def test_messages_under_other_prefixes_are_found(make_proj: MakeProj) -> None:
     """They are a warning where nobody transfers them, and a notice where they are of another app with its workers."""
     other = make_proj(broker_transport_options={"global_keyprefix": "shop."})

@@ -18,6 +18,8 @@ from celery_ext.doctor.subject import Subject
 from tests.support.commands.shell import run
 from tests.support.workers.harness import MakeProj, Proj
 
+pytestmark = pytest.mark.wide
+
 
 def test_the_app_and_its_broker_are_checked(proj: Proj) -> None:
     """Each check has a line, and the app's broker needs no URL; warnings and errors make the exit code 1."""

@@ -11,6 +11,8 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support import ROOT
 
+pytestmark = pytest.mark.wide
+
 #: A project as Celery's documentation has it: its package imports the app.
 CELERY = """
 from celery import Celery

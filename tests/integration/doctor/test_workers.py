@@ -18,6 +18,8 @@ from tests.support.conditions import until
 from tests.support.servers.acl import users
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj
 
+pytestmark = pytest.mark.wide
+
 __all__ = ["users"]
 
 

@@ -127,6 +127,7 @@ def test_messages_that_come_meanwhile_are_moved_and_told(raw_client: redis.Redis
     assert store.queues.convertible("q") == 0
 
 
+@pytest.mark.wide
 @pytest.mark.nightly
 def test_an_app_whose_option_names_the_other_form_is_told(proj: Proj) -> None:
     """`celery -A proj delayq convert` knows in which layout the app goes on, and says what is to be set."""

@@ -114,6 +114,7 @@ def test_an_import_can_be_repeated(broker: PrivateRedis, store: DelayStore) -> N
     assert keys(store.client) == before
 
 
+@pytest.mark.wide
 def test_what_is_overdue_is_delivered_at_once_and_another_queue_gets_retries_too(make_proj: MakeProj) -> None:
     """With --queue, tasks run from the new queue, and what they retry goes there as well."""
     proj = make_proj()
@@ -194,6 +195,7 @@ def test_a_file_replaces_another_only_when_asked_and_when_complete(
     assert run(broker, "export", "--output", str(tmp_path / "none" / "x"), code=1).stderr.startswith("Error: ")
 
 
+@pytest.mark.wide
 @pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_an_export_that_is_broken_off_leaves_nothing(
@@ -230,6 +232,7 @@ def test_an_export_that_is_broken_off_leaves_nothing(
     assert os.listdir(tmp_path) == [file.name]
 
 
+@pytest.mark.wide
 def test_a_second_export_leaves_the_file_of_the_first_alone(
     broker: PrivateRedis, store: DelayStore, tmp_path: Path
 ) -> None:
@@ -262,6 +265,7 @@ def test_a_second_export_leaves_the_file_of_the_first_alone(
     assert os.listdir(tmp_path) == [file.name]
 
 
+@pytest.mark.wide
 def test_an_export_to_a_full_disk_gives_the_space_back(broker: PrivateRedis, store: DelayStore, tmp_path: Path) -> None:
     """Where no more can be written, nothing of the file is left, the reason is said, and the exit code is 1."""
     store.delivery.offer("q", *(Offer(f"{n}", "+3600000", 0, "x" * 10_000) for n in range(500)))
@@ -280,6 +284,7 @@ def test_a_message_that_is_lost_is_left_out_and_told(broker: PrivateRedis, store
     assert "not in it: 1 message whose body is lost" in result.stderr
 
 
+@pytest.mark.wide
 @pytest.mark.nightly
 def test_100_000_messages_go_through_in_bounded_memory_and_with_a_bar(
     broker: PrivateRedis, store: DelayStore, tmp_path: Path

@@ -83,6 +83,7 @@ def test_the_command(process: Process, redis_server: PrivateRedis) -> None:
     assert "nothing: unknown" in run(redis_server, "periodic", "resume", "nothing", code=1).stdout
 
 
+@pytest.mark.wide
 def test_the_list_fits_the_terminal(process: Process, redis_server: PrivateRedis) -> None:
     """Schedules are shortened first; where that is not enough, each entry is a block of lines under its name."""
     for columns, title in ((65, "ENTRY"), (50, "report")):

@@ -16,6 +16,8 @@ from tests.support.conditions import until
 from tests.support.workers.harness import APPS, MakeProj, Proj
 from tests.support.workers.held import in_hand
 
+pytestmark = pytest.mark.wide
+
 pytest.importorskip("django_celery_beat")
 
 #: A program that changes the tables as the admin does. It runs each line of Python that it reads, and prints ``out``.

@@ -13,6 +13,8 @@ from tests.support.conditions import until, until_equal
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import in_hand
 
+pytestmark = pytest.mark.wide
+
 EACH_SECOND = {"task": "proj.record", "schedule": 1.0, "args": ["tick"]}
 INCLUDE = {"include": ["periodic_tasks"]}
 

@@ -380,6 +380,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.wide
 def test_a_process_that_was_forked_has_threads_of_its_own() -> None:
     """A server may load the app, use it, and fork its processes then."""
     done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60)

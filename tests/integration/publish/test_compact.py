@@ -14,6 +14,8 @@ from kombu_delayq.message.bodies import DEFAULTS
 from tests.integration.publish.test_send_many_golden import ETA, NOW
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
+pytestmark = pytest.mark.wide
+
 COMPACT = {"compact": True}
 LONG = {"payload": 'it\'s "x" ü ' * 100}
 

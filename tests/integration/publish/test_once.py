@@ -41,6 +41,7 @@ def test_of_many_calls_one_runs_until_it_has_left(make_proj: MakeProj) -> None:
     assert [run["value"] for run in proj.runs(id="last")] == [9]
 
 
+@pytest.mark.wide
 def test_a_key_is_not_dead_with_one_of_its_tasks(make_proj: MakeProj) -> None:
     """After a task of a key has expired in a worker, or was revoked, the next one runs, also after a restart.
 
@@ -288,6 +289,7 @@ assert {result.id for result in results} == {get(app, "k").id}
 """
 
 
+@pytest.mark.wide
 def test_the_commit_says_what_waits(redis_server: PrivateRedis) -> None:
     """With send on commit a result has the key at once, and on commit the id of the task that waits under it."""
     redis_server.client().flushall()

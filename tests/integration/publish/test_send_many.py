@@ -228,6 +228,7 @@ def test_the_queue_is_declared(proj: Proj) -> None:
     assert len(theirs) == 1
 
 
+@pytest.mark.wide
 def test_a_key_prefix(make_proj: MakeProj) -> None:
     """With ``global_keyprefix`` all goes to keys with it, and workers find it there."""
     proj = make_proj(broker_transport_options={"global_keyprefix": "my:"})

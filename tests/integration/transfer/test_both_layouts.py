@@ -15,6 +15,8 @@ from tests.support.workers.harness import MakeProj
 from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, listeners, offer
 
+pytestmark = pytest.mark.wide
+
 
 @pytest.mark.parametrize("own", LAYOUTS)
 def test_a_worker_warns_once_of_the_other_layout_and_delivers_both(make_proj: MakeProj, own: str) -> None:

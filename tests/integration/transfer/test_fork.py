@@ -13,6 +13,8 @@ from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj
 from tests.support.workers.standalone import lease_holder
 
+pytestmark = pytest.mark.wide
+
 TASKS = 10
 
 

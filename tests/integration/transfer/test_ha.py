@@ -12,6 +12,8 @@ from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.standalone import Standalone, lease_holder
 
+pytestmark = pytest.mark.wide
+
 #: A leader that is killed with its standbys costs less than 12 s; the rest is for a busy machine.
 LATE_S = 20.0
 

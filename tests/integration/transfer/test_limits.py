@@ -87,6 +87,7 @@ def in_time(store: DelayStore, key: str, due_ms: float) -> bool:
     return int(moved) <= BURST + RATE * (store.now_ms() - due_ms) / 1000
 
 
+@pytest.mark.wide
 @pytest.mark.both_layouts
 def test_messages_that_are_too_late_become_dead_letters(
     redis_server: PrivateRedis, store: DelayStore, standalone: Standalone, layout: str

@@ -80,6 +80,7 @@ def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer,
     assert set(arrived(client).values()) == {1}
 
 
+@pytest.mark.wide
 def test_a_user_without_the_channel_is_served_by_polls(make_proj: MakeProj, own_server: PrivateRedis) -> None:
     """Where an ACL forbids the channel of announcements, tasks run once and in time, and the log says so once."""
     own_server.client().execute_command(

@@ -28,7 +28,7 @@ OF_CONSUMERS = {"TIME", "HGETALL", "ZRANGE"}
 #: Queues that are known before the first poll, which is when channels in Redisson's layout are subscribed to.
 QUEUES = [QUEUE, *(f"queue{n}" for n in range(20))]
 
-pytestmark = pytest.mark.both_layouts
+pytestmark = [pytest.mark.wide, pytest.mark.both_layouts]
 
 
 @pytest.fixture

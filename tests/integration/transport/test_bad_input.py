@@ -15,7 +15,7 @@ from tests.support.servers.proxies import LosesReply, old_redis
 from tests.support.workers.consumers import none_held
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_layouts
+pytestmark = [pytest.mark.wide, pytest.mark.both_layouts]
 
 YEAR_9999 = "9999-12-31T23:59:59.999999"
 #: Etas that no worker can read: each ends in an error in the worker's log, as with stock Celery.

@@ -109,6 +109,7 @@ def test_a_batch_that_fails_sends_nothing(proj: Proj, publish: Callable[[Produce
         assert sum(delayed for delayed, _ in _stats(proj).values()) == stored
 
 
+@pytest.mark.wide
 def test_celery_tasks_with_countdowns_in_a_batch(proj: Proj) -> None:
     """Tasks that Celery publishes through a producer with a batch keep their countdowns, and run once."""
     with proj.app.producer_pool.acquire() as producer, producer.batch():

@@ -9,6 +9,8 @@ from celery.canvas import Signature
 
 from tests.support.workers.harness import Proj
 
+pytestmark = pytest.mark.wide
+
 
 def _add(proj: Proj, *numbers: Any, **options: Any) -> Signature:
     return proj.app.signature("proj.add", args=numbers, options=options)

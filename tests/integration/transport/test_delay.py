@@ -12,7 +12,7 @@ from tests.support.conditions import until
 from tests.support.servers.proxies import CountsRequests
 from tests.support.workers.harness import MakeProj, Proj
 
-pytestmark = pytest.mark.both_layouts
+pytestmark = [pytest.mark.wide, pytest.mark.both_layouts]
 
 
 @pytest.mark.journey

@@ -13,7 +13,7 @@ from tests.support.conditions import stays, until
 from tests.support.workers.harness import TRANSPORT, Proj
 from tests.support.workers.transfers import Transfer
 
-pytestmark = pytest.mark.both_layouts
+pytestmark = [pytest.mark.wide, pytest.mark.both_layouts]
 
 QUEUE = Queue("brief", expires=3)
 #: Bodies, and when they came.

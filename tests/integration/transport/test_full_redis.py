@@ -9,7 +9,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Worker
 
-pytestmark = pytest.mark.both_layouts
+pytestmark = [pytest.mark.wide, pytest.mark.both_layouts]
 
 BODY = "x" * 10_000
 SAID = "command not allowed when used memory"

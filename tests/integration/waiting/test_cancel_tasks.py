@@ -95,6 +95,7 @@ def _failure_of(result: Any) -> str:
     return text.replace("expired", "cancelled while it was delayed")
 
 
+@pytest.mark.wide
 def test_a_chord_fails_as_with_a_member_that_a_worker_revoked(
     make_proj: MakeProj, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.transfers import Transfer
 
-pytestmark = pytest.mark.both_layouts
+pytestmark = [pytest.mark.wide, pytest.mark.both_layouts]
 
 EPSILON_S = 0.001  # a moment in s is less exact than one in µs
 TOKYO = ZoneInfo("Asia/Tokyo")

@@ -17,6 +17,8 @@ from tests.support.conditions import stays, until
 from tests.support.workers.events import captured
 from tests.support.workers.harness import MakeProj, Proj
 
+pytestmark = pytest.mark.wide
+
 ODD_ID = 'odd id: ü*?[x]\\ {1} "q" \'\x00\n'
 
 

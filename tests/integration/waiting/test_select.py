@@ -77,6 +77,7 @@ def test_changes_by_id_are_noted(proj: Proj, audit: Audit) -> None:
     ]
 
 
+@pytest.mark.wide
 def test_reschedule_and_run_now(proj: Proj, audit: Audit) -> None:
     """Selected tasks get one new due time, or go to their queue and run."""
     for n in range(10):

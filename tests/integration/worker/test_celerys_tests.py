@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.wide
+
 ROOT = Path(__file__).parents[3]
 #: Puts ours in the place of Celery's in whatever process imports it.
 OURS = "tests.support.workers.celerys_tests"

@@ -10,7 +10,7 @@ import pytest
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj, Worker
 
-pytestmark = pytest.mark.both_layouts
+pytestmark = [pytest.mark.wide, pytest.mark.both_layouts]
 
 
 def _shape(told: Any) -> Any:

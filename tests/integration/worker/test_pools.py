@@ -9,6 +9,8 @@ import pytest
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import Proj
 
+pytestmark = pytest.mark.wide
+
 
 def _leader_pid(proj: Proj) -> int | None:
     lease = proj.server.client().get("{delayq}:transfer")

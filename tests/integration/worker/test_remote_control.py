@@ -13,6 +13,8 @@ from tests.support.workers.events import captured
 from tests.support.workers.flower import Flower
 from tests.support.workers.harness import MakeProj, Proj, Worker
 
+pytestmark = pytest.mark.wide
+
 
 @pytest.mark.journey
 def test_remote_control_with_tasks_that_wait_in_redis(proj: Proj) -> None:

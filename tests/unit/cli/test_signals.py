@@ -8,6 +8,8 @@ import pytest
 
 from celery_ext.cli.signals import signals_as_interrupt
 
+pytestmark = pytest.mark.wide
+
 
 def test_a_hangup_ends_a_command_unless_it_is_ignored() -> None:
     """SIGHUP is as Ctrl-C, but under `nohup`, which lets a command ignore it."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import ROOT
 
-pytestmark = pytest.mark.timeout(600)  # the pages are built, which a busy machine takes its time for
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(600)]  # a busy machine takes its time to build pages
 
 #: Hides Spark from an interpreter that has it, then runs the rest of the command line as ``python`` would.
 WITHOUT_SPARK = """

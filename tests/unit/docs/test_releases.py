@@ -8,6 +8,7 @@ from importlib.metadata import requires
 from pathlib import Path
 from runpy import run_path
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -73,6 +74,7 @@ def test_what_real_apps_pin_is_admitted() -> None:
             assert not refused, (app, str(pin))
 
 
+@pytest.mark.wide
 def test_placeholders_stand_in_one_place() -> None:
     """Nothing but ``pyproject.toml`` and what looks for them there has an address that is none."""
     having = {ROOT / "pyproject.toml", ROOT / ".ci/release_check.py", Path(__file__)}

@@ -162,6 +162,7 @@ def test_an_unknown_operation_or_layout_is_an_error() -> None:
         scripts.load("offer", "no_such_layout")
 
 
+@pytest.mark.wide
 @pytest.mark.skipif(not shutil.which("luacheck"), reason="luacheck is not installed")
 def test_luacheck_finds_nothing(tmp_path: Path) -> None:
     """The scripts, as Redis gets them, are clean to luacheck."""

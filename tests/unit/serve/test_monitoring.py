@@ -34,11 +34,13 @@ def manifests() -> list[dict[str, Any]]:
     return [*yaml.safe_load_all((MONITORING / "kubernetes.yaml").read_text(encoding="utf-8"))]
 
 
+@pytest.mark.wide
 def test_prometheus_takes_the_alert_rules() -> None:
     """`promtool check rules` has nothing against them."""
     assert f"SUCCESS: {len(alerts())} rules found" in promtool("check", "rules", str(ALERTS))
 
 
+@pytest.mark.wide
 def test_each_alert_fires_when_it_should_and_only_then() -> None:
     """`promtool test rules` passes, and has for each alert a time at which it fires and one at which it does not."""
     tests = MONITORING / "alerts_test.yaml"
@@ -118,6 +120,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     assert parts | {"delayq_held_back_messages", "delayq_too_late_messages_total"} <= asked
 
 
+@pytest.mark.wide
 def test_the_dashboard_is_the_one_that_its_script_writes() -> None:
     """The committed JSON is current."""
     pytest.importorskip("grafana_foundation_sdk", reason="the extra `test` brings grafana-foundation-sdk")

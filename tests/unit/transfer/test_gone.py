@@ -99,6 +99,7 @@ def test_who_was_seen_over_the_same_connection_needs_no_time_to_come_back(fleet:
     assert fleet.after(LOOK_S) == {}
 
 
+@pytest.mark.wide
 def test_a_process_of_this_machine_that_has_ended_is_gone_at_once(fleet: Fleet) -> None:
     """Whatever the age of the connection; but one that runs, or is elsewhere, needs its time."""
     fleet.connected_at, fleet.missing = fleet.now_s, {ME}

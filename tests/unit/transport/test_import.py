@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.wide
+
 #: The names that eventlet takes out of the standard library, and that Windows has not.
 WITHOUT_POLL = """
 import select

@@ -111,6 +111,7 @@ def test_without_an_event_loop_nothing_comes_meanwhile(own_server: PrivateRedis,
             until(lambda: both() and not in_hand(own_server.client()))
 
 
+@pytest.mark.wide
 def test_workers_live_while_a_script_runs(make_proj: MakeProj, own_server: PrivateRedis) -> None:
     """An idle worker goes on as before, without connecting again, and one that starts meanwhile waits."""
     proj = make_proj(own_server)
@@ -146,6 +147,7 @@ def test_a_consumer_empties_its_queue_and_waits_on(own_server: PrivateRedis) -> 
         looped.until(looped.waits_for("a"), "a wait again")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("pool", ["solo", "prefork"])
 def test_a_worker_lives_while_redis_is_full(make_proj: MakeProj, own_server: PrivateRedis, pool: str) -> None:
     """Neither a busy worker nor an idle one ends; it runs what waits, and what comes when there is room again."""

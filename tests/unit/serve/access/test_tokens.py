@@ -191,6 +191,7 @@ delayq()
 """
 
 
+@pytest.mark.wide
 def test_tokens_are_made_without_the_extra(tmp_path: Path) -> None:
     """Whoever makes, lists and removes tokens need not be able to run the server."""
     file = tmp_path / "tokens.json"
