@@ -1,14 +1,13 @@
 -- Stores runs of periodic entries until they are due: an entry takes no run that is not later than its latest one.
 -- A note has, separated by blanks, the digest of the entry, or 'changed' or 'paused' for one that was disarmed,
 -- the time of its last run, and for each armed run its time and its id.
--- KEYS[1] periodic  HASH         entry -> its note; '' -> token of the process that armed last
--- KEYS[2-5] keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV[1] wake    channel on which a new head is announced
--- ARGV[2] queue   name, as announced
--- ARGV[3] expire  ms after which an unused queue expires, 0 for never
--- ARGV[4] token   fencing token of the process that arms
--- ARGV[5...] seven a run: entry, digest of the entry, time of the run (ms since the epoch), id, due (ms since the
--- epoch), priority (0-9), body
+-- KEYS periodic  HASH  entry -> its note; '' -> token of the process that armed last
+-- KEYS keys      of the queue's delayed messages, see include/*/types.lua
+-- ARGV wake, queue  channel on which a new head is announced, and the name of the queue there
+-- ARGV expire       NUMBER  ms after which an unused queue expires, 0 for never
+-- ARGV token        fencing token of the process that arms
+-- ARGV runs...  {entry, digest, time, id, due, priority, body}  digest of the entry; time of the run, and due, in ms
+-- since the epoch; priority: 0-9
 -- Returns {'first' | 'head' | 'behind', a word for each run}: 'armed', or, with nothing changed, 'repeated' (the run is
 -- not later than the latest one) or 'changed' (the entry is armed by another digest); or, with nothing changed,
 -- {'superseded', the token}
@@ -16,7 +15,6 @@
 -- Cost: O(log N) a run, and O(runs armed) an entry
 -- @include announce armed clock lifetime put
 
-local wake, queue, expire, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 
 local latest = redis.call('HGET', periodic, '')
@@ -25,24 +23,24 @@ if latest and tonumber(latest) > tonumber(token) then
 end
 local notes, words = {}, {}
 
-local function arm(entry, digest, run, id, due, priority, body)
-  local note = notes[entry] or read_note(redis.call('HGET', periodic, entry))
-  notes[entry] = note
-  if note.digest ~= digest and not DISARMED[note.digest] then
+local function arm(run)
+  local note = notes[run.entry] or read_note(redis.call('HGET', periodic, run.entry))
+  notes[run.entry] = note
+  if note.digest ~= run.digest and not DISARMED[note.digest] then
     return 'changed'
-  elseif tonumber(run) <= latest_of(note) then
+  elseif tonumber(run.time) <= latest_of(note) then
     return 'repeated'
   end
-  put(keys, id, due, priority, body)
-  note.digest = digest
-  table.insert(note.runs, { run, id })
+  put(keys, run.id, run.due, run.priority, run.body)
+  note.digest = run.digest
+  table.insert(note.runs, { run.time, run.id })
   return 'armed'
 end
 
 local life = life_of(keys, now, expire)
 local place = announce(keys, wake, queue, function()
-  for i = 5, #ARGV, 7 do
-    words[#words + 1] = arm(unpack(ARGV, i, i + 6))
+  for i, run in ipairs(runs) do
+    words[i] = arm(run)
   end
 end)
 live_on(keys, life, now)

@@ -1,18 +1,17 @@
 -- Begins a run of a bulk job: from then on earlier runs of the job can no longer write.
--- KEYS[1] job     HASH    state of the job
--- KEYS[2] guard   HASH    ids that the job has sent or claimed
--- KEYS[3] stream  STRING  name of the job that a stream works on
--- ARGV[1] run   number of the run; later ones are larger
--- ARGV[2] ttl   how long job and guard are kept from now on, ms
--- ARGV[3] name  name of the job, written to `stream`; '' for a job that belongs to no stream
--- ARGV[4] base  of a part of a job: when the job began, ms since the epoch; '' for now
+-- KEYS job     HASH    state of the job
+-- KEYS guard   HASH    ids that the job has sent or claimed
+-- KEYS stream  STRING  name of the job that a stream works on
+-- ARGV run   number of the run; later ones are larger
+-- ARGV ttl   NUMBER  how long job and guard are kept from now on, ms
+-- ARGV name  name of the job, written to `stream`; '' for a job that belongs to no stream
+-- ARGV base  of a part of a job: when the job began, ms since the epoch; '' for now
 -- Returns {'open' | 'committed' | 'aborted' | 'superseded' | 'mixed', when the job began, ms since the epoch}; this run
 -- may write only after 'open'; 'mixed': a run of an earlier version has staged messages, which are not sent
 -- Atomic: the job begins once, with the first of its tasks that calls.
 -- Cost: O(1)
 -- @include clock job
 
-local run, ttl, name, base = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local now = now_ms()
 
 if base ~= '' and is_of_earlier(job, base, run) then -- Redis forgets the parts of a job later than the job

@@ -1,17 +1,15 @@
 -- Removes the waiting messages of some ids.
--- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV[1] count  how many duplicates of an id to remove at most
--- ARGV[2] bytes  about how many bytes to remove at most; further ids are not searched
--- ARGV[3] counts  key of the queue's counters
--- ARGV[4...] one a task: id
+-- KEYS keys  of the queue's delayed messages, see include/*/types.lua
+-- ARGV count   how many duplicates of an id to remove at most
+-- ARGV bytes   NUMBER  about how many bytes to remove at most; further ids are not searched
+-- ARGV counts  key of the queue's counters
+-- ARGV ids...  of the tasks
 -- Returns for each id searched, in order, a list with four items a removed message: id under which the message was
 -- stored, due time, priority, body
 -- Atomic: a message that is returned will not be delivered; one that is not returned did not wait.
 -- Cost: O(log N) an id
--- @include all_from counters find search
+-- @include counters find search
 
-local count, bytes, counts = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local ids = all_from(ARGV, 4)
 
 local left = redis.pcall('PTTL', keys.due) -- the last message may leave
 local reply, removed = search(keys, ids, count, bytes, remove), 0

@@ -1,18 +1,16 @@
 -- Notes ids whose delay chains are to take no further step, and removes some notes that are out of date.
--- KEYS[1] cancelled  ZSET  ids whose chains take no step -> end of that ban, ms since the epoch
--- KEYS[2] chains     ZSET  ids of chains -> due time of the latest step; '' -> inf where chains are in use
--- ARGV[1] ttl     for how long the chains take no step, ms
--- ARGV[2] most    about how many of the latest notes to keep where no use of chains is known
--- ARGV[3] in_use  1 where the caller knows that chains are in use, or 0
--- ARGV[4...] one a chain: id
+-- KEYS cancelled  ZSET  ids whose chains take no step -> end of that ban, ms since the epoch
+-- KEYS chains     ZSET  ids of chains -> due time of the latest step; '' -> inf where chains are in use
+-- ARGV ttl     NUMBER  for how long the chains take no step, ms
+-- ARGV most    NUMBER  about how many of the latest notes to keep where no use of chains is known
+-- ARGV in_use  FLAG    1 where the caller knows that chains are in use, or 0
+-- ARGV ids...  of the chains
 -- Returns the positions, counted from 1, of the ids whose chains have a step that was due within the last `ttl` or is
 -- due later
 -- Atomic: `check_chain` stops a step offered after this.
 -- Cost: O(log N) an id
--- @include all_from clock
+-- @include clock
 
-local ttl, most, in_use = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
-local ids = all_from(ARGV, 4)
 local now = now_ms()
 
 local known = {}

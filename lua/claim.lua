@@ -1,9 +1,9 @@
 -- Claims the work that a request with an idempotency key asks for, or returns the answer that was kept for the key.
--- KEYS[1] answer  HASH  what was asked for, when, by whom it is worked on, and the answer; with a TTL
--- ARGV[1] name    of the caller, which nobody else has
--- ARGV[2] digest  of the request
--- ARGV[3] hold    how long the caller may work before another may claim, ms
--- ARGV[4] ttl     how long the key is kept, ms
+-- KEYS answer  HASH  what was asked for, when, by whom it is worked on, and the answer; with a TTL
+-- ARGV name    of the caller, which nobody else has
+-- ARGV digest  of the request
+-- ARGV hold    NUMBER  how long the caller may work before another may claim, ms
+-- ARGV ttl     how long the key is kept, ms
 -- Returns {word, when the key was first claimed, ms since the epoch, answer or ''}; word is 'first' (nobody claimed it
 -- before), 'again' (whoever claimed it has gone without an answer), 'kept' (here is the answer); or, with nothing
 -- changed, 'running' (another works on it) or 'other' (the key came with another request)
@@ -11,7 +11,6 @@
 -- Cost: O(1)
 -- @include clock
 
-local name, digest, hold, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 
 local of, since, by, till, kept = unpack(redis.call('HMGET', answer, 'digest', 'since', 'by', 'till', 'answer'))

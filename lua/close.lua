@@ -1,13 +1,11 @@
 -- Notes that all parts of a bulk job have ended.
--- KEYS[1] job  HASH  state of the job as a whole
--- ARGV[1] run  number of the run that has ended
--- ARGV[2] ttl  how long the job is kept from now on, ms
+-- KEYS job  HASH  state of the job as a whole
+-- ARGV run  number of the run that has ended
+-- ARGV ttl  NUMBER  how long the job is kept from now on, ms
 -- Returns 'closed'; or, with nothing changed, 'unknown' when Redis has forgotten the job, 'superseded' when a later run
 -- has begun
 -- Atomic: all or nothing.
 -- Cost: O(1)
-
-local run, ttl = ARGV[1], tonumber(ARGV[2])
 
 local latest = redis.call('HGET', job, 'run')
 if latest ~= run then

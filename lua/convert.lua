@@ -1,18 +1,14 @@
 -- Moves delayed messages of a queue from the other layout into this one, the next due first.
--- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
--- KEYS[5-8] from  of its messages in the other layout
--- ARGV[1] wake   channel on which a new head is announced
--- ARGV[2] queue  name, as announced
--- ARGV[3] count  how many messages to move at most
--- ARGV[4] bytes  about how many bytes to move at most
+-- KEYS keys  of the queue's delayed messages, see include/*/types.lua
+-- KEYS from  of its messages in the other layout
+-- ARGV wake, queue   channel on which a new head is announced, and the name of the queue there
+-- ARGV count, bytes  NUMBER  how many messages, and about how many bytes, to move at most
 -- Returns {number moved, number without a body, number left, number of bodies left that belong to no message,
 -- 'first' | 'head' | 'behind'}; messages without a body are removed
 -- Atomic: puts first, removes after; cut short, it may repeat a message and never lose one.
 -- Cost: O(log N) a message
 -- @include announce clock lifetime put_all
 -- @other page leave
-
-local wake, queue, count, bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local now = now_ms()
 local life = longer(life_of(keys, now, 0), life_of(from, now, 0))

@@ -1,16 +1,15 @@
 -- Removes the waiting runs of periodic entries that are changed, removed or paused.
--- KEYS[1] periodic  HASH         entry -> its note, see arm.lua; '' -> token of the process that armed last
--- KEYS[2-5] keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV[1] counts  key of the queue's counters
--- ARGV[2] token   fencing token of the process that arms; '' for anybody else, who supersedes it
--- ARGV[3] state   'changed' or 'paused', for the note; 'purged': 'changed', and runs to come are armed again
--- ARGV[4...] one an entry: its name
+-- KEYS periodic  HASH  entry -> its note, see arm.lua; '' -> token of the process that armed last
+-- KEYS keys      of the queue's delayed messages, see include/*/types.lua
+-- ARGV counts      key of the queue's counters
+-- ARGV token       fencing token of the process that arms; '' for anybody else, who supersedes it
+-- ARGV state       'changed' or 'paused', for the note; 'purged': 'changed', and runs to come are armed again
+-- ARGV entries...  their names
 -- Returns {'disarmed', number of messages removed}; or {'superseded', the token}, with nothing changed
 -- Atomic: a run that is removed is forgotten, as if it had never been armed.
 -- Cost: O(log N) a run
--- @include all_from armed clock counters find search
+-- @include armed clock counters find search
 
-local counts, token, state = ARGV[1], ARGV[2], ARGV[3]
 local now, left, removed = now_ms(), redis.pcall('PTTL', keys.due), 0 -- the last message may leave
 
 local latest = redis.call('HGET', periodic, '')
@@ -20,7 +19,7 @@ elseif latest and tonumber(latest) > tonumber(token) then
   return { 'superseded', latest }
 end
 redis.call('HDEL', periodic, '') -- a full Redis refuses a script whose first write needs memory
-for _, entry in ipairs(all_from(ARGV, 4)) do
+for _, entry in ipairs(entries) do
   local stored_note = redis.call('HGET', periodic, entry)
   local note = read_note(stored_note)
   for _, run in ipairs(note.runs) do

@@ -1,12 +1,9 @@
 -- Counts how many messages of a queue come due when.
--- KEYS[1] due    ZSET  message -> due time, ms since the epoch
--- ARGV[...] bounds, ms since the epoch, or -inf, or inf, ascending
+-- KEYS due  ZSET  message -> due time, ms since the epoch
+-- ARGV bounds...  ms since the epoch, or -inf, or inf, ascending
 -- Returns for each bound but the last: number of messages due from then on and before the next bound
 -- Atomic: all numbers are of one moment.
 -- Cost: O(log N) a bound; less where nothing comes due between many bounds
--- @include all_from
-
-local bounds = all_from(ARGV, 1)
 
 local counts = {}
 for i = 1, #bounds - 1 do

@@ -1,13 +1,11 @@
 -- Ends the work on a request with an idempotency key: keeps its answer, or lets the next caller work on it.
--- KEYS[1] answer  HASH  what was asked for, when, by whom it is worked on, and the answer; with a TTL
--- ARGV[1] name  of the caller
--- ARGV[2] how   'keep' (the answer), 'forget' (nothing was done: the key is new again), 'yield' (nobody knows)
--- ARGV[3] kept  the answer, with 'keep'
+-- KEYS answer  HASH  what was asked for, when, by whom it is worked on, and the answer; with a TTL
+-- ARGV name  of the caller
+-- ARGV how   'keep' (the answer), 'forget' (nothing was done: the key is new again), 'yield' (nobody knows)
+-- ARGV kept  the answer, with 'keep'
 -- Returns 'ended'; or 'lost', with nothing changed, when another has claimed the key meanwhile, or it has expired
 -- Atomic: only the caller that works on the key ends its claim.
 -- Cost: O(1)
-
-local name, how, kept = ARGV[1], ARGV[2], ARGV[3]
 
 if redis.call('HGET', answer, 'by') ~= name then
   return 'lost'

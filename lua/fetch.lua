@@ -1,36 +1,33 @@
 -- Fetches messages from queues for a consumer, and notes them as unacked.
--- KEYS[1]    consumers       ZSET        consumer -> end of its lease, ms since the epoch
--- KEYS[2]    unacked_index   ZSET        delivery tag -> time of delivery, s since the epoch; kombu's
--- KEYS[3]    unacked         HASH        delivery tag -> message, exchange and routing key; kombu's
--- KEYS[4]    paused          HASH        queues that are paused -> since when, ms since the epoch
--- KEYS[5...] in_flight, ready  LIST, LIST  an in-flight list and the list its messages come from, for each pair; then
---                                          the lists of the queues, step by step of the priorities
--- ARGV[1]    consumer  name, '' when no message is to be noted
--- ARGV[2]    first     number in the tag of the first message
--- ARGV[3]    most      messages to fetch
--- ARGV[4]    bytes     of messages, after which no further one is fetched
--- ARGV[5]    flights   number of pairs
--- ARGV[6]    queues    number of queues
--- ARGV[7]    turns     1 to serve the queues of a step in turns, 0 to serve them one after the other
--- ARGV[8...] routing   queue of each pair, then each queue: its name as JSON, with a '-' before it when its consumer
---                      does not acknowledge
+-- KEYS consumers      ZSET  consumer -> end of its lease, ms since the epoch
+-- KEYS unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
+-- KEYS unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
+-- KEYS paused         HASH  queues that are paused -> since when, ms since the epoch
+-- KEYS lists...       LIST  an in-flight list and the list its messages come from, for each pair; then the
+-- lists of the queues, step by step of the priorities
+-- ARGV consumer  name, '' when no message is to be noted
+-- ARGV first     NUMBER  number in the tag of the first message
+-- ARGV most      NUMBER  messages to fetch
+-- ARGV bytes     NUMBER  of messages, after which no further one is fetched
+-- ARGV flights   NUMBER  number of pairs
+-- ARGV queues    NUMBER  number of queues
+-- ARGV turns     FLAG    1 to serve the queues of a step in turns, 0 to serve them one after the other
+-- ARGV names...  queue of each pair, then each queue: its name as JSON, with a '-' before it when its consumer
+-- does not acknowledge
 -- Returns {number of the routing, message, ...} in the order of the tags, and behind them the numbers of paused queues,
 -- each with no message; or 'ended', with nothing fetched, when the consumer's lease has ended
 -- Atomic: a message is in its queue or unacked, never in neither. What is left in in-flight lists is next in its queue.
 -- Cost: O(most + lists)
 -- @unchecked
--- @include all_from clock in_flight routings turns wrong_type
+-- @include clock in_flight routings turns wrong_type
 
-local consumer, first, most, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local flights, queues, turns = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
-local lists = all_from(KEYS, 5)
 local now = now_ms()
 
 local wrong = wrong_type({ [consumers] = 'zset', [unacked_index] = 'zset', [unacked] = 'hash', [paused] = 'hash' })
 if wrong then
   return wrong
 end
-local routings, rest = routings_of(paused, all_from(ARGV, 8), flights)
+local routings, rest = routings_of(paused, names, flights)
 local ends = consumer ~= '' and redis.call('ZSCORE', consumers, consumer)
 local has_ended = consumer ~= '' and not (ends and tonumber(ends) > now)
 

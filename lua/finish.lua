@@ -1,18 +1,17 @@
 -- Commits or aborts a bulk job: from then on none of its tasks can write.
--- KEYS[1] job    HASH  state of the job
--- KEYS[2] guard  HASH  ids that the job has sent or claimed
--- ARGV[1] run   number of the run that ends; 0 for the latest
--- ARGV[2] word  'committed' or 'aborted'
--- ARGV[3] ttl   how long job and guard are kept from now on, ms
--- ARGV[4] base  of a part of a job: when the job began, ms since the epoch; '' for now
--- ARGV[5...] field and number, of what the driver has counted
+-- KEYS job    HASH  state of the job
+-- KEYS guard  HASH  ids that the job has sent or claimed
+-- ARGV run         number of the run that ends; 0 for the latest
+-- ARGV word        'committed' or 'aborted'
+-- ARGV ttl         NUMBER  how long job and guard are kept from now on, ms
+-- ARGV base        of a part of a job: when the job began, ms since the epoch; '' for now
+-- ARGV counted...  field and number, of what the driver has counted
 -- Returns the state of the job, 'committed' or 'aborted'; a job that has already ended keeps its state; or
 -- 'superseded', with nothing changed, when a later run has begun
 -- Atomic: a message of the job is sent before this or never.
 -- Cost: O(1); Redis frees the memory in the background
 -- @include clock job
 
-local run, word, ttl, base = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 
 if run == '0' then
@@ -29,8 +28,8 @@ if word == 'committed' then
   redis.call('UNLINK', guard) -- the state of the job refuses its ids from now on
 end
 redis.call('HSET', job, 'state', word, 'run', run, 'ended', string.format('%.17g', now))
-if #ARGV > 4 then
-  redis.call('HSET', job, unpack(ARGV, 5))
+if #counted > 0 then
+  redis.call('HSET', job, unpack(counted))
 end
 redis.call('HSETNX', job, 'base', base ~= '' and base or string.format('%.17g', now))
 redis.call('PEXPIRE', job, ttl)

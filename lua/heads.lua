@@ -1,5 +1,5 @@
 -- Reads when the next message of a queue is due.
--- KEYS[...] due  ZSET  message -> due time, ms since the epoch; one key a layout
+-- KEYS dues...  ZSET  message -> due time, ms since the epoch; one key a layout
 -- Returns {now, then for each key: due time of its head or ''}; a key of the wrong type has the due time '0', so that
 -- the transfer that follows names the error
 -- Atomic: reads only.
@@ -8,7 +8,7 @@
 -- @include clock
 
 local reply = { string.format('%.17g', now_ms()) }
-for _, due in ipairs(KEYS) do
+for _, due in ipairs(dues) do
   local head = redis.pcall('ZRANGE', due, 0, 0, 'WITHSCORES')
   reply[#reply + 1] = head.err and '0' or head[2] or ''
 end

@@ -1,25 +1,24 @@
 -- Renews the lease of a consumer, and the times of the messages that it holds.
--- KEYS[1] consumers      ZSET  consumer -> end of its lease, ms since the epoch; 0 once it is fenced off
--- KEYS[2] consumed       HASH  consumer -> what it says of itself, a JSON object
--- KEYS[3] unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
--- ARGV[1]    consumer  name
--- ARGV[2]    ttl       of the lease, ms
--- ARGV[3]    about     what it says of itself, a JSON object
--- ARGV[4]    is_new    1 for a name that has no lease yet
--- ARGV[5...] tag       of a message that it holds
+-- KEYS consumers      ZSET  consumer -> end of its lease, ms since the epoch; 0 once it is fenced off
+-- KEYS consumed       HASH  consumer -> what it says of itself, a JSON object
+-- KEYS unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
+-- ARGV consumer  name
+-- ARGV ttl       NUMBER  of the lease, ms
+-- ARGV about     what it says of itself, a JSON object
+-- ARGV is_new    FLAG    1 for a name that has no lease yet
+-- ARGV tags...   of the messages that it holds
 -- Returns 'renewed'; or 'ended', with nothing changed, when the consumer is fenced off or unknown
 -- Atomic: a consumer renews its lease, also late, or is fenced off.
 -- Cost: O(tags log N)
 -- @unchecked
 -- @include clock wrong_type
 
-local consumer, ttl, about, is_new = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 local now = now_ms()
 
 -- The types are asked for only after an error, or where they matter, because every consumer calls this all the time.
 local ends = redis.pcall('ZSCORE', consumers, consumer)
 local failed = type(ends) == 'table' and (wrong_type({ [consumers] = 'zset' }) or ends)
-  or #ARGV > 4 and wrong_type({ [unacked_index] = 'zset' })
+  or #tags > 0 and wrong_type({ [unacked_index] = 'zset' })
 if failed then
   return failed
 end
@@ -33,7 +32,7 @@ if type(done) == 'table' then
 end
 redis.call('HSET', consumed, consumer, about)
 redis.call('ZADD', consumers, now + ttl, consumer)
-for i = 5, #ARGV do
-  redis.call('ZADD', unacked_index, 'XX', now / 1000, ARGV[i])
+for _, tag in ipairs(tags) do
+  redis.call('ZADD', unacked_index, 'XX', now / 1000, tag)
 end
 return 'renewed'

@@ -1,17 +1,15 @@
 -- Counts by queue the messages that consumers hold, a page of them.
--- KEYS[1] unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
--- KEYS[2] unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
--- ARGV[1] start  how many messages to skip, those that are held for longest
--- ARGV[2] count  how many messages to look at, at most
--- ARGV[3] bytes  about how many bytes to look at, at most
+-- KEYS unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
+-- KEYS unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
+-- ARGV start  NUMBER  how many messages to skip, those that are held for longest
+-- ARGV count  NUMBER  how many messages to look at, at most
+-- ARGV bytes  NUMBER  about how many bytes to look at, at most
 -- Returns {number looked at, 0 at the end; then for each queue: its name as a JSON text, or '', number of messages}
 -- Atomic: reads only.
 -- Cost: O(log N + messages looked at)
 
 -- Longer names are not looked for.
 local NAME = 300
-
-local start, count, bytes = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local tags = redis.call('ZRANGE', unacked_index, start, start + count - 1)
 local found, looked, size, slice = {}, 0, 0, 1

@@ -1,18 +1,15 @@
 -- Makes messages of Redisson's layout that other clients have offered findable by their ids, a page at a time.
--- KEYS[1-4] keys  of the queue's delayed messages, see include/redisson/types.lua
--- ARGV[1] last      cursor where the page before ended, as returned; '' for the first page
--- ARGV[2] last_due  due time at that cursor, as returned; '' for the first page
--- ARGV[3] tail      mark that the list's tail had at the first page, as returned; '' for the first page
--- ARGV[4] count     how many messages to look at, at most
--- ARGV[5] bytes     about how many bytes of them to look at, at most
+-- KEYS keys  of the queue's delayed messages, see include/redisson/types.lua
+-- ARGV last      cursor where the page before ended, as returned; '' for the first page
+-- ARGV last_due  due time at that cursor, as returned; '' for the first page
+-- ARGV tail      mark that the list's tail had at the first page, as returned; '' for the first page
+-- ARGV count     NUMBER  how many messages to look at, at most
+-- ARGV bytes     NUMBER  about how many bytes of them to look at, at most
 -- Returns {'more', number of messages that have become findable, cursor where the page ends, due time at that cursor,
 -- mark of the list's tail}; or {'end', that number} after the last page
 -- Atomic: a message that waits from the first page to the last is found from then on.
 -- Cost: O(log N * log N + count)
 -- @include entry foreign forget page zset
-
-local last, last_due, tail = ARGV[1], ARGV[2], ARGV[3]
-local count, bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 if last_due == '' then
   local found = index_tail(keys, redis.call('HGET', keys.notes, 'tail'), count, bytes)

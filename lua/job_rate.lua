@@ -1,13 +1,12 @@
 -- Lets a bulk job send messages, if its rate allows that now, and notes them as sent.
--- KEYS[1] job  HASH  state of the job
--- ARGV[1] rate   messages a second that the job may send
--- ARGV[2] count  how many; less than 0: so many were let through before and not sent
+-- KEYS job  HASH  state of the job
+-- ARGV rate   NUMBER  messages a second that the job may send
+-- ARGV count  NUMBER  how many; less than 0: so many were let through before and not sent
 -- Returns '0'; or, with nothing changed, how long to wait, ms
 -- Atomic: no two callers are let through in place of one.
 -- Cost: O(1)
 -- @include clock
 
-local rate, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
 local CATCH_UP_MS = 100 -- after a pause a job may catch up with so many ms of its rate
 

@@ -1,13 +1,12 @@
 -- Notes that a queue is in use, so that neither its messages nor its counters expire.
--- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV[1] expire  ms after which an unused queue expires, 0 for never
--- ARGV[2] counts  key of the queue's counters
+-- KEYS keys  of the queue's delayed messages, see include/*/types.lua
+-- ARGV expire  NUMBER  ms after which an unused queue expires, 0 for never
+-- ARGV counts  key of the queue's counters
 -- Returns 'kept', or 'empty' when the queue has no `due` key
 -- Atomic: no key ends sooner than before, nor sooner than `expire` ms after the latest message is due.
 -- Cost: O(log N)
 -- @include clock counters lifetime
 
-local expire, counts = tonumber(ARGV[1]), ARGV[2]
 local now = now_ms()
 
 local life = life_of(keys, now, expire)

@@ -1,16 +1,13 @@
 -- Finds bodies that have no index entry, and gives them one.
--- KEYS[1-4] keys  of the queue's delayed messages, see include/hash/types.lua
--- ARGV[1] wake   channel on which a new head is announced
--- ARGV[2] queue  name, as announced
--- ARGV[3] mend   1, or 0 to change nothing
--- ARGV[4...] two a body: id; due time in ms since the epoch that a body without one gets, or '' to only look
+-- KEYS keys  of the queue's delayed messages, see include/hash/types.lua
+-- ARGV wake, queue  channel on which a new head is announced, and the name of the queue there
+-- ARGV mend         FLAG  1, or 0 to change nothing
+-- ARGV rows...      {id, due}  due: ms since the epoch, which a body without a due time gets, or '' to only look
 -- Returns for each body the first word that is true of it: 'gone' (there is no such body), 'unindexed' (it has no index
 -- entry), 'unnamed' (a duplicate that a search for the shared id does not find), 'sound'
 -- Atomic: a body that is indexed already keeps its due time. A body that lacks an index entry and a name gets both.
 -- Cost: O(log N) a body
 -- @include announce duplicates lifetime marks
-
-local wake, queue, mend = ARGV[1], ARGV[2], ARGV[3] == '1'
 
 local function is_duplicate(id, value)
   local shared = may_be_duplicate(id) and string.sub(id, 1, -DUPLICATE_SUFFIX - 1)
@@ -41,8 +38,8 @@ end
 local left = redis.call('PTTL', keys.bodies)
 local reply = {}
 announce(keys, wake, queue, function()
-  for i = 4, #ARGV, 2 do
-    reply[#reply + 1] = check(ARGV[i], ARGV[i + 1])
+  for i, row in ipairs(rows) do
+    reply[i] = check(row.id, row.due)
   end
 end)
 if mend then

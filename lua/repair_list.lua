@@ -1,16 +1,14 @@
 -- Finds entries in the list of Redisson's layout that have lost their place in the index, and puts them back there.
--- KEYS[1-4] keys  of the queue's delayed messages, see include/redisson/types.lua
--- ARGV[1] wake   channel on which a new head is announced
--- ARGV[2] mend   1, or 0 to change nothing
--- ARGV[3] skip   how many entries at the list's tail to leave out
--- ARGV[4] count  how many of the entries before those to look at
+-- KEYS keys  of the queue's delayed messages, see include/redisson/types.lua
+-- ARGV wake   channel on which a new head is announced
+-- ARGV mend   FLAG    1, or 0 to change nothing
+-- ARGV skip   NUMBER  how many entries at the list's tail to leave out
+-- ARGV count  NUMBER  how many of the entries before those to look at
 -- Returns {number of entries looked at, their bytes, then the mark of each lost entry}
 -- Atomic: an entry is put back only while there is a record of it and it is not in the index. One that was transferred
 -- or removed has either no record or is no longer in the list.
 -- Cost: O(entries between the page and the nearer end of the list + count * log N)
 -- @include entry lifetime names records wake zset
-
-local wake, mend, skip, count = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 
 -- Returns the due time in the record of an entry that is not in the index, or nil.
 local function due_of(id, entry)

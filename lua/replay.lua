@@ -1,8 +1,8 @@
 -- Takes dead letters out of their list, wherever they stand in it; all others stay where they are.
--- KEYS[1] dead  LIST  dead letters
--- ARGV[1] counts  key of the counters of the queue of dead letters
--- ARGV[2...] three a dead letter, the newest first: how many are older; its message as it is in the list; the counter,
---   'replay' where the caller has sent it to its queue already, or 'drop'
+-- KEYS dead  LIST  dead letters
+-- ARGV counts  key of the counters of the queue of dead letters
+-- ARGV letters...  {older, message, counter}  the newest first: how many are older; the message as it is in the list;
+-- the counter, 'replay' where the caller has sent it to its queue already, or 'drop'
 -- Returns for each dead letter 1, or 0 if another caller took it
 -- Atomic: takes no other letter.
 -- Cost: O(N) for all together: Redis passes by the letters between one end of the list and the last that it takes
@@ -11,7 +11,7 @@
 -- Takes the place of letters that leave, so that one LREM finds them all. It is no message.
 local TAKEN = '\0taken'
 
-local counts, marked, newest, by, reply = ARGV[1], 0, 0, {}, {}
+local marked, newest, by, reply = 0, 0, {}, {}
 
 local function take(older, message)
   local at = -1 - older
@@ -22,11 +22,9 @@ local function take(older, message)
   return redis.call('LREM', dead, -1, message) -- another caller took older ones; or Redis is full, and refuses LSET
 end
 
-for i = 2, #ARGV, 3 do
-  local older, message, counter = unpack(ARGV, i, i + 2)
-  local taken = take(tonumber(older), message)
-  reply[#reply + 1] = taken
-  by[counter] = (by[counter] or 0) + taken
+for i, letter in ipairs(letters) do
+  reply[i] = take(tonumber(letter.older), letter.message)
+  by[letter.counter] = (by[letter.counter] or 0) + reply[i]
 end
 if marked > 0 then
   local from_head = 2 * newest > redis.call('LLEN', dead)

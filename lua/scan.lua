@@ -1,23 +1,20 @@
 -- Reads the waiting messages of a queue, or of a part of it, in the order of their due times, a page at a time.
--- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV[1] from         least due time, ms since the epoch, or -inf
--- ARGV[2] to           due time before which messages are wanted, ms since the epoch; inf for all
--- ARGV[3] last         end of the page or part before: an index member, or its cursor; '' at the queue's beginning
--- ARGV[4] last_due     due time of that member, as returned; '' at the queue's beginning
--- ARGV[5] final        end of the part: an index member, or its cursor; '' for the queue's end
--- ARGV[6] final_due    due time of that member, as returned; '' for the queue's end
--- ARGV[7] count        how many messages to return at most
--- ARGV[8] bytes        about how many bytes all bodies together may have at most
--- ARGV[9] with_bodies  '1' to return bodies, '0' to return their lengths
+-- KEYS keys  of the queue's delayed messages, see include/*/types.lua
+-- ARGV from         least due time, ms since the epoch, or -inf
+-- ARGV to           due time before which messages are wanted, ms since the epoch; inf for all
+-- ARGV last         end of the page or part before: an index member, or its cursor; '' at the queue's beginning
+-- ARGV last_due     due time of that member, as returned; '' at the queue's beginning
+-- ARGV final        end of the part: an index member, or its cursor; '' for the queue's end
+-- ARGV final_due    due time of that member, as returned; '' for the queue's end
+-- ARGV count        NUMBER  how many messages to return at most
+-- ARGV bytes        NUMBER  about how many bytes all bodies together may have at most
+-- ARGV with_bodies  FLAG    '1' to return bodies, '0' to return their lengths
 -- Returns {'more' or 'end', messages, lengths}. With bodies, messages has five items a message: id, due time, priority,
 -- body, cursor; priority and body are '' when the body is missing; there are no lengths. Without bodies, messages has
 -- two items a message: index member, due time; lengths has the length of its stored value, 0 when the body is missing
 -- Atomic: reads only. A message that waits from the first page to the last is returned once.
 -- Cost: O(log N * log N + count)
 -- @include page zset
-
-local from, to, last, last_due, final, final_due = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local count, bytes, with_bodies = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == '1'
 
 local start, stop = between(keys.due, from, to)
 if last_due ~= '' then -- not last: a member may be empty

@@ -1,20 +1,18 @@
 -- Cuts a queue's waiting messages into parts, and returns where each part ends.
--- KEYS[1] due  ZSET  message -> due time, ms since the epoch
--- ARGV[1] from  least due time, ms since the epoch, or -inf
--- ARGV[2] to    due time before which messages are wanted, ms since the epoch; inf for all
--- ARGV[3...] one for every part but the last: rank of the part's last message among the messages within the bounds,
+-- KEYS due  ZSET  message -> due time, ms since the epoch
+-- ARGV from      least due time, ms since the epoch, or -inf
+-- ARGV to        due time before which messages are wanted, ms since the epoch; inf for all
+-- ARGV ranks...  one for every part but the last: rank of the part's last message among the messages within the bounds,
 -- counted from 0, ascending
 -- Returns for each rank: cursor of the member with that rank, its due time; nothing for a rank beyond the last message
 -- Atomic: reads only. The parts are disjoint and together have all messages within the bounds.
 -- Cost: O(log N) a rank
 -- @include page zset
 
-local from, to = ARGV[1], ARGV[2]
-
 local first, behind = between(due, from, to)
 local reply = {}
-for i = 3, #ARGV do
-  local rank = first + tonumber(ARGV[i])
+for _, place in ipairs(ranks) do
+  local rank = first + tonumber(place)
   if rank >= behind then
     break
   end

@@ -1,6 +1,6 @@
 -- Counts a queue's messages.
--- KEYS[1]    due    ZSET  message -> due time, ms since the epoch
--- KEYS[2...] ready  LIST  the queue's lists, one a priority step
+-- KEYS due       ZSET  message -> due time, ms since the epoch
+-- KEYS ready...  LIST  the queue's lists, one a priority step
 -- Returns {now, number delayed, number ready, number overdue, next due or '', ...}, and then for each list that is not
 -- empty two texts of the message that is consumed next: its property `timestamp` or '', its eta or ''
 -- Atomic: all numbers are of one moment.
@@ -9,7 +9,7 @@
 
 local now = now_ms()
 
-local ready, since = 0, {}
+local waiting, since = 0, {}
 
 -- Notes since when a message could have been consumed. message: an error for a user without the right to read it.
 local function note_since(message)
@@ -21,13 +21,13 @@ local function note_since(message)
   since[#since + 1] = message:match('"eta": ?"([^"\\]*)"', head) or ''
 end
 
-for i = 2, #KEYS do
-  local length = redis.call('LLEN', KEYS[i])
+for _, list in ipairs(ready) do
+  local length = redis.call('LLEN', list)
   if length > 0 then
-    ready = ready + length
-    note_since(redis.pcall('LINDEX', KEYS[i], -1))
+    waiting = waiting + length
+    note_since(redis.pcall('LINDEX', list, -1))
   end
 end
 local delayed, overdue = redis.call('ZCARD', due), redis.call('ZCOUNT', due, '-inf', now)
 local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2] or ''
-return { string.format('%.17g', now), delayed, ready, overdue, head, unpack(since) }
+return { string.format('%.17g', now), delayed, waiting, overdue, head, unpack(since) }

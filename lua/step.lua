@@ -1,21 +1,18 @@
 -- Puts the next step of a delay chain into the store, unless this or a later step waits.
--- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV[1]  wake      channel on which a new head is announced
--- ARGV[2]  queue     name, as announced
--- ARGV[3]  expire    ms after which an unused queue expires, 0 for never
--- ARGV[4]  chain     text that the body of every step of the chain contains, and no other body
--- ARGV[5]  id
--- ARGV[6]  due       ms since the epoch, or '+' and ms from now
--- ARGV[7]  priority  0-9
--- ARGV[8]  body
--- ARGV[9]  stores    '1', or '0' for a step that waits elsewhere, which the store does not get
+-- KEYS keys  of the queue's delayed messages, see include/*/types.lua
+-- ARGV wake, queue  channel on which a new head is announced, and the name of the queue there
+-- ARGV expire       NUMBER  ms after which an unused queue expires, 0 for never
+-- ARGV chain        text that the body of every step of the chain contains, and no other body
+-- ARGV id
+-- ARGV due          ms since the epoch, or '+' and ms from now
+-- ARGV priority     0-9
+-- ARGV body
+-- ARGV stores       FLAG    '1', or '0' for a step that waits elsewhere, which the store does not get
 -- Returns 'first' | 'head' | 'behind' when the store has the step now, or need not; 'waits' with nothing stored
 -- Atomic: at any moment at most one step of a chain waits.
 -- Cost: O(log N)
 -- @include announce clock find lifetime parts put
 
-local wake, queue, expire, chain = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local id, due, priority, body, stores = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9] == '1'
 local now = now_ms()
 
 -- Returns the number of a message's step in its chain; 0 for a message that is no JSON.

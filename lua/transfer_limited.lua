@@ -1,15 +1,14 @@
 -- Moves messages that are due as `transfer` does, of a queue that has a rate, or whose late messages do not run.
--- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
--- KEYS[5]    bucket  HASH         the queue's tokens, see bucket.lua
--- KEYS[6...] ready   LIST         the queue's lists, one a priority step
--- ARGV[1] count  how many messages to move at most
--- ARGV[2] bytes  about how many bytes to move at most
--- ARGV[3] counts  key of the queue's counters
--- ARGV[4] overdue  what happens to a message that is too late: 'run', 'dead-letter' or 'drop'
--- ARGV[5] lateness  from how late on it is too late, ms
--- ARGV[6] rate   most messages a second, '' for no limit
--- ARGV[7] burst  how many may go at once after a pause
--- ARGV[8...17] for each priority 0-9: its list, counted from 0
+-- KEYS keys      of the queue's delayed messages, see include/*/types.lua
+-- KEYS bucket    HASH  the queue's tokens, see bucket.lua
+-- KEYS ready...  LIST  the queue's lists, one a priority step
+-- ARGV count, bytes  NUMBER      how many messages, and about how many bytes, to move at most
+-- ARGV counts        key of the queue's counters
+-- ARGV overdue       what happens to a message that is too late: 'run', 'dead-letter' or 'drop'
+-- ARGV lateness      NUMBER      from how late on it is too late, ms
+-- ARGV rate          NUMBER      most messages a second, '' for no limit
+-- ARGV burst         NUMBER      how many may go at once after a pause
+-- ARGV list_of       PRIORITIES  the queue's lists
 -- Returns {number moved, number without a body, due time of the first or '', now, when to call again or '', number
 -- dropped, 1 if due messages are held back, {four for each message that is too late and is to be buried: key, due time,
 -- priority, body; the last two are '' where the body is missing}}. While messages are too late, no other moves.
@@ -17,17 +16,12 @@
 -- Cost: O(log N) a message
 -- @include bucket clock counters due large lifetime move too_late
 
-local count, bytes, counts = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local overdue, lateness, rate, burst = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local now = now_ms()
 
-local to = { keys = keys, first_list = 6, counts = counts }
+local to = { keys = keys, ready = ready, list_of = list_of, counts = counts }
 to.is_large, to.expire = has_large(keys), life_of(keys, now, 0).margin
-function to.list_of(priority)
-  return KEYS[6 + ARGV[8 + priority]]
-end
 local done, again, late = { moved = 0, lost = 0, dropped = 0 }, nil, {}
-local limit_ms = overdue ~= 'run' and now - tonumber(lateness)
+local limit_ms = overdue ~= 'run' and now - lateness
 if limit_ms and redis.call('ZCOUNT', keys.due, '-inf', string.format('(%.17g', limit_ms)) > 0 then
   if overdue == 'drop' then
     done.dropped, done.lost = drop_late(keys, limit_ms, count, bytes, to.is_large)
@@ -35,8 +29,8 @@ if limit_ms and redis.call('ZCOUNT', keys.due, '-inf', string.format('(%.17g', l
   else
     add_late(late, keys, limit_ms, count)
   end
-elseif rate ~= '' then
-  again = move_limited(to, bucket, { rate = tonumber(rate), burst = tonumber(burst) }, now, count, bytes, done)
+elseif rate then
+  again = move_limited(to, bucket, { rate = rate, burst = burst }, now, count, bytes, done)
 else
   done.moved, done.lost, done.first = move_due(to, now, count, bytes)
 end

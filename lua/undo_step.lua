@@ -1,13 +1,11 @@
 -- Takes a message that was just stored out of the store again.
--- KEYS[1-4] keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV[1] id
--- ARGV[2] sha  SHA-1 of its body
+-- KEYS keys  of the queue's delayed messages, see include/*/types.lua
+-- ARGV id
+-- ARGV sha  SHA-1 of its body
 -- Returns 'undone', or 'gone' if no message with this id and this body waits
 -- Atomic: a message that is undone will not be delivered.
 -- Cost: O(log N)
 -- @include find
-
-local id, sha = ARGV[1], ARGV[2]
 
 local outcome = 'gone'
 for _, message in ipairs(find(keys, id, 100)) do

@@ -1,6 +1,6 @@
 -- Reads which message of a queue is next, for a standby.
--- KEYS[1] due     ZSET  message -> due time, ms since the epoch
--- KEYS[2] bucket  HASH  tokens of the queue, see bucket.lua, or, where it has no rate, `due` again
+-- KEYS due     ZSET  message -> due time, ms since the epoch
+-- KEYS bucket  HASH  tokens of the queue, see bucket.lua, or, where it has no rate, `due` again
 -- Returns {now, due time of the head or '', beginning of its index member, until when its rate holds due messages back
 -- or ''}; a key of the wrong type has the due time '0', so that the transfer that follows names the error
 -- Atomic: reads only.

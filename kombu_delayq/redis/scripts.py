@@ -2,16 +2,26 @@
 
 An operation has a name that no other one has. Its file is in ``lua/``, or in a folder of the feature that it serves.
 
-The header of an operation names its keys. The operation has each under its name:
+The header of an operation names its keys and its arguments, in their order. The operation has each under its name:
 
-``-- KEYS[2] guard  SET  ids that the job has sent``
-    One key, and its type.
-``-- KEYS[3-6] keys  of the queue's delayed messages``
+``-- KEYS guard, staged  HASH  of the job``
+    Keys of one type each, one after the other.
+``-- KEYS keys  of the queue's delayed messages``
     The four keys of a queue's delayed messages in the layout that the script is for, which are ``keys.due``,
     ``keys.bodies``, ``keys.notes`` and ``keys.ids``. ``lua/include/<layout>/types.lua`` describes them. Four of another
     name are those of the other layout.
-``-- KEYS[7...] ready  LIST  the queue's lists``
-    All others, of one type.
+``-- KEYS ready...  LIST  the queue's lists``
+    All others, of one type, as a list.
+``-- ARGV queue  its name``
+    A text. ``NUMBER`` behind the name makes it a number, or nil where the text is empty; ``FLAG`` a boolean, true for
+    ``1``.
+``-- ARGV list_of  PRIORITIES  the queue's lists``
+    Ten numbers: for each priority from 0 to 9 the place of its list in ``ready``. It becomes a function from a priority
+    to the key of its list.
+``-- ARGV ids...  of the tasks``
+    All others, as a list of texts.
+``-- ARGV rows...  {id, due}  one a message``
+    All others, as a list of tables with these fields.
 
 An operation begins with a check of the types of all its keys, see ``wrong_type.lua``, unless it has ``-- @unchecked``.
 
@@ -48,11 +58,16 @@ _INCLUDE = re.compile(r"^-- @include ([\w ]+)\n", re.MULTILINE)
 _OTHER = re.compile(r"^-- @other ([\w ]+)\n", re.MULTILINE)
 _FIRST = re.compile(r"^-- @first (\w+) (\w+)\n", re.MULTILINE)
 _UNCHECKED = "\n-- @unchecked\n"
-_KEY = re.compile(r"^-- KEYS\[(\d*)(\.\.\.|-\d+)?\] +(\w+)(?: +([A-Z]+))?", re.MULTILINE)
+_KINDS = "ZSET|HASH|STRING|SET|LIST|NUMBER|FLAG|PRIORITIES"
+_PARAMETER = re.compile(
+    rf"^-- (KEYS|ARGV) (\w+(?:, \w+)*)(\.\.\.)?(?:  +(?:({_KINDS})\b|\{{([\w, ]+)\}}))?", re.MULTILINE
+)
+#: How an argument of a kind gets its value.
+_AS = {"": "ARGV[{}]", "NUMBER": "tonumber(ARGV[{}])", "FLAG": "ARGV[{}] == '1'"}
 #: How scripts call the four keys of a queue's delayed messages, in the order of ``Keys.stored``.
 ROLES = ("due", "bodies", "notes", "ids")
 #: Includes that the code uses which the loader writes.
-_OF_CHECK = ("types", "wrong_type")
+_OF_LOADER = ("types", "wrong_type")
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 _DEFINITION = re.compile(r"^(?=local )", re.MULTILINE)
 _DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)")
@@ -61,6 +76,30 @@ _USED = re.compile(r"(?:(?<![.:\w])|(?<=\.\.))[A-Za-z_]\w*")
 
 #: Texts of the scripts that were loaded, by their SHA-1.
 _texts: dict[str, str] = {}
+
+
+class Parameter(NamedTuple):
+    """What a header says of one of KEYS or ARGV, or of all others behind it.
+
+    Attributes:
+        name: Its name in the script.
+        at: Its place, from 1.
+        kind: Type of the key, or ``NUMBER``, ``FLAG`` or ``PRIORITIES``; empty for the four keys of a queue, and for a
+            text.
+        is_rest: Whether it stands for all others.
+        fields: Names of the fields of a row.
+    """
+
+    name: str
+    at: int
+    kind: str
+    is_rest: bool
+    fields: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        """How many of KEYS or ARGV it stands for, or one of its rows."""
+        return len(self.fields) or (10 if self.kind == "PRIORITIES" else 1)
 
 
 class Script(NamedTuple):
@@ -98,10 +137,11 @@ def load(operation: str, layout: str = "hash") -> Script:
     Raises:
         FileNotFoundError: There is no such operation or include.
     """
-    source = _source(operations().get(operation, f"{operation}.lua"))
-    body = _of_keys(source) + _code(source)
+    source = _source_of(operation)
+    body = _check(source) + _code(source)
+    body = _with_needed(_bindings(source), body)
     first = _first(source, layout)
-    definitions = _definitions([*included(source), *_OF_CHECK], layout, set())
+    definitions = _definitions([*included(source), *_OF_LOADER], layout, set())
     rest = [definition for definition in definitions if definition not in first]
     text = _of_other(source, body, layout) + "".join(first) + _with_needed(rest, body)
     made = Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
@@ -112,6 +152,22 @@ def load(operation: str, layout: str = "hash") -> Script:
 def text_of(sha: str) -> str | None:
     """Returns the text of a script that this process has loaded, by its SHA-1; None for any other."""
     return _texts.get(sha)
+
+
+def parameters(source: str) -> dict[str, list[Parameter]]:
+    """Returns what the header of an operation says of its ``KEYS`` and ``ARGV``, in their order."""
+    found: dict[str, list[Parameter]] = {"KEYS": [], "ARGV": []}
+    at = {"KEYS": 1, "ARGV": 1}
+    for of, names, more, kind, fields in _PARAMETER.findall(source):
+        for name in names.split(", "):
+            found[of].append(Parameter(name, at[of], kind, bool(more), tuple(fields.split(", ")) if fields else ()))
+            at[of] += len(ROLES) if of == "KEYS" and not kind else found[of][-1].width
+    return found
+
+
+def parameters_of(operation: str) -> dict[str, list[Parameter]]:
+    """Returns what the header of an operation says, see ``parameters``."""
+    return parameters(_source_of(operation))
 
 
 def included(source: str) -> list[str]:
@@ -135,24 +191,55 @@ def path_of(include: str, layout: str) -> str:
     return own if (directory() / own).is_file() else f"include/shared/{include}.lua"
 
 
-def _of_keys(source: str) -> str:
-    """Returns the code that binds the keys of an operation to their names, and checks their types."""
-    bound, expected, others = "", "", ""
-    for first, more, name, kind in _KEY.findall(source):
-        if more == "...":
-            others = f"  for i = {first or 1}, #KEYS do\n    expected[KEYS[i]] = '{kind.lower()}'\n  end\n"
-        elif more:
-            fields = ", ".join(f"{role} = KEYS[{at}]" for at, role in enumerate(ROLES, int(first)))
-            bound += f"local {name} = {{ {fields} }}\n"
-            types = "TYPES" if name == "keys" else "other.TYPES"
-            expected += "".join(f"    [{name}.{role}] = {types}.{role},\n" for role in ROLES)
-        else:
-            bound += f"local {name} = KEYS[{first}]\n"
-            expected += f"    [{name}] = '{kind.lower()}',\n"
+def _bindings(source: str) -> list[str]:
+    """Returns the code that binds keys and arguments to the names that the header gives them."""
+    of = parameters(source)
+    return [*map(_bound_key, of["KEYS"]), *(_bound_argument(each, of["KEYS"]) for each in of["ARGV"])]
+
+
+def _bound_key(key: Parameter) -> str:
+    if key.is_rest:
+        return _rest(key, "KEYS", "KEYS[i]")
+    if key.kind:
+        return f"local {key.name} = KEYS[{key.at}]\n"
+    fields = ", ".join(f"{role} = KEYS[{at}]" for at, role in enumerate(ROLES, key.at))
+    return f"local {key.name} = {{ {fields} }}\n"
+
+
+def _bound_argument(argument: Parameter, keys: list[Parameter]) -> str:
+    name, at, kind, is_rest, fields = argument
+    if kind == "PRIORITIES":
+        return f"local function {name}(priority)\n  return KEYS[{keys[-1].at} + ARGV[{at} + priority]]\nend\n"
+    if fields:
+        row = "".join(f"    {field} = ARGV[i + {n}],\n" for n, field in enumerate(fields))
+        return _rest(argument, "ARGV", f"{{\n{row}  }}")
+    if is_rest:
+        return _rest(argument, "ARGV", "ARGV[i]")
+    return f"local {name} = {_AS[kind].format(at)}\n"
+
+
+def _rest(all_others: Parameter, of: str, value: str) -> str:
+    """Returns the code that makes a list of all KEYS or ARGV from a place on."""
+    name = all_others.name
+    loop = f"for i = {all_others.at}, #{of}, {all_others.width} do\n  {name}[#{name} + 1] = {value}\nend\n"
+    return f"local {name} = {{}}\n{loop}"
+
+
+def _check(source: str) -> str:
+    """Returns the code that checks the types of an operation's keys."""
     if _UNCHECKED in source:
-        return bound
+        return ""
+    expected, others = "", ""
+    for key in parameters(source)["KEYS"]:
+        if key.is_rest:
+            others = f"  for i = {key.at}, #KEYS do\n    expected[KEYS[i]] = '{key.kind.lower()}'\n  end\n"
+        elif key.kind:
+            expected += f"    [{key.name}] = '{key.kind.lower()}',\n"
+        else:
+            types = "TYPES" if key.name == "keys" else "other.TYPES"
+            expected += "".join(f"    [{key.name}.{role}] = {types}.{role},\n" for role in ROLES)
     check = "  local wrong = wrong_type(expected)\n  if wrong then\n    return wrong\n  end\n"
-    return f"{bound}do\n  local expected = {{\n{expected}  }}\n{others}{check}end\n"
+    return f"do\n  local expected = {{\n{expected}  }}\n{others}{check}end\n"
 
 
 def _definitions(includes: Iterable[str], layout: str, seen: set[str]) -> list[str]:
@@ -200,7 +287,7 @@ def _of_other(source: str, body: str, layout: str) -> str:
     [other] = {*LAYOUTS} - {layout}
     used = dict.fromkeys(re.findall(r"\bother\.(\w+)", body))
     table = "return {\n" + "".join(f"  {name} = {name},\n" for name in used) + "}\n"
-    definitions = _definitions([*includes, *_OF_CHECK], other, set())
+    definitions = _definitions([*includes, *_OF_LOADER], other, set())
     # This code stands before the script's own definitions, so it does not see them.
     return f"local other = (function()\n{_with_needed(definitions, table)}end)()\n"
 
@@ -208,6 +295,10 @@ def _of_other(source: str, body: str, layout: str) -> str:
 def _code(source: str) -> str:
     """Returns the text of a file without comments: Redis would keep them, and a first EVAL would carry them."""
     return _COMMENT.sub("", source).lstrip("\n")
+
+
+def _source_of(operation: str) -> str:
+    return _source(operations().get(operation, f"{operation}.lua"))
 
 
 def _source(path: str) -> str:

@@ -1,13 +1,13 @@
 -- Elects a promoter behind one marker: from now on Redis refuses all promoters of earlier tokens there.
--- KEYS[1] journal        HASH  marker of the journal of this Redis, see fencing.lua
--- KEYS[2] journal_guard  HASH  number of a row -> its state, see promote.lua; another journal's leaves
--- ARGV[1] id         of the journal
--- ARGV[2] token      of the promoter, which the journal gives to nobody else
--- ARGV[3] epoch      as the journal has it; with `anew` the one that begins
--- ARGV[4] least      least epoch that the marker may have
--- ARGV[5] heartbeat  as the journal has it
--- ARGV[6] guard      id of the journal's numbers
--- ARGV[7] is_anew    '1' to write the marker where it is missing or behind
+-- KEYS journal        HASH  marker of the journal of this Redis, see fencing.lua
+-- KEYS journal_guard  HASH  number of a row -> its state, see promote.lua; another journal's leaves
+-- ARGV id         of the journal
+-- ARGV token      of the promoter, which the journal gives to nobody else
+-- ARGV epoch      NUMBER  as the journal has it; with `anew` the one that begins
+-- ARGV least      NUMBER  least epoch that the marker may have
+-- ARGV heartbeat  NUMBER  as the journal has it
+-- ARGV guard      id of the journal's numbers
+-- ARGV is_anew    FLAG    '1' to write the marker where it is missing or behind
 -- Returns {word, the marker's token, epoch and heartbeat, '' without one}; word is 'elected'; or, with nothing changed,
 -- 'lost' (there is no marker), 'other' (that of another journal), 'superseded' (a later promoter leads), 'behind'
 -- (Redis was set back), 'ahead' (the journal was set back, or has gone on since it was read, or a leader noticed a loss
@@ -15,9 +15,6 @@
 -- Atomic: at any moment one promoter leads behind a marker.
 -- Cost: O(1)
 -- @include fencing
-
-local id, token, epoch, least, heartbeat = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local guard, is_anew = ARGV[6], ARGV[7] == '1'
 
 local marker = redis.call('HMGET', journal, 'id', 'token', 'epoch', 'heartbeat')
 local of, its_token, its_epoch, its_heartbeat = unpack(marker)

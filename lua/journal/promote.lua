@@ -1,15 +1,14 @@
 -- Puts rows of the journal that belong to one queue into the store, each once, until they are due.
--- KEYS[1] journal        HASH         marker: id, token, epoch and heartbeat of the journal that this Redis belongs to
--- KEYS[2] journal_guard  HASH         number of a row -> 'p' (pushed), 'c' (claimed) or 'h' (held), since
+-- KEYS journal        HASH  marker: id, token, epoch and heartbeat of the journal that this Redis belongs to
+-- KEYS journal_guard  HASH  number of a row -> 'p' (pushed), 'c' (claimed) or 'h' (held), since
 -- when, ms, and ':' with the name of the hold
--- KEYS[3-6] keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV[1] wake     channel on which a new head is announced
--- ARGV[2] queue    name, as announced
--- ARGV[3] expire   ms after which an unused queue expires, 0 for never
--- ARGV[4] of       id of the journal
--- ARGV[5] token     of the promoter
--- ARGV[6] hold     name of a hold without which no row is put, of a caller that promotes single rows; '' for a leader
--- ARGV[7...] five a row: number, id, due (ms since the epoch), priority (0-9), body
+-- KEYS keys           of the queue's delayed messages, see include/*/types.lua
+-- ARGV wake, queue  channel on which a new head is announced, and the name of the queue there
+-- ARGV expire       NUMBER  ms after which an unused queue expires, 0 for never
+-- ARGV of           id of the journal
+-- ARGV token        of the promoter
+-- ARGV hold         name of a hold without which no row is put, of a caller that promotes single rows; '' for a leader
+-- ARGV offers...    {number, id, due, priority, body}  one a row; due: ms since the epoch; priority: 0-9
 -- Returns {'promoted', then a word for each row: 'promoted', 'pushed' (it was there before), 'claimed' (it was
 -- taken out of the journal, and must not be put there) or 'free' (its hold has ended)}; or, with nothing changed,
 -- {'lost' | 'other' | 'superseded' | 'behind'}, when the promoter does not lead
@@ -17,7 +16,6 @@
 -- Cost: O(log N) a row
 -- @include announce clock fencing lifetime put_all
 
-local wake, queue, expire, of, token, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local now = now_ms()
 
 local word = fenced_off(journal, of, token)
@@ -25,21 +23,21 @@ if word then
   return { word }
 end
 local numbers, rows, reply, noted = {}, {}, { 'promoted' }, {}
-for i = 7, #ARGV, 5 do
-  numbers[#numbers + 1] = ARGV[i]
+for n, offer in ipairs(offers) do
+  numbers[n] = offer.number
 end
 local guarded = #numbers > 0 and redis.call('HMGET', journal_guard, unpack(numbers)) or {}
 local since = string.format('%.0f', math.floor(now))
-for n, number in ipairs(numbers) do
-  local known, i = guarded[n] or '', 5 * n + 1
+for n, offer in ipairs(offers) do
+  local known = guarded[n] or ''
   local kind = string.sub(known, 1, 1)
   if kind == 'p' or kind == 'c' then
     reply[n + 1] = kind == 'p' and 'pushed' or 'claimed'
   elseif hold ~= '' and string.match(known, ':(.*)') ~= hold then
     reply[n + 1] = 'free'
   else
-    rows[#rows + 1] = { id = ARGV[i + 2], due = ARGV[i + 3], priority = ARGV[i + 4], body = ARGV[i + 5] }
-    noted[#noted + 1], noted[#noted + 2] = number, 'p' .. since
+    rows[#rows + 1] = offer
+    noted[#noted + 1], noted[#noted + 2] = offer.number, 'p' .. since
     reply[n + 1] = 'promoted'
   end
 end

@@ -26,10 +26,10 @@ local function is_for(batch, list)
   return next(batch.ready) == list and not next(batch.ready, list)
 end
 
--- Pushes the messages of a batch, then removes them from the store. first_list, expire: as for `push`. Returns the
--- number of messages pushed, and the number without a body. Cost O(log N) a message.
-local function push_batch(batch, keys, first_list, expire)
-  push(batch.ready, first_list, expire)
+-- Pushes the messages of a batch, then removes them from the store. lists, expire: as for `push`. Returns the number of
+-- messages pushed, and the number without a body. Cost O(log N) a message.
+local function push_batch(batch, keys, lists, expire)
+  push(batch.ready, lists, expire)
   if #batch.members > 0 then
     drop(keys, batch.members, batch.bodies)
   end

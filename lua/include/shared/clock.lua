@@ -11,3 +11,10 @@ local function at(due, now)
   end
   return due
 end
+
+-- Does so with the due times of rows. Cost O(rows).
+local function set_due(rows, now)
+  for _, row in ipairs(rows) do
+    row.due = at(row.due, now)
+  end
+end

@@ -5,16 +5,16 @@
 local REPLY, AT_MOST = 15000, 32
 
 -- Moves messages that are due to the ends of their lists, the oldest first, until there are `count` or about `bytes`,
--- and counts them. Fields of `to`: keys, first_list (where the queue's lists begin in KEYS), list_of (function from a
--- priority to its list), counts (key of the queue's counters), expire (x-expires in ms), is_large.
--- Returns the number moved, the number without a body, the due time of the first or nil. Cost O(log N) a message.
+-- and counts them. Fields of `to`: keys, ready (the queue's lists), list_of (function from a priority to its list),
+-- counts (key of the queue's counters), expire (x-expires in ms), is_large. Returns the number moved, the number
+-- without a body, the due time of the first or nil. Cost O(log N) a message.
 local function move_due(to, now, count, bytes)
   local keys, is_large, list_of = to.keys, to.is_large, to.list_of
-  local usual, foremost, batch = list_of('0'), KEYS[to.first_list], new_batch()
+  local usual, foremost, batch = list_of('0'), to.ready[1], new_batch()
   local moved, lost, ask, first = 0, 0, is_large and 1 or at_first(), nil
   local late -- how late messages are, where the first one is not punctual
   local function settle_batch()
-    local pushed, without = push_batch(batch, keys, to.first_list, to.expire)
+    local pushed, without = push_batch(batch, keys, to.ready, to.expire)
     moved, lost, batch = moved + pushed, lost + without, new_batch()
   end
 

@@ -5,11 +5,10 @@ local PUSHED = 4000
 
 -- Pushes messages to the end of their queue's lists where kombu would have put them, list by list in the order of the
 -- priority steps: Redis serves a consumer that waits from the first of these lists.
--- messages: list -> bodies; first_list: where the lists begin in KEYS; expire: x-expires in ms, 0 for none.
--- Cost O(number of bodies).
-local function push(messages, first_list, expire)
-  for i = first_list, #KEYS do
-    local ready, bodies = KEYS[i], messages[KEYS[i]]
+-- messages: list -> bodies; lists: those of the queue; expire: x-expires in ms, 0 for none. Cost O(number of bodies).
+local function push(messages, lists, expire)
+  for _, ready in ipairs(lists) do
+    local bodies = messages[ready]
     if bodies then
       local left = expire > 0 and redis.call('PTTL', ready) or -1
       for first = 1, #bodies, PUSHED do

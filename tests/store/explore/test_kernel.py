@@ -89,7 +89,7 @@ def test_what_consumers_hold_is_in_one_place(store: DelayStore, world: str) -> N
 #: What is taken out of a script, and the world in which that shows.
 PLANTS = {
     "an index keeps what has left": (
-        *("ack.lua", "redis.call('ZREM', unacked_index, unpack(ARGV))"),
+        *("ack.lua", "redis.call('ZREM', unacked_index, unpack(tags))"),
         "a consumer takes what comes due",
     ),
     "a fenced consumer takes messages": (

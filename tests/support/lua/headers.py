@@ -1,17 +1,12 @@
-"""Reads the header of a Lua file, and which keys and arguments the body under it uses."""
+"""Reads the header of a Lua file, and compares it with the body under it."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.redis.scripts import ROLES
-from tests.support.lua.names import source_of
+from kombu_delayq.redis.scripts import ROLES, parameters
+from tests.support.lua.names import source_of, used_in
 
-#: ``KEYS[1] due  ZSET  ...``; the four of a queue, ``KEYS[1-4] keys``; from one on any number, ``KEYS[5...] ready
-#: LIST``; several in turn, ``KEYS[3...] due, bodies  ZSET, HASH``.
-_NAMED = re.compile(r"-- (KEYS|ARGV)\[(\d*)(\.\.\.|-\d+)?\d*\]\s+(\w+(?:, \w+)*)(?:\s+(\w+(?:, \w+)*))?")
-_TYPES = {"ZSET", "HASH", "STRING", "SET", "LIST", ""}
 #: Commands that take a key of one type alone; those on ZSETs and HASHes begin with their letter.
 _OF_TYPE = {
     "LIST": "LINDEX LLEN LMOVE LPOS LPUSH LRANGE LREM LSET LTRIM RPOP RPUSH",
@@ -19,34 +14,12 @@ _OF_TYPE = {
     "STRING": "BITFIELD GET INCRBY SET",
     "": "DEL EXISTS INFO PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",
 }
-#: Keys that are arguments, see ``lua/include/shared/counters.lua``: users may lack the right for them.
-_AS_ARGUMENTS = {"counts": "HASH", "counting": "HASH", "minutes": "STRING"}
+#: Keys that are arguments, see ``lua/include/shared/counters.lua``: users may lack the right for them. And names of the
+#: lists that ``fetch`` has in pairs.
+_NO_KEYS = {"counts": "HASH", "counting": "HASH", "minutes": "STRING", "in_flight": "LIST", "ready": "LIST"}
+#: The lists of a queue are read by priority.
+_READ_BY_LOADER = {"ready"}
 _TYPE_OF = {command: type_ for type_, commands in _OF_TYPE.items() for command in commands.split()}
-
-
-@dataclass
-class Arguments:
-    """KEYS or ARGV of a script: the name of each position, and the first position of any number of them."""
-
-    names: dict[int, str] = field(default_factory=dict)
-    rest: int | None = None
-
-
-@dataclass
-class Header:
-    """The contents of a header.
-
-    Attributes:
-        sentence: Its first line.
-        arguments: ``KEYS`` and ``ARGV``.
-        keys: Name and type of each key, empty for the four of a queue; keys of any number are there once.
-        labels: Which of Returns, Atomic and Cost it has.
-    """
-
-    sentence: str
-    arguments: dict[str, Arguments]
-    keys: list[tuple[str, str]]
-    labels: list[str]
 
 
 def split(source: str) -> tuple[list[str], str]:
@@ -56,71 +29,23 @@ def split(source: str) -> tuple[list[str], str]:
     return lines[:end], "\n".join(lines[end:])
 
 
-def read_header(source: str) -> Header:
-    """Reads the header of an operation."""
-    lines, _ = split(source)
-    arguments = {"KEYS": Arguments(), "ARGV": Arguments()}
-    keys: list[tuple[str, str]] = []
-    for line in lines:
-        if match := _NAMED.match(line):
-            kind, number, more, names, types = match.groups()
-            if more == "...":
-                arguments[kind].rest = int(number or 1)
-            else:
-                last = int(more[1:]) if more else int(number)
-                arguments[kind].names |= dict.fromkeys(range(int(number), last + 1), names)
-            if kind == "KEYS" and more not in (None, "..."):
-                keys.append((names, ""))
-            elif kind == "KEYS":
-                keys += zip(names.split(", "), (types or "").split(", "), strict=True)
-    labels = [match[1] for line in lines if (match := re.match(r"-- (Returns|Atomic|Cost)\b", line))]
-    return Header(lines[0].removeprefix("-- "), arguments, keys, labels)
-
-
-def read_body(source: str) -> dict[str, Arguments]:
-    """Finds the positions of ARGV that a body uses, and the names it binds them to; and the keys that it uses."""
-    header, (_, body) = read_header(source), split(source)
-    keys = {at: name for at, name in header.arguments["KEYS"].names.items() if re.search(rf"(?<![.\w]){name}\b", body)}
-    return {
-        "KEYS": Arguments(keys | _bound(body, "KEYS"), _rest(body, "KEYS")),
-        "ARGV": Arguments(_bound(body, "ARGV"), _rest(body, "ARGV")),
-    }
-
-
-def _bound(body: str, kind: str) -> dict[int, str]:
-    bound = {int(number): "" for number in re.findall(rf"{kind}\[(\d+)\]", body)}
-    for names, values in re.findall(r"^local ([\w, ]+) = (.+)$", body, re.MULTILINE):
-        for name, value in zip(names.split(", "), values.split(", "), strict=False):
-            if match := re.search(rf"{kind}\[(\d+)\]", value):
-                bound[int(match[1])] = name
-    for table in re.findall(r"\{[^{}]*\}", body):
-        bound |= {int(number): name for name, number in re.findall(rf"(\w+) = {kind}\[(\d+)\]", table)}
-    return bound
-
-
-def _rest(body: str, kind: str) -> int | None:
-    """Returns the position from which on a body reads any number of arguments."""
-    firsts = re.findall(rf"for \w+ = (\d+), #{kind}\b", body) + re.findall(rf"{kind}\[(\d+) \+", body)
-    firsts += re.findall(rf"(?:all_from|unpack)\({kind}, (\d+)\)", body)
-    firsts += ["1"] * len(re.findall(rf"ipairs\({kind}\)", body))
-    return min(map(int, firsts)) if firsts else None
-
-
 def complaints(source: str) -> list[str]:
     """Returns where a file's header contradicts its body, or leaves something out."""
-    header, used = read_header(source), read_body(source)
-    found = []
-    for kind, named in header.arguments.items():
-        if named != used[kind]:
-            found.append(f"{kind}: the header names {named}, the body uses {used[kind]}")
-        first = len(named.names) + 1
-        if sorted(named.names) != list(range(1, first)) or named.rest not in (None, first):
-            found.append(f"{kind} are not numbered without gaps: {named}")
-    if not re.fullmatch(r"[A-Z][^.]*\.", header.sentence):
-        found.append(f"does not begin with a sentence: {header.sentence!r}")
-    if header.labels != ["Returns", "Atomic", "Cost"]:
-        found.append(f"does not say Returns, Atomic, Cost, in this order: {header.labels}")
-    return found + [f"{name}: {said!r} is not one of {_TYPES}" for name, said in header.keys if said not in _TYPES]
+    lines, body = split(source)
+    named = parameters(source)
+    names = [each.name for of in named.values() for each in of]
+    found = [f"{name} is not used" for name in names if name not in used_in(body) and name not in _READ_BY_LOADER]
+    found += [f"{name} is named twice" for name in {*names} if names.count(name) > 1]
+    found += [f"the body uses {of}" for of in named if re.search(rf"\b{of}\b", body)]
+    found += [f"{line!r} is not read" for line in lines if re.match(r"-- (KEYS|ARGV)\b(?! \w+)", line)]
+    found += [f"{each.name} has no type" for each in named["KEYS"] if each.is_rest and not each.kind]
+    found += [f"{last.name} is not the last" for of in named.values() for last in of[:-1] if last.is_rest]
+    if not re.fullmatch(r"-- [A-Z][^.]*\.", lines[0]):
+        found.append(f"does not begin with a sentence: {lines[0]!r}")
+    labels = [match[1] for line in lines if (match := re.match(r"-- (Returns|Atomic|Cost)\b", line))]
+    if labels != ["Returns", "Atomic", "Cost"]:
+        found.append(f"does not say Returns, Atomic, Cost, in this order: {labels}")
+    return found
 
 
 def key_types(source: str, layout: str) -> list[dict[str, str]]:
@@ -128,12 +53,12 @@ def key_types(source: str, layout: str) -> list[dict[str, str]]:
 
     Twice where an operation works on both layouts at once: for its own keys, and for those of the other layout.
     """
-    found: list[dict[str, str]] = [{**_AS_ARGUMENTS}]
+    found: list[dict[str, str]] = [{**_NO_KEYS}]
     [other] = {*LAYOUTS} - {layout}
-    for name, type_ in read_header(source).keys:
-        if type_:
-            found[-1][name] = type_
-        elif name == "keys":
+    for key in parameters(source)["KEYS"]:
+        if key.kind:
+            found[-1][key.name] = key.kind
+        elif key.name == "keys":
             found[-1] |= stored_types(layout)
         else:
             found.append(stored_types(other))
@@ -170,7 +95,7 @@ def _types_shown(text: str, known: list[str]) -> Iterator[tuple[str, str]]:
 
 def _names_of(text: str, expression: str, known: list[str]) -> list[str]:
     """Returns the keys for which an expression in a script may stand, with the keys that a loop goes through."""
-    if loop := re.search(rf"for _, {re.escape(expression)} in ipairs\((.*)\) do", text):
+    if loop := re.search(rf"for \w+, {re.escape(expression)} in ipairs\((.*)\) do", text):
         expression = loop[1]
     words = re.findall(r"\w+", expression)
-    return known[-1:] if "KEYS" in words else [name for name in known if name in words]
+    return [name for name in known if name in words]

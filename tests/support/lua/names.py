@@ -60,7 +60,8 @@ def complaints(path: str, layout: str, definitions: dict[str, str]) -> list[str]
         definitions: All names that includes define for this layout, each with the path of its include.
     """
     source = source_of(path)
-    needed = {definitions[name]: name for name in used_in(source) if name in definitions}
+    bound = {each.name for of in scripts.parameters(source).values() for each in of}
+    needed = {definitions[name]: name for name in used_in(source) - bound if name in definitions}
     included = included_by(path, layout)
     found = [
         f"{needed[include]} is in {include}, which is not included" for include in needed if include not in included
