@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 OLDEST := .venv-oldest
+NEXT := .venv-next
 DJANGO := .venv-django
 SERVERS := .servers
 BENCH := .venv-bench
@@ -16,7 +17,7 @@ PYTEST := -m pytest --numprocesses $(JOBS) --dist loadgroup --max-worker-restart
 # Tests start thousands of processes. Without bytecode, each would compile all that it imports of this project.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo demo-serve demo-spark demo-far test test-all contract nightly check compiled docs reference there \
+.PHONY: help demo demo-serve demo-spark demo-far test test-all contract early nightly check compiled docs reference there \
 	bench bench-targets chaos bench-workers release-check clean
 
 help:
@@ -25,6 +26,7 @@ help:
 	@echo "make test-all   that, all other tests, and the contract with the oldest versions and newer servers (25 minutes)"
 	@echo "make check  linters and types only"
 	@echo "make contract   what another version or server could do otherwise, with the oldest versions and newer servers"
+	@echo "make early  the contract with the newest pre-releases of Celery and kombu, or EARLY=main (8 minutes)"
 	@echo "make nightly   chaos, faults of clusters, and what proves little each time (30 minutes)"
 	@echo "make demo-serve   the page of delayq serve over a private broker, to play with, until Ctrl-C"
 	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
@@ -75,14 +77,30 @@ compiled: $(VENV)/.test
 
 # With the oldest Celery, kombu, redis-py and Redis supported, and with later versions of Redis and Valkey than
 # distributions have, each from its wheel. One layout: both are made of the same commands. Of journeys, a newer server
-# shows nothing that the tests of the scripts, the store and the channel do not.
+# shows nothing that the tests of the scripts, the store and the channel do not. Workers run in Celery's own way, too.
 contract: $(VENV)/.test $(OLDEST)/.test $(SERVERS)/.there
 	DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) DELAYQ_LAYOUTS=hash \
 		$(OLDEST)/bin/python $(PYTEST) -m 'contract and not nightly' tests
+	for python in $(OLDEST)/bin/python $(BIN)/python; do \
+		DELAYQ_PATCH_CELERY=off DELAYQ_LAYOUTS=hash $$python $(PYTEST) \
+			-m 'contract and not nightly' tests/integration || exit 1; \
+	done
 	@set -e; for server in $$(find $(abspath $(SERVERS)) -name redis-server -o -name valkey-server); do \
 		$$server --version; \
 		DELAYQ_REDIS_SERVER=$$server DELAYQ_LAYOUTS=hash $(BIN)/python $(PYTEST) \
 			-m 'contract and not journey and not nightly' tests; \
+	done
+
+# With what comes next: the newest pre-releases of Celery and kombu, or with EARLY=main what stands in their repositories.
+early: | $(NEXT)/bin/python
+	$(NEXT)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(NEXT)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --pre \
+		$(if $(filter main,$(EARLY)),$(foreach each,kombu celery,git+https://github.com/celery/$(each)),celery kombu)
+	$(NEXT)/bin/python -m pip list | grep -E '^(celery|kombu) '
+	$(NEXT)/bin/python $(PYTEST) tests/unit/worker
+	for patch in on off; do \
+		DELAYQ_PATCH_CELERY=$$patch DELAYQ_LAYOUTS=hash $(NEXT)/bin/python $(PYTEST) \
+			-m 'contract and not nightly' tests/integration || exit 1; \
 	done
 
 nightly: $(VENV)/.test-all
@@ -121,7 +139,7 @@ release-check: $(VENV)/.test-all
 	$(BIN)/python .ci/release_check.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(DJANGO) $(SERVERS) $(BENCH) $(BULLMQ)/node_modules docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLDEST) $(NEXT) $(DJANGO) $(SERVERS) $(BENCH) $(BULLMQ)/node_modules docs/_build build dist .mypy_cache .ruff_cache .pytest_cache
 
 $(VENV)/.embedded: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded]'

@@ -139,6 +139,15 @@ def _row(*cells: str | None) -> str:
     return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in shown)}|"
 
 
+def celery_patches() -> Lines:
+    """Yields a row for each thing of Celery and kombu that a worker replaces."""
+    from celery_ext.worker.celery_patches import PATCHES  # brings in all of Celery's worker
+
+    yield from _table("what", "why", "where", "with False")
+    for patch in PATCHES:
+        yield _row(patch.of, patch.why, f"`{patch.where}`", "the same" if patch.stays else "Celery's own")
+
+
 def http_routes() -> Lines:
     """Yields a heading and a table for each group of routes of the HTTP API."""
     from celery_ext.serve.application import routes  # needs the extra `serve`
@@ -174,6 +183,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "errors": lambda: error_rows(errors),
     "spark errors": lambda: error_rows(spark_errors),
     "http routes": http_routes,
+    "celery patches": celery_patches,
     "benchmarks": benchmarks,
 }
 

@@ -39,7 +39,7 @@ _READ_THE_URL = {
     "apache-airflow-providers-celery": "set broker_transport in Airflow's extra_celery_config, and leave its URL",
 }
 #: Settings of an app that kombu-delayq has added.
-SETTINGS = ("delayq_levels", burying.SETTING, on_commit.SETTING)
+SETTINGS = ("delayq_levels", "delayq_patch_celery", burying.SETTING, on_commit.SETTING)
 #: Settings of Django, which no app reads.
 _OF_DJANGO = ("DELAYQ_APP", "DELAYQ_SERVE")
 _TRAPS = "how-to/cluster.md#traps"

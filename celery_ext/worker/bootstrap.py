@@ -60,12 +60,12 @@ def begin(sender: Any = None, **kwargs: Any) -> None:
         sender: The worker; None if the worker has begun already, and the caller does not know it.
         **kwargs: Further arguments of the signal ``worker_init``.
     """
-    from celery_ext.worker.remote_control import extend_commands  # brings in all of Celery's worker
+    from celery_ext.worker.celery_patches import patch_commands  # brings in all of Celery's worker
 
     celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
     worker_ready.connect(note_chains, dispatch_uid="delayq-chains")
     worker_ready.connect(look_at_start, dispatch_uid="delayq-doctor")
-    extend_commands()
+    patch_commands()
     if sender is not None:
         install_in(sender)
         return
@@ -85,9 +85,9 @@ def install_in(sender: Any, **kwargs: Any) -> None:
     except DelayqError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from error
     if delayed and hasattr(sender, "consumer_cls"):  # a worker, and not beat
-        from celery_ext.worker.consumer import make_lean  # brings in all of Celery's worker
+        from celery_ext.worker.celery_patches import patch_worker  # brings in all of Celery's worker
 
-        make_lean(sender)
+        patch_worker(sender)
 
 
 def report(instance: Any, **kwargs: Any) -> None:

@@ -53,8 +53,8 @@ class ExtendedCommand(partial[Any]):
     """Extends one of Celery's commands. Our function gets Celery's as its first argument, and calls it first."""
 
 
-def extend_commands() -> None:
-    """Puts our commands in the place of Celery's, under all their names. A second call changes nothing."""
+def extended_commands() -> dict[str, ExtendedCommand]:
+    """Returns what takes the place of Celery's commands, by all their names; nothing for those in whose place it is."""
     ours: dict[str, Callable[..., Any]] = {
         "revoke": _revoke,
         "terminate": _terminate,
@@ -62,11 +62,13 @@ def extend_commands() -> None:
         "query_task": query_task,
         "stats": _stats,
     }
+    extended: dict[str, ExtendedCommand] = {}
     for name, command in ours.items():
         original = Panel.data.get(name)
         if original is not None and not isinstance(original, ExtendedCommand):
-            extended = update_wrapper(ExtendedCommand(command, original), original)
-            Panel.data.update({alias: extended for alias, found in Panel.data.items() if found is original})
+            one = update_wrapper(ExtendedCommand(command, original), original)
+            extended |= {alias: one for alias, found in Panel.data.items() if found is original}
+    return extended
 
 
 def _revoke(original: Callable[..., Any], state: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:

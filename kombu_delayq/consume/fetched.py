@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from kombu.serialization import registry
 from kombu.transport import virtual
-from kombu.utils import json
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from kombu_delayq.message.bodies import JSON
@@ -76,9 +75,3 @@ class FetchedMessage(_Message):
         if isinstance(self._raw, FetchedPayload):
             with suppress(RedisConnectionError):  # the connection is lost, and with it what its consumer had counted
                 self.channel.consumer.count(self._raw.queue, outcome)
-
-
-def read_json_quickly() -> None:
-    """Lets kombu read bodies in JSON in less time, in this whole process, unless the user has another decoder."""
-    if registry._decoders.get(JSON) is json.loads:
-        registry.register("json", json.dumps, from_json, content_type=JSON, content_encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Any
 from celery.worker import consumer, strategy
 from celery.worker.consumer import consumer as module
 
-from celery_ext.worker.consumer import LeanConsumer
+from celery_ext.worker.celery_patches import LeanConsumer
 from celery_ext.worker.plain import plain
 
 _of_celery = strategy.default

@@ -1,5 +1,6 @@
 """Apps on an empty broker, with real workers."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +9,9 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj, beside
+
+#: With ``off``, workers of tests run in Celery's own way.
+PATCH_CELERY = os.environ.get("DELAYQ_PATCH_CELERY", "on")
 
 
 @pytest.fixture
@@ -31,6 +35,8 @@ def make_proj(redis_server: PrivateRedis, layout: str) -> Iterator[MakeProj]:
             "broker_connection_retry_on_startup": True,
             **conf,
         }
+        if PATCH_CELERY == "off":
+            settings.setdefault("delayq_patch_celery", False)
         if settings["broker_transport"] == TRANSPORT and layout != "hash":
             settings["broker_transport_options"] = {"layout": layout, **settings.get("broker_transport_options", {})}
         made.append(Proj(broker, settings, own))

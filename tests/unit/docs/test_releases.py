@@ -108,9 +108,10 @@ def test_the_install_page_has_the_extras_for_users() -> None:
 
 
 def test_the_workflow_runs_what_ci_runs() -> None:
-    """The forge runs the script that CI runs, in a checkout, and no other step."""
+    """The forge runs the script that CI runs, in a checkout, and no other step; what runs each week fails nothing."""
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
-    [job] = workflow["jobs"].values()
+    job, weekly = workflow["jobs"]["run"], workflow["jobs"]["early"]
+    assert weekly["continue-on-error"]
     assert [step["run"] for step in job["steps"] if "run" in step] == [CI]
     assert [step["uses"].partition("@")[0] for step in job["steps"] if "uses" in step] == ["actions/checkout"]
     assert os.access(ROOT / CI, os.X_OK)

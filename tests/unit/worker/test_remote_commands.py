@@ -9,7 +9,7 @@ from celery.signals import worker_init
 from celery.worker.control import Panel
 
 from celery_ext.worker import bootstrap
-from celery_ext.worker.remote_control import extend_commands
+from celery_ext.worker.celery_patches import patch_commands
 
 OURS = {"revoke", "terminate", "scheduled", "dump_schedule", "query_task", "stats"}
 
@@ -26,9 +26,9 @@ def stock() -> Iterator[dict[str, Any]]:
 def test_commands_are_replaced_once_under_all_their_names(stock: dict[str, Any]) -> None:
     """Ours have the names, aliases, signatures and help of Celery's; a second time changes nothing."""
     meta = dict(Panel.meta)
-    extend_commands()
+    patch_commands()
     first = dict(Panel.data)
-    extend_commands()
+    patch_commands()
     assert Panel.data == first
     assert Panel.meta == meta
     assert {name for name in stock if first[name] is not stock[name]} == OURS

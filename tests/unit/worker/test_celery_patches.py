@@ -1,17 +1,28 @@
-"""What makes a worker's consumer lean, without a worker."""
+"""What is replaced in Celery, without a worker."""
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery.app.task import Context
 from celery.worker.consumer import Consumer
+from celery.worker.control import Panel
 from kombu import serialization
 from kombu.utils import json
 
-from celery_ext.worker.consumer import LeanConsumer, make_lean, note_celerys_headers
+from celery_ext.worker.celery_patches import (
+    PATCHES,
+    CarefulConsumer,
+    LeanConsumer,
+    patch_commands,
+    patch_worker,
+    take_off,
+)
 from kombu_delayq.consume.fetched import FetchedMessage
+from kombu_delayq.message.bodies import JSON
 from kombu_delayq.message.fields import from_json
+from tests.support import ROOT
 
 
 class OwnConsumer(Consumer):
@@ -36,25 +47,38 @@ class Noted(FetchedMessage):
         )
 
 
+def patched(consumer_cls: Any = OwnConsumer, **settings: Any) -> Any:
+    """Returns a worker whose app has some settings, with all patches."""
+    worker = SimpleNamespace(consumer_cls=consumer_cls, app=SimpleNamespace(conf=settings))
+    patch_worker(worker)
+    return worker
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """Each test begins and ends with Celery as it is."""
+    take_off()
+    yield
+    take_off()
+
+
 @pytest.fixture
 def consumer() -> Any:
     """A consumer that has an event loop."""
-    worker = SimpleNamespace(consumer_cls=OwnConsumer)
-    make_lean(worker)
+    worker = patched()
     made = object.__new__(worker.consumer_cls)
     made.later = []
     made.hub = SimpleNamespace(call_soon=made.later.append)
     return made
 
 
-def test_a_consumer_of_the_users_own_is_extended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_of_the_users_own_is_extended() -> None:
     """What ``worker_consumer`` names is the base, under its own name, and is extended once."""
-    worker = SimpleNamespace(consumer_cls=f"{__name__}:OwnConsumer")
-    make_lean(worker)
+    worker = patched(f"{__name__}:OwnConsumer")
     made = worker.consumer_cls
-    assert made.__mro__[:3] == (made, LeanConsumer, OwnConsumer)
+    assert made.__mro__[:4] == (made, LeanConsumer, CarefulConsumer, OwnConsumer)
     assert made.__name__ == "OwnConsumer"
-    make_lean(worker)
+    patch_worker(worker)
     assert worker.consumer_cls is made
 
 
@@ -93,10 +117,10 @@ def test_json_of_tasks_is_read_by_us_unless_the_user_has_registered_more(monkeyp
     """A worker reads JSON in less time, and a serializer of the user's own stays."""
     decoders: dict[str, Any] = serialization.registry._decoders
     monkeypatch.setitem(decoders, "application/json", json.loads)
-    make_lean(SimpleNamespace(consumer_cls=OwnConsumer))
+    patched()
     assert decoders["application/json"] is from_json
     monkeypatch.setitem(decoders, "application/json", print)
-    make_lean(SimpleNamespace(consumer_cls=OwnConsumer))
+    patched()
     assert decoders["application/json"] is print
 
 
@@ -104,14 +128,42 @@ def test_json_of_tasks_is_read_by_us_unless_the_user_has_registered_more(monkeyp
     ("request_", "headers"),
     [({"id": "1"}, None), ({"id": "1", "own": [1]}, {"own": [1]}), ({"headers": {"own": 1}}, {"own": 1}), ({}, None)],
 )
-def test_requests_have_the_headers_that_celery_finds(
-    request_: dict[str, Any], headers: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_have_the_headers_that_celery_finds(request_: dict[str, Any], headers: Any) -> None:
     """A worker remembers Celery's own headers, and those of a user are in each request of a task, also as pairs."""
-    find = Context._get_custom_headers
-    monkeypatch.setattr(Context, "_get_custom_headers", getattr(find, "__wrapped__", find))
     for _ in range(2):
         for made in (Context(request_, args=(), kwargs={}), Context([*request_.items()], args=())):
             assert made.headers == headers
-        note_celerys_headers()
+        patched()
     assert Context(request_, more=1).headers == (headers if "headers" in request_ else {**(headers or {}), "more": 1})
+
+
+def _replaced(worker: Any) -> list[Any]:
+    """Returns what patches replace in this process, and in a worker."""
+    decoders: dict[str, Any] = serialization.registry._decoders
+    return [worker.consumer_cls, Context._get_custom_headers, decoders[JSON], Panel.data["revoke"]]
+
+
+def test_with_the_switch_off_only_what_a_promise_stands_on_is_replaced() -> None:
+    """The process has Celery's own headers and kombu's own decoder, and the consumer waits as before."""
+    before = _replaced(SimpleNamespace(consumer_cls=OwnConsumer))
+    worker = patched(delayq_patch_celery=False)
+    assert _replaced(worker)[1:] == before[1:]
+    assert issubclass(worker.consumer_cls, CarefulConsumer)
+    assert not issubclass(worker.consumer_cls, LeanConsumer)
+
+
+def test_all_patches_are_taken_off_in_one_place() -> None:
+    """Afterwards Celery and kombu are as they were, and may be patched again."""
+    before = _replaced(SimpleNamespace(consumer_cls=OwnConsumer))
+    for _ in range(2):
+        worker = patched()
+        patch_commands()
+        assert all(now is not then for now, then in zip(_replaced(worker), before, strict=True))
+        take_off()
+        assert _replaced(worker) == before
+
+
+def test_each_patch_of_the_table_names_where_it_is() -> None:
+    """The table in the documentation is made of it."""
+    for patch in PATCHES:
+        assert (ROOT / patch.where).is_file()
