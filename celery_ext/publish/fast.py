@@ -173,7 +173,8 @@ class FastPublisher:
                 expires=expires if is_expiring else None,
                 own=own,
             )
-        except Exception:  # Celery makes it, or meets the same fault and raises its own error
+        except Exception as error:  # Celery makes it, or meets the same fault and raises its own error
+            logger.info("Celery makes a message of task %s: ours fails with %s", name, type(error).__name__)
             return None
         try:
             self._publish(noted, recipe, message, own.chain_id)
@@ -230,8 +231,9 @@ class FastPublisher:
         except NoTemplate as reason:
             logger.info("Celery makes messages of task %s: %s", name, reason)
             return str(reason)
-        except Exception as error:  # Celery meets the same fault, and raises its own error
-            return f"Celery raises {type(error).__name__}"
+        except Exception as error:  # Celery makes it, or meets the same fault and raises its own error
+            logger.info("Celery makes messages of task %s: ours fails with %s", name, type(error).__name__)
+            return f"ours fails with {type(error).__name__}"
 
     def _publish(self, noted: _Noted, recipe: Recipe, message: Written, chain_id: str | None) -> None:
         """Publishes a message, and tries again as Celery does. Source: kombu.messaging.Producer.publish."""

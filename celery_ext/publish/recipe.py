@@ -10,6 +10,7 @@ from celery.app.routes import MapRoute
 from celery.app.task import Task
 from kombu import compression, serialization
 from kombu.entity import Queue
+from kombu.log import get_logger
 from kombu.utils.json import dumps
 
 from celery_ext.delays.install import is_installed, sends_as_celery
@@ -32,6 +33,8 @@ from kombu_delayq.options import Options
 
 if TYPE_CHECKING:
     from celery import Celery
+
+logger = get_logger(__name__)
 
 #: What Celery calls around each message.
 _OF_PUBLISHING = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
@@ -290,7 +293,8 @@ def _serializer(serializer: str, compressed_by: str | None, embed: Any) -> Calla
     def serialize_json(args: Any, kwargs: Any) -> bytes:
         try:
             return f"[{to_json(args)}, {to_json(kwargs) if kwargs else '{}'}, {embed_json()}]".encode()
-        except Exception:  # ``serialize`` raises it as kombu's EncodeError
+        except Exception as error:  # ``serialize`` raises it as kombu's EncodeError
+            logger.debug("kombu writes the arguments of a task: ours fails with %s", type(error).__name__)
             return serialize(args, kwargs)
 
     embed_json = cache(partial(to_json, embed))

@@ -8,12 +8,15 @@ from math import isfinite
 from typing import Any, Literal
 
 from kombu import serialization
+from kombu.log import get_logger
 from kombu.utils.json import loads as kombu_json
 
 from kombu_delayq.message import bodies, fields
 from kombu_delayq.message.dead_letters import LAST_ERROR
 from kombu_delayq.message.due import iso_of, moment_of
 from kombu_delayq.store.types import JOURNAL, Waiting
+
+logger = get_logger(__name__)
 
 #: Content types that are decoded for display. Others are not: to decode a pickle, or a type that somebody registered,
 #: may run code.
@@ -172,8 +175,9 @@ class DelayedTask:
             if kind in READABLE:
                 return bodies.loads(raw, kind, kombu_json)
             return serialization.loads(raw, kind, self.body.get("content-encoding"), accept=self.accept)
-        except Exception:
-            # Any serializer or compression may fail in its own way; the consumer of the message reports it.
+        except Exception as error:  # each serializer and compression fails in its own way
+            # The error may quote the body, which is not for logs. The consumer of the message reports it.
+            logger.debug("the arguments of task %s cannot be read: %s", self.message.id, type(error).__name__)
             return None
 
     @property

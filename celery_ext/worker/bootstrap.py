@@ -151,7 +151,8 @@ def _install(app: Any) -> bool:
     try:
         with app.connection_for_read() as connection:
             delayed = uses_delayq(connection)
-    except Exception:  # the process reports it itself when it connects
+    except Exception as error:  # the process reports it itself when it connects
+        logger.info("it is not known which transport app %s uses: %s", app.main, type(error).__name__)
         delayed = False
     if delayed:
         install(app)

@@ -6,10 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from dateutil.parser import isoparse
+from kombu.log import get_logger
 
 from kombu_delayq.errors import InvalidDelay, quoted
 from kombu_delayq.message import bodies
 from kombu_delayq.message.fields import CHAIN_ID, Message, headers_of, properties_of, task_id_of
+
+logger = get_logger(__name__)
 
 #: Due times count from here.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -136,8 +139,8 @@ def content_of_protocol_1(message: Message) -> Any:
     try:
         raw = bodies.unpacked(message)
         return bodies.loads(raw, message.get("content-type")) if b"eta" in raw and b"task" in raw else None
-    except Exception:
-        # Each format fails in its own way. The consumer meets the same body and reports it.
+    except Exception as error:  # each format fails in its own way; the consumer meets the same body and reports it
+        logger.debug("no eta can be read in a body: %s", type(error).__name__)
         return None
 
 

@@ -458,8 +458,12 @@ def test_other_transports_are_celerys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({result.id for result in results}) == 3
 
 
-def test_errors_are_celerys(fast: Fast) -> None:
-    """Arguments that cannot be written, and a delay that is too long, raise what they raise otherwise."""
+def test_errors_are_celerys(fast: Fast, caplog: pytest.LogCaptureFixture) -> None:
+    """Arguments that cannot be written, and a delay that is too long, raise what they raise otherwise.
+
+    The log has that ours failed, by the name of the error alone.
+    """
+    caplog.set_level("INFO", "celery_ext.publish")
     fast.app.conf.broker_transport_options = {"max_delay": 60}
     primed(fast)
     with pytest.raises(EncodeError):
@@ -471,6 +475,8 @@ def test_errors_are_celerys(fast: Fast) -> None:
         fast.task.apply_async(args=5)
     with pytest.raises(TypeError, match="must be a mapping"):
         fast.app.send_task("some.task", (), [1])
+    failed = [record.getMessage().rpartition(" ")[2] for record in caplog.records if "ours fails" in record.msg]
+    assert failed == ["EncodeError", "DelayTooLong"]
 
 
 @pytest.mark.parametrize("countdown", [None, 60])
