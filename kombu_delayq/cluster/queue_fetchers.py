@@ -10,9 +10,10 @@ import redis
 from kombu.log import get_logger
 from redis.exceptions import AskError, MovedError, RedisError
 
-from kombu_delayq.consume.fetcher import OTHER_CONNECTIONS, Credit, Fetcher, SharedByFetchers
-from kombu_delayq.consume.idle import MOST_WAITS, NO_CONNECTION_LEFT, WaitBudget
+from kombu_delayq.consume.credit import Credit
+from kombu_delayq.consume.fetcher import OTHER_CONNECTIONS, Fetcher, SharedByFetchers
 from kombu_delayq.consume.pipelined import PipelinedConnection
+from kombu_delayq.consume.waits import MOST_WAITS, NO_CONNECTION_LEFT, WaitBudget
 from kombu_delayq.message.fields import Message
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.backoff import Backoff
@@ -52,7 +53,12 @@ class QueueFetcher:
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._has_failed = False
         shared = SharedByFetchers(
-            queue, self._node, self._watch, of_channel.credit, of_channel.pause, of_channel.budget
+            share=queue,
+            pool_of=self._node,
+            watch=self._watch,
+            credit=of_channel.credit,
+            pause=of_channel.pause,
+            budget=of_channel.budget,
         )
         self.fetcher = Fetcher(channel, poller, shared)
 

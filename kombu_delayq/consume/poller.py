@@ -51,7 +51,7 @@ class DelayedPoller(_Poller):
         self._pid = os.getpid()
         self._thread = get_ident()
         self._loop: Any = None
-        self._lines: dict[int, Readable] = {}
+        self._readers: dict[int, Readable] = {}
         self._wake_at = inf
         self._waker: tuple[socket.socket, socket.socket] | None = None
         self._is_waking = False
@@ -82,7 +82,7 @@ class DelayedPoller(_Poller):
         ones change with a look alone.
         """
         known = () if self._loop is None else self._loop.readers
-        own = {fd: None for fd in self._lines if fd not in known}
+        own = {fd: None for fd in self._readers if fd not in known}
         if self._waker is not None and self._waker[0].fileno() not in known:
             own[self._waker[0].fileno()] = None
         return {**super().fds, **own} if self._has_looked else own
@@ -128,14 +128,14 @@ class DelayedPoller(_Poller):
         if self._loop is not None:
             self._loop.call_later(pause_s, bool)
 
-    def watch(self, fd: int, line: Readable) -> None:
+    def watch(self, fd: int, reader: Readable) -> None:
         """Waits for replies over a connection, too."""
         self._unwatch(fd)  # an earlier connection had this number, and ended without a word
-        self._lines[fd] = line
+        self._readers[fd] = reader
 
     def forget(self, fd: int) -> None:
         """Ends ``watch``."""
-        self._lines.pop(fd, None)
+        self._readers.pop(fd, None)
         self._unwatch(fd)
 
     def close(self) -> None:
@@ -208,7 +208,7 @@ class DelayedPoller(_Poller):
         pause_s, self._wake_at = max(self._wake_at - monotonic(), 0.0), inf
         of_kombu = []
         for fileno, event in self._poll(min(timeout, pause_s)):
-            if fileno in self._lines:
+            if fileno in self._readers:
                 self.on_readable(fileno)
             else:
                 of_kombu.append((fileno, event))
@@ -223,7 +223,7 @@ class DelayedPoller(_Poller):
         poller = poll()  # kombu's, because the standard library has none with eventlet
         try:
             kombus = [sock.fileno() for sock in self._chan_to_sock.values()]
-            for fd in {*self._lines, *(fd for fd in kombus if fd >= 0)}:
+            for fd in {*self._readers, *(fd for fd in kombus if fd >= 0)}:
                 with suppress(OSError):  # its connection has ended
                     poller.register(fd, READ | ERR)
             return poller.poll(timeout) or ()
@@ -235,15 +235,15 @@ class DelayedPoller(_Poller):
 
     def on_readable(self, fileno: int) -> Any:
         """Reads what has come over a connection."""
-        line = self._lines.get(fileno)
+        reader = self._readers.get(fileno)
         if self._waker is not None and fileno == self._waker[0].fileno():
             with suppress(BlockingIOError):
                 self._waker[0].recv(4096)
             self._is_waking = False  # who comes before this is served by the turn that follows
             return None
         with as_lost():
-            if line is not None:
-                return line.read()
+            if reader is not None:
+                return reader.read()
             self.look()
             return super().on_readable(fileno)
 

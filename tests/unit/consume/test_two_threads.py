@@ -9,7 +9,7 @@ import pytest
 
 from kombu_delayq.consume import consumer as consumers
 from kombu_delayq.consume.consumer import Consumer
-from kombu_delayq.consume.idle import IdleWaits, WaitBudget
+from kombu_delayq.consume.waits import WaitBudget, Waits
 from kombu_delayq.store.types import InFlight, Request
 from tests.support.conditions import DEADLINE_S
 
@@ -17,9 +17,9 @@ ME = "host:1:aaaaaaaa"
 
 
 @pytest.fixture
-def waits() -> IdleWaits:
+def waits() -> Waits:
     """The waits of a consumer that has no connections."""
-    return IdleWaits(cast(Any, None), WaitBudget(0), lambda commands, on_replies: None, bool)
+    return Waits(cast(Any, None), WaitBudget(0), lambda commands, on_replies: None, bool)
 
 
 def withdrawing(withdraw: Any) -> Any:
@@ -27,41 +27,41 @@ def withdrawing(withdraw: Any) -> Any:
     return SimpleNamespace(fetching=SimpleNamespace(withdraw=withdraw))
 
 
-def test_messages_may_land_while_waits_end(waits: IdleWaits) -> None:
+def test_messages_may_land_while_waits_end(waits: Waits) -> None:
     """What lands while the other thread goes through the in-flight lists is an error for neither, and stays noted."""
 
     class Meddling(InFlight):
         @property
         def queue(self) -> str:  # type: ignore[override]
-            waits._landed.add(InFlight("b", 0, ME))
+            waits._arrived.add(InFlight("b", 0, ME))
             return str(self[0])
 
     emptied: list[Any] = []
-    waits._landed.add(Meddling("a", 0, ME))
+    waits._arrived.add(Meddling("a", 0, ME))
     waits.end(withdrawing(lambda clients, in_flight: emptied.extend(in_flight)), is_own_thread=False)
     assert emptied == [("a", 0, ME)]
-    assert waits.in_flight(end=False)[1] == {("b", 0, ME)}
+    assert waits.arrived == {("b", 0, ME)}
 
 
-def test_what_lands_while_lists_are_emptied_stays_noted(waits: IdleWaits) -> None:
+def test_what_lands_while_lists_are_emptied_stays_noted(waits: Waits) -> None:
     """A message that lands in a list, after Redis has emptied it for the other thread, is looked for."""
     in_flight = InFlight("a", 0, ME)
-    waits._landed.add(in_flight)
+    waits._arrived.add(in_flight)
     waits.may_have_more = False
-    waits.end(withdrawing(lambda clients, in_flight: waits._landed.add(in_flight)), is_own_thread=False)
+    waits.end(withdrawing(lambda clients, in_flight: waits._arrived.add(in_flight)), is_own_thread=False)
     assert waits.may_have_more
 
 
-def test_lists_that_could_not_be_emptied_stay_noted(waits: IdleWaits) -> None:
+def test_lists_that_could_not_be_emptied_stay_noted(waits: Waits) -> None:
     """When Redis does not answer the thread that empties lists, the messages there are looked for all the same."""
 
     def fail(*_: Any) -> None:
         raise OSError("away")
 
-    waits._landed.add(InFlight("a", 0, ME))
+    waits._arrived.add(InFlight("a", 0, ME))
     with pytest.raises(OSError, match="away"):
         waits.end(withdrawing(fail), is_own_thread=False)
-    assert waits.in_flight(end=False)[1] == {("a", 0, ME)}
+    assert waits.arrived == {("a", 0, ME)}
 
 
 def test_both_threads_may_put_back_what_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:

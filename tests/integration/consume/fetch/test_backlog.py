@@ -28,13 +28,13 @@ def looped(proj: Proj) -> Iterator[Looped]:
 def _requests(looped: Looped, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Notes how many messages each request asks for."""
     asked: list[int] = []
-    ask = looped.channel.fetcher._ask
+    command = looped.store.fetching.fetch_command
 
-    def noted(before: Any, request: Any) -> None:
+    def noted(request: Any, **how: Any) -> Any:
         asked.append(request.most)
-        ask(before, request)
+        return command(request, **how)
 
-    monkeypatch.setattr(looped.channel.fetcher, "_ask", noted)
+    monkeypatch.setattr(looped.store.fetching, "fetch_command", noted)
     return asked
 
 

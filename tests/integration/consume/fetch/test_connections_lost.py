@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 from kombu import Connection
 
-from kombu_delayq.consume import idle, pipelined
+from kombu_delayq.consume import pipelined, waits
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.proxies import Proxy
@@ -34,7 +34,7 @@ def test_a_loop_is_told_once_of_each_connection(proj: Proj) -> None:
         looped.until(looped.waits_for("a", "b"))
         looped.turn()
         cycle = looped.connection.transport.cycle
-        own = set(cycle._lines)
+        own = set(cycle._readers)
         assert len(own) == 3
         assert own <= set(looped.hub.readers)
         assert not own & set(cycle.fds)
@@ -63,7 +63,7 @@ def test_a_connection_that_is_half_open_is_noticed(
     proj: Proj, frozen: "Frozen", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When no reply comes for long, the connection counts as lost."""
-    monkeypatch.setattr(idle, "LONGEST_WAIT_S", 0.3)
+    monkeypatch.setattr(waits, "LONGEST_WAIT_S", 0.3)
     with Looped(frozen.connection(), "a") as looped:
         looped.until(looped.waits_for("a"))
         frozen.freeze()
@@ -76,7 +76,7 @@ def test_a_half_open_connection_is_noticed_without_a_loop(
     proj: Proj, frozen: "Frozen", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same for a consumer that drains."""
-    monkeypatch.setattr(idle, "LONGEST_WAIT_S", 0.3)
+    monkeypatch.setattr(waits, "LONGEST_WAIT_S", 0.3)
 
     def drain() -> None:
         while True:

@@ -8,7 +8,7 @@ import redis
 from kombu import Connection
 
 from kombu_delayq.cluster import QueueFetchers
-from kombu_delayq.consume import consumer, deliveries, fetcher
+from kombu_delayq.consume import consumer, credit, deliveries, fetcher
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.store.fetching import Fetching
 from tests.support.conditions import DEADLINE_S, until
@@ -46,23 +46,23 @@ def test_messages_taken_ahead_go_back(proj: Proj, sender: Connection, monkeypatc
             monkeypatch.setattr(fetcher, "BUSY_S", 600)
 
     with Looped(proj.connection(), "a", prefetch=100, on_message=block) as looped:
-        publish(sender, "a", *range(fetcher.BATCH + 10))
-        looped.until(lambda: len(looped.received) >= fetcher.BATCH + 10)
+        publish(sender, "a", *range(credit.BATCH + 10))
+        looped.until(lambda: len(looped.received) >= credit.BATCH + 10)
         looped.until(looped.waits_for("a"))
         looped.until(lambda: not in_hand(client))
-        assert looped.received == [*range(fetcher.BATCH + 10)]
+        assert looped.received == [*range(credit.BATCH + 10)]
     until(lambda: not leases(client), what="its lease is given back: nothing is unsure")
 
 
 def test_nothing_is_taken_ahead_where_each_request_is_a_round_trip(proj: Proj, sender: Connection) -> None:
     """While a slot moves, messages are taken by the client that follows it, and not over the fetcher's connection."""
     with Looped(proj.connection(), "a", prefetch=100) as looped:
-        publish(sender, "a", *range(fetcher.BATCH + 10))
+        publish(sender, "a", *range(credit.BATCH + 10))
         taker = looped.channel.fetcher
         taker = taker._by_queue["a"].fetcher if isinstance(taker, QueueFetchers) else taker
         taker.drop()
         # On a slow machine a turn is over before half of a batch is delivered.
-        until(lambda: taker.turn_apart() or len(looped.received) >= fetcher.BATCH // 2)
+        until(lambda: taker.turn_apart() or len(looped.received) >= credit.BATCH // 2)
         assert not taker.connections[0].is_open
 
 

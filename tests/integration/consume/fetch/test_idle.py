@@ -11,9 +11,9 @@ import redis
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.consume import idle
-from kombu_delayq.consume.idle import IdleWaits, WaitBudget
+from kombu_delayq.consume import waits as consume_waits
 from kombu_delayq.consume.pipelined import PipelinedConnection
+from kombu_delayq.consume.waits import WaitBudget, Waits
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
@@ -61,18 +61,18 @@ def test_a_list_for_which_no_connection_is_left_keeps_no_other_from_its_own(proj
     """A list has its wait again after a message, also where another list comes first and has none."""
     with proj.connection() as connection:
         store, pool = connection.default_channel.store, connection.default_channel.async_pool
-        connect = partial(PipelinedConnection, lambda: pool, lambda fd, line: None, lambda fd: None, 10.0)
-        waits = IdleWaits(connect, WaitBudget(1), lambda commands, on_replies: None, bool)
-        waits.wait(store, "host:1:aaaaaaaa", ["one"])
-        [only] = waits.connections
+        connect = partial(PipelinedConnection, lambda: pool, lambda fd, reader: None, lambda fd: None, 10.0)
+        idle = Waits(connect, WaitBudget(1), lambda commands, on_replies: None, bool)
+        idle.wait(store, "host:1:aaaaaaaa", ["one"])
+        [only] = idle.connections
         proj.server.client().lpush("one", "message")
         only.read()
-        [in_flight] = waits.in_flight(end=False)[1]
+        [in_flight] = idle.arrived
         assert in_flight.queue == "one"
-        waits.wait(store, "host:1:aaaaaaaa", ["other", "one"])
-        assert waits.connections == [only]
-        assert len(waits.in_flight(end=True)[0]) == 1
-        waits.close()
+        idle.wait(store, "host:1:aaaaaaaa", ["other", "one"])
+        assert idle.connections == [only]
+        assert len(idle.end_all()[0]) == 1
+        idle.close()
 
 
 def calls(client: redis.Redis, *names: str) -> list[int]:
@@ -83,8 +83,9 @@ def calls(client: redis.Redis, *names: str) -> list[int]:
 
 def test_a_consumer_asks_once_a_second_for_a_queue(slots_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait lasts for longer than a second; what it does not cover is looked at by one command a second."""
-    monkeypatch.setattr(idle, "LONGEST_WAIT_S", 60.0)  # none ends while a busy machine comes to the three seconds
-    monkeypatch.setattr(idle, "FRACTION_OF_LEASE", 1.0)
+    # None ends while a busy machine comes to the three seconds.
+    monkeypatch.setattr(consume_waits, "LONGEST_WAIT_S", 60.0)
+    monkeypatch.setattr(consume_waits, "FRACTION_OF_LEASE", 1.0)
     slots_server.client().flushall()
     with Looped(Connection(slots_server.url.replace("redis://", "delayq://")), *QUEUES) as looped:
         looped.until(looped.waits_for(*QUEUES))

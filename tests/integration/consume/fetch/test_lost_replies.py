@@ -74,11 +74,11 @@ def test_a_request_that_fails_while_it_is_sent_may_have_been_run(
     client = proj.server.client()
     whole = PipelinedConnection.send
 
-    def fails(line: PipelinedConnection, commands: Any, *args: Any) -> None:
-        whole(line, commands, *args)
+    def fails(pipelined: PipelinedConnection, commands: Any, *args: Any) -> None:
+        whole(pipelined, commands, *args)
         if commands[-1][1] == scripts.load("fetch").sha:
             until(lambda: in_hand(client) == 1, what="run")
-            line.close()
+            pipelined.close()
             raise redis.ConnectionError("lost")
 
     with Looped(proj.connection(), "a") as looped:

@@ -6,7 +6,7 @@ import pytest
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.consume import idle
+from kombu_delayq.consume import waits
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 from tests.support.servers.redis_version import major_version
@@ -25,8 +25,8 @@ def proj(make_proj: MakeProj, own_server: PrivateRedis) -> Proj:
 @pytest.fixture(autouse=True)
 def _others_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a wait that is not short outlast every deadline of a test."""
-    monkeypatch.setattr(idle, "LONGEST_WAIT_S", 60.0)
-    monkeypatch.setattr(idle, "FRACTION_OF_LEASE", 1.0)
+    monkeypatch.setattr(waits, "LONGEST_WAIT_S", 60.0)
+    monkeypatch.setattr(waits, "FRACTION_OF_LEASE", 1.0)
 
 
 def test_what_comes_to_a_busy_consumer_goes_back(proj: Proj) -> None:
@@ -72,7 +72,7 @@ def test_a_wait_that_has_begun_before_the_refusal_is_short_the_next_time(proj: P
 
 def test_what_comes_to_a_thread_that_is_busy_goes_back(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a callback keeps the thread, the thread of the heartbeat puts back what has landed."""
-    monkeypatch.setattr(idle, "SHORT_WAIT_S", 5.0)  # the wait for the second message lasts until that is sent
+    monkeypatch.setattr(waits, "SHORT_WAIT_S", 5.0)  # the wait for the second message lasts until that is sent
     client = proj.server.client()
 
     def work(message: object) -> None:

@@ -8,6 +8,7 @@ from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.consume import deliveries
+from kombu_delayq.consume.fetcher import State
 from tests.support.conditions import until
 from tests.support.looped import Looped, publish, queue_of
 
@@ -115,9 +116,9 @@ def test_a_message_that_has_landed_and_goes_back_is_asked_for(
             until(lambda: [cycle.on_readable(fd) for fd, _ in cycle._poll(0.1)] and is_so())
 
         publish(sender, "b", "b")
-        read_until(lambda: fetcher._idle._landed)
+        read_until(lambda: fetcher._waits.arrived)
         fetchers.pause()
-        read_until(lambda: fetcher._request is None)
+        read_until(lambda: fetcher.state is not State.ASKED)
         assert slots_server.client().llen("b") == 1
         assert fetcher.is_eager
 

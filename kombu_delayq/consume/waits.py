@@ -1,10 +1,22 @@
 """Waits for messages while queues are empty.
 
-Each wait blocks on one list, over a connection of its own. Redis moves the first message that comes to a *in-flight
-list*, from which the next fetch takes it. Lists without a wait are looked at every second.
+Each wait blocks on one list, over a connection of its own. Redis moves the first message that comes to an *in-flight
+list*, from which the next fetch gets it. Lists without a wait are looked at every second.
+
+======= ================================= =================================================================
+state   may a message still come          what ends it
+======= ================================= =================================================================
+FREE    no: no command is under way       the next wait: BLOCKED
+BLOCKED yes                               its reply, or its connection is lost: FREE.
+                                          Another connection ends it: ENDING
+ENDING  no, unless Redis ends no wait     its reply: FREE. Redis refuses to end it for now: BLOCKED
+======= ================================= =================================================================
+
+Only the thread that consumes changes a state.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from enum import Enum, auto
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -34,8 +46,9 @@ LONGEST_WAIT_S, FRACTION_OF_LEASE = 10.0, 1 / 6
 SHORT_WAIT_S, NOTICED_S = 1.0, 0.5
 #: For how long a full Redis is not asked to wait, in s. The consumer looks at its queues every second meanwhile.
 FULL_S = 5.0
-#: Why there are few waits where the user bounds connections.
+#: Why there are few waits where the user bounds connections, and where Redis refuses them.
 NO_CONNECTION_LEFT = "the transport option max_connections leaves no room for more waiting connections"
+_REFUSED = "Redis refuses what it takes to wait for messages ({})"
 
 #: A list of a queue: the queue's name, and the number of the list as in ``Keys.ready``.
 QueueList = tuple[str, int]
@@ -86,15 +99,22 @@ class WaitBudget:
             )
 
 
-class IdleWait:
+class WaitState(Enum):
+    """What a wait does; see the head of this file."""
+
+    FREE = auto()
+    BLOCKED = auto()
+    ENDING = auto()
+
+
+class Wait:
     """A wait for a message of one list.
 
     Attributes:
         connection: The connection that blocks.
         in_flight: Where the message will be.
         client_id: Number of the connection, by which another one can end the wait.
-        is_blocked: Whether the reply has not come. Until then a message may come to the in-flight list.
-        is_ending: Whether another connection has ended the wait, so that no message comes any more.
+        state: What it does.
         over_at: When the wait has ended by itself at the latest, in s of ``monotonic``.
         is_emptied: Whether its in-flight list has been emptied after that, although the reply was not read.
     """
@@ -103,8 +123,7 @@ class IdleWait:
         self.connection = connection
         self.in_flight = in_flight
         self.client_id = 0
-        self.is_blocked = False
-        self.is_ending = False
+        self.state = WaitState.FREE
         self.over_at = inf
         self.is_emptied = False
 
@@ -117,15 +136,24 @@ class IdleWait:
                 self.connection.close()  # or it would count as connected, with a number that is not its own
                 raise
 
+    def try_end(self) -> Any:
+        """Returns what Redis replies to the end of a wait, while there is none."""
+        try:
+            return self.connection.ask("CLIENT", "UNBLOCK", self.client_id)
+        except redis.ResponseError as error:
+            if isinstance(error, OSError) or passes(error):
+                raise
+            return error
 
-class IdleWaits:
-    """The waits of a channel, or of one queue in a cluster, and what has landed.
+
+class Waits:
+    """The waits of a fetcher, and what is in flight to it.
 
     Args:
         connect: Makes a connection to wait over; it is not open yet.
         budget: Bounds the connections.
         send: Sends commands over the fetcher's own connection, and calls a function with their replies.
-        on_landed: Called by the thread that consumes with the name of the queue when a message has landed.
+        on_arrival: Called by the thread that consumes with the name of the queue when a message is in flight.
     """
 
     def __init__(
@@ -133,17 +161,17 @@ class IdleWaits:
         connect: Callable[[], PipelinedConnection],
         budget: WaitBudget,
         send: Callable[[Sequence[Command], Callable[[list[Any]], None]], None],
-        on_landed: Callable[[str], None],
+        on_arrival: Callable[[str], None],
     ) -> None:
         self._connect = connect
         self._budget = budget
         self._send = send
-        self._on_landed = on_landed
-        self._waits: dict[QueueList, IdleWait] = {}
+        self._on_arrival = on_arrival
+        self._waits: dict[QueueList, Wait] = {}
         self._prioritized: set[QueueList] = set()
         self._paused: Collection[str] = ()
         # The thread of the heartbeat uses it, too. Each step with it is one call into C, which no thread interrupts.
-        self._landed: set[InFlight] = set()
+        self._arrived: set[InFlight] = set()
         self._may_have_more = True
         self._looked_at = -inf
         self._is_refused = False
@@ -152,22 +180,27 @@ class IdleWaits:
     @property
     def may_have_more(self) -> bool:
         """Whether a queue, or an in-flight list, may have messages."""
-        return self._may_have_more or bool(self._landed)
+        return self._may_have_more or bool(self._arrived)
 
     @may_have_more.setter
     def may_have_more(self, found: bool) -> None:
-        # A reply says nothing of what has landed since its request was sent, although it may be read later.
+        # A reply says nothing of what is in flight since its request was sent, although it may be read later.
         self._may_have_more = found
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing has waited and no message has landed since all connections were closed."""
-        return not (self._waits or self._landed)
+        """Whether nothing has waited and no message is in flight since all connections were closed."""
+        return not (self._waits or self._arrived)
 
     @property
     def connections(self) -> list[PipelinedConnection]:
         """The connections that wait for messages."""
         return [wait.connection for wait in list(self._waits.values())]
+
+    @property
+    def arrived(self) -> set[InFlight]:
+        """The in-flight lists that may have messages. Who empties them calls ``emptied``."""
+        return self._arrived.copy()
 
     def wait(self, store: "DelayStore", consumer: str, queues: Sequence[str]) -> None:
         """Waits for messages, as far as there are connections, and now and then looks at the lists without a wait.
@@ -194,42 +227,38 @@ class IdleWaits:
         """Learns which of its queues are paused: Redis gives no messages of them."""
         self._paused = queues
 
-    def in_flight(self, *, end: bool) -> tuple[list[Command], set[InFlight]]:
-        """Returns in-flight lists that may have messages.
-
-        Args:
-            end: Whether to end all waits. The reply to a wait comes all the same.
+    def end_all(self) -> tuple[list[Command], set[InFlight]]:
+        """Ends all waits. The reply to each comes all the same.
 
         Returns:
-            The commands that end the waits, and the in-flight lists. The caller empties the lists after the commands,
-            and calls ``emptied``.
+            The commands that end them, and the in-flight lists that may have messages then. The caller empties the
+            lists after the commands, calls ``ended``, and then ``emptied``.
         """
-        landed = self._landed.copy()
-        if not end:
-            return [], landed
-        self._may_have_more |= bool(landed)  # what the caller does not take goes back to its queue
+        in_flight = self.arrived
+        self._may_have_more |= bool(in_flight)  # what the caller does not fetch goes back to its queue
         commands: list[Command] = []
-        for wait in self._open_waits():
-            landed.add(wait.in_flight)
-            wait.is_ending = True
+        for wait in self._blocked():
+            in_flight.add(wait.in_flight)
+            wait.state = WaitState.ENDING
             if self._budget.ends_waits is not False:
                 commands.append(("CLIENT", "UNBLOCK", wait.client_id))
-        return commands, landed
-
-    def emptied(self, in_flight: Collection[InFlight]) -> None:
-        """Forgets in-flight lists that have been emptied."""
-        self._landed.difference_update(in_flight)
+        return commands, in_flight
 
     def ended(self, replies: Iterable[Any]) -> None:
-        """Learns from the replies to the commands of ``in_flight``."""
+        """Learns from the replies to the commands of ``end_all``."""
         for reply in replies:
             self._budget.note_end(reply)
             if passes(reply):
                 for wait in list(self._waits.values()):
-                    wait.is_ending = False  # its wait goes on, and has to be ended again
+                    if wait.state is WaitState.ENDING:
+                        wait.state = WaitState.BLOCKED  # it goes on, and has to be ended again
+
+    def emptied(self, in_flight: Collection[InFlight]) -> None:
+        """Forgets in-flight lists that have been emptied."""
+        self._arrived.difference_update(in_flight)
 
     def end(self, store: "DelayStore", queue: str | None = None, *, is_own_thread: bool = True) -> None:
-        """Ends the waits for one queue or all, and puts what has landed back; one round trip if there is any.
+        """Ends the waits for one queue or all, and puts back what is in flight; one round trip if there is any.
 
         Args:
             store: The store of the broker.
@@ -241,15 +270,15 @@ class IdleWaits:
             for wait in self._unsettled(queue):
                 wait.connection.read_within(wait.over_at - monotonic())
         waits = self._unsettled(queue)
-        landed = {at for at in self._landed.copy() if queue in (None, at.queue)}
-        in_flight = {wait.in_flight for wait in waits} | landed
+        arrived = {at for at in self.arrived if queue in (None, at.queue)}
+        in_flight = {wait.in_flight for wait in waits} | arrived
         if in_flight:
-            # What lands from now on is noted by the thread that consumes, and this call may not have met it.
-            self.emptied(landed)
+            # What comes from now on is noted by the thread that consumes, and this call may not have met it.
+            self.emptied(arrived)
             try:
                 self._withdraw(store, waits, in_flight)
             except BaseException:
-                self._landed.update(in_flight)
+                self._arrived.update(in_flight)
                 raise
 
     def check(self) -> None:
@@ -264,35 +293,32 @@ class IdleWaits:
             self._budget.free()
 
     def lose(self, connection: Any) -> None:
-        """Learns that a connection has ended. A message may have landed over it."""
+        """Learns that a connection has ended. A message may be in flight over it."""
         for wait in list(self._waits.values()):
             if wait.connection.lose(connection):
-                wait.is_blocked = False
-                self._landed.add(wait.in_flight)
+                wait.state = WaitState.FREE
+                self._arrived.add(wait.in_flight)
 
     def close(self) -> None:
-        """Closes all connections. Messages may have landed."""
-        self._landed.update(wait.in_flight for wait in self._open_waits())
+        """Closes all connections. Messages may be in flight."""
+        self._arrived.update(wait.in_flight for wait in self._blocked())
         self.keep(())
         self.may_have_more = True
 
-    def _open_waits(self, queue: str | None = None) -> list[IdleWait]:
-        """Returns the waits to which messages may come, of one queue or of all."""
-        return [
-            wait
-            for at, wait in list(self._waits.items())
-            if wait.is_blocked and not wait.is_ending and queue in (None, at[0])
-        ]
+    def _of(self, queue: str | None) -> list[Wait]:
+        return [wait for at, wait in list(self._waits.items()) if queue in (None, at[0])]
 
-    def _unsettled(self, queue: str | None) -> list[IdleWait]:
+    def _blocked(self, queue: str | None = None) -> list[Wait]:
+        return [wait for wait in self._of(queue) if wait.state is WaitState.BLOCKED]
+
+    def _unsettled(self, queue: str | None) -> list[Wait]:
         """Returns the waits to which messages may have come; where Redis ends no wait, also those that were to end."""
         if self._budget.ends_waits is not False:
-            return self._open_waits(queue)
-        found = [wait for at, wait in list(self._waits.items()) if queue in (None, at[0])]
-        return [wait for wait in found if wait.is_blocked and not wait.is_emptied]
+            return self._blocked(queue)
+        return [wait for wait in self._of(queue) if wait.state is not WaitState.FREE and not wait.is_emptied]
 
-    def _withdraw(self, store: "DelayStore", waits: Collection[IdleWait], in_flight: Collection[InFlight]) -> None:
-        """Ends waits as far as Redis lets it, and puts back what has landed in queues of one share; one round trip."""
+    def _withdraw(self, store: "DelayStore", waits: Collection[Wait], in_flight: Collection[InFlight]) -> None:
+        """Ends waits as far as Redis lets it, and puts back what is in flight; one round trip."""
         now, refused = monotonic(), self._budget.ends_waits is False
         store.fetching.withdraw([] if refused else [wait.client_id for wait in waits], tuple(in_flight))
         for wait in waits:
@@ -304,61 +330,55 @@ class IdleWaits:
         try:
             for at in lists:
                 wait = self._waits.get(at) or self._new_wait(at, consumer)
-                if wait is not None and not wait.is_blocked:
+                if wait is not None and wait.state is WaitState.FREE:
                     self._block(store, wait, InFlight(*at, consumer))
         except redis.ResponseError as error:
             if not passes(error):
                 raise
             self._resumes_at = monotonic() + PASSING_S
 
-    def _block(self, store: "DelayStore", wait: IdleWait, at: InFlight) -> None:
+    def _block(self, store: "DelayStore", wait: Wait, at: InFlight) -> None:
         wait.open()
         if self._budget.ends_waits is None:
-            self._budget.note_end(_tried(wait))
+            self._budget.note_end(wait.try_end())
         most_s = SHORT_WAIT_S if self._budget.ends_waits is False else LONGEST_WAIT_S
         longest_s = min(most_s, store.options.consumer_ttl * FRACTION_OF_LEASE)
         wait.in_flight = at
         ready, in_flight = store.fetching.in_flight_keys(at)
         command = ("BLMOVE", ready, in_flight, "RIGHT", "LEFT", longest_s)
-        wait.connection.send([command], self._on_reply(wait), longest_s)
-        wait.is_blocked, wait.is_ending, wait.is_emptied = True, False, False
+        wait.connection.send([command], lambda replies: self._on_reply(wait, *replies), longest_s)
+        wait.state, wait.is_emptied = WaitState.BLOCKED, False
         wait.over_at = monotonic() + longest_s + NOTICED_S
 
-    def _on_reply(self, wait: IdleWait) -> Callable[[list[Any]], None]:
-        """Returns what takes the reply to a wait."""
-
-        def take(replies: list[Any]) -> None:
-            wait.is_blocked = False
-            [reply] = replies
-            if isinstance(reply, NoPermissionError):
-                self._refuse(wait.connection, f"Redis refuses what it takes to wait for messages ({reply})")
-                self._waits.pop((wait.in_flight.queue, wait.in_flight.step), None)
-            elif isinstance(reply, OutOfMemoryError):
-                self._resumes_at = monotonic() + FULL_S  # Redis takes no wait, but gives messages
-            elif clears(reply):
-                self._resumes_at = monotonic() + PASSING_S
-            elif isinstance(reply, Exception):
+    def _on_reply(self, wait: Wait, reply: Any) -> None:
+        was, wait.state = wait.state, WaitState.FREE
+        if isinstance(reply, NoPermissionError):
+            self._refuse(wait.connection, _REFUSED.format(reply))
+            self._waits.pop((wait.in_flight.queue, wait.in_flight.step), None)
+        elif isinstance(reply, OutOfMemoryError):
+            self._resumes_at = monotonic() + FULL_S  # Redis takes no wait, but gives messages
+        elif isinstance(reply, Exception):
+            if not clears(reply):
                 raise reply
-            elif reply is not None:
-                self._landed.add(wait.in_flight)
-                self._may_have_more |= wait.is_ending  # what has ended the wait does not take it
-                self._on_landed(wait.in_flight.queue)
+            self._resumes_at = monotonic() + PASSING_S
+        elif reply is not None:
+            self._arrived.add(wait.in_flight)
+            self._may_have_more |= was is WaitState.ENDING  # what has ended the wait does not fetch it
+            self._on_arrival(wait.in_flight.queue)
 
-        return take
-
-    def _new_wait(self, at: QueueList, consumer: str) -> IdleWait | None:
+    def _new_wait(self, at: QueueList, consumer: str) -> Wait | None:
         """Returns a new wait; None if there is no connection for it."""
         if self._is_refused or not self._budget.spend():
             return None
         connection = self._connect()
-        wait = IdleWait(connection, InFlight(*at, consumer))
+        wait = Wait(connection, InFlight(*at, consumer))
         try:
             wait.open()
         except redis.ResponseError as error:
             if isinstance(error, OSError) or passes(error):
                 self._budget.free()
                 raise
-            self._refuse(connection, f"Redis refuses what it takes to wait for messages ({error})")
+            self._refuse(connection, _REFUSED.format(error))
             return None
         except redis.ConnectionError as error:
             if "Too many connections" not in str(error) and type(error).__name__ != "MaxConnectionsError":
@@ -379,7 +399,7 @@ class IdleWaits:
     def _look(self, store: "DelayStore", queues: Iterable[str]) -> None:
         """Asks for lists without a wait; in a cluster for all, because a wait does not hear that its slot moves."""
         has_nodes = pools.has_nodes(store.client.connection_pool)
-        waited = {at for at, wait in self._waits.items() if wait.is_blocked and not has_nodes}
+        waited = {at for at, wait in self._waits.items() if wait.state is not WaitState.FREE and not has_nodes}
         lists = [
             store.fetching.in_flight_keys(InFlight(queue, step, ""))[0]
             for queue in queues
@@ -390,21 +410,10 @@ class IdleWaits:
             self._send([("EXISTS", *lists)], self._on_looked)
 
     def _on_looked(self, replies: list[Any]) -> None:
-        if passes(replies[0]):
-            return
-        if isinstance(replies[0], Exception):
+        if not isinstance(replies[0], Exception):
+            self._may_have_more |= bool(replies[0])
+        elif not passes(replies[0]):
             raise replies[0]
-        self.may_have_more = bool(replies[0]) or self.may_have_more
-
-
-def _tried(wait: IdleWait) -> Any:
-    """Returns what Redis replies to the end of a wait, while there is none."""
-    try:
-        return wait.connection.ask("CLIENT", "UNBLOCK", wait.client_id)
-    except redis.ResponseError as error:
-        if isinstance(error, OSError) or passes(error):
-            raise
-        return error
 
 
 def _warn(reason: str) -> None:
