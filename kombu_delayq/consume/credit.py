@@ -1,17 +1,30 @@
 """How many messages a channel may fetch."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kombu.utils.scheduling import priority_cycle, round_robin_cycle, sorted_cycle
-
-if TYPE_CHECKING:
-    from kombu_delayq.consume.fetcher import Fetcher
 
 #: Most messages that one call fetches.
 BATCH = 32
 #: The fewest messages that are asked for while others are still to be delivered: each call costs some time.
 AHEAD = 4
+
+
+class Debtor(Protocol):
+    """A fetcher, as far as it uses credit."""
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether it asks for messages as soon as it may."""
+
+    @property
+    def asked(self) -> int:
+        """How many messages may come in reply to its request on its way."""
+
+    @property
+    def undelivered(self) -> int:
+        """How many messages were fetched and not delivered."""
 
 
 class Credit:
@@ -20,10 +33,10 @@ class Credit:
     Args:
         channel: The channel.
         poller: The poller of its transport.
-        fetchers: All fetchers of the channel.
+        fetchers: All fetchers of the channel, of which each says how many messages it has and has asked for.
     """
 
-    def __init__(self, channel: Any, poller: Any, fetchers: Sequence["Fetcher"]) -> None:
+    def __init__(self, channel: Any, poller: Any, fetchers: Sequence[Debtor]) -> None:
         self._channel = channel
         self._poller = poller
         self._fetchers = fetchers
@@ -33,7 +46,7 @@ class Credit:
         """How many messages the channel may hold more, at most ``BATCH``. Requests on their way are not counted."""
         return min(self._free(), BATCH)
 
-    def of(self, fetcher: "Fetcher", *, ahead: bool = False) -> int:
+    def of(self, fetcher: Debtor, *, ahead: bool = False) -> int:
         """Returns how many messages a fetcher may ask for now, none *ahead* while another one has yet to ask.
 
         A request of another fetcher counts as if it brought all that it asks for. While one is on its way, a fetcher
