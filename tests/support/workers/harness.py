@@ -47,7 +47,7 @@ def beside(server: PrivateRedis) -> PrivateRedis:
 def _start(args: list[str], environment: dict[str, str], log: str) -> "Forked | subprocess.Popen[bytes]":
     """Starts ``celery -A proj``: forked, unless something happens before the first import, or is read by it."""
     args, env = ["-A", "proj", *args], {**os.environ, **environment}
-    if not {"gevent", "eventlet"}.intersection(args) and "REMAP_SIGTERM" not in env:
+    if not {"gevent", "eventlet"}.intersection(args) and env.keys().isdisjoint({"REMAP_SIGTERM", "PYTHONPATH"}):
         return Forked("celery", args, APPS, env, log)
     with Path(log).open("ab") as written:
         return subprocess.Popen(
@@ -129,12 +129,14 @@ class Proj:
         server: Holds the broker (db 0).
         conf: Settings of the app, producers' and workers' alike.
         journal_server: Holds the results (db 1) and the journal (db 15): the same server, unless it has hash slots.
+        python_path: Where processes find our packages, before all else; empty for where the tests find them.
         app: The app as a producer has it; ``send`` uses it.
     """
 
     server: PrivateRedis
     conf: dict[str, Any]
     journal_server: PrivateRedis
+    python_path: str = ""
     workers: list[Worker] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -242,7 +244,12 @@ class Proj:
 
     def environment(self, **conf: Any) -> dict[str, str]:
         """Returns the environment with the settings for a process of ``proj.py``; ``conf`` overrides some."""
-        return {"PROJ_CONF": json.dumps({**self.conf, **conf}), "PROJ_JOURNAL_PORT": str(self.journal_server.port)}
+        path = {"PYTHONPATH": self.python_path} if self.python_path else {}
+        return {
+            "PROJ_CONF": json.dumps({**self.conf, **conf}),
+            "PROJ_JOURNAL_PORT": str(self.journal_server.port),
+            **path,
+        }
 
     def close(self) -> None:
         """Ends the workers and the app's connections. Kombu would give these to the next app with the same settings."""
