@@ -15,6 +15,7 @@ from kombu_delayq.errors import InvalidDelayLevel, InvalidIfWaiting, InvalidOpti
 
 #: ``worker`` is called when a Celery worker starts, with the worker as ``sender``; it is called without ``sender`` if
 #: the worker has already started. ``delay_chain`` is called with the property ``delay_chain`` of a published message.
+#: ``purged`` is called after a purge of a queue, with the client and the registry of a store and the queue's name.
 #: ``journal`` makes a store that also has a journal, from the arguments of ``DelayStore``; in its module is the class
 #: of the worker that promotes rows of the journal.
 GROUP = "kombu_delayq.hooks"

@@ -13,6 +13,7 @@ from celery_ext.connection import open_store, patient_options
 from celery_ext.periodic.arming import AWAY, Arming
 from celery_ext.periodic.entries import Source
 from celery_ext.periodic.messages import BEAT, ENTRY, RunMessages
+from celery_ext.periodic.store import PeriodicStore
 from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.store import DelayStore
@@ -68,7 +69,7 @@ class Armer(BackgroundWorker):
     def _note_outcomes(self, store: DelayStore) -> None:
         noted = dict(self._outcomes)
         if noted:
-            store.periodic.note_outcomes(noted)
+            store.part(PeriodicStore).note_outcomes(noted)
             for entry, outcome in noted.items():  # only now, since Redis may be away
                 if self._outcomes[entry] == outcome:
                     del self._outcomes[entry]

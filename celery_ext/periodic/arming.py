@@ -15,12 +15,22 @@ from redis.exceptions import RedisError
 
 from celery_ext.periodic.entries import Entries, Entry, Source
 from celery_ext.periodic.messages import Caught, RunMessages
+from celery_ext.periodic.store import (
+    CHANGED,
+    OTHER_SCHEDULE,
+    PAUSED,
+    STOCK_BEAT,
+    Note,
+    PeriodicStore,
+    Run,
+    Superseded,
+    Wishes,
+)
 from celery_ext.periodic.times import MOST_MISSED, missed_runs, run_before, runs_after
 from celery_ext.periodic.words import in_words
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.periodic import CHANGED, OTHER_SCHEDULE, PAUSED, STOCK_BEAT, Note, Run, Superseded, Wishes
 from kombu_delayq.store.types import PageId
 
 logger = get_logger(__name__)
@@ -104,16 +114,17 @@ class Arming:
     def begin(self, store: DelayStore, messages: RunMessages) -> None:
         """Goes on with a new connection."""
         self._store, self._messages, self._token = store, messages, None
+        self._periodic = store.part(PeriodicStore)
 
     def end(self) -> None:
         """Gives the lease back."""
         if self._token is not None:
             self._token = None
-            self._store.periodic.end_lease(self._name)
+            self._periodic.end_lease(self._name)
 
     def step(self) -> float:
         """Looks once, and arms what is to be armed. Returns the time until the next look, in s."""
-        periodic, is_new = self._store.periodic, not self._source.changes and self._read()
+        periodic, is_new = self._periodic, not self._source.changes and self._read()
         wishes = periodic.wishes()
         if not self._holds(wishes):
             self.end()
@@ -162,9 +173,7 @@ class Arming:
             return
         self._noted_until = monotonic() + _NOTE_S
         begun = defaultdict[Any, set[int]](set)
-        for notes in self._store.periodic.notes(
-            {queue for queues in self._queues.values() for queue in queues}
-        ).values():
+        for notes in self._periodic.notes({queue for queues in self._queues.values() for queue in queues}).values():
             for name, note in notes.items():
                 row, since_ms = self._rows.get(name, (None, 0))
                 times = {at_ms for at_ms, _ in note.runs if at_ms <= now_ms} | {note.last_ms}
@@ -182,7 +191,7 @@ class Arming:
         if monotonic() <= self._sighted_until:
             return False
         self._sighted_until = monotonic() + _SIGHTING_S
-        self._store.periodic.note_sighting(what, self._store.now_ms())
+        self._periodic.note_sighting(what, self._store.now_ms())
         return True
 
     def _holds(self, wishes: Wishes) -> bool:
@@ -196,7 +205,7 @@ class Arming:
             self._token = None
         elif self._began_ms <= wishes.began_ms and not self._is_left_by(wishes.schedule):
             return False
-        self._store.periodic.note_schedule(self._schedule, self._began_ms)
+        self._periodic.note_schedule(self._schedule, self._began_ms)
         return True
 
     def _is_left_by(self, schedule: str) -> bool:
@@ -208,7 +217,7 @@ class Arming:
                 "a process that started later has another periodic schedule (%s) than this one (%s), and arms alone",
                 *(schedule, self._schedule),
             )
-        if self._store.periodic.leader() is not None:
+        if self._periodic.leader() is not None:
             self._free_since = None
         elif self._free_since is None:
             self._free_since = monotonic()
@@ -217,14 +226,14 @@ class Arming:
             logger.warning(
                 "no process with the periodic schedule %s arms any more: this one arms its own (%s), "
                 "with entries that differ: %s",
-                *(schedule, self._schedule, ", ".join(self._found.unlike(self._store.periodic.records()))),
+                *(schedule, self._schedule, ", ".join(self._found.unlike(self._periodic.records()))),
             )
             return True
         return False
 
     def _load(self, now_ms: int, wishes: Wishes) -> None:
         """Compares the entries with what is armed, and disarms what has to go."""
-        periodic, paused = self._store.periodic, wishes.paused
+        periodic, paused = self._periodic, wishes.paused
         token = periodic.new_token(now_ms, self._beyond)
         records = {name: json.loads(record) for name, record in periodic.records().items()}
         entries = {name: entry for name, entry in self._found.entries.items() if entry.is_on and name not in paused}
@@ -258,7 +267,7 @@ class Arming:
         """Disarms what was armed by a clock that has gone back. Returns by entry what was known of it."""
         store, found = self._store, dict[str, _Ahead]()
         logger.warning("the clock of Redis has gone back: the runs of periodic entries that are to come are armed anew")
-        noted = store.periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
+        noted = self._periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
         for queue, notes in noted.items():
             ahead = {name: note for name, note in notes.items() if note.latest_ms > now_ms}
             ids = [identity for note in ahead.values() for at_ms, identity in note.runs if at_ms > now_ms]
@@ -268,8 +277,8 @@ class Arming:
                 sent = [note.last_ms, *(at_ms for at_ms, identity in note.runs if identity not in waiting)]
                 known.sent.update(at_ms for at_ms in sent if at_ms > now_ms)
             for part in pages(ahead, MAX_OFFERS):
-                store.periodic.disarm(queue, part, token, "purged")
-        store.periodic.note_armed(now_ms)
+                self._periodic.disarm(queue, part, token, "purged")
+        self._periodic.note_armed(now_ms)
         return found
 
     def _after_early(self, entry: Entry, latest: float, now_ms: int) -> float:
@@ -295,7 +304,7 @@ class Arming:
                     by_queue[queue, PAUSED if name in off else CHANGED].append(name)
         for (queue, state), names in by_queue.items():
             for part in pages(names, MAX_OFFERS):
-                self._store.periodic.disarm(queue, part, token, state)
+                self._periodic.disarm(queue, part, token, state)
 
     def _note_rows(self, records: Mapping[str, Any], known: Mapping[str, list[Note]]) -> None:
         """Notes which row each name is, and which runs under the name are none of its own."""
@@ -336,7 +345,7 @@ class Arming:
             idle[name] = {"queues": records.get(name, {}).get("queues", []), "digest": "", "error": why}
         changed = {name: record for name, record in idle.items() if records.get(name) != record}
         if changed:
-            self._store.periodic.write(changed)
+            self._periodic.write(changed)
 
     def _arm(self, now_ms: int) -> bool:
         """Arms each entry that has fewer runs ahead than it should have. Returns whether none is left.
@@ -346,7 +355,7 @@ class Arming:
         until_s = monotonic() + _BUSY_S
         for number, part in enumerate(pages(self._due(now_ms), MAX_OFFERS)):
             if not number:
-                self._store.periodic.note_armed(now_ms)
+                self._periodic.note_armed(now_ms)
             self._write(part)
             by_queue = defaultdict[str, list[tuple[Run, int]]](list)
             for entry, at_ms, messages in part:
@@ -365,10 +374,10 @@ class Arming:
 
     def _arm_page(self, queue: str, page: list[tuple[Run, int]]) -> None:
         token = self._token or 0
-        words = self._store.periodic.arm(queue, token, [run for run, _ in page], page[0][1])
+        words = self._periodic.arm(queue, token, [run for run, _ in page], page[0][1])
         if "changed" in words:  # such as after an attempt that ended before its record was written
             names = {run.entry for (run, _), word in zip(page, words, strict=True) if word == "changed"}
-            self._store.periodic.disarm(queue, names, token)
+            self._periodic.disarm(queue, names, token)
             raise Superseded(token)
 
     def _due(self, now_ms: int) -> Iterator[_Due]:
@@ -423,7 +432,7 @@ class Arming:
         if self._failures.get(name, ("", 0.0))[0] != said:
             logger.error("periodic entry %r cannot be sent: %s", name, said)
             record = {**self._record(self._found.entries[name]), "queues": self._queues.get(name, []), "error": said}
-            self._store.periodic.write({name: record})
+            self._periodic.write({name: record})
             self._unwritten.add(name)
         self._failures[name] = said, monotonic() + _RETRY_S
 
@@ -435,7 +444,7 @@ class Arming:
             if entry.name in self._unwritten or queues != self._queues.get(entry.name):
                 records[entry.name] = {**self._record(entry), "queues": queues}
         if records:
-            self._store.periodic.write(records)
+            self._periodic.write(records)
             self._unwritten -= records.keys()
             self._queues |= {name: record["queues"] for name, record in records.items()}
 
@@ -453,7 +462,7 @@ class Arming:
                 raise
             except Exception as error:  # as in ``_due``
                 logger.error("periodic entry %r cannot run now: %s: %s", name, type(error).__name__, error)
-        self._store.periodic.end_request(run)
+        self._periodic.end_request(run)
 
     def _record(self, entry: Entry) -> dict[str, Any]:
         """Returns what is written down of an entry, for lists; no arguments, which may be secret."""

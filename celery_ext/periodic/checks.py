@@ -8,7 +8,7 @@ from celery_ext.periodic import is_periodic
 from celery_ext.periodic.control import Listed, list_entries
 from celery_ext.periodic.entries import Entries
 from celery_ext.periodic.source import source_of
-from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT
+from celery_ext.periodic.store import OTHER_SCHEDULE, STOCK_BEAT, PeriodicStore
 
 #: How long ago a worker may have seen something of others that the doctor still reports, in ms.
 SEEN_MS = 900_000
@@ -28,10 +28,10 @@ def periodic(subject: Subject) -> Findings:
     if listed and source is not None and (overwritten := source.overwritten()):
         found = f"entries were changed in the admin, and beat_schedule takes that back: {named(overwritten)}"
         yield Finding(Level.WARNING, found, "change them in the settings, or take them out there", _PAGE)
-    sightings, recent_ms = store.periodic.sightings(), store.now_ms() - SEEN_MS
+    sightings, recent_ms = store.part(PeriodicStore).sightings(), store.now_ms() - SEEN_MS
     if sightings.get(OTHER_SCHEDULE, 0) > recent_ms:
         found = "workers that run have another periodic schedule than the one that started last, which arms alone"
-        if own.entries and (unlike := own.unlike(store.periodic.records())):
+        if own.entries and (unlike := own.unlike(store.part(PeriodicStore).records())):
             found = f"{found}. Its entries differ from those of this app: {named(unlike)}"
         yield Finding(
             Level.WARNING, found, "end the deploy, mend the entry, or give each app a global_keyprefix", _PAGE
@@ -48,7 +48,7 @@ def _unsent(subject: Subject, listed: Sequence[Listed], own: Entries) -> Finding
     by_beat = conf is not None and str(conf.beat_scheduler).startswith("celery_ext.periodic")
     arms = app is not None and (by_beat or is_periodic(app))
     entries = listed or (own.entries if arms else ())
-    if entries and subject.the_store.periodic.leader() is None:
+    if entries and subject.the_store.part(PeriodicStore).leader() is None:
         found = f"no process arms the {counted(len(entries), 'periodic entry', 'periodic entries')}"
         do = "start `celery beat`" if by_beat else "start a worker of the app with install(app, periodic=True)"
         yield Finding(Level.ERROR, found, do, _PAGE)

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
+from celery_ext.periodic.store import Note, PeriodicStore
 from kombu_delayq.audit import audited
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.periodic import Note
 
 State: TypeAlias = Literal["on", "paused", "off", "wrong"]
 Outcome: TypeAlias = Literal["paused", "resumed", "requested", "unchanged", "unknown"]
@@ -44,9 +44,10 @@ class Listed(NamedTuple):
 
 def list_entries(store: DelayStore) -> list[Listed]:
     """Returns the entries that were armed, by their names; five round trips, and one more while runs are overdue."""
-    records: dict[str, Any] = {name: json.loads(record) for name, record in store.periodic.records().items()}
-    notes = store.periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
-    paused, outcomes, now_ms = store.periodic.paused(), store.periodic.outcomes(), store.now_ms()
+    periodic = store.part(PeriodicStore)
+    records: dict[str, Any] = {name: json.loads(record) for name, record in periodic.records().items()}
+    notes = periodic.notes(sorted({queue for record in records.values() for queue in record["queues"]}))
+    paused, outcomes, now_ms = periodic.paused(), periodic.outcomes(), store.now_ms()
     begun = {run: queue for queue, of in notes.items() for note in of.values() for run in note.runs if run[0] <= now_ms}
     ids = [identity for _, identity in begun]
     waiting = store.lookup.get(sorted({*begun.values()}), ids) if begun else {}
@@ -84,14 +85,15 @@ def pause(store: DelayStore, names: Iterable[str], *, who: str | None = None) ->
     Returns:
         By name ``paused``, ``unchanged`` if it was, or ``unknown``.
     """
+    periodic = store.part(PeriodicStore)
     with _noted("pause", names, who) as found:
-        paused = store.periodic.paused()
-        records = store.periodic.records()
+        paused = periodic.paused()
+        records = periodic.records()
         for name in found:
             if name in records:
-                store.periodic.pause([name])
+                periodic.pause([name])
                 for queue in json.loads(records[name])["queues"]:
-                    store.periodic.disarm(queue, [name], None, "paused")
+                    periodic.disarm(queue, [name], None, "paused")
                 found[name] = "unchanged" if name in paused else "paused"
     return found
 
@@ -102,10 +104,11 @@ def resume(store: DelayStore, names: Iterable[str], *, who: str | None = None) -
     Returns:
         By name ``resumed``, ``unchanged`` if it was not paused, or ``unknown``.
     """
+    periodic = store.part(PeriodicStore)
     with _noted("resume", names, who) as found:
-        records = store.periodic.records()
+        records = periodic.records()
         for name in found:
-            if store.periodic.resume([name]):
+            if periodic.resume([name]):
                 found[name] = "resumed"
             elif name in records:
                 found[name] = "unchanged"
@@ -120,11 +123,12 @@ def run_now(store: DelayStore, names: Iterable[str], *, who: str | None = None) 
     Returns:
         By name ``requested`` or ``unknown``.
     """
+    periodic = store.part(PeriodicStore)
     with _noted("run periodic", names, who) as found:
-        records = store.periodic.records()
+        records = periodic.records()
         for name in found:
             if name in records:
-                store.periodic.request(str(uuid4()), name)
+                periodic.request(str(uuid4()), name)
                 found[name] = "requested"
     return found
 

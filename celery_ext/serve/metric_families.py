@@ -9,6 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from celery_ext.periodic.control import Listed, list_entries
+from celery_ext.periodic.store import PeriodicStore
 from celery_ext.serve.counting import overview_of, unless_away
 from celery_ext.serve.exposition import Family, counter, gauge, histogram
 from celery_ext.waiting import all_queues
@@ -135,7 +136,7 @@ class SnapshotReader:
             cluster,
             slots,
             [entry for entry in entries if all(map(may_see, entry.queues))],
-            bool(entries) and self._optional(store, "who arms", store.periodic.leader, None) is not None,
+            bool(entries) and self._optional(store, "who arms", store.part(PeriodicStore).leader, None) is not None,
             store.now_ms() if entries else 0.0,
         )
 

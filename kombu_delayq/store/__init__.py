@@ -26,7 +26,6 @@ from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.minutes import MinuteCounts
 from kombu_delayq.store.nodes import Nodes
 from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.periodic import Periodic
 from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.repair import Repair
@@ -147,8 +146,7 @@ class DelayStore(Store):
         self.leases = Leases(shared, registry)
         self.lookup = Lookup(shared, registry)
         self.scan = Scan(shared, registry)
-        self.periodic = Periodic(shared, registry)
-        self.queues = Queues(shared, registry, self.periodic.note_purge)
+        self.queues = Queues(shared, registry)
         self.letters = DeadLetters(shared, registry)
         self.jobs = BulkJobs(shared, registry)
         self.repair = Repair(shared, registry)

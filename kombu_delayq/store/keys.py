@@ -154,16 +154,10 @@ class Keys:
             shares: What ``share`` returns for queues that have consumers.
             exchanges: Names of exchanges of kombu's.
         """
-        found = dict.fromkeys([*self.leases, self.periodic_lease, self.runs], "string")
-        found |= dict.fromkeys([self.queues, self.dead_letters, self.consumed_queues, self.periodic_paused], "set")
+        found = dict.fromkeys([*self.leases, self.runs], "string")
+        found |= dict.fromkeys([self.queues, self.dead_letters, self.consumed_queues], "set")
         found |= dict.fromkeys([self.cancelled, self.chains], "zset")
-        hashes = (
-            self.periodic_entries,
-            self.periodic_state,
-            self.periodic_requests,
-            self.periodic_outcomes,
-        )
-        found |= dict.fromkeys([*hashes, self.paused()], "hash")
+        found[self.paused()] = "hash"
         for share in shares:
             found |= dict.fromkeys([self.consumers(share), self.unacked_index(share)], "zset")
             found |= dict.fromkeys([self.consumed(share), self.unacked(share), self.paused(share)], "hash")
@@ -388,40 +382,6 @@ class Keys:
     def sender(self, name: str, queue: str) -> str:
         """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognize a repetition."""
         return self.of_queue(queue, f"sender:{name}")
-
-    def periodic_notes(self, queue: str) -> str:
-        """HASH: periodic entries armed in a queue, each with its note; beside them the token of who armed last."""
-        return self.of_queue(queue, "periodic")
-
-    @property
-    def periodic_entries(self) -> str:
-        """HASH: names of the periodic entries, each with task, schedule and queues as a JSON object."""
-        return self.of_all("periodic")
-
-    @property
-    def periodic_state(self) -> str:
-        """HASH: hash of the schedule that holds, when its process began, and token and time of the one that arms."""
-        return self.of_all("periodic:state")
-
-    @property
-    def periodic_paused(self) -> str:
-        """SET: names of the periodic entries that are paused."""
-        return self.of_all("periodic:paused")
-
-    @property
-    def periodic_outcomes(self) -> str:
-        """HASH: names of the periodic entries, each with what became of its latest run."""
-        return self.of_all("periodic:outcomes")
-
-    @property
-    def periodic_requests(self) -> str:
-        """HASH: ids of the runs that somebody wants now, each with the name of its periodic entry."""
-        return self.of_all("periodic:requests")
-
-    @property
-    def periodic_lease(self) -> str:
-        """STRING with a TTL: name of the process that arms periodic entries."""
-        return self.of_all("periodic:lease")
 
     @property
     def runs(self) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
+from kombu_delayq import hooks
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.errors import wrong_type
@@ -107,9 +108,8 @@ class Queues(StorePart):
         note_purge: Told of each queue that was purged.
     """
 
-    def __init__(self, client: StoreClient, registry: QueueRegistry, note_purge: Callable[[str], None]) -> None:
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client, registry)
-        self._note_purge = note_purge
         self._bound = Names(self._bindings, client.is_of_one_node)
 
     def names(self) -> list[str]:
@@ -241,7 +241,7 @@ class Queues(StorePart):
         """
         count = int(self._client.run("purge", self._client.stored(queue), [self._keys.counts(queue)]))
         with suppress(NoPermissionError):
-            self._note_purge(queue)
+            hooks.call("purged", self._client, self._registry, queue)
         with suppress(NoPermissionError):  # then the name stays until the leading transfer worker drops it
             self.forget_empty([queue])
         return count

@@ -7,9 +7,9 @@ import pytest
 from redis.exceptions import ResponseError
 
 from celery_ext.journal.promotion import ALL, Promotion
+from celery_ext.periodic.store import PeriodicStore, Run
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
-from kombu_delayq.store.periodic import Run
 from kombu_delayq.store.types import InFlight, PageId, Request, Requeued
 from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, fetch, land, lives
 from tests.support.store.fixtures import MakeStore
@@ -137,8 +137,12 @@ GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
     "stats": (waits, lambda store, _: store.queues.stats("q").overdue == 10),
     "heads": (waits, lambda store, _: by_queue(store.delivery.heads(["q"])) == {"q": PAST_MS}),
     "purge of armed runs": (
-        lambda store: store.periodic.arm("q", 1, [Run("report", "d", int(FUTURE_MS), waiting("i", FUTURE_MS))]),
-        lambda store, _: (store.queues.purge("q"), store.periodic.notes(["q"])["q"]["report"].runs) == (1, ()),
+        lambda store: store.part(PeriodicStore).arm(
+            "q", 1, [Run("report", "d", int(FUTURE_MS), waiting("i", FUTURE_MS))]
+        ),
+        lambda store, _: (
+            (store.queues.purge("q"), store.part(PeriodicStore).notes(["q"])["q"]["report"].runs) == (1, ())
+        ),
     ),
     "purge": (waits, lambda store, _: store.queues.purge("q") == 10),
     "discard of a step": (

@@ -12,13 +12,13 @@ from redis.retry import Retry
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.promotion import ALL, Promotion
+from celery_ext.periodic.store import PeriodicStore, Run
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.periodic import Run
 from kombu_delayq.store.types import DelayedQueue, Offer, PageId, Part, Request, Requeued, Waiting
 from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.cost import calls, round_trips
@@ -108,8 +108,8 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "journal_heartbeat": lambda store: store.part(Promotion).journal_heartbeat(JOURNAL_ID, 1, 0, [ALL], {}),
     "promote": lambda store: store.part(Promotion).promote(JOURNAL_ID, 1, [row(1)]),
     "claim_rows": lambda store: store.part(Promotion).claim_rows(numbers(2)),
-    "arm": lambda store: store.periodic.arm("q", 1, [Run("entry", "digest", 1, waiting("r"))]),
-    "disarm": lambda store: store.periodic.disarm("q", ["entry"], 1),
+    "arm": lambda store: store.part(PeriodicStore).arm("q", 1, [Run("entry", "digest", 1, waiting("r"))]),
+    "disarm": lambda store: store.part(PeriodicStore).disarm("q", ["entry"], 1),
     "forget_empty": lambda store: store.queues.forget_empty(["unknown"]),
     "close": lambda store: store.jobs.close(JOB),
     "count_minute": lambda store: store.minutes.count_minute({"q": {"failed": 1}}),

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from celery_ext.journal.promotion import Promotion
+from celery_ext.periodic.store import PeriodicStore, Run
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.periodic import Run
 from kombu_delayq.store.types import InFlight, PageId, Request, Requeued
 from kombu_delayq.text import as_text
 from tests.store.test_store import OPERATIONS, USED
@@ -31,7 +31,7 @@ def prepare(store: DelayStore) -> None:
     store.client.flushall()
     store.delivery.offer("q", waiting("k"), waiting("i", priority=3), waiting("i", body="two"), waiting("unknown"))
     store.delivery.offer("q", *(waiting(f"due {n}", PAST_MS, priority=n) for n in range(10)))
-    store.periodic.arm("q", 1, [Run("entry", "digest", int(FUTURE_MS), waiting("run"))])
+    store.part(PeriodicStore).arm("q", 1, [Run("entry", "digest", int(FUTURE_MS), waiting("run"))])
     store.part(Promotion).promote(JOURNAL_ID, elected(store), [row(1)])
     store.queues.note_dead_letters("dead")
     lives(store)

@@ -12,6 +12,7 @@ from celery_ext.cli.options import json_option
 from celery_ext.cli.output import bad, escaped, fit_table, json_line, number_of, print_stderr, warning
 from celery_ext.delays.durations import in_words
 from celery_ext.periodic import control
+from celery_ext.periodic.store import PeriodicStore
 from kombu_delayq.message.due import iso_of
 
 _names = click.argument("names", metavar="ENTRY...", nargs=-1, required=True)
@@ -33,7 +34,7 @@ def list_(broker: CliBroker, as_json: bool) -> None:
     what became of the latest run that has ended.
     """
     with broker.store() as (_, store):
-        entries, now_ms, leader = control.list_entries(store), store.now_ms(), store.periodic.leader()
+        entries, now_ms, leader = control.list_entries(store), store.now_ms(), store.part(PeriodicStore).leader()
     if as_json:
         for entry in entries:
             times = {"next": _iso(entry.next_ms), "last": _iso(entry.last_ms)}

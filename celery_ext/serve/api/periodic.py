@@ -5,6 +5,7 @@ from typing import Literal
 from starlette.requests import Request
 
 from celery_ext.periodic import control
+from celery_ext.periodic.store import PeriodicStore
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import Answer, Endpoints, Iso, iso
@@ -71,7 +72,7 @@ def list_entries(request: Request) -> PeriodicEntries:
     """List the periodic entries."""
     serve = serve_of(request)
     shown = [_shown(entry) for entry in changes.entries_of(serve, caller_of(request))]
-    return PeriodicEntries(entries=shown, armed_by=serve.store.periodic.leader())
+    return PeriodicEntries(entries=shown, armed_by=serve.store.part(PeriodicStore).leader())
 
 
 @endpoint("POST", _ONE + ":pause", Action.CANCEL)

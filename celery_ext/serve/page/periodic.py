@@ -3,6 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from celery_ext.periodic.store import PeriodicStore
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.page.rendering import Note, View, form_of, render
@@ -22,7 +23,7 @@ def entries(request: Request) -> Response:
     serve, page = serve_of(request), View(request, "periodic", _notes(request))
     page.now_ms = serve.store.now_ms()
     found = changes.entries_of(serve, caller_of(request))
-    return render("periodic.html", page, entries=found, armed_by=serve.store.periodic.leader())
+    return render("periodic.html", page, entries=found, armed_by=serve.store.part(PeriodicStore).leader())
 
 
 def change(act: changes.ChangeEntry, request: Request) -> Response:

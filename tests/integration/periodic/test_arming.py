@@ -18,9 +18,10 @@ from celery_ext.periodic import arming, control, messages
 from celery_ext.periodic.armer import Armer
 from celery_ext.periodic.arming import Arming
 from celery_ext.periodic.entries import Entries, Entry, checked
+from celery_ext.periodic.keys import PeriodicKeys
 from celery_ext.periodic.messages import BEAT, ENTRY
 from celery_ext.periodic.source import Settings
-from kombu_delayq.store.periodic import PAUSED, STOCK_BEAT
+from celery_ext.periodic.store import PAUSED, STOCK_BEAT, PeriodicStore
 from tests.support.conditions import until
 from tests.support.workers import periodic
 from tests.support.workers.periodic import HOUR_MS, Process, StartProcess, every
@@ -56,7 +57,7 @@ def test_a_minute_is_armed_and_each_run_once(start_process: StartProcess) -> Non
 def test_who_was_away_doubles_nothing(start_process: StartProcess) -> None:
     """A process that led before, and does not know that another does, is refused when something has changed since."""
     first = start_process("first", {"old": every(1.0), "kept": every(1.0)})
-    first.store.client.delete(first.store.keys.periodic_lease)
+    first.store.client.delete(PeriodicKeys(first.store.keys).lease)
     start_process("second", {"kept": every(1.0)})
     before = first.armed()
     first.arming._latest = dict.fromkeys(first.arming._latest, int(first.store.now_ms()))
@@ -84,11 +85,11 @@ def test_an_entry_that_has_moved_makes_up_what_it_has_missed(start_process: Star
     missed = {"missed": "all"}
     process = start_process("first", {"tick": every(600.0, options=missed)})
     process.age("tick", 3 * HOUR_MS)
-    process.store.periodic.end_lease("first")
+    process.store.part(PeriodicStore).end_lease("first")
     process = start_process("second", {"tick": every(600.0, options={"queue": "second", **missed})})
     assert len(process.armed("second")) == 19  # the next, and what was missed
     process.age("tick", HOUR_MS, "second")
-    process.store.periodic.end_lease("second")
+    process.store.part(PeriodicStore).end_lease("second")
     process = start_process("third", {"tick": every(600.0, options={"queue": "third", **missed})})
     assert len(process.armed("third")) == 7
 
@@ -121,7 +122,7 @@ def test_a_purge_costs_no_run_to_come(start_process: StartProcess) -> None:
     process.step()
     assert len(process.armed()) == 2
     assert [due for _, due in process.armed() if due % 600_000 == 0] == months
-    assert process.store.periodic.notes(["celery"])["celery"]["rests"].digest == PAUSED
+    assert process.store.part(PeriodicStore).notes(["celery"])["celery"]["rests"].digest == PAUSED
     assert process.step().armed() == process.step().armed()
 
 
@@ -166,10 +167,10 @@ def test_pause_and_resume(start_process: StartProcess) -> None:
     """A paused entry has no run, and after its pause none is made up."""
     process = start_process("p", {"tick": every(600.0), "other": every(600.0)})
     process.age("tick", HOUR_MS)
-    process.store.periodic.pause(["tick"])
+    process.store.part(PeriodicStore).pause(["tick"])
     process.step()
     assert len(process.armed()) == 1
-    process.store.periodic.resume(["tick"])
+    process.store.part(PeriodicStore).resume(["tick"])
     process.step()
     assert [round((due - process.store.now_ms()) / 1000, -2) for _, due in process.armed()] == [600.0, 600.0]
 
@@ -186,7 +187,7 @@ def test_messages_are_those_of_beat(start_process: StartProcess) -> None:
     assert headers["argsrepr"] == "[1, 'lazy']"
     assert (properties["priority"], headers["periodic_entry"]) == (3, "tick")
     assert headers["ignore_result"] in (False, None)
-    [(at_ms, _)] = process.store.periodic.notes(["q"])["q"]["tick"].runs
+    [(at_ms, _)] = process.store.part(PeriodicStore).notes(["q"])["q"]["tick"].runs
     assert message.due_ms == at_ms + 5000
     assert datetime.fromisoformat(headers["expires"]).timestamp() * 1000 == at_ms + 30_000
 
@@ -230,7 +231,7 @@ def test_a_countdown_makes_no_run_early(start_process: StartProcess) -> None:
     for countdown, later_ms in ((-5, 0), (5, 5000)):
         options = {"countdown": countdown, "queue": f"q{countdown}"}
         process = start_process(f"p{countdown}", {"tick": every(600.0, options=options)})
-        [(at_ms, _)] = process.store.periodic.notes([options["queue"]])[options["queue"]]["tick"].runs
+        [(at_ms, _)] = process.store.part(PeriodicStore).notes([options["queue"]])[options["queue"]]["tick"].runs
         assert [due_ms for _, due_ms in process.armed(options["queue"])] == [at_ms + later_ms]
         process.arming.end()
 
@@ -265,7 +266,7 @@ def test_wrong_entries_stop_no_others(start_process: StartProcess, caplog: pytes
     assert "periodic entry 'never' cannot be sent: NeverComes: " in caplog.text
     assert "'lazy' cannot be sent: LookupError: no such thing" in caplog.text
     assert "periodic entry 'good': this process knows no task shop.tick" in caplog.text
-    records = {name: json.loads(record) for name, record in process.store.periodic.records().items()}
+    records = {name: json.loads(record) for name, record in process.store.part(PeriodicStore).records().items()}
     assert "never comes" in records["never"]["error"]
     assert "LookupError" in records["lazy"]["error"]
     assert "fanout exchange all" in records["fanout"]["error"]
@@ -275,15 +276,15 @@ def test_run_now(start_process: StartProcess) -> None:
     """A run that somebody wants now goes to its queue once, and the schedule goes on as it was."""
     process = start_process("p", {"tick": every(600.0)})
     before = process.armed()
-    process.store.periodic.request("the-run", "tick")
-    process.store.periodic.request("another", "unknown")
+    process.store.part(PeriodicStore).request("the-run", "tick")
+    process.store.part(PeriodicStore).request("another", "unknown")
     process.step()
-    process.store.periodic.request("the-run", "tick")  # as after a process that died before its end
+    process.store.part(PeriodicStore).request("the-run", "tick")  # as after a process that died before its end
     process.step()
     assert process.armed() == before
     [raw] = process.store.client.lrange("celery", 0, -1)
     assert json.loads(raw)["headers"]["id"] == "the-run"
-    assert process.store.periodic.wishes().requests == {}
+    assert process.store.part(PeriodicStore).wishes().requests == {}
 
 
 def test_a_redis_that_has_lost_its_data(start_process: StartProcess) -> None:
@@ -304,12 +305,12 @@ def test_a_stock_beat_beside_us_is_noticed(start_process: StartProcess, caplog: 
         request.message = SimpleNamespace(headers=headers)
         armer.look_at(request)
         process.step()
-    assert process.store.periodic.sightings() == {}
+    assert process.store.part(PeriodicStore).sightings() == {}
     for _ in range(2):
         request.message = SimpleNamespace(headers={BEAT: True})
         armer.look_at(request)
         process.step()
-    assert [*process.store.periodic.sightings()] == [STOCK_BEAT]
+    assert [*process.store.part(PeriodicStore).sightings()] == [STOCK_BEAT]
     assert caplog.text.count("a stock beat sends periodic tasks") == 1
 
 
@@ -334,7 +335,7 @@ def test_one_off_start_and_end(start_process: StartProcess) -> None:
     process.arming._found = checked(process.app, given)
     process.arming._token = None
     process.step()
-    notes = process.store.periodic.notes(["celery"])["celery"]
+    notes = process.store.part(PeriodicStore).notes(["celery"])["celery"]
     assert {name: len(note.runs) for name, note in notes.items()} == {"once": 1, "later": 1}
     assert notes["later"].latest_ms == now_ms + HOUR_MS
     process.arming._token = None
@@ -422,7 +423,7 @@ def test_a_row_with_another_name_repeats_no_run(start_with: StartWith) -> None:
     process = start_with(new)
     [(_, due_ms)] = process.armed()
     assert due_ms > process.store.now_ms()
-    assert [*process.store.periodic.records()] == ["new"]
+    assert [*process.store.part(PeriodicStore).records()] == ["new"]
 
 
 @pytest.mark.parametrize("reading", [2, 0])
@@ -436,7 +437,7 @@ def test_a_run_that_begins_while_its_row_goes_off_is_told(start_with: StartWith,
     def begin_runs(number: int) -> None:
         begun.extend(int(store.now_ms()) + 1 + at for at in range(number))
         runs = " ".join(f"{at_ms} begun" for at_ms in begun)
-        store.client.hset(store.keys.periodic_notes("celery"), "e", f"{row.digest} 0 {runs}")
+        store.client.hset(PeriodicKeys(store.keys).notes("celery"), "e", f"{row.digest} 0 {runs}")
         until(lambda: store.now_ms() > begun[-1], what="they have begun")
 
     def read() -> Entries:

@@ -8,6 +8,8 @@ from celery.schedules import crontab
 from celery.schedules import schedule as every_of
 
 from celery_ext.periodic.entries import Entry, checked
+from celery_ext.periodic.keys import PeriodicKeys
+from celery_ext.periodic.store import PeriodicStore
 from kombu_delayq.message.due import moment_of
 from tests.support.workers.periodic import HOUR_MS, Process, StartProcess, every
 
@@ -26,7 +28,7 @@ def an_hour_ahead(process: Process, known_ms: int = 60_000) -> set[str]:
 
     Runs that began longer ago than ``known_ms`` by that clock are forgotten, apart from the last one.
     """
-    periodic = process.store.periodic
+    periodic = process.store.part(PeriodicStore)
     with later(process, HOUR_MS):
         process.step()
         ahead_ms = process.store.now_ms()
@@ -39,7 +41,7 @@ def an_hour_ahead(process: Process, known_ms: int = 60_000) -> set[str]:
         last_ms = max(note.last_ms, *(at_ms for at_ms, _ in begun), 0)
         left = " ".join(f"{at_ms} {identity}" for at_ms, identity in note.runs[len(begun) :])
         process.store.client.hset(
-            process.store.keys.periodic_notes("celery"), name, f"{note.digest} {last_ms} {left}".rstrip()
+            PeriodicKeys(process.store.keys).notes("celery"), name, f"{note.digest} {last_ms} {left}".rstrip()
         )
     return sent
 
@@ -55,7 +57,7 @@ def test_entries_go_on_when_the_clock_goes_back(
     half_past = crontab(str((moment_of(begun_ms).minute + 30) % 60))
     schedule = {"second": every(1.0), "half": every(1800.0), "hour": every(half_past), "day": every(24 * 3600.0)}
     process = start_process("p", schedule)
-    days = process.store.periodic.notes(["celery"])["celery"]["day"].runs
+    days = process.store.part(PeriodicStore).notes(["celery"])["celery"]["day"].runs
     sent = an_hour_ahead(process)
     assert 60 < len(sent) < 100
     if is_new:
@@ -66,7 +68,7 @@ def test_entries_go_on_when_the_clock_goes_back(
         process.step()
     process.step()
     assert not sent & {identity for identity, _ in process.armed()}
-    notes = process.store.periodic.notes(["celery"])["celery"]
+    notes = process.store.part(PeriodicStore).notes(["celery"])["celery"]
     seconds = [at_ms - begun_ms for at_ms, _ in notes["second"].runs if at_ms > begun_ms + 20_000]
     assert 60_000 < seconds[0] < 90_000
     assert seconds == list(range(seconds[0], seconds[-1] + 1, 1000))
@@ -79,13 +81,13 @@ def test_entries_go_on_when_the_clock_goes_back(
 def test_what_was_sent_early_may_be_forgotten(start_process: StartProcess) -> None:
     """Entries go on also when no run is known that was sent soon after the present, and paused ones stay paused."""
     process = start_process("p", {"second": every(1.0), "paused": every(1.0)})
-    process.store.periodic.pause(["paused"])
+    process.store.part(PeriodicStore).pause(["paused"])
     process.step()
     an_hour_ahead(process, known_ms=0)
-    key = process.store.keys.periodic_notes("celery")
+    key = PeriodicKeys(process.store.keys).notes("celery")
     process.store.client.hset(key, "paused", f"paused {int(process.store.now_ms()) + HOUR_MS}")
     process.step()
-    notes = process.store.periodic.notes(["celery"])["celery"]
+    notes = process.store.part(PeriodicStore).notes(["celery"])["celery"]
     assert notes["second"].runs[0][0] - process.store.now_ms() < 90_000
     assert notes["paused"].digest == "paused"
     assert notes["paused"].last_ms <= process.store.now_ms()
@@ -98,10 +100,10 @@ def test_a_one_off_comes_once_whatever_the_clock(start_process: StartProcess) ->
     process.arming._found = checked(process.app, {"often": every(60.0), **{row.name: row for row in rows}})
     process.arming._token = None
     process.step()
-    noted = process.store.periodic.notes(["celery"])["celery"]
+    noted = process.store.part(PeriodicStore).notes(["celery"])["celery"]
     an_hour_ahead(process)
     process.step()
-    notes = process.store.periodic.notes(["celery"])["celery"]
+    notes = process.store.part(PeriodicStore).notes(["celery"])["celery"]
     assert (notes["soon"].runs, notes["later"].runs) == ((), noted["later"].runs)
     waiting = {identity for identity, _ in process.armed()}
     assert {identity for _, identity in noted["later"].runs} < waiting

@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.periodic import control
+from celery_ext.periodic.store import PeriodicStore
 from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import Action, Caller
 from tests.support.commands.shell import lines, run, terminal
@@ -52,7 +53,7 @@ def test_a_run_that_waits_out_a_countdown_is_not_overdue(start_process: StartPro
     """The next run of an entry with a countdown is to come, while the messages of those before it wait."""
     schedule = {"tick": {"task": "shop.tick", "schedule": 0.5, "options": {"countdown": 3600}}}
     process = start_process("p", schedule)
-    first_ms = process.store.periodic.notes(["celery"])["celery"]["tick"].runs[0][0]
+    first_ms = process.store.part(PeriodicStore).notes(["celery"])["celery"]["tick"].runs[0][0]
     until(lambda: process.store.now_ms() > first_ms)
     now_ms = process.store.now_ms()
     [tick] = control.list_entries(process.store)
@@ -65,7 +66,7 @@ def test_a_run_that_waits_out_a_countdown_is_not_overdue(start_process: StartPro
 def test_the_command(process: Process, redis_server: PrivateRedis) -> None:
     """``delayq periodic`` lists, pauses, resumes and runs now; an unknown name is exit code 1."""
     assert [line["name"] for line in lines(redis_server, "periodic", "list")] == ["report", "tick", "wrong"]
-    process.store.periodic.note_outcomes({"tick": "FAILURE"})
+    process.store.part(PeriodicStore).note_outcomes({"tick": "FAILURE"})
     assert [line["outcome"] for line in lines(redis_server, "periodic", "list")] == [None, "FAILURE", None]
     text = run(redis_server, "periodic", "list").stdout
     assert ", failure " in text
@@ -101,7 +102,7 @@ def test_the_http_api_and_the_page(process: Process) -> None:
     caller = Caller("tester", frozenset(Action), queues=("celery",))
     made = asgi(process.app, allow_write=True, identify=lambda request: caller)
     with TestClient(made, ORIGIN, headers={"Origin": ORIGIN}) as api:
-        process.store.periodic.note_outcomes({"tick": "RETRY"})
+        process.store.part(PeriodicStore).note_outcomes({"tick": "RETRY"})
         found = api.get("/v1/periodic").json()
         assert found["entries"][0]["outcome"] == "RETRY"
         assert "tries again" in api.get("/periodic", headers={"Accept": "text/html"}).text

@@ -6,7 +6,7 @@ import celery_ext
 from celery_ext.doctor import Finding, all_checks
 from celery_ext.doctor.subject import Subject
 from celery_ext.periodic.source import Settings
-from kombu_delayq.store.periodic import OTHER_SCHEDULE, STOCK_BEAT
+from celery_ext.periodic.store import OTHER_SCHEDULE, STOCK_BEAT, PeriodicStore
 from tests.support.examining import levels, look
 from tests.support.workers.periodic import SCHEDULE, Process, StartProcess, every
 
@@ -19,7 +19,7 @@ def process(start_process: StartProcess) -> Process:
 
 def test_the_doctor(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """It names wrong entries, another schedule, a stock beat, changes that will not last, and that nobody arms."""
-    periodic, now_ms = process.store.periodic, process.store.now_ms()
+    periodic, now_ms = process.store.part(PeriodicStore), process.store.now_ms()
     assert ["wrong" in finding.found for finding in look("periodic", process.app, process.store)] == [True]
     periodic.note_sighting(OTHER_SCHEDULE, now_ms)
     periodic.note_sighting(STOCK_BEAT, now_ms)
@@ -77,7 +77,7 @@ def test_entries_that_differ_are_named(start_process: StartProcess) -> None:
     """Where processes have different schedules, those in which this app differs from what is armed."""
     start_process("old", {"kept": every(600.0), "host": every(600.0, args=["host 1"])}).arming.end()
     process = start_process("new", {"kept": every(600.0), "host": every(600.0, args=["host 2"])})
-    process.store.periodic.note_sighting(OTHER_SCHEDULE, process.store.now_ms())
+    process.store.part(PeriodicStore).note_sighting(OTHER_SCHEDULE, process.store.now_ms())
     process.app.conf.beat_schedule["host"]["args"] = ["host 1"]
     [found] = look("periodic", process.app, process.store)
     assert found.found.endswith("differ from those of this app: host")

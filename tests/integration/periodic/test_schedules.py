@@ -4,6 +4,8 @@ import pytest
 from celery.schedules import crontab
 
 from celery_ext.periodic import arming
+from celery_ext.periodic.keys import PeriodicKeys
+from celery_ext.periodic.store import PeriodicStore
 from tests.support.workers.periodic import Process, StartProcess, every
 
 
@@ -27,7 +29,7 @@ def test_the_schedule_noted_last_wins(start_process: StartProcess, caplog: pytes
     assert not stands_by(new)
     assert sorted(round((due - new.store.now_ms()) / 900_000) for _, due in new.armed()) == [1, 2, 4]
     assert kept in [due for _, due in new.armed()]
-    assert sorted(new.store.periodic.records()) == ["added", "changed", "kept"]
+    assert sorted(new.store.part(PeriodicStore).records()) == ["added", "changed", "kept"]
     assert stands_by(old)
     assert caplog.text.count("has another periodic schedule") == 1
 
@@ -84,7 +86,7 @@ def test_the_newest_process_keeps_its_schedule(start_process: StartProcess) -> N
     canary.arming.end()
     assert stands_by(old)
     new = start_process("new", {"e": every(600.0, args=["new"])})
-    state = new.store.keys.periodic_state
+    state = PeriodicKeys(new.store.keys).state
     new.store.client.hset(state, mapping={"schedule": old.arming._schedule, "began": old.arming._began_ms})
     assert not stands_by(new)
     assert stands_by(old)

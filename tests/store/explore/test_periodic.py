@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from celery_ext.periodic.keys import PeriodicKeys
+from celery_ext.periodic.store import PeriodicStore, Run, Superseded
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.periodic import Run, Superseded
 from kombu_delayq.store.types import Offer
 from tests.store.explore.test_kernel import SECONDS
 from tests.support.store.explorer import GRAIN_MS, Explorer, Violation
@@ -26,7 +27,7 @@ class PeriodicWorld(FleetWorld):
         """A process arms runs, those of each hour."""
         runs = [self._run(digest, int(hour), fleet.hour) for hour in hours]
         try:
-            words = self.store.periodic.arm(QUEUE, int(token), runs)
+            words = self.store.part(PeriodicStore).arm(QUEUE, int(token), runs)
         except Superseded:
             return fleet
         for run, word in zip(runs, words, strict=True):
@@ -41,7 +42,7 @@ class PeriodicWorld(FleetWorld):
         """A process, or somebody without a token, takes back the runs to come, and may leave those that are due."""
         before = self._waiting(fleet)
         try:
-            removed = self.store.periodic.disarm(QUEUE, [ENTRY], int(token) or None, state)  # type: ignore[arg-type]
+            removed = self.store.part(PeriodicStore).disarm(QUEUE, [ENTRY], int(token) or None, state)  # type: ignore[arg-type]
         except Superseded:
             return fleet
         gone = before - self._waiting(fleet)
@@ -54,7 +55,7 @@ class PeriodicWorld(FleetWorld):
 
     def do_hour(self, fleet: Fleet) -> Fleet:
         """An hour passes, in notes, too."""
-        key = self.store.keys.periodic_notes(QUEUE)
+        key = PeriodicKeys(self.store.keys).notes(QUEUE)
         for name, note in self.store.client.hgetall(key).items():
             if name:
                 nearer = _TIME.sub(lambda found: str(int(found[0]) - GRAIN_MS), note.decode())
@@ -63,7 +64,7 @@ class PeriodicWorld(FleetWorld):
 
     def check_end(self) -> None:
         """Only the note of what was armed stays."""
-        self.store.client.delete(self.store.keys.periodic_notes(QUEUE))
+        self.store.client.delete(PeriodicKeys(self.store.keys).notes(QUEUE))
         super().check_end()
 
     def _waiting(self, fleet: Fleet) -> set[str]:

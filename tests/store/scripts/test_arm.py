@@ -2,13 +2,17 @@
 
 import pytest
 
+from celery_ext.periodic.store import Note, PeriodicStore, Run, Superseded
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.periodic import Note, Run, Superseded
 from kombu_delayq.store.types import Offer
 from tests.support.store.keyspace import FUTURE_MS
 
 AT = int(FUTURE_MS)
 pytestmark = pytest.mark.both_layouts
+
+
+def part(store: DelayStore) -> PeriodicStore:
+    return store.part(PeriodicStore)
 
 
 def run(at_ms: int, entry: str = "report", digest: str = "d1") -> Run:
@@ -22,8 +26,12 @@ def waiting_ids(store: DelayStore) -> set[str]:
 
 def test_each_run_is_stored_once(store: DelayStore) -> None:
     """Two that arm the same runs store each once, and a run that is not later than the latest is refused."""
-    assert store.periodic.arm("q", 1, [run(AT), run(AT + 1000)]) == ["armed", "armed"]
-    assert store.periodic.arm("q", 1, [run(AT), run(AT + 1000), run(AT + 2000)]) == ["repeated", "repeated", "armed"]
+    assert part(store).arm("q", 1, [run(AT), run(AT + 1000)]) == ["armed", "armed"]
+    assert part(store).arm("q", 1, [run(AT), run(AT + 1000), run(AT + 2000)]) == [
+        "repeated",
+        "repeated",
+        "armed",
+    ]
     assert waiting_ids(store) == {f"report-{AT + ms}" for ms in (0, 1000, 2000)}
     assert store.queues.names() == ["q"]
 
@@ -31,31 +39,31 @@ def test_each_run_is_stored_once(store: DelayStore) -> None:
 def test_a_run_that_has_left_does_not_come_again(store: DelayStore) -> None:
     """What was armed and has run is refused, too, long after its message has left."""
     past = int(store.now_ms()) - 3_600_000
-    assert store.periodic.arm("q", 1, [run(past)]) == ["armed"]
+    assert part(store).arm("q", 1, [run(past)]) == ["armed"]
     assert store.lookup.cancel(["q"], [f"report-{past}"])
-    assert store.periodic.arm("q", 1, [run(past)]) == ["repeated"]
-    assert store.periodic.notes(["q"]) == {"q": {"report": Note("d1", past)}}
+    assert part(store).arm("q", 1, [run(past)]) == ["repeated"]
+    assert part(store).notes(["q"]) == {"q": {"report": Note("d1", past)}}
 
 
 def test_entries_are_apart(store: DelayStore) -> None:
     """Each entry has its latest run, also one with blanks in its name."""
     names = ("report", "clean up", "ü")
-    assert store.periodic.arm("q", 1, [run(AT, name) for name in names]) == ["armed"] * 3
-    [notes] = store.periodic.notes(["q"]).values()
+    assert part(store).arm("q", 1, [run(AT, name) for name in names]) == ["armed"] * 3
+    [notes] = part(store).notes(["q"]).values()
     assert {name: note.latest_ms for name, note in notes.items()} == dict.fromkeys(names, AT)
 
 
 def test_another_digest_is_refused(store: DelayStore) -> None:
     """While an entry is armed, nobody arms it by another digest."""
-    store.periodic.arm("q", 1, [run(AT)])
-    assert store.periodic.arm("q", 1, [run(AT + 1, digest="d2")]) == ["changed"]
+    part(store).arm("q", 1, [run(AT)])
+    assert part(store).arm("q", 1, [run(AT + 1, digest="d2")]) == ["changed"]
     assert waiting_ids(store) == {f"report-{AT}"}
 
 
 def test_a_lower_token_is_refused(store: DelayStore) -> None:
     """Who has led before the one that armed last stores nothing."""
-    store.periodic.arm("q", 7, [run(AT)])
+    part(store).arm("q", 7, [run(AT)])
     with pytest.raises(Superseded) as found:
-        store.periodic.arm("q", 6, [run(AT + 1000)])
+        part(store).arm("q", 6, [run(AT + 1000)])
     assert found.value.token == 7
     assert waiting_ids(store) == {f"report-{AT}"}

@@ -2,75 +2,79 @@
 
 import pytest
 
+from celery_ext.periodic.keys import PeriodicKeys
+from celery_ext.periodic.store import Note, Superseded
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.periodic import Note, Superseded
-from tests.store.scripts.test_arm import AT, run, waiting_ids
+from tests.store.scripts.test_arm import AT, part, run, waiting_ids
 
 pytestmark = pytest.mark.both_layouts
 
 
 def test_waiting_runs_go(store: DelayStore) -> None:
     """The runs of an entry are removed, those of others stay, and the entry is armed anew by another digest."""
-    store.periodic.arm("q", 1, [run(AT), run(AT + 1000), run(AT, "other")])
-    assert store.periodic.disarm("q", ["report"], 1) == 2
+    part(store).arm("q", 1, [run(AT), run(AT + 1000), run(AT, "other")])
+    assert part(store).disarm("q", ["report"], 1) == 2
     assert waiting_ids(store) == {f"other-{AT}"}
-    assert store.periodic.notes(["q"])["q"]["report"] == Note("changed", 0)
-    assert store.periodic.arm("q", 1, [run(AT, digest="d2")]) == ["armed"]
+    assert part(store).notes(["q"])["q"]["report"] == Note("changed", 0)
+    assert part(store).arm("q", 1, [run(AT, digest="d2")]) == ["armed"]
 
 
 def test_a_run_that_has_left_is_still_known(store: DelayStore) -> None:
     """A run that does not wait any more is the last one, and does not come again."""
     left = int(store.now_ms()) - 10
-    store.periodic.arm("q", 1, [run(left), run(AT)])
+    part(store).arm("q", 1, [run(left), run(AT)])
     store.lookup.cancel(["q"], [f"report-{left}"])
-    assert store.periodic.disarm("q", ["report"], 1, "paused") == 1
-    assert store.periodic.notes(["q"])["q"]["report"] == Note("paused", left)
-    assert store.periodic.arm("q", 1, [run(left, digest="d2"), run(AT, digest="d2")]) == ["repeated", "armed"]
+    assert part(store).disarm("q", ["report"], 1, "paused") == 1
+    assert part(store).notes(["q"])["q"]["report"] == Note("paused", left)
+    assert part(store).arm("q", 1, [run(left, digest="d2"), run(AT, digest="d2")]) == [
+        "repeated",
+        "armed",
+    ]
 
 
 def test_a_run_to_come_that_was_purged_is_forgotten(store: DelayStore) -> None:
     """The entry is armed for that time anew, while one that was cancelled, or sent early, does not come again."""
     early = int(store.now_ms()) - 10
-    store.periodic.arm("q", 1, [run(early), run(AT)])
+    part(store).arm("q", 1, [run(early), run(AT)])
     store.queues.purge("q")
-    assert store.periodic.notes(["q"])["q"]["report"] == Note("changed", early)
-    assert store.periodic.arm("q", store.periodic.new_token(store.now_ms()), [run(early), run(AT)]) == [
+    assert part(store).notes(["q"])["q"]["report"] == Note("changed", early)
+    assert part(store).arm("q", part(store).new_token(store.now_ms()), [run(early), run(AT)]) == [
         "repeated",
         "armed",
     ]
     store.lookup.cancel(["q"], [f"report-{AT}"])
-    assert store.periodic.disarm("q", ["report"], None) == 0
-    assert store.periodic.notes(["q"])["q"]["report"] == Note("changed", AT)
+    assert part(store).disarm("q", ["report"], None) == 0
+    assert part(store).notes(["q"])["q"]["report"] == Note("changed", AT)
 
 
 def test_a_run_to_come_is_not_the_last_one_after_a_purge(store: DelayStore) -> None:
     """An entry that was armed by a clock that has gone back since is armed from the present on."""
-    store.client.hset(store.keys.periodic_notes("q"), "report", f"d {AT + 1000}")
-    store.periodic.disarm("q", ["report"], 1, "purged")
+    store.client.hset(PeriodicKeys(store.keys).notes("q"), "report", f"d {AT + 1000}")
+    part(store).disarm("q", ["report"], 1, "purged")
     now_ms = store.now_ms()
-    assert now_ms - 10_000 < store.periodic.notes(["q"])["q"]["report"].last_ms <= now_ms
-    assert store.periodic.arm("q", 1, [run(AT)]) == ["armed"]
+    assert now_ms - 10_000 < part(store).notes(["q"])["q"]["report"].last_ms <= now_ms
+    assert part(store).arm("q", 1, [run(AT)]) == ["armed"]
 
 
 def test_without_a_token_it_supersedes_who_arms(store: DelayStore) -> None:
     """Who pauses an entry has no token; then who arms is refused until it has looked anew."""
-    store.periodic.arm("q", 1, [run(AT)])
-    assert store.periodic.disarm("q", ["report"], None, "paused") == 1
+    part(store).arm("q", 1, [run(AT)])
+    assert part(store).disarm("q", ["report"], None, "paused") == 1
     with pytest.raises(Superseded) as found:
-        store.periodic.arm("q", 1, [run(AT)])
+        part(store).arm("q", 1, [run(AT)])
     assert found.value.token > 1
     assert waiting_ids(store) == set()
 
 
 def test_a_lower_token_removes_nothing(store: DelayStore) -> None:
     """Who has led before changes nothing."""
-    store.periodic.arm("q", 7, [run(AT)])
+    part(store).arm("q", 7, [run(AT)])
     with pytest.raises(Superseded):
-        store.periodic.disarm("q", ["report"], 6)
+        part(store).disarm("q", ["report"], 6)
     assert waiting_ids(store) == {f"report-{AT}"}
 
 
 def test_entries_that_nobody_armed(store: DelayStore) -> None:
     """An entry without a note gets none."""
-    assert store.periodic.disarm("q", ["unknown"], 1) == 0
-    assert store.periodic.notes(["q"]) == {"q": {}}
+    assert part(store).disarm("q", ["unknown"], 1) == 0
+    assert part(store).notes(["q"]) == {"q": {}}

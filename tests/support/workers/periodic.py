@@ -9,12 +9,15 @@ from celery import Celery
 from celery.schedules import crontab
 
 from celery_ext.connection import open_store
+from celery_ext.periodic import store as periodic_store
 from celery_ext.periodic.arming import Arming
+from celery_ext.periodic.keys import PeriodicKeys
 from celery_ext.periodic.messages import RunMessages
 from celery_ext.periodic.source import source_of
+from celery_ext.periodic.store import PeriodicStore
 from celery_ext.waiting import by_id
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.store import DelayStore, periodic
+from kombu_delayq.store import DelayStore
 from tests.support.workers.harness import TRANSPORT
 
 HOUR_MS = 3_600_000
@@ -60,8 +63,8 @@ class Process:
 
     def age(self, entry: str, ms: int, queue: str = "celery") -> None:
         """Makes the store as it would be after ``ms`` without anybody: all that was armed has run."""
-        key = self.store.keys.periodic_notes(queue)
-        note = self.store.periodic.notes([queue])[queue][entry]
+        key = PeriodicKeys(self.store.keys).notes(queue)
+        note = self.store.part(PeriodicStore).notes([queue])[queue][entry]
         self.store.lookup.cancel([queue], [identity for _, identity in note.runs])
         self.store.client.hset(key, entry, f"{note.digest} {int(self.store.now_ms()) - ms}")
         self.arming._token = None
@@ -74,7 +77,7 @@ StartProcess = Callable[..., Process]
 @pytest.fixture
 def start_process(broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartProcess]:
     """Starts processes on one broker. Their lease ends only when it is given back: they renew it by a look alone."""
-    monkeypatch.setattr(periodic, "LEASE_MS", HOUR_MS)
+    monkeypatch.setattr(periodic_store, "LEASE_MS", HOUR_MS)
     with ExitStack() as cleanup:
 
         def start(name: str, schedule: dict[str, Any], **conf: Any) -> Process:

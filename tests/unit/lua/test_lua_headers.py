@@ -50,18 +50,19 @@ def test_header_says_of_which_type_the_keys_are() -> None:
 
 def test_header_and_keys_agree_on_types() -> None:
     """A header says of each key the type that the docstring in ``keys.py`` says."""
-    documented = {layout: documented_types(layout) for layout in LAYOUTS}
     for operation, layout in FORMS:
+        documented = {form: documented_types(form, operation) for form in LAYOUTS}
         own, *others = key_types(source_of(operation), layout)
         [other] = {*LAYOUTS} - {layout}
         for types, form in ((own, layout), *((each, other) for each in others)):
             assert documented[form] | types == types | documented[form], (operation, form)
 
 
-def documented_types(layout: str) -> dict[str, str]:
-    """Returns the type that ``Keys`` says of each key, by the name that scripts have for it."""
+def documented_types(layout: str, operation: str = "transfer") -> dict[str, str]:
+    """Returns the type that is said of each key which an operation may have, by the name that it has for the key."""
+    feature = scripts.operations()[operation].rpartition("/")[0]
     keys, of_key, found = Keys(), {}, {}
-    for kind in (Keys, *key_names()):
+    for kind in (Keys, *(kind for kind in key_names() if f".{feature}." in kind.__module__)):
         for name, attribute in vars(kind).items():
             type_ = (attribute.__doc__ or "").partition(" ")[0].removesuffix(":").removesuffix("s")
             if type_ not in ("ZSET", "HASH", "STRING", "SET", "LIST"):

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.periodic.keys import PeriodicKeys
 from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import READING, Action
 from celery_ext.serve.access.tokens import write_tokens
@@ -122,7 +123,7 @@ class Shop:
                     f"{queue}.task", [f"args-of-{queue}"], queue=queue, task_id=task_id, countdown=countdown
                 )
         entry = {"digest": "", "task": "theirs.task", "schedule": "schedule-of-theirs", "missed": "last", "is_on": True}
-        self.client.hset(Keys().periodic_entries, "entry-of-theirs", json.dumps({**entry, "queues": ["theirs"]}))
+        self.client.hset(PeriodicKeys(Keys()).entries, "entry-of-theirs", json.dumps({**entry, "queues": ["theirs"]}))
         reason = record(Reason.FAILED, "letter-of-theirs", retries=0, exchange="", routing_key="theirs", worker="w")
         letter = {"queue": "theirs.dead", "task_id": "letter", DEAD_LETTER: reason}
         self.app.send_task("theirs.task", ["letter-of-theirs"], **letter)

@@ -16,6 +16,7 @@ from celery import Celery
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import Journal
+from celery_ext.periodic.keys import PeriodicKeys
 from celery_ext.serve import asgi
 from celery_ext.serve.access import tokens
 from kombu_delayq.options import Options
@@ -75,9 +76,9 @@ def broker() -> Iterator[PrivateRedis]:
     }
     with PrivateRedis() as server:
         with server.client() as client:
-            client.hset(KEYS.periodic_entries, "report", json.dumps({**entry, "queues": ["orders"]}))
-            client.set(KEYS.periodic_lease, "who arms")
-            client.hset(KEYS.periodic_notes("orders"), "report", f"d 1000 {int(FUTURE_MS)} run")
+            client.hset(PeriodicKeys(KEYS).entries, "report", json.dumps({**entry, "queues": ["orders"]}))
+            client.set(PeriodicKeys(KEYS).lease, "who arms")
+            client.hset(PeriodicKeys(KEYS).notes("orders"), "report", f"d 1000 {int(FUTURE_MS)} run")
         yield server
 
 

@@ -3,6 +3,7 @@
 import pytest
 from celery import Celery
 
+from celery_ext.periodic.store import PeriodicStore
 from celery_ext.serve.access.identity import Action
 from kombu_delayq.store import DelayStore
 from tests.integration.serve.page.conftest import Visit
@@ -40,8 +41,8 @@ def test_every_page_is_accessible(
     record = {"digest": "d", "task": "shop.mail.remind", "missed": "last", "is_on": True, "queues": [LONG]}
     words = "each 10 minutes of hours 8-18, Monday to Friday (Europe/Berlin)"
     of_error = {**record, "schedule": "each 5m", "error": f"NotRegistered: {LONG}"}
-    store.periodic.write({"nightly": {**record, "schedule": words}, LONG: of_error})
-    store.periodic.pause(["nightly"])
+    store.part(PeriodicStore).write({"nightly": {**record, "schedule": words}, LONG: of_error})
+    store.part(PeriodicStore).pause(["nightly"])
     pages = ("", "waiting", "queues/mail", f"queues/{LONG}", "tasks/one", "dead-letters", "dead-letters/dead")
     for path in (*pages, "periodic", "running"):
         reader.see(path)

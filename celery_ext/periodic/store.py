@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
+from celery_ext.periodic.keys import PeriodicKeys
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.redis.replies import checked
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.part import StorePart
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer
 from kombu_delayq.text import as_bytes, as_text
 
@@ -95,22 +98,26 @@ class Wishes(NamedTuple):
     requests: Mapping[str, str]
 
 
-class Periodic(StorePart):
+class PeriodicStore(StorePart):
     """Arms periodic entries. Of each entry, each run is stored once."""
+
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client, registry)
+        self._own = PeriodicKeys(client.keys)
 
     def note_schedule(self, schedule: str, began_ms: int) -> None:
         """Notes the hash of a process's schedule, and when it began. Who has another one leaves arming to that."""
-        self._client.ask("HSET", self._keys.periodic_state, "schedule", schedule, "began", began_ms)
+        self._client.ask("HSET", self._own.state, "schedule", schedule, "began", began_ms)
 
     def note_armed(self, now_ms: int) -> None:
         """Notes by which time of Redis's clock something is armed."""
-        self._client.ask("HSET", self._keys.periodic_state, "armed", now_ms)
+        self._client.ask("HSET", self._own.state, "armed", now_ms)
 
     def wishes(self) -> Wishes:
         """Returns what is wanted of the process that arms; one round trip."""
-        keys = self._keys
-        commands: list[tuple[Any, ...]] = [("HMGET", keys.periodic_state, "schedule", "began", "armed", "token")]
-        commands += [("SMEMBERS", keys.periodic_paused), ("HGETALL", keys.periodic_requests)]
+        keys = self._own
+        commands: list[tuple[Any, ...]] = [("HMGET", keys.state, "schedule", "began", "armed", "token")]
+        commands += [("SMEMBERS", keys.paused), ("HGETALL", keys.requests)]
         (schedule, began, armed, token), paused, requests = checked(self._client.replies(commands))
         return Wishes(
             None if schedule is None else as_text(schedule),
@@ -123,25 +130,25 @@ class Periodic(StorePart):
 
     def note_sighting(self, what: str, now_ms: float) -> None:
         """Notes that a process has seen ``OTHER_SCHEDULE`` or ``STOCK_BEAT``."""
-        self._client.ask("HSET", self._keys.periodic_state, what, int(now_ms))
+        self._client.ask("HSET", self._own.state, what, int(now_ms))
 
     def sightings(self) -> dict[str, int]:
         """Returns when ``OTHER_SCHEDULE`` and ``STOCK_BEAT`` were last seen, ms since the epoch."""
-        found = _texts(self._client.ask("HGETALL", self._keys.periodic_state))
+        found = _texts(self._client.ask("HGETALL", self._own.state))
         return {what: int(found[what]) for what in (OTHER_SCHEDULE, STOCK_BEAT) if what in found}
 
     def take_lease(self, name: str) -> bool:
         """Takes or renews the lease of the process that arms, if it is free. Returns whether the caller holds it."""
-        _, rank, _ = self._client.run("lead", [self._keys.queues, self._keys.periodic_lease], [name, LEASE_MS])
+        _, rank, _ = self._client.run("lead", [self._keys.queues, self._own.lease], [name, LEASE_MS])
         return bool(rank == 1)
 
     def end_lease(self, name: str) -> None:
         """Gives the lease back, if it is held under this name."""
-        self._client.run("release", [self._keys.periodic_lease], [name])
+        self._client.run("release", [self._own.lease], [name])
 
     def leader(self) -> str | None:
         """Returns the name of the process that arms."""
-        name = self._client.ask("GET", self._keys.periodic_lease)
+        name = self._client.ask("GET", self._own.lease)
         return None if name is None else as_text(name)
 
     def new_token(self, now_ms: float, beyond: int = 0) -> int:
@@ -151,7 +158,7 @@ class Periodic(StorePart):
             now_ms: Redis's clock. It keeps tokens growing when Redis has lost its data.
             beyond: A token that must be surpassed, too.
         """
-        state = self._keys.periodic_state
+        state = self._own.state
         before = int(self._client.ask("HGET", state, "token") or 0)
         token = max(before + 1, beyond + 1, int(now_ms))
         self._client.ask("HSET", state, "token", token)
@@ -174,7 +181,7 @@ class Periodic(StorePart):
             Superseded: Nothing was stored.
         """
         client = self._client
-        keys = [self._keys.periodic_notes(queue), *client.stored(queue)]
+        keys = [self._own.notes(queue), *client.stored(queue)]
         args = [client.wake(queue), queue, expire_ms, token]
         args += chain.from_iterable((run.entry, run.digest, run.at_ms, *run.offer) for run in runs)
         self._keys.check_queue(queue)
@@ -206,7 +213,7 @@ class Periodic(StorePart):
         Raises:
             Superseded: Nothing was removed.
         """
-        keys = [self._keys.periodic_notes(queue), *self._client.stored(queue)]
+        keys = [self._own.notes(queue), *self._client.stored(queue)]
         args = [self._keys.counts(queue), "" if token is None else token, state, *entries]
         word, number = self._client.run("disarm", keys, args)
         if as_text(word) == "superseded":
@@ -214,16 +221,16 @@ class Periodic(StorePart):
         return int(number)
 
     def note_purge(self, queue: str) -> None:
-        """Notes that a purge has removed the runs that were armed in a queue. Who arms looks anew."""
+        """Notes that a purge has removed the runs that were armed in a queue. The process that arms looks anew."""
         armed = [name for name, note in self.notes([queue])[queue].items() if note.runs]
         if armed:
             self.disarm(queue, armed, None, "purged")
-            self._client.ask("HDEL", self._keys.periodic_state, "token")  # also a full Redis does that
+            self._client.ask("HDEL", self._own.state, "token")  # also a full Redis does that
 
     def notes(self, queues: Iterable[str]) -> dict[str, dict[str, Note]]:
         """Returns by queue and entry what is armed; one round trip."""
         queues = list(queues)
-        found = checked(self._client.replies([("HGETALL", self._keys.periodic_notes(queue)) for queue in queues]))
+        found = checked(self._client.replies([("HGETALL", self._own.notes(queue)) for queue in queues]))
         return {
             queue: {name: Note.read(note) for name, note in _texts(notes).items() if name}
             for queue, notes in zip(queues, found, strict=True)
@@ -236,40 +243,40 @@ class Periodic(StorePart):
             entries: By name, the queues in which they were armed.
         """
         commands: list[tuple[Any, ...]] = [
-            ("HDEL", self._keys.periodic_notes(queue), name) for name, queues in entries.items() for queue in queues
+            ("HDEL", self._own.notes(queue), name) for name, queues in entries.items() for queue in queues
         ]
-        of_all = self._keys.periodic_entries, self._keys.periodic_outcomes
+        of_all = self._own.entries, self._own.outcomes
         self._client.send([*commands, *(("HDEL", key, name) for key in of_all for name in entries)])
 
     def write(self, records: Mapping[str, Mapping[str, Any]]) -> None:
         """Writes down entries, so that everybody can list them, and can find what is armed of them."""
         pairs = chain.from_iterable((name, to_json(record)) for name, record in records.items())
-        self._client.ask("HSET", self._keys.periodic_entries, *pairs)
+        self._client.ask("HSET", self._own.entries, *pairs)
 
     def records(self) -> dict[str, bytes]:
         """Returns the entries that are written down, by name, each as JSON."""
-        found = self._client.ask("HGETALL", self._keys.periodic_entries)
+        found = self._client.ask("HGETALL", self._own.entries)
         return {as_text(name): as_bytes(record) for name, record in found.items()}
 
     def note_outcomes(self, outcomes: Mapping[str, str]) -> None:
         """Notes what became of the latest runs of entries, such as ``SUCCESS``: the state of Celery's results."""
-        self._client.ask("HSET", self._keys.periodic_outcomes, *chain.from_iterable(outcomes.items()))
+        self._client.ask("HSET", self._own.outcomes, *chain.from_iterable(outcomes.items()))
 
     def outcomes(self) -> dict[str, str]:
         """Returns what became of the latest runs that have ended, by entry."""
-        return _texts(self._client.ask("HGETALL", self._keys.periodic_outcomes))
+        return _texts(self._client.ask("HGETALL", self._own.outcomes))
 
     def paused(self) -> frozenset[str]:
         """Returns the names of the entries that are paused."""
-        return frozenset(map(as_text, self._client.ask("SMEMBERS", self._keys.periodic_paused)))
+        return frozenset(map(as_text, self._client.ask("SMEMBERS", self._own.paused)))
 
     def pause(self, entries: Iterable[str]) -> None:
         """Notes that entries are paused."""
-        self._client.ask("SADD", self._keys.periodic_paused, *entries)
+        self._client.ask("SADD", self._own.paused, *entries)
 
     def resume(self, entries: Iterable[str]) -> int:
         """Notes that entries are not paused any more. Returns how many were."""
-        return int(self._client.ask("SREM", self._keys.periodic_paused, *entries))
+        return int(self._client.ask("SREM", self._own.paused, *entries))
 
     def request(self, run: str, entry: str) -> None:
         """Asks for a run of an entry now.
@@ -278,12 +285,17 @@ class Periodic(StorePart):
             run: Id of the run, such as a random UUID.
             entry: Name of the entry.
         """
-        self._client.ask("HSET", self._keys.periodic_requests, run, entry)
+        self._client.ask("HSET", self._own.requests, run, entry)
 
     def end_request(self, run: str) -> None:
         """Notes that a run that was asked for is on its way."""
-        self._client.ask("HDEL", self._keys.periodic_requests, run)
+        self._client.ask("HDEL", self._own.requests, run)
 
 
 def _texts(found: Mapping[Any, Any]) -> dict[str, str]:
     return {as_text(name): as_text(value) for name, value in found.items()}
+
+
+def note_purge(client: StoreClient, registry: QueueRegistry, queue: str) -> None:
+    """Is the hook ``purged``; see ``PeriodicStore.note_purge``."""
+    PeriodicStore(client, registry).note_purge(queue)
