@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import celery
 
+from kombu_delayq.message.once import IfWaiting
+
 if TYPE_CHECKING:
     import kombu
     from celery.canvas import Signature
@@ -28,7 +30,7 @@ class SharedOptions(TypedDict, total=False):
 
     delay_chain: "DelayChain | str | None"
     delay_level: int | None
-    if_waiting: Literal["add", "keep", "replace"] | None
+    if_waiting: IfWaiting | None
     countdown: float | None
     eta: datetime | str | None
     expires: float | datetime | str | None
@@ -94,7 +96,7 @@ class TaskOptions(TypedDict, total=False):
     dead_letter_queue: str
     dead_letter_on: Literal["exhausted", "failure"]
     waiting_key: Sequence[str]
-    if_waiting: Literal["add", "keep", "replace"]
+    if_waiting: IfWaiting
 
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from celery_ext.spark import errors as spark_errors
 from celery_ext.spark import options as spark_options
 from kombu_delayq import errors
 from kombu_delayq.errors import DelayqError
+from kombu_delayq.message import once
 from kombu_delayq.options import Options
 from kombu_delayq.store.keys import Keys
 
@@ -148,6 +149,14 @@ def celery_patches() -> Lines:
         yield _row(patch.of, patch.why, f"`{patch.where}`", "the same" if patch.stays else "Celery's own")
 
 
+def modes_of_if_waiting() -> Lines:
+    """Yields a row for each mode of ``if_waiting``."""
+    defaults = {once.ADD: ", the default without a key", once.WITH_KEY: ", the default with a key"}
+    yield from _table("`if_waiting`", "the task that waits", "the new one", "good for")
+    for word, mode in once.MODES.items():
+        yield _row(f'`"{word}"`{defaults.get(word, "")}', *mode)
+
+
 def http_routes() -> Lines:
     """Yields a heading and a table for each group of routes of the HTTP API."""
     from celery_ext.serve.application import routes  # needs the extra `serve`
@@ -180,6 +189,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "keys": keys,
     "commands": commands,
     "doctor checks": doctor_checks,
+    "modes of if_waiting": modes_of_if_waiting,
     "errors": lambda: error_rows(errors),
     "spark errors": lambda: error_rows(spark_errors),
     "http routes": http_routes,

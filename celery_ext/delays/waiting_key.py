@@ -10,7 +10,7 @@ from kombu.utils.json import dumps
 from celery_ext.celery_tasks import tasks_of
 from kombu_delayq.errors import InvalidIfWaiting, quoted
 from kombu_delayq.message.dead_letters import DEAD_LETTER
-from kombu_delayq.message.once import check_mode, new_id
+from kombu_delayq.message.once import WITH_KEY, check_mode, new_id
 
 #: Where ``send_task`` takes these, if a caller gives them without their names.
 _PLACES = {"args": 1, "kwargs": 2, "task_id": 5}
@@ -83,7 +83,7 @@ def mode_of(task: Any, name: str, given: str | None, key: str | None = None) -> 
     of_task = getattr(task, "if_waiting", None)
     key = getattr(task, "waiting_key", None) if key is None else key
     if given is None and (key is not None or of_task is not None):
-        given = of_task or "keep"
+        given = of_task or WITH_KEY
     return check_mode(given, f"a call of task {name}")
 
 

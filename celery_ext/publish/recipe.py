@@ -29,6 +29,7 @@ from celery_ext.publish.template import (
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.message.dead_letters import DEAD_LETTER, LAST_ERROR
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, to_json
+from kombu_delayq.message.once import ADD, IF_WAITING
 from kombu_delayq.options import Options
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class Target:
             NoTemplate: The task goes to an exchange. Only the broker knows which queues get the message.
         """
         ignores = RESULT_OF_UNKNOWN if self.task is None else self.task.ignore_result
-        options = {**self.options, "if_waiting": "add"} if self.mode is not None else self.options
+        options = {**self.options, IF_WAITING: ADD} if self.mode is not None else self.options
         own: dict[str, Any] = {"task_id": PLACEHOLDERS.task_id, "eta": PLACEHOLDERS.eta}
         if self.expires is not None:
             own["expires"] = EXPIRES

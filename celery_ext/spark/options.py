@@ -25,6 +25,7 @@ from celery_ext.spark.option_parsers import (
     whole,
 )
 from kombu_delayq.errors import did_you_mean, quoted
+from kombu_delayq.message import once
 
 #: Options that Spark adds. Spark gives all names of options in lower case.
 _OF_SPARK = frozenset(("checkpointlocation", "queryname", "triggerinterval", "numpartitions"))
@@ -202,12 +203,11 @@ class WriteOptions(BrokerOptions):
         "each write is a new job. Streams name their jobs by query and batch.",
     )
     if_waiting: str = _option(
-        "add",
-        choice("add", "keep", "replace"),
+        once.ADD,
+        choice(*once.MODES),
         "",
-        "What becomes of a row whose task id waits in the same queue, whoever sent that task. `add`: both wait. "
-        "`keep`: the row sends nothing. `replace`: the row's task takes the place of the other. Needs `id_columns` or "
-        "a column `task_id`.",
+        "What becomes of the task of a row whose id waits in the same queue, whoever sent that. "
+        f"{once.modes_in_words()}. Needs `id_columns` or a column `task_id`.",
     )
     on_committed: str = _option(
         "fail",
@@ -250,6 +250,11 @@ class WriteOptions(BrokerOptions):
         "How long Redis remembers a job after its last message. Until then its stragglers are refused, and a job that "
         "was killed can run again.",
     )
+
+    @property
+    def asks_once(self) -> bool:
+        """Whether rows ask what waits under their ids."""
+        return self.if_waiting != once.ADD
 
 
 @dataclass(frozen=True, kw_only=True)

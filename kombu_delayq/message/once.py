@@ -12,11 +12,42 @@ from kombu_delayq.message.fields import Message, headers_of, read
 
 #: Message property with one of ``MODES``; ``read_mode`` takes it away, so that no message keeps it.
 IF_WAITING = "if_waiting"
-#: What happens where a message of the id waits: the new one comes beside it, is not stored, or takes its place.
-MODES = ("add", "keep", "replace")
 
-#: What became of a message: ``kept`` is that which waited.
+
+class Mode(NamedTuple):
+    """What happens where a message of the id or key waits.
+
+    Attributes:
+        waiting: What becomes of that one, as ``it …``.
+        new: What becomes of the new one.
+        use: What it is good for.
+    """
+
+    waiting: str
+    new: str
+    use: str
+
+
+#: A mode, and what became of a message: ``kept`` is that which waited. ``put_once`` of the scripts knows them, too.
+IfWaiting = Literal["add", "keep", "replace"]
 Once = Literal["added", "kept", "replaced"]
+MODES: dict[IfWaiting, Mode] = {
+    "add": Mode("stays", "waits beside it", "tasks that all have to run"),
+    "keep": Mode("stays, with its due time and arguments", "is not stored", "throttle: at most one run every 30 s"),
+    "replace": Mode(
+        "goes",
+        "waits in its place, with its own due time and arguments",
+        "debounce: 30 s after the last edit; the newest wins",
+    ),
+}
+#: The mode of a call that asks nothing, and of one with a key that does not say which.
+ADD: IfWaiting = "add"
+WITH_KEY: IfWaiting = "keep"
+
+
+def modes_in_words() -> str:
+    """Returns what each mode does, in a clause each."""
+    return "; ".join(f"`{word}`: the new one {mode.new}" for word, mode in MODES.items())
 
 
 class Became(NamedTuple):
@@ -71,7 +102,7 @@ def check_mode(given: Any, where: str) -> str | None:
     Raises:
         InvalidIfWaiting: The value is not one of ``MODES``.
     """
-    if given is None or given == "add":
+    if given is None or given == ADD:
         return None
     if isinstance(given, str) and given in MODES:
         return given

@@ -13,7 +13,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.delays.chain import DelayChain
 from celery_ext.publish.recipe import Call
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import (
@@ -25,19 +24,18 @@ from celery_ext.serve.api.exchange import (
     ProblemDetails,
     Strict,
     answer,
-    invalid_field,
     iso,
     item_of,
 )
 from celery_ext.serve.api.idempotency import Attempt
 from celery_ext.serve.api.publisher import Item, Publisher, Result, Sent, send_alone
-from celery_ext.serve.api.recipes import Recipes, TaskRequest
+from celery_ext.serve.api.recipes import Recipes
+from celery_ext.serve.api.task_request import TaskRequest
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, serve_of
 from celery_ext.waiting import by_id
-from kombu_delayq.errors import InvalidDelayChain
 from kombu_delayq.message.due import moment_of, ms_of
-from kombu_delayq.message.once import IF_WAITING, new_id
+from kombu_delayq.message.once import ADD, IF_WAITING, new_id
 
 #: An item of a batch should be a task, and may be anything: each has an outcome of its own.
 _ITEM = {"anyOf": [{"$ref": "#/components/schemas/TaskRequest"}, {}]}
@@ -51,6 +49,10 @@ class BatchRequest(Strict):
     """
 
     tasks: Annotated[list[Any], Meta(min_length=1, max_length=MAX_BATCH, extra_json_schema={"items": _ITEM})]
+
+
+#: What becomes of a task that Redis takes; the words of ``if_waiting`` among them.
+_Taken = Literal["delayed", "queued", "kept", "replaced"]
 
 
 class Enqueued(Answer):
@@ -67,7 +69,7 @@ class Enqueued(Answer):
 
     id: str
     task: str
-    outcome: Literal["delayed", "queued", "kept", "replaced"]
+    outcome: _Taken
     queue: str | None
     due: Iso | None
 
@@ -86,7 +88,7 @@ class BatchItem(Answer):
     """
 
     status: int
-    outcome: Literal["delayed", "queued", "kept", "replaced", "refused", "unknown"]
+    outcome: Literal[_Taken, "refused", "unknown"]
     id: str | UnsetType = UNSET
     task: str | UnsetType = UNSET
     queue: str | UnsetType | None = UNSET
@@ -142,33 +144,18 @@ async def enqueue_batch(request: Request, body: BatchRequest, attempt: Attempt) 
     return BatchAnswer(enqueued=sum(one.status == 201 for one in answers), results=answers)
 
 
-def _check(wanted: TaskRequest) -> None:
-    """Raises a problem where the fields of a request do not go together, or one is none that it can be."""
-    if wanted.countdown is not None and wanted.eta is not None:
-        raise invalid_field("$", "give either countdown or eta, not both")
-    if wanted.id is not None and wanted.waiting_key is not None:
-        raise invalid_field("$", "give either id or waiting_key, not both")
-    if wanted.if_waiting in ("keep", "replace") and not (wanted.id or wanted.waiting_key):
-        raise invalid_field("$.waiting_key", f"if_waiting={wanted.if_waiting!r} needs a waiting_key or an id")
-    if wanted.delay_chain is not None:
-        try:
-            DelayChain.parse(wanted.delay_chain)
-        except InvalidDelayChain as error:
-            raise invalid_field("$.delay_chain", str(error)) from None
-
-
 async def _ordered(
     serve: Serve, caller: Caller, wanted: TaskRequest, attempt: Attempt, now_ms: float, number: int = 0
 ) -> Item:
     """Returns what has to be published for a task, after all checks."""
-    _check(wanted)
+    wanted.check()
     recipes = serve.broker.part(Recipes)
     known = recipes.known(wanted)
     recipe = known if known is not None else await run_in_threadpool(recipes.of, wanted, caller)
     recipe.route.check(caller, wanted.task)
     if (wanted.id or wanted.waiting_key) and "*" not in caller.tasks:
         mode = recipe.target.options.get(IF_WAITING) or recipe.target.mode  # of the request, or else of the task
-        if mode in ("keep", "replace"):
+        if mode not in (None, ADD):
             why = "a task of another name may wait under this key or id, so it needs a token for all tasks"
             raise Problem(403, f"{caller.name} may not use if_waiting={mode!r}: {why}", "not-allowed")
     base_ms = now_ms if attempt.base_ms is None else attempt.base_ms
@@ -213,8 +200,8 @@ def _created(request: Request, item: Item, sent: Sent) -> Response:
 
 def _enqueued(item: Item, sent: Sent) -> Enqueued:
     due_ms = None if sent.became == "kept" else sent.due_ms
-    outcome: Literal["delayed", "queued", "kept", "replaced"] = "queued" if due_ms is None else "delayed"
-    if sent.became in ("kept", "replaced"):
+    outcome: _Taken = "queued" if due_ms is None else "delayed"
+    if sent.became is not None and sent.became != "added":
         outcome = sent.became
     due = None if due_ms is None else iso(due_ms)
     return Enqueued(id=sent.id, task=item.task, outcome=outcome, queue=item.recipe.route.queue, due=due)

@@ -5,87 +5,30 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from celery import Celery
 from celery.exceptions import QueueNotFound
 from kombu.common import maybe_declare
 from kombu.entity import Queue
 from kombu.exceptions import EncodeError
-from msgspec import field
 
 from celery_ext.publish.recipe import Target, is_routed_by_code
 from celery_ext.publish.template import NoTemplate
 from celery_ext.publish.write import ManyMessages
 from celery_ext.serve.access.identity import Action, Caller
-from celery_ext.serve.api.exchange import (
-    ChainText,
-    Countdown,
-    Headers,
-    Lifetime,
-    Moment,
-    Priority,
-    QueueName,
-    Strict,
-    TaskId,
-    TaskName,
-    invalid_field,
-)
+from celery_ext.serve.api.exchange import invalid_field
+from celery_ext.serve.api.task_request import TaskRequest
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import ServeBroker
 from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.message.fields import CHAIN
-from kombu_delayq.message.once import IF_WAITING
 
 #: Options that a task may have, and that say where its messages go and how. Others are none of a router's business.
 _OF_ROUTES = ("queue", "exchange", "routing_key", "priority", "serializer", "delivery_mode", "compression")
 
 #: Errors of a task that cannot be sent as it is: wrong arguments, too long a delay, a value that cannot be written.
 WRONG = (TypeError, ValueError, OverflowError, EncodeError)
-
-
-class TaskRequest(Strict):
-    """A task to enqueue.
-
-    Attributes:
-        task: Name of the task.
-        args: Positional arguments.
-        kwargs: Keyword arguments.
-        queue: Its queue; by default the queue to which the app routes the task.
-        countdown: Delay in s. Neither ``countdown`` nor ``eta``: the task is due at once.
-        eta: When it is due, instead of ``countdown``.
-        expires: After this time, or after so many s from now, a worker does not run it any more.
-        priority: As in Celery; by default that of the task.
-        delay_chain: How long each retry waits; by default that of the task.
-        id: Task id; by default a random one.
-        waiting_key: What ``if_waiting`` looks for, instead of an ``id``. The task has an id of its own, and is found
-            by the key, too, while it waits.
-        if_waiting: What happens where a task of this ``waiting_key`` or ``id`` waits in the queue: the new one comes
-            beside it (``add``), is not enqueued (``keep``, the default with a key), or takes its place
-            (``replace``). The last two need one of both, and a token for all tasks.
-        headers: Further headers of the message, such as ``traceparent``.
-    """
-
-    schema_extra: ClassVar[dict[str, Any]] = {
-        "allOf": [
-            {"anyOf": [{"properties": {one: {"type": "null"}}} for one in either]}
-            for either in (("countdown", "eta"), ("id", "waiting_key"))
-        ]
-    }
-
-    task: TaskName
-    args: list[Any] = field(default_factory=list)
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    queue: QueueName | None = None
-    countdown: Countdown | None = None
-    eta: Moment | None = None
-    expires: Lifetime | Moment | None = None
-    priority: Priority | None = None
-    delay_chain: ChainText | None = None
-    id: TaskId | None = None
-    waiting_key: TaskId | None = None
-    if_waiting: Literal["add", "keep", "replace"] | None = None
-    headers: Headers = field(default_factory=dict)
 
 
 class TaskRoute(NamedTuple):
@@ -125,8 +68,7 @@ def _route_of(app: Celery, request: TaskRequest) -> TaskRoute:
         if queue not in queues and not queues.create_missing:
             raise invalid_field("$.queue", f"the app has no queue {queue!r}", "unknown-queue")
         options["queue"] = queues[queue] if queue in queues else queues.new_missing(queue)  # which is not added to them
-    if request.priority is not None:
-        options["priority"] = request.priority
+    options |= {name: value for name, value in request.options(known).items() if name in _OF_ROUTES}
     try:
         found = app.amqp.router.route(options, task, request.args, request.kwargs, known)
     except QueueNotFound as error:
@@ -154,12 +96,6 @@ def refused(error: Exception) -> Problem:
 
 #: How many recipes are kept, and for how long in s: a signal may get a receiver meanwhile, a task another queue.
 KEPT, KEPT_S = 500, 30.0
-
-
-def _kind_of(request: TaskRequest) -> Hashable:
-    """Returns what requests have in common that one recipe serves."""
-    has = request.expires is not None, request.waiting_key is not None
-    return request.task, request.queue, request.priority, request.delay_chain, request.if_waiting, *has
 
 
 @dataclass(frozen=True)
@@ -203,7 +139,7 @@ class Recipes:
 
     def known(self, request: TaskRequest) -> Recipe | None:
         """Returns a recipe that is there already; None if ``of`` has to make one, which takes some ms."""
-        recipe = self._kept.get(_kind_of(request))
+        recipe = self._kept.get(request.kind)
         return recipe if recipe is not None and recipe.until > monotonic() else None
 
     def of(self, request: TaskRequest, caller: Caller) -> Recipe:
@@ -215,7 +151,7 @@ class Recipes:
         recipe = self._make(request, caller)
         if not is_routed_by_code(self._app, request.task, {"queue": request.queue}):
             with self._lock:
-                self._kept[_kind_of(request)] = recipe
+                self._kept[request.kind] = recipe
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
         return recipe
@@ -231,13 +167,10 @@ class Recipes:
             except InvalidQueueName as error:
                 raise invalid_field("$.queue", str(error)) from None
         options: dict[str, Any] = {"router": route}
-        if request.delay_chain is not None:
-            options[CHAIN] = request.delay_chain
+        given = request.options(app.tasks.get(task))
+        options |= {name: value for name, value in given.items() if name not in _OF_ROUTES}
         if request.expires is not None:
             options["expires"] = request.expires
-        if request.if_waiting is not None or request.waiting_key is not None:
-            of_task = getattr(app.tasks.get(request.task), IF_WAITING, None)
-            options[IF_WAITING] = request.if_waiting or of_task or "keep"
         target = Target(app, task, options)
         until = monotonic() + KEPT_S
         one_by_one = Recipe(route, target, None, "", 0, until)

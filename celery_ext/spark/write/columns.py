@@ -247,7 +247,7 @@ def _check_options(reserved: frozenset[str], written: Sequence[str], options: Wr
         raise InvalidColumns(
             f"{' and '.join(delays)} are given, as columns or options; a task gets its due time from one of them"
         )
-    if options.if_waiting != "add" and "task_id" not in reserved and not options.id_columns:
+    if options.asks_once and "task_id" not in reserved and not options.id_columns:
         raise InvalidColumns(
             f"if_waiting={options.if_waiting} needs option id_columns, or a column task_id: an id made from the whole "
             "row waits only where the same row was written before"

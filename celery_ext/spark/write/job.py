@@ -121,7 +121,7 @@ class JobWriter:
         ttl_ms = round(options.job_ttl * 1000)
         number = self.run if run is None else run
         cancels = "op" in self.columns.reserved
-        once = "" if options.if_waiting == "add" else options.if_waiting
+        once = options.if_waiting if options.asks_once else ""
         limits = (options.max_rate, options.max_queue_depth)
         return JobRun(name, number, ttl_ms, *limits, cancels, once, dated=self.now_ms is not None)
 
