@@ -84,13 +84,13 @@ def open_store(
 
 @contextmanager
 def as_operational_errors() -> Iterator[None]:
-    """Raises kombu's ``OperationalError``, as ``apply_async`` does, where Redis or a journal's database is away.
+    """Raises kombu's ``OperationalError``, as ``apply_async`` does, where Redis or a database beside it is away.
 
     Errors with which Redis answers stay those of redis-py.
     """
     try:
         yield
-    except (RedisConnectionError, RedisTimeoutError, ConnectionError) as error:  # a journal's is the built-in one
+    except (RedisConnectionError, RedisTimeoutError, ConnectionError) as error:  # a database's is the built-in one
         raise OperationalError(str(error)) from error
 
 
@@ -105,22 +105,6 @@ def patient_options(given: Mapping[str, Any], *, hurried: bool) -> dict[str, Any
     """
     limits = ("socket_connect_timeout", "socket_timeout")[: 1 + hurried]
     return {**dict.fromkeys(limits, given.get("socket_timeout") or Options.answer_s), **given}
-
-
-def database_errors() -> tuple[type[Exception], ...]:
-    """Returns what the operations of a journal raise when its database is away; nothing if none can be used here."""
-    try:
-        from celery_ext.journal import DATABASE_ERRORS
-    except ImportError:  # without the extra `journal`
-        return ()
-    return DATABASE_ERRORS
-
-
-def database_in_words(error: BaseException) -> str:
-    """Returns one of ``database_errors`` as one line, which shows no message and no password."""
-    from celery_ext.journal import error_in_words
-
-    return f"the database of the journal: {error_in_words(error)}"
 
 
 def store_of_consumer(consumer: Any) -> DelayStore | None:

@@ -18,6 +18,7 @@ import click
 from celery_ext.cli import delayq
 from celery_ext.doctor import all_checks
 from celery_ext.features import key_names
+from celery_ext.journal import errors as journal_errors
 from celery_ext.spark import errors as spark_errors
 from celery_ext.spark import options as spark_options
 from kombu_delayq import errors
@@ -191,6 +192,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "doctor checks": doctor_checks,
     "modes of if_waiting": modes_of_if_waiting,
     "errors": lambda: error_rows(errors),
+    "journal errors": lambda: error_rows(journal_errors),
     "spark errors": lambda: error_rows(spark_errors),
     "http routes": http_routes,
     "celery patches": celery_patches,

@@ -18,10 +18,9 @@ from kombu_delayq.errors import (
     InvalidIfWaiting,
     InvalidOptions,
     InvalidQueueName,
-    JournalUnavailable,
     OtherTransport,
+    StoreUnavailable,
     UnreadableMessage,
-    UnsupportedJournal,
     UnsupportedRedis,
 )
 
@@ -38,10 +37,9 @@ __all__ = [
     "InvalidIfWaiting",
     "InvalidOptions",
     "InvalidQueueName",
-    "JournalUnavailable",
     "OtherTransport",
+    "StoreUnavailable",
     "UnreadableMessage",
-    "UnsupportedJournal",
     "UnsupportedRedis",
     "__version__",
 ]

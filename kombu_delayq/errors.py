@@ -57,10 +57,6 @@ class UnsupportedRedis(DelayqError):
     """The Redis server is older than 6.2."""
 
 
-class UnsupportedJournal(DelayqError):
-    """The tables of the journal are of another release of kombu-delayq."""
-
-
 class UnreadableMessage(DelayqError, ValueError):
     """A waiting message has its eta where it cannot be rewritten: it is damaged, or a pickled task of protocol 1."""
 
@@ -73,12 +69,24 @@ class OtherTransport(DelayqError):
     """The app's broker does not use a transport of kombu-delayq, so none of its tasks wait in Redis."""
 
 
-class JournalUnavailable(DelayqError, ConnectionError):
-    """The database of the journal does not take a message, or another Redis has the journal.
+class StoreUnavailable(DelayqError):
+    """The database of a feature beside Redis, such as of the journal, does not answer now, or refuses.
 
-    It is a ``ConnectionError``, so that kombu tries once more and then raises its own ``OperationalError``, as when the
-    broker does not answer.
+    Attributes:
+        feature: Name of the feature.
     """
+
+    feature = ""
+
+    @property
+    def said(self) -> str:
+        """What the database said, in one line."""
+        return (str(self) or type(self).__name__).partition("\n")[0]
+
+    @property
+    def in_words(self) -> str:
+        """One line for people, which shows no message and no password."""
+        return f"the database of the {self.feature}: {self.said}"
 
 
 class AnswerLost(DelayqError, kombu.exceptions.OperationalError):

@@ -15,9 +15,9 @@ from redis.exceptions import RedisError
 
 from celery_ext.cli.group import is_unwritable
 from celery_ext.cli.output import escaped, logs_on_stderr
-from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store, patient_options
+from celery_ext.connection import TRANSPORT, open_store, patient_options
 from kombu_delayq import urls
-from kombu_delayq.errors import DelayqError
+from kombu_delayq.errors import DelayqError, StoreUnavailable
 from kombu_delayq.options import number, or_none
 from kombu_delayq.store import DelayStore
 
@@ -142,7 +142,7 @@ def broker_in_words(connection: Connection) -> str:
 
 @contextmanager
 def errors_in_words(connection: Connection) -> Iterator[None]:
-    """Turns errors of Redis, and of the journal's database, into one line without a password."""
+    """Turns errors of Redis, and of a database beside it, into one line without a password."""
     try:
         yield
     except BrokenPipeError:  # from stdout, as in `… | head`; redis-py raises its own errors instead
@@ -150,8 +150,8 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
     except Exception as error:
         if is_unwritable(error):
             raise
-        if isinstance(error, database_errors()):  # some are also errors of a connection
-            raise click.ClickException(escaped(database_in_words(error))) from error
+        if isinstance(error, StoreUnavailable):  # some are also errors of a connection
+            raise click.ClickException(escaped(error.in_words)) from error
         if not isinstance(error, (RedisError, OSError, *connection.connection_errors)):
             raise
         raise click.ClickException(escaped(f"{connection.as_uri()}: {error}")) from error

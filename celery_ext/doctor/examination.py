@@ -10,7 +10,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from celery_ext.connection import TRANSPORT, database_errors, database_in_words, open_store, patient_options
+from celery_ext.connection import TRANSPORT, open_store, patient_options
 from celery_ext.doctor import app as app_checks
 from celery_ext.doctor.check import Check, Needs
 from celery_ext.doctor.checks import all_checks
@@ -19,7 +19,7 @@ from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import ask
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.errors import DelayqError, InvalidOptions
+from kombu_delayq.errors import DelayqError, InvalidOptions, StoreUnavailable
 from kombu_delayq.store import DelayStore
 
 #: The check of the connection itself, which is made when another needs Redis.
@@ -257,8 +257,8 @@ def _mend(error: Exception) -> tuple[str, str]:
 
 def _in_words(error: Exception) -> str:
     """Returns an error as one line, which shows no password of a database."""
-    if isinstance(error, database_errors()):
-        return database_in_words(error)
+    if isinstance(error, StoreUnavailable):
+        return error.in_words
     if isinstance(error, (RedisConnectionError, RedisTimeoutError)):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from celery_ext.journal.database import parse_url, shown
-    from celery_ext.journal.deadlines import DATABASE_ERRORS, error_in_words
     from celery_ext.journal.journal import Journal
     from celery_ext.journal.leadership import NotLeading, notice
     from celery_ext.journal.recovery import Checked, check, count_noted, find_missing, restore
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from celery_ext.journal.worker import JournalWorker
 
 __all__ = [
-    "DATABASE_ERRORS",
     "Checked",
     "Journal",
     "JournalState",
@@ -24,7 +22,6 @@ __all__ = [
     "NotLeading",
     "check",
     "count_noted",
-    "error_in_words",
     "fault_of",
     "find_missing",
     "leader_elsewhere",
@@ -39,8 +36,6 @@ __all__ = [
 _MODULES = {
     "parse_url": "database",
     "shown": "database",
-    "DATABASE_ERRORS": "deadlines",
-    "error_in_words": "deadlines",
     "Journal": "journal",
     "NotLeading": "leadership",
     "notice": "leadership",

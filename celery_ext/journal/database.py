@@ -15,8 +15,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inse
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from celery_ext.journal import schema
-from celery_ext.journal.deadlines import CALL_S, as_unavailable, deadline, left_s
-from kombu_delayq.errors import InvalidOptions, UnsupportedJournal
+from celery_ext.journal.deadlines import CALL_S, deadline, in_words, left_s
+from celery_ext.journal.errors import UnsupportedJournal
+from kombu_delayq.errors import InvalidOptions
 
 #: How long a statement waits for another process that writes to the same SQLite file, in s.
 SQLITE_WAIT_S = 30
@@ -253,11 +254,11 @@ class Database:
             InvalidOptions: The URL is not one of a journal.
             UnsupportedJournal: The tables are of a later release.
             DatabaseUnavailable: The database does not answer.
-            sqlalchemy.exc.SQLAlchemyError: The database refuses to make the tables.
+            JournalRefused: The database refuses to make the tables.
         """
         engine = engine_of(self._url)
         if self._prepared != os.getpid():
-            with self._limited(), as_unavailable():
+            with self._limited(), in_words():
                 prepare(engine)
             self._prepared = os.getpid()
         return engine
@@ -271,7 +272,7 @@ class Database:
         engine = self.engine
         if engine.dialect.name == "postgresql":
             engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        with self._limited(), as_unavailable(), connect(engine) as connection:
+        with self._limited(), in_words(), connect(engine) as connection:
             yield connection
 
     def read(self, work: Callable[[Connection], T]) -> T:
@@ -290,10 +291,10 @@ class Database:
             What ``work`` returned, after the commit.
         """
         engine = self.engine.execution_options(**{WRITES: True, DURABLE: durable})
-        with self._limited():
+        with self._limited(), in_words():
             for attempt in range(1, ATTEMPTS + 1):
                 try:
-                    with as_unavailable(), _alone(engine), connect(engine) as connection, connection.begin():
+                    with _alone(engine), connect(engine) as connection, connection.begin():
                         return work(connection)
                 except DBAPIError as error:
                     if attempt == ATTEMPTS or getattr(error.orig, "sqlstate", None) not in _UNDONE:

@@ -5,21 +5,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 
-from sqlalchemy.exc import DBAPIError, InternalError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
-from kombu_delayq.errors import JournalUnavailable
-
-#: What an operation of the journal raises when its database is away, or refuses something.
-DATABASE_ERRORS: tuple[type[Exception], ...] = (SQLAlchemyError, JournalUnavailable)
-
-
-def error_in_words(error: BaseException) -> str:
-    """Returns an error of the database as one line: what its driver said, without the statement and its values."""
-    said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    lines = [line.strip() for line in str(said).splitlines() if line.strip()]
-    return lines[0] if lines else type(said).__name__
-
+from celery_ext.journal.errors import DatabaseUnavailable, JournalRefused
 
 #: How long a call waits for PostgreSQL, in s: publishers, consumers, pages and metrics need an answer or an error soon.
 CALL_S = 5.0
@@ -51,38 +40,27 @@ def left_s(most_s: float) -> float:
     return most_s if until is None else max(min(until - monotonic(), most_s), 0.0)
 
 
-class DatabaseUnavailable(OperationalError, ConnectionError):
-    """The journal's database does not answer, or cannot do now what it is asked, such as while it restarts.
-
-    It is a ``ConnectionError``, too. So kombu takes it for an error of the broker: ``apply_async`` tries again as its
-    ``retry_policy`` says, and then raises ``kombu.exceptions.OperationalError``.
-    """
-
-    def __str__(self) -> str:
-        said = next(iter(str(self.orig).strip().splitlines()), type(self.orig).__name__)
-        return f"the journal's database: {said}"
-
-
 #: SQLSTATE of a PostgreSQL that writes nothing now, such as a standby: read_only_sql_transaction.
 _READ_ONLY = "25006"
 
 
 @contextmanager
-def as_unavailable() -> Iterator[None]:
-    """Raises ``DatabaseUnavailable`` in place of SQLAlchemy's error."""
+def in_words() -> Iterator[None]:
+    """Raises errors of the journal in place of SQLAlchemy's."""
     try:
         yield
-    except DatabaseUnavailable:
-        raise
-    except NoConnectionFree as error:  # each connection of the pool waits for an answer
-        raise DatabaseUnavailable(None, None, error, hide_parameters=True) from error
-    except (OperationalError, InternalError) as error:
-        if isinstance(error, InternalError) and getattr(error.orig, "sqlstate", None) != _READ_ONLY:
-            raise
-        raise DatabaseUnavailable(
-            error.statement,
-            error.params,
-            error.orig or error,
-            hide_parameters=True,
-            connection_invalidated=error.connection_invalidated,
-        ) from error
+    except SQLAlchemyError as error:
+        raise (DatabaseUnavailable if _is_away(error) else JournalRefused)(_said(error)) from error
+
+
+def _is_away(error: SQLAlchemyError) -> bool:
+    if isinstance(error, InternalError):
+        return getattr(error.orig, "sqlstate", None) == _READ_ONLY
+    return isinstance(error, (OperationalError, InterfaceError, NoConnectionFree))  # the last: each waits for an answer
+
+
+def _said(error: SQLAlchemyError) -> str:
+    """Returns what the driver said in one line, without the statement and its values."""
+    said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    lines = [line.strip() for line in str(said).splitlines() if line.strip()]
+    return lines[0] if lines else type(said).__name__

@@ -9,11 +9,10 @@ from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
 from celery_ext.journal.both import PartOfBoth
-from celery_ext.journal.deadlines import DATABASE_ERRORS, error_in_words
+from celery_ext.journal.errors import JournalRefused, JournalUnavailable
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.lookup import JournaledLookup
 from celery_ext.journal.placement import Placed, Placement
-from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
 from kombu_delayq.message.once import Became, is_doomed, key_of
 from kombu_delayq.redis.commands import SendAhead
@@ -175,14 +174,14 @@ class JournaledDelivery(PartOfBoth[Delivery]):
             return Placed([offer])
         try:
             return self._placement.place(queue, [offer], expire_ms, key_of=_content_of)
-        except DATABASE_ERRORS as error:
+        except JournalRefused as error:
             others = ""
             if isinstance(error, JournalUnavailable):
                 self._asks_again_at = monotonic() + PAUSE_S
                 others = f". So do others that come too early, for {PAUSE_S:.0f} s"
             logger.warning(
                 "the journal does not take a message of queue %r, which waits in Redis now: %s%s",
-                *(queue, error_in_words(error.__cause__ or error), others),
+                *(queue, getattr(error.__cause__, "said", error.said), others),
             )
             return Placed([offer])
 

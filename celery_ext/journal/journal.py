@@ -1,4 +1,4 @@
-"""The journal of one broker: what its tables can do. Errors of SQLAlchemy pass through as they are."""
+"""The journal of one broker: what its tables can do. Errors of the database are ``JournalRefused``."""
 
 from collections.abc import Iterator
 from pathlib import Path

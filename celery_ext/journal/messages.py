@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from celery_ext.journal import schema
 from celery_ext.journal.counts import HourKey, counting, epochs_given
 from celery_ext.journal.database import SYNCHRONOUS, WRITING, Database, sqlite_wait
-from celery_ext.journal.deadlines import as_unavailable
+from celery_ext.journal.deadlines import in_words
 from celery_ext.journal.facts import lock_epoch, raise_fact
 from celery_ext.journal.promotion import Row
 from celery_ext.journal.rows import (
@@ -155,7 +155,7 @@ class Messages:
             return []
         engine = self._database.engine
         if engine.dialect.name == "sqlite":
-            with as_unavailable():
+            with in_words():
                 return add_to_sqlite(engine, additions, offered=offered, epoch=epoch)
         wanted = [(one.id, one.digest) for one in additions]
 

@@ -7,14 +7,12 @@ from typing import NamedTuple
 
 from kombu.utils.functional import LRUCache
 from redis.exceptions import RedisError, ResponseError
-from sqlalchemy.exc import InterfaceError, OperationalError
 
-from celery_ext.journal.deadlines import error_in_words
+from celery_ext.journal.errors import DatabaseUnavailable, JournalUnavailable
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.promotion import ALL, Promotion
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.state import refuse_elsewhere
-from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.layouts import LAYOUT_OF
@@ -250,11 +248,11 @@ class Placement:
 
 @contextmanager
 def _as_unavailable() -> Iterator[None]:
-    """Raises the error of a database that is away, or cannot write now, as one of callers."""
+    """Says of a database that is away, or cannot write now, what it does not do."""
     try:
         yield
-    except (OperationalError, InterfaceError) as error:
-        raise JournalUnavailable(f"the journal's database does not take a message: {error_in_words(error)}") from error
+    except DatabaseUnavailable as error:
+        raise JournalUnavailable(f"the journal's database does not take a message: {error.said}") from error
 
 
 def _keys_of(offers: Sequence[Offer]) -> Iterator[Hashable]:

@@ -7,11 +7,11 @@ from typing import NamedTuple, Protocol
 
 from redis.exceptions import RedisError
 
-from celery_ext.journal.deadlines import CALL_S, DATABASE_ERRORS, deadline, error_in_words
+from celery_ext.journal.deadlines import CALL_S, deadline
+from celery_ext.journal.errors import JournalRefused, JournalUnavailable
 from celery_ext.journal.facts import Leader
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.promotion import ALL, Marker, Promotion
-from kombu_delayq.errors import JournalUnavailable
 from kombu_delayq.store import Store
 
 #: From which lag promotion counts as behind, in s. A promotion takes much less.
@@ -133,8 +133,8 @@ def state_of(store: StoreOfTwo, *, counted: bool = True) -> JournalState:
             losses = [Loss(one.ended_ms, None if counts is None else counts[one.epoch]) for one in epochs]
             if noted_ms := journal.missing_ms():
                 losses.append(Loss(noted_ms, journal.count_missing() if counted else None))
-    except DATABASE_ERRORS as error:
-        return JournalState(journal.url, error_in_words(error), promoter, option=store.options.journal)
+    except JournalRefused as error:
+        return JournalState(journal.url, error.said, promoter, option=store.options.journal)
     # Behind the table, whose heartbeat comes first.
     leader = leader_elsewhere(journal, store.promotion, totals.heartbeat)
     now_ms, lead_ms = store.now_ms(), store.options.journal_lead * 1000
@@ -166,7 +166,7 @@ def fault_of(store: StoreOfTwo, heartbeat: int | None = None) -> str | None:
         heartbeat: The journal's heartbeat, if the caller has read it.
 
     Raises:
-        SQLAlchemyError: The database does not answer.
+        JournalRefused: The database does not answer.
     """
     journal, promotion = store.journal, store.promotion
     heartbeat = journal.heartbeat() if heartbeat is None else heartbeat  # before the markers
@@ -185,7 +185,7 @@ def leader_elsewhere(journal: Journal, promotion: Promotion, heartbeat: int = 0)
         heartbeat: The journal's heartbeat, which tells an older copy of the Redis from it.
 
     Raises:
-        SQLAlchemyError: The database does not answer.
+        JournalRefused: The database does not answer.
     """
     led = journal.leader()
     if led is None or not led.is_alive:

@@ -3,7 +3,6 @@
 from typing import Any, TypeVar
 
 from celery_ext.journal.chains import JournaledChains
-from celery_ext.journal.deadlines import DATABASE_ERRORS
 from celery_ext.journal.delivery import JournaledDelivery
 from celery_ext.journal.jobs import JournaledJobs
 from celery_ext.journal.journal import Journal
@@ -22,16 +21,13 @@ P = TypeVar("P", bound=StorePart)
 class JournaledStore(Store):
     """Keeps messages in Redis, in the journal, or in both: made of a Redis store and of a journal.
 
-    Takes the arguments of ``DelayStore``. Whatever needs no journal is that of the Redis store. Errors of the database
-    are SQLAlchemy's own, as those of Redis are redis-py's.
+    Takes the arguments of ``DelayStore``. Whatever needs no journal is that of the Redis store.
 
     Attributes:
         journal: The tables.
         placement: What decides where a message waits.
         redis_alone: The Redis store, for while the database is away.
     """
-
-    database_errors = DATABASE_ERRORS
 
     def __init__(self, *args: Any) -> None:
         redis, client = DelayStore(*args), StoreClient(*args)

@@ -9,8 +9,8 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import LockError, NoPermissionError, RedisError, ResponseError
 from redis.lock import Lock
-from sqlalchemy.exc import SQLAlchemyError
 
+from celery_ext.journal.errors import JournalRefused
 from celery_ext.journal.keys import JournalKeys
 from celery_ext.journal.leadership import Leadership, NotLeading
 from celery_ext.journal.promotion import Row
@@ -180,7 +180,7 @@ class JournalWorker(BackgroundWorker):
 
     _logger = logger
     _thread_name = "delayq-journal"
-    _away = (SQLAlchemyError, RedisError, OSError)
+    _away = (JournalRefused, RedisError, OSError)
     _end_line = "the journal goes on after %.1f s"
     _refused_line = "no journal is promoted by this process: %s"
     _fault_line = "the promoter failed and starts again"
@@ -199,9 +199,8 @@ class JournalWorker(BackgroundWorker):
         return self._leading
 
     def _outage_line(self, error: Exception) -> str:
-        what = "the journal's database" if isinstance(error, SQLAlchemyError) else "Redis"
-        text = str(error).partition("\n")[0]  # what follows are the statement and advice of SQLAlchemy
-        return f"the journal waits, because {what} cannot be used: {type(error).__name__}: {text}"
+        what = "the journal's database" if isinstance(error, JournalRefused) else "Redis"
+        return f"the journal waits, because {what} cannot be used: {type(error).__name__}: {error}"
 
     def _connect_and_work(self) -> None:
         store = self._connect()
@@ -238,7 +237,7 @@ class JournalWorker(BackgroundWorker):
             except LockError:
                 logger.info("journal worker %s has no lease any more", self.name)
                 return "no lease"
-            except SQLAlchemyError:
+            except JournalRefused:
                 self._led = leadership if self._leading else self._led
                 raise
         return "stopped"

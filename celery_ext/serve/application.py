@@ -17,7 +17,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from celery_ext.connection import database_errors, database_in_words
 from celery_ext.serve import api, metrics, page
 from celery_ext.serve.access.front_door import FrontDoor
 from celery_ext.serve.access.gate import Gate
@@ -25,7 +24,7 @@ from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.routes import ActionRoute
 from celery_ext.serve.service import Serve, ServeBroker, serve_of
 from celery_ext.serve.settings import ServeSettings
-from kombu_delayq.errors import AnswerLost, DelayqError
+from kombu_delayq.errors import AnswerLost, DelayqError, StoreUnavailable
 from kombu_delayq.redis.errors import is_denied
 
 logger = logging.getLogger(__name__)
@@ -61,7 +60,7 @@ def make_app(broker: ServeBroker, settings: ServeSettings) -> Starlette:
         InvalidTokens: The file of tokens cannot be read.
         ValueError: A trusted proxy is no address.
     """
-    kinds = (Problem, HTTPException, RedisError, OSError, OperationalError, DelayqError, *database_errors())
+    kinds = (Problem, HTTPException, RedisError, OSError, OperationalError, DelayqError)
     handlers = dict.fromkeys(kinds, _in_words)
     front = Middleware(FrontDoor, Gate(settings), settings.root_path, _in_words)
 
@@ -82,7 +81,7 @@ def routes() -> list[ActionRoute]:
 
 def _in_words(request: Request, error: Exception) -> Response:
     is_of_redis = isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError))
-    if is_of_redis and not isinstance(error, database_errors()):
+    if is_of_redis and not isinstance(error, StoreUnavailable):
         serve_of(request).broker.lost()
     problem = problem_of(error)
     if problem.status == 405:
@@ -101,11 +100,10 @@ def problem_of(error: Exception) -> Problem:
     match error:
         case Problem():
             return error
-        case Exception() if isinstance(error, database_errors()):  # some are also errors of a connection
-            logger.warning("a request failed because the journal did: %s", database_in_words(error))
-            return unavailable(
-                "the database of the journal does not answer; see the server's log", "journal-unavailable"
-            )
+        case StoreUnavailable():  # some are also errors of a connection
+            logger.warning("a request failed because the %s did: %s", error.feature, error.in_words)
+            detail = f"the database of the {error.feature} does not answer; see the server's log"
+            return unavailable(detail, f"{error.feature}-unavailable")
         case HTTPException():
             return Problem(error.status_code, error.detail, headers=error.headers)
         case ClientDisconnect():  # nobody reads this

@@ -15,11 +15,10 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 from starlette.requests import Request
 
-from celery_ext.connection import database_errors
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import ServeBroker, serve_of
 from celery_ext.waiting import Bulk, BulkAction, Progress, Selection, Snapshot, audited_bulk, revoke, take_snapshot
-from kombu_delayq.errors import DelayqError
+from kombu_delayq.errors import DelayqError, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -278,7 +277,7 @@ class BulkRuns:
                 work()
             except Exception as error:
                 logger.exception("bulk action %s of %r failed", shown.action.name, shown.who)
-                away = "The journal" if isinstance(error, database_errors()) else "Redis"
+                away = f"The {error.feature}" if isinstance(error, StoreUnavailable) else "Redis"
                 known = isinstance(error, DelayqError)
                 shown.error = str(error) if known else f"{away} did not answer, or refused; see the server's log"
                 shown.state = "failed"

@@ -25,7 +25,7 @@ from celery_ext.spark.options import BrokerOptions
 from celery_ext.spark.python_workers import log
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.errors import AnswerLost, DelayqError
+from kombu_delayq.errors import AnswerLost, DelayqError, StoreUnavailable
 from kombu_delayq.redis.backoff import Backoff
 from kombu_delayq.redis.errors import NotPrimary, is_full, passes
 from kombu_delayq.store import DelayStore
@@ -229,13 +229,9 @@ class Retry:
 
     Args:
         timeout_s: Longest time without progress, in s.
-
-    Attributes:
-        also: Further errors that go away by themselves: those of a database beside Redis.
     """
 
-    def __init__(self, timeout_s: float, also: tuple[type[Exception], ...] = ()) -> None:
-        self.also = also
+    def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._since: float | None = None
         self._is_told = False
@@ -280,8 +276,8 @@ class Retry:
                 if not is_temporary(error):
                     raise
                 self._wait_told(error)
-            except self.also as error:
-                self._wait_told(f"the journal's database fails with {type(error).__name__}")
+            except StoreUnavailable as error:
+                self._wait_told(f"the {error.feature}'s database fails with {type(error).__name__}")
             else:
                 if is_progress(result):
                     self.progress()

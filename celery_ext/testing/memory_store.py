@@ -418,7 +418,6 @@ class MemoryStore:
     """
 
     layout = LAYOUT
-    database_errors: tuple[type[Exception], ...] = ()
 
     def __init__(
         self,

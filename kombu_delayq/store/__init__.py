@@ -44,8 +44,6 @@ class Store(Protocol):
     client: Redis
     keys: Keys
     options: Options
-    #: Errors of a database beside Redis; a store without one has none.
-    database_errors: tuple[type[Exception], ...] = ()
 
     @property
     def layout(self) -> str:

@@ -21,6 +21,7 @@ from celery_ext.publish.recipe import Call, waits_in_redis
 from celery_ext.serve.api.recipes import WRONG, Recipe, refused
 from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.service import ServeBroker
+from kombu_delayq.errors import StoreUnavailable
 from kombu_delayq.message import once
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.message.once import Once
@@ -202,22 +203,19 @@ class Publisher:
         """Publishes a page. If the connection is lost, sends it again: Redis recognizes it."""
         self._page = self._page._replace(number=self._page.number + 1)
         is_sent = False
-        database_errors: tuple[type[Exception], ...] = ()
         for attempt in range(1, TRIES + 1):
             try:
                 store = self._broker.store
                 if uses_chains:
                     store.chains.use_chains()
-                database_errors = store.database_errors
                 store.delivery.put(queue, self._page, offers, expire_ms)
-            except database_errors as error:  # before Redis got anything
+            except StoreUnavailable as error:  # before Redis got anything
                 logger.warning(
-                    "%s tasks could not be enqueued: the journal's database fails: %s",
-                    len(offers),
-                    type(error).__name__,
+                    "%s tasks could not be enqueued: the %s's database fails: %s",
+                    *(len(offers), error.feature, type(error).__name__),
                 )
-                detail = "the database of the journal does not answer, so the task may be enqueued or not"
-                return unavailable(detail, "journal-unavailable", outcome="unknown")
+                detail = f"the database of the {error.feature} does not answer, so the task may be enqueued or not"
+                return unavailable(detail, f"{error.feature}-unavailable", outcome="unknown")
             except (RedisConnectionError, RedisTimeoutError, OSError, OperationalError) as error:
                 self._broker.lost()
                 is_sent = is_sent or not _never_left(error)

@@ -11,6 +11,7 @@ from celery_ext.spark.broker import Retry
 from celery_ext.spark.errors import StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.waiting import by_id
+from kombu_delayq.errors import StoreUnavailable
 from kombu_delayq.message.pages import Page, pages
 from kombu_delayq.redis.commands import SendAhead
 from kombu_delayq.redis.replies import Command
@@ -60,7 +61,7 @@ class Sender:
         self._store = store
         self._job = job
         self._most = most = most_in_chunk(options)
-        self._retry = Retry(options.write_timeout, store.database_errors)
+        self._retry = Retry(options.write_timeout)
         self._ahead = SendAhead(store.client.connection_pool)
         self._on_way: tuple[str, Sequence[Offer]] | None = None
         self.rows = self._most
@@ -124,7 +125,7 @@ class Sender:
             return
         commands: Sequence[Command] = ()
         # With an error no reply comes, and _confirm sends the chunk again.
-        with suppress(RedisError, OSError, *self._store.database_errors):
+        with suppress(RedisError, OSError, StoreUnavailable):
             commands = self._store.jobs.enqueue_commands(queue, self._job, chunk)
         self._confirm()
         self._on_way = (queue, chunk)

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import kombu.exceptions
 import redis
-from sqlalchemy.exc import SQLAlchemyError
 
 from celery_ext import Call, send_many
 from celery_ext.journal import placement
+from kombu_delayq.errors import StoreUnavailable
 from tests.chaos.fleet.app import CHAIN_S, eta_of, make_app
 from tests.chaos.fleet.setup import OURS, QUEUES, Setup, owner_of
 from tests.chaos.ledger.events import Ledger
@@ -35,7 +35,7 @@ MANY, MANY_SHARE, LONGEST_S, TRIES = 100, 0.3, 5.0, (1, 2)
 PRIORITY_SHARE, PRIORITIES = 0.15, range(10)
 #: Pause before what failed is published again, and between two looks at a full queue, in s.
 PAUSE_S = 0.1
-FAILURES = (kombu.exceptions.OperationalError, redis.RedisError, OSError, SQLAlchemyError)
+FAILURES = (kombu.exceptions.OperationalError, redis.RedisError, OSError, StoreUnavailable)
 
 
 class Planned(NamedTuple):

@@ -14,7 +14,8 @@ from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import database, messages
 from celery_ext.journal.database import Database
-from celery_ext.journal.deadlines import DatabaseUnavailable, deadline
+from celery_ext.journal.deadlines import deadline
+from celery_ext.journal.errors import DatabaseUnavailable
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.state import state_of
 from tests.support.conditions import until, until_equal

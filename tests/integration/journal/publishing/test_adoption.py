@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from sqlalchemy.exc import OperationalError
 
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
+from celery_ext.journal.errors import DatabaseUnavailable
 from kombu_delayq.message.unacked import redelivered
 from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import far, near, rows
@@ -81,7 +81,7 @@ def test_without_the_database_redis_takes_it(
     hold(store, "tag")
 
     def away(*_: object, **__: object) -> object:
-        raise OperationalError("INSERT", None, OSError("away"))
+        raise DatabaseUnavailable("away")
 
     monkeypatch.setattr(store.journal, "add", away)
     with caplog.at_level(logging.WARNING):

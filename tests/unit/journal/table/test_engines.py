@@ -7,10 +7,10 @@ from threading import Event, Thread
 
 import pytest
 from sqlalchemy import Connection
-from sqlalchemy.exc import OperationalError
 
 from celery_ext.journal import database
 from celery_ext.journal.database import Database, engine_of, parse_url
+from celery_ext.journal.errors import DatabaseUnavailable
 from celery_ext.journal.journal import Journal
 from kombu_delayq.errors import InvalidOptions
 from tests.support.journal.additions import addition
@@ -51,7 +51,7 @@ def test_a_password_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     as_parameter = Journal("postgresql://127.0.0.1:1/db?user=me&password=secret&sslpassword=secret")
     assert as_parameter.url == "postgresql+psycopg://127.0.0.1:1/db?password=***&sslpassword=***&user=me"
     for each in (journal, as_parameter):
-        with pytest.raises(OperationalError) as caught:
+        with pytest.raises(DatabaseUnavailable) as caught:
             each.epoch()
         assert "secret" not in str(caught.value)
 

@@ -7,9 +7,9 @@ from sqlalchemy import Engine, text
 
 from celery_ext.journal import schema
 from celery_ext.journal.database import engine_of, parse_url
+from celery_ext.journal.errors import UnsupportedJournal
 from celery_ext.journal.facts import Leader
 from celery_ext.journal.journal import Journal
-from kombu_delayq.errors import UnsupportedJournal
 from tests.support.journal.additions import DUE_MS, addition
 from tests.support.pages import ROOT, blocks
 from tests.support.servers.postgres import PrivatePostgres
