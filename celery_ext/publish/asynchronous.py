@@ -2,21 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import (
-    AsyncIterable,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from inspect import isawaitable
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakKeyDictionary
@@ -27,8 +16,6 @@ from kombu.log import get_logger
 from celery_ext.publish.recipe import Call
 from celery_ext.publish.send_many import send_many
 from celery_ext.typing import CallOptions, SharedOptions
-from kombu_delayq.message.once import Once
-from kombu_delayq.publish_batch import MAX_OFFERS
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -42,132 +29,26 @@ T = TypeVar("T")
 THREADS = 10
 
 
-class _Threads:
-    """The threads of an app.
-
-    Those that calls share are as many as its pool has connections, so that none of them only waits for a connection.
-    They are not those of ``asyncio.to_thread``: a broker that is away holds up nothing else.
-    """
-
-    def __init__(self, app: "Celery[Any]") -> None:
-        _ = app.amqp.producer_pool  # Celery makes it at its first use, which two threads at once would not survive
-        self._shared = ThreadPoolExecutor(app.conf.broker_pool_limit or THREADS, thread_name_prefix="delayq-async")
-        self._alone: set[ThreadPoolExecutor] = set()
-
-    def submit(self, call: Callable[[], T], alone: bool) -> "Future[T]":
-        """Runs a call in one of the threads that calls share, as soon as one is free; or alone, in a new thread."""
-        if not alone:
-            return self._shared.submit(call)
-        executor = ThreadPoolExecutor(1, thread_name_prefix="delayq-async-alone")
-        self._alone.add(executor)
-        future = executor.submit(call)
-        executor.submit(self._alone.discard, executor)  # not a callback: another may come after it, and log a failure
-        executor.shutdown(wait=False)
-        return future
-
-    def close(self) -> None:
-        """Waits for the calls that are under way, and ends the threads."""
-        self._shared.shutdown()
-        for executor in self._alone.copy():
-            executor.shutdown()
-
-
-_threads: WeakKeyDictionary[Any, _Threads] = WeakKeyDictionary()
+#: The threads of each app, as many as its pool has connections, so that none of them only waits for a connection. They
+#: are not those of ``asyncio.to_thread``: a broker that is away holds up nothing else.
+_threads: WeakKeyDictionary[Any, ThreadPoolExecutor] = WeakKeyDictionary()
 _lock = Lock()
-
-
-#: How often a thread that waits for its event loop looks whether that was closed, in s.
-LOOK_S = 1.0
 
 
 class Abandoned(Exception):
     """Ends a call in a thread between two steps, because nobody waits for it any more."""
 
 
-class Caller:
-    """The asyncio task that awaits a call in a thread. The thread asks it to run functions, and waits for them.
-
-    They run in this task, so that an async generator keeps its context variables and timeouts from page to page.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._asked: asyncio.Queue[tuple[Callable[[], Awaitable[Any]], Future[Any]] | None] = asyncio.Queue()
-        self._reply: Future[Any] | None = None
-        self._left = Event()
-
-    async def result_of(self, call: "asyncio.Future[T]") -> T:
-        """Returns the result of the call in the thread. Until it has one, runs what the thread asks for.
-
-        Raises:
-            asyncio.CancelledError: The task was cancelled, or what it runs raised the error by itself.
-        """
-        call.add_done_callback(lambda _: self._asked.put_nowait(None))
-        while (asked := await self._asked.get()) is not None:
-            work, reply = asked
-            try:
-                reply.set_result(await work())
-            except Exception as error:
-                reply.set_exception(error)
-        return await call
-
-    def leave(self) -> None:
-        """Ends the call in the thread at its next step."""
-        self._left.set()
-        if self._reply is not None:
-            self._reply.cancel()
-
-    def check(self) -> None:
-        """Raises Abandoned if nobody waits for the call any more."""
-        if self._left.is_set():
-            raise Abandoned
-
-    def run(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Calls a function in the task, and returns to the thread what it returns, awaited if that can be awaited.
-
-        Raises:
-            Abandoned: Nobody waits for the call any more. The function is not called then, or is cancelled; or it never
-                ends, because the loop was closed.
-        """
-
-        async def call() -> Any:
-            answer = work(*args)
-            return await answer if isawaitable(answer) else answer
-
-        reply = self._reply = Future()  # before the check: the task may leave after it, and cancels the reply then
-        self.check()
-        try:
-            self._loop.call_soon_threadsafe(self._asked.put_nowait, (call, reply))
-        except RuntimeError:  # the loop is closed
-            raise Abandoned from None
-        try:
-            while not reply.done():
-                with suppress(TimeoutError):
-                    return reply.result(LOOK_S)
-                if self._loop.is_closed() and not reply.done():
-                    raise Abandoned
-            return reply.result()
-        except CancelledError:
-            self.check()
-            raise  # the function's own error
-
-
-async def in_thread(app: "Celery[Any]", call: Callable[[], T], caller: Caller | None = None) -> T:
+async def in_thread(app: "Celery[Any]", call: Callable[[], T]) -> T:
     """Runs a call in a thread of an app, with the context variables and the running Celery task of the caller.
 
     If the caller is cancelled, a call that has no thread yet is never made. One that has goes on to its end; if it
     fails then, that is logged.
-
-    Args:
-        app: The app.
-        call: The call.
-        caller: Whom the call asks to run functions. The call has a thread of its own then: those functions may need one
-            that calls share.
     """
-    future = _submit(app, partial(copy_context().run, _in_task(call)), alone=caller is not None)
+    future = _submit(app, partial(copy_context().run, _in_task(call)))
     result = asyncio.wrap_future(future)
     try:
-        return await (result if caller is None else caller.result_of(result))
+        return await result
     except asyncio.CancelledError:
         result.cancel()
         if not future.cancel():
@@ -206,71 +87,30 @@ async def asend(
     return result
 
 
-async def asend_many(
-    app: "Celery[Any]",
-    task: Any,
-    calls: Iterable[Call] | AsyncIterable[Call],
-    *,
-    on_sent: Callable[[list[str]], Awaitable[object] | object] | None = None,
-    on_outcomes: Callable[[list[tuple[str, Once]]], Awaitable[object] | object] | None = None,
-    **options: Unpack[SharedOptions],
-) -> int:
+async def asend_many(app: "Celery[Any]", task: Any, calls: Iterable[Call], **options: Unpack[SharedOptions]) -> int:
     """Sends many calls of a task; arguments, result and errors are those of ``send_many``.
 
-    If the caller is cancelled, it sends the pages that it has read, at most two, and no further calls. It does not call
-    ``on_sent`` or ``on_outcomes`` any more.
-
-    With an async iterable, ``on_sent`` or ``on_outcomes`` it has a thread of its own, so that they may send, too.
+    If the caller is cancelled, it sends the pages that it has read, at most two, and no further calls.
 
     Args:
         app: Any app.
         task: A task of the app, or the name of any task.
-        calls: The arguments, due time and task id of every call. An async iterable is read in the caller's asyncio
-            task, up to 200 calls at a time; any other in a thread.
-        on_sent: Called in the caller's asyncio task after each page with its task ids, and awaited if it returns an
-            awaitable. The next page waits for that.
-        on_outcomes: The same with what became of each call, as of ``send_many``.
+        calls: The arguments, due time and task id of every call, which a thread reads.
         **options: Options of ``apply_async`` for all calls.
     """
-    caller = Caller()
-    told: dict[str, Any] = {
-        name: partial(caller.run, listener)
-        for name, listener in (("on_sent", on_sent), ("on_outcomes", on_outcomes))
-        if listener is not None
-    }
-    read = _from_task(caller, aiter(calls)) if isinstance(calls, AsyncIterable) else calls
-    send = partial(send_many, app, task, _checked(caller, read), **told, **options)
+    left = Event()
     try:
-        return await in_thread(app, send, caller if told or read is not calls else None)
+        return await in_thread(app, partial(send_many, app, task, _until(left, calls), **options))
     finally:
-        caller.leave()
+        left.set()
 
 
-def _checked(caller: Caller, calls: Iterable[Call]) -> Iterator[Call]:
-    """Yields calls, in a thread, until nobody waits for them any more."""
+def _until(left: Event, calls: Iterable[Call]) -> Iterator[Call]:
+    """Yields calls until nobody waits for them any more."""
     for call in calls:
-        caller.check()
+        if left.is_set():
+            raise Abandoned
         yield call
-
-
-def _from_task(caller: Caller, calls: AsyncIterator[T]) -> Iterator[T]:
-    """Yields what an async iterator yields, in a thread; a page at a time, because each way to the loop takes long."""
-
-    async def page() -> tuple[list[T], Exception | None]:
-        found: list[T] = []
-        try:
-            while len(found) < MAX_OFFERS:
-                found.append(await anext(calls))
-        except Exception as error:
-            return found, error
-        return found, None
-
-    end: Exception | None = None
-    while end is None:
-        found, end = caller.run(page)
-        yield from found
-    if not isinstance(end, StopAsyncIteration):
-        raise end
 
 
 async def aclose(app: "Celery[Any]") -> None:
@@ -282,16 +122,18 @@ async def aclose(app: "Celery[Any]") -> None:
     with _lock:
         threads = _threads.pop(_actual(app), None)
     if threads is not None:
-        await asyncio.to_thread(threads.close)
+        await asyncio.to_thread(threads.shutdown)
 
 
-def _submit(app: "Celery[Any]", call: Callable[[], T], alone: bool) -> "Future[T]":
+def _submit(app: "Celery[Any]", call: Callable[[], T]) -> "Future[T]":
     key = _actual(app)
     with _lock:
         threads = _threads.get(key)
         if threads is None:
-            threads = _threads[key] = _Threads(app)
-        return threads.submit(call, alone)
+            _ = app.amqp.producer_pool  # Celery makes it at its first use, which two threads at once would not survive
+            most = app.conf.broker_pool_limit or THREADS
+            threads = _threads[key] = ThreadPoolExecutor(most, thread_name_prefix="delayq-async")
+        return threads.submit(call)
 
 
 def _in_task(call: Callable[[], T]) -> Callable[[], T]:

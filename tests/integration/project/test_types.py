@@ -67,7 +67,7 @@ async def work() -> None:
     result = await asend(app, remind, (1,), delay_level=2, task_id="one")
     await asend(app, "shop.remind", [1], countdown=3.5)
     await asend(app, remind, (1,), delay="3s")  # error: Unexpected keyword argument "delay"
-    await asend_many(app, remind, [Call()], on_sent=print)
+    await asend_many(app, remind, [Call()], countdown=3)
     moved: str = await asyncio.to_thread(reschedule, app, result, countdown=3)
 
 

@@ -1,6 +1,5 @@
 """One task once while it waits: one by one with a worker, and many at once."""
 
-import asyncio
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from celery import Celery
 from celery.app.task import Context
 from kombu.common import Broadcast
 
-from celery_ext import Call, asend_many, cancel, get, install, reschedule, select, send_many
+from celery_ext import Call, cancel, get, install, reschedule, select, send_many
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import InvalidIfWaiting
@@ -197,11 +196,11 @@ def test_many_calls_are_compared_as_their_task_says(app: Celery) -> None:
 
 
 def test_many_calls_have_ids_made_of_their_arguments(app: Celery) -> None:
-    """A key of the task is read for each call, also by asyncio; a call without an id or a key is an error."""
+    """A key of the task is read for each call; a call without an id or a key is an error."""
     found, index = list[tuple[str, str]](), app.tasks["index"]
     [first] = {index.apply_async((1,), countdown=60).id}
     calls = [Call((), {"order": 1, "reason": "edited"}), Call((2,))]
-    asyncio.run(asend_many(app, index, calls, countdown=60, on_outcomes=found.extend))
+    send_many(app, index, calls, countdown=60, on_outcomes=found.extend)
     assert [outcome for _, outcome in found] == ["kept", "added"]
     assert found[0][0] == first
     assert index.apply_async((1,), countdown=60, if_waiting="add").if_waiting == "added"
