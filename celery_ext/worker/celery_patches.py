@@ -82,7 +82,8 @@ PATCHES = (
     ),
     Patch(
         "`on_apply` and `flush` of the pool threads",
-        "The pool wakes a thread for each task. Here a thread goes on with the next task, and wakes one other at most.",
+        "The pool wakes a thread for each task. Here a thread goes on with the next task, and wakes one other at most. "
+        "What no thread has begun when a connection is lost runs once; from Celery's pool it runs twice.",
         "celery_ext/worker/task_threads.py",
     ),
     Patch(

@@ -12,6 +12,8 @@ from tests.support.workers.harness import TRANSPORT, MakeProj, Proj, beside
 
 #: With ``off``, workers of tests run in Celery's own way.
 PATCH_CELERY = os.environ.get("DELAYQ_PATCH_CELERY", "on")
+#: Of a test that shows what Celery's own way does not have.
+patched = pytest.mark.skipif(PATCH_CELERY == "off", reason="Celery's own way does not have it")
 
 
 @pytest.fixture

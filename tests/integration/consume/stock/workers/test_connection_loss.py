@@ -9,6 +9,7 @@ from kombu.exceptions import OperationalError
 
 from tests.support.conditions import until
 from tests.support.workers.consumers import held, none_held, waiting
+from tests.support.workers.fixtures import patched
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.visibility import sweep, swept_after
 
@@ -57,6 +58,7 @@ def test_a_worker_goes_on_after_it_lost_its_connections(make_proj: MakeProj, poo
     assert worker.stop() == 0
 
 
+@patched
 def test_what_no_thread_has_begun_runs_once_after_a_lost_connection(make_proj: MakeProj) -> None:
     """Reserved messages go back to their queue with the connection, so the pool must not run them as well."""
     proj = make_proj(include=["stock_tasks"])
