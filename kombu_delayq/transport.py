@@ -152,17 +152,17 @@ class DelayedTransport(_Transport):
                 self._journal_worker = hooks.of_journal("JournalWorker")(connect)
                 self._journal_worker.start()
 
-    def start_heartbeat(self, channel: DelayedChannel, share: str | None) -> None:
+    def start_heartbeat(self, channel: DelayedChannel, group: str | None) -> None:
         """Takes or renews the lease of this connection's consumer, and starts the thread that keeps it.
 
         While a node of a cluster is away, the thread goes on trying.
 
         Args:
             channel: A channel of this connection.
-            share: The share in which it begins to consume (see ``Keys.share``); None for all.
+            group: The slot group in which it begins to consume; None for all.
         """
         try:
-            self.consumer.renew(channel.store, share)
+            self.consumer.renew(channel.store, group)
         except (redis.RedisError, OSError) as error:
             if not is_of_one_node(channel.pool, error):
                 raise

@@ -148,20 +148,21 @@ class JournaledDelivery(PartOfBoth[Delivery]):
 
         return confirm
 
-    def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str, expire_ms: int = 0) -> str:
+    def adopt(self, queue: str, offer: Offer, tag: str, expire_ms: int = 0) -> str:
         """Moves a message that a consumer holds into the journal or the store; see ``Delivery.adopt``.
 
         A consumer has nobody to tell that the database does not answer, so the message waits in Redis then.
         """
-        if tag and self._client.ask("ZSCORE", unacked_index, tag) is None:
+        index, unacked = self._client.keys.unacked_index(queue), self._client.keys.unacked(queue)
+        if tag and self._client.ask("ZSCORE", index, tag) is None:
             return "gone"
         placed = self._place_early(queue, offer, expire_ms)
         if not placed.offers:
             if tag:  # the row is there, so the message waits even if the consumer has just lost it
-                self._client.run("ack", [unacked_index, unacked], [tag])
+                self._client.run("ack", [index, unacked], [tag])
             return "behind"
         try:
-            place = self._redis.adopt(queue, offer, tag, unacked_index, unacked, expire_ms)
+            place = self._redis.adopt(queue, offer, tag, expire_ms)
         except ResponseError:
             self._placement.take_back(placed)
             raise

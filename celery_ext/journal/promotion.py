@@ -169,7 +169,7 @@ class Promotion(StorePart):
 
     def share_of(self, queue: str) -> str:
         """Returns whose marker and guard are those of a queue: its own in a cluster, else those of all, ``ALL``."""
-        return self._keys.share(queue)
+        return self._keys.slot_group(queue)
 
     def lease(self) -> Lock:
         """Returns the lock that the one process holds that promotes; for ``lease_ttl`` since it was last renewed."""
@@ -187,7 +187,7 @@ class Promotion(StorePart):
         Args:
             queue: The queue whose marker is meant, by default that of all; on a plain server they are the same.
         """
-        key = self._own.journal(self._keys.share(queue))
+        key = self._own.journal(self._keys.slot_group(queue))
         found = {as_text(field): as_text(value) for field, value in self._client.ask("HGETALL", key).items()}
         if "id" not in found:
             return None
@@ -211,7 +211,7 @@ class Promotion(StorePart):
 
     def is_marked(self, queue: str) -> bool:
         """Whether there is a marker for a queue, asked once: a publisher meets an error of Redis soon enough."""
-        return bool(self._client.ask_once("HGETALL", self._own.journal(self._keys.share(queue))))
+        return bool(self._client.ask_once("HGETALL", self._own.journal(self._keys.slot_group(queue))))
 
     def elect(
         self,
@@ -370,12 +370,12 @@ class Promotion(StorePart):
             yield int(seq), kind, float(since_ms)
 
     def _shares(self, queues: Iterable[str]) -> list[str]:
-        return sorted({ALL, *map(self._keys.share, queues)})
+        return sorted({ALL, *map(self._keys.slot_group, queues)})
 
     def _by_share(self, rows: Iterable[Numbered]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         for row in rows:
-            found.setdefault(self._keys.share(row.queue), []).append(row.seq)
+            found.setdefault(self._keys.slot_group(row.queue), []).append(row.seq)
         return found
 
     def _run_each(self, operation: str, calls: Sequence[ScriptCall]) -> list[Any]:
@@ -384,7 +384,7 @@ class Promotion(StorePart):
     def _promote_call(
         self, journal: str, token: int, queue: str, page: list[Row], hold: str
     ) -> tuple[list[str], list[Any]]:
-        share = self._keys.share(queue)
+        share = self._keys.slot_group(queue)
         keys = [self._own.journal(share), self._own.journal_guard(share), *self._client.stored(queue)]
         expire_ms = max(row.expire_ms for row in page)
         args: list[Any] = [self._client.wake(queue), queue, expire_ms, journal, token, hold]

@@ -262,9 +262,7 @@ class Leases:
         message = {**message, "properties": dict(message["properties"])}
         identity, body = canonical(message, due.task_id)
         offer = Offer(identity, repr(due.ms), priority_of(message), body)
-        keys = self._store.keys
-        share = keys.share(queue)
-        return self._store.delivery.adopt(queue, offer, tag, keys.unacked_index(share), keys.unacked(share))
+        return self._store.delivery.adopt(queue, offer, tag)
 
     def _notes(self, lease: _Lease, tags: Sequence[str]) -> dict[str, Note]:
         """Returns what is still held, those first that came first."""

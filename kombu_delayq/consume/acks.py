@@ -28,12 +28,12 @@ class Acks:
 
     Args:
         held: Messages in hand by their tags.
-        share: What ``Keys.share`` returns for their queues.
+        group: Name of the slot group of their queues.
     """
 
-    def __init__(self, held: MutableMapping[str, str], share: str) -> None:
+    def __init__(self, held: MutableMapping[str, str], group: str) -> None:
         self._held = held
-        self._share = share
+        self._group = group
         self._tags: deque[str] = deque()
         self._sent: deque[str] = deque()
         self._repeated: set[str] = set()
@@ -55,7 +55,7 @@ class Acks:
         if not tags:
             return [], lambda _: None
         self._sent.extend(tags)
-        return [store.fetching.ack_command(tags, self._share, by_text=self._by_text)], partial(
+        return [store.fetching.ack_command(tags, self._group, by_text=self._by_text)], partial(
             self._on_acked, store, tags
         )
 
@@ -74,7 +74,7 @@ class Acks:
         with self._sending:
             if tags := drained(self._tags):
                 try:
-                    missing = store.fetching.ack(tags, self._share)
+                    missing = store.fetching.ack(tags, self._group)
                 except BaseException as error:
                     self._repeated.update(tags)
                     self._tags.extendleft(reversed(tags))

@@ -119,7 +119,7 @@ class ConsumingChannel(_Channel):
             return super().basic_get(queue, no_ack=no_ack, **kwargs)
         self._usage.of([queue])
         if not no_ack:
-            self._begin_lease(self.store.keys.share(queue))
+            self._begin_lease(self.store.keys.slot_group(queue))
             if not self.fetches:
                 return super().basic_get(queue, no_ack=no_ack, **kwargs)
         found = self.fetcher.get(queue, no_ack=no_ack)
@@ -135,11 +135,11 @@ class ConsumingChannel(_Channel):
         if self.consumer.has_lease:
             self._has_begun = True
         else:
-            self._begin_lease(self.store.keys.share(queue))
+            self._begin_lease(self.store.keys.slot_group(queue))
 
-    def _begin_lease(self, share: str | None) -> None:
+    def _begin_lease(self, group: str | None) -> None:
         try:
-            self.connection.start_heartbeat(self, share)
+            self.connection.start_heartbeat(self, group)
         except redis.exceptions.NoPermissionError as error:
             self.stop_fetching(error)
 

@@ -33,7 +33,7 @@ IN_FLIGHT_S = 2.0
 
 
 class _Lease:
-    """The lease of a consumer in one share.
+    """The lease of a consumer in one group.
 
     Attributes:
         name: Under which it has the lease.
@@ -57,9 +57,8 @@ class _Lease:
 class Consumer:
     """The consumer of one connection to the broker. Any thread may use it.
 
-    It has one lease, or in a cluster one for each queue, in the queue's slot: its *share* (see ``Keys.share``). All of
-    them have the same name at first. Where a lease has ended, the consumer goes on under another name, in this share
-    alone.
+    It has one lease in each slot group (see ``Keys.slot_group``), all of them under the same name at first. Where a
+    lease has ended, the consumer goes on under another name, in this group alone.
 
     Args:
         queues: Returns the names of the queues that it consumes.
@@ -95,7 +94,7 @@ class Consumer:
 
     @property
     def has_lease(self) -> bool:
-        """Whether it has a lease in any share, which a fork does not have."""
+        """Whether it has a lease in any group, which a fork does not have."""
         return self.is_own and any(lease.is_taken for lease in list(self._leases.values()))
 
     @property
@@ -103,9 +102,9 @@ class Consumer:
         """The names under which it has leases."""
         return {lease.name for lease in list(self._leases.values()) if lease.is_taken}
 
-    def name_in(self, share: str) -> str:
-        """Returns the name under which it has its lease in a share."""
-        lease = self._leases.get(share)
+    def name_in(self, group: str) -> str:
+        """Returns the name under which it has its lease in a group."""
+        lease = self._leases.get(group)
         return self._name if lease is None else lease.name
 
     def numbers(self, count: int) -> int:
@@ -114,13 +113,13 @@ class Consumer:
             self._next += count
             return self._next - count
 
-    def renew(self, store: "DelayStore", share: str | None = None) -> None:
-        """Renews the lease in a share, or takes one under a new name if it has ended.
+    def renew(self, store: "DelayStore", group: str | None = None) -> None:
+        """Renews the lease in a group, or takes one under a new name if it has ended.
 
         Args:
             store: The store to use.
-            share: By default all shares of what it consumes or holds; it leaves those in which it does nothing any
-                more. An error in one share is raised only after the others.
+            group: By default all slot groups of what it consumes or holds; it leaves those in which it does nothing any
+                more. An error in one group is raised only after the others.
         """
         if not self.is_own:
             self.held.clear()
@@ -131,30 +130,30 @@ class Consumer:
         with self._lock:
             queues = defaultdict[str, list[str]](list)
             for queue in sorted(self._queues()):
-                queues[store.keys.share(queue)].append(queue)
-            if share is not None:
-                self._lease_in(share).asked_at = monotonic()
-                self._renew(store, share, queues[share])
+                queues[store.keys.slot_group(queue)].append(queue)
+            if group is not None:
+                self._lease_in(group).asked_at = monotonic()
+                self._renew(store, group, queues[group])
             else:
                 self._renew_all(store, queues)
 
-    def named(self, request: Request, share: str) -> Request:
-        """Returns a request in the name that it has in a share, with numbers that are not used."""
-        return request._replace(consumer=self.name_in(share), first=self.numbers(request.most))
+    def named(self, request: Request, group: str) -> Request:
+        """Returns a request in the name that it has in a group, with numbers that are not used."""
+        return request._replace(consumer=self.name_in(group), first=self.numbers(request.most))
 
-    def fetch(self, store: "DelayStore", share: str, request: Request) -> list[Fetched]:
+    def fetch(self, store: "DelayStore", group: str, request: Request) -> list[Fetched]:
         """Takes messages in its name; one round trip, or three if its lease has ended.
 
         Args:
             store: The store to use.
-            share: The share of the queues.
+            group: Their slot group.
             request: What to take; without a name and a number.
         """
         try:
-            return self._fetch(store, self.named(request, share))
+            return self._fetch(store, self.named(request, group))
         except LeaseEnded:
-            self.renew(store, share)
-            return self._fetch(store, self.named(request, share))
+            self.renew(store, group)
+            return self._fetch(store, self.named(request, group))
 
     def count(self, queue: str, outcome: Outcome) -> None:
         """Counts what has become of a task of a queue. ``report`` sends it."""
@@ -183,8 +182,8 @@ class Consumer:
         """
         with self._lock:
             if self.is_own:
-                for share in [*self._leases]:
-                    self._leave(store, share)
+                for group in [*self._leases]:
+                    self._leave(store, group)
 
     def lose(self, request: Request) -> None:
         """Notes a request whose reply was lost. Redis may have run it, or may run it soon."""
@@ -197,25 +196,25 @@ class Consumer:
             with suppress(ValueError):  # the thread of the heartbeat has done it
                 self._unanswered.remove(lost)
 
-    def leave_unsettled(self, share: str, settle: "Callable[[DelayStore], object]") -> None:
-        """Notes that a fetcher could not end well: messages of its share may have landed, or may yet.
+    def leave_unsettled(self, group: str, settle: "Callable[[DelayStore], object]") -> None:
+        """Notes that a fetcher could not end well: messages of its group may have landed, or may yet.
 
         Args:
-            share: The share.
+            group: The slot group.
             settle: Does what else the fetcher has left to do, with a store; the thread of the heartbeat calls it.
         """
-        self._unsettled[share] = monotonic()
+        self._unsettled[group] = monotonic()
         self._left.append(settle)
 
-    def recover(self, store: "DelayStore", share: str | None = None) -> None:
+    def recover(self, store: "DelayStore", group: str | None = None) -> None:
         """Puts back what Redis took from queues by requests whose replies were lost; a round trip for each.
 
         Args:
             store: The store to use.
-            share: By default all, and then what fetchers have left. An error in one is raised only after the others.
+            group: By default all, and then what fetchers have left. An error in one is raised only after the others.
         """
         failed: Exception | None = None
-        for settle in list(self._left) if share is None else ():
+        for settle in list(self._left) if group is None else ():
             try:
                 settle(store)
             except (RedisError, OSError) as error:
@@ -223,7 +222,7 @@ class Consumer:
             else:
                 self._left.remove(settle)
         for request, lost_at in list(self._unanswered):
-            if share not in (None, store.keys.share(request.queues[0])):
+            if group not in (None, store.keys.slot_group(request.queues[0])):
                 continue
             is_over = monotonic() - lost_at > UNSURE_S
             try:
@@ -266,54 +265,54 @@ class Consumer:
         before = next((at for first, at in reversed(self._beats) if first <= number), self._beats[0][1])
         return round(monotonic() - before, 1)
 
-    def _lease_in(self, share: str) -> _Lease:
-        return self._leases.setdefault(share, _Lease(self._name))
+    def _lease_in(self, group: str) -> _Lease:
+        return self._leases.setdefault(group, _Lease(self._name))
 
     def _renew_all(self, store: "DelayStore", queues: dict[str, list[str]]) -> None:
         failed: Exception | None = None
         try:
-            store.consumers.note_queues([queue for of_share in queues.values() for queue in of_share])
+            store.consumers.note_queues([queue for of_group in queues.values() for queue in of_group])
         except (RedisError, OSError) as error:
             failed = error
         held = defaultdict[str, list[str]](list)
         for tag, queue in list(self.held.items()):
-            held[store.keys.share(queue)].append(tag)
+            held[store.keys.slot_group(queue)].append(tag)
         busy = {*queues, *held}
         self._beats.append((self._next, monotonic()))
         heartbeats = []
-        for share in sorted({*busy, *self._leases}):
-            lease = self._lease_in(share)
-            lease.queues.update(queues.get(share, ()))
-            if share in busy or monotonic() - lease.asked_at < store.options.consumer_ttl:
-                tags = held.get(share, [])
+        for group in sorted({*busy, *self._leases}):
+            lease = self._lease_in(group)
+            lease.queues.update(queues.get(group, ()))
+            if group in busy or monotonic() - lease.asked_at < store.options.consumer_ttl:
+                tags = held.get(group, [])
                 subscribed = lease.name in self.subscribed
-                of_share = lease.name, share, queues.get(share, []), tags, not lease.is_taken, subscribed
-                heartbeats.append(LeaseHeartbeat(*of_share, held_s=self._held_s(tags)))
+                of_group = lease.name, group, queues.get(group, []), tags, not lease.is_taken, subscribed
+                heartbeats.append(LeaseHeartbeat(*of_group, held_s=self._held_s(tags)))
             else:
-                self._leave(store, share)
+                self._leave(store, group)
         sent_at = monotonic()
         # In one call, because each call waits for a node that hangs.
         for heartbeat, found in zip(heartbeats, store.consumers.heartbeat_each(heartbeats), strict=True):
             if isinstance(found, Exception):
                 failed = failed or found
             elif found:
-                self._leases[heartbeat.share].grant(sent_at)
+                self._leases[heartbeat.group].grant(sent_at)
             else:
-                self._begin_anew(store, heartbeat.share)
-                self._heartbeat(store, heartbeat.share, self._leases[heartbeat.share], list(heartbeat.queues))
-        _note(store, *(heartbeat.share for heartbeat in heartbeats if heartbeat.is_new))
+                self._begin_anew(store, heartbeat.group)
+                self._heartbeat(store, heartbeat.group, self._leases[heartbeat.group], list(heartbeat.queues))
+        _note(store, *(heartbeat.group for heartbeat in heartbeats if heartbeat.is_new))
         if failed is not None:
             raise failed
 
-    def _renew(self, store: "DelayStore", share: str, queues: list[str]) -> None:
-        lease = self._lease_in(share)
-        if not self._heartbeat(store, share, lease, queues):
-            self._begin_anew(store, share)
-            self._heartbeat(store, share, self._leases[share], queues)
+    def _renew(self, store: "DelayStore", group: str, queues: list[str]) -> None:
+        lease = self._lease_in(group)
+        if not self._heartbeat(store, group, lease, queues):
+            self._begin_anew(store, group)
+            self._heartbeat(store, group, self._leases[group], queues)
 
-    def _begin_anew(self, store: "DelayStore", share: str) -> None:
-        """Goes on under another name in a share whose lease has ended, or has been lost by Redis."""
-        lease, count = self._leases[share], len(self._tags_in(store, share))
+    def _begin_anew(self, store: "DelayStore", group: str) -> None:
+        """Goes on under another name in a group whose lease has ended, or has been lost by Redis."""
+        lease, count = self._leases[group], len(self._tags_in(store, group))
         if monotonic() - lease.renewed_at < store.options.consumer_ttl:
             logger.warning(
                 "Redis does not know the lease of consumer %s, which should not have ended yet: Redis has lost data, "
@@ -327,52 +326,52 @@ class Consumer:
                 "hands go back to their queues, and run twice. It goes on under another name",
                 *(lease.name, store.options.consumer_ttl, count),
             )
-        self._leases[share] = _Lease(_new_name())
+        self._leases[group] = _Lease(_new_name())
 
-    def _heartbeat(self, store: "DelayStore", share: str, lease: _Lease, queues: list[str]) -> bool:
+    def _heartbeat(self, store: "DelayStore", group: str, lease: _Lease, queues: list[str]) -> bool:
         is_new, sent_at = not lease.is_taken, monotonic()
         lease.queues.update(queues)
         if is_new:
-            _note(store, share)
-        tags = self._tags_in(store, share)
+            _note(store, group)
+        tags = self._tags_in(store, group)
         has_lease = store.consumers.heartbeat(
-            *(lease.name, queues, tags), share=share, is_new=is_new, subscribed=lease.name in self.subscribed
+            *(lease.name, queues, tags), group=group, is_new=is_new, subscribed=lease.name in self.subscribed
         )
         if has_lease:
             lease.grant(sent_at)
         if is_new:
-            _note(store, share)
+            _note(store, group)
         return has_lease
 
-    def _leave(self, store: "DelayStore", share: str) -> None:
-        lease = self._leases[share]
-        is_awaited = any(store.keys.share(request.queues[0]) == share for request, _ in list(self._unanswered))
-        if not is_awaited and not self._tags_in(store, share):
-            is_settled = monotonic() - self._unsettled.get(share, -inf) > IN_FLIGHT_S
+    def _leave(self, store: "DelayStore", group: str) -> None:
+        lease = self._leases[group]
+        is_awaited = any(store.keys.slot_group(request.queues[0]) == group for request, _ in list(self._unanswered))
+        if not is_awaited and not self._tags_in(store, group):
+            is_settled = monotonic() - self._unsettled.get(group, -inf) > IN_FLIGHT_S
             store.fetching.return_in_flight(lease.name, sorted(lease.queues))
             if not is_settled:
                 return
-            if not store.consumers.tags_of({lease.name}, share):
-                store.consumers.leave(lease.name, share)
+            if not store.consumers.tags_of({lease.name}, group):
+                store.consumers.leave(lease.name, group)
             # Otherwise a failover has lost that some messages were acknowledged or put back. The lease ends by itself.
-            del self._leases[share]
+            del self._leases[group]
 
-    def _tags_in(self, store: "DelayStore", share: str) -> list[str]:
-        """Returns the delivery tags of what it holds in a share."""
-        return [tag for tag, queue in list(self.held.items()) if store.keys.share(queue) == share]
+    def _tags_in(self, store: "DelayStore", group: str) -> list[str]:
+        """Returns the delivery tags of what it holds in a group."""
+        return [tag for tag, queue in list(self.held.items()) if store.keys.slot_group(queue) == group]
 
 
-def _note(store: "DelayStore", *shares: str) -> None:
+def _note(store: "DelayStore", *groups: str) -> None:
     """Notes that queues have a consumer. If that fails because a node is away, the next heartbeat does it.
 
     That is done before a lease is taken and again after that, see ``Consumers.drop_idle``.
     """
     try:
-        store.consumers.note_queues(shares)
+        store.consumers.note_queues(groups)
     except NoPermissionError:
         raise
     except (RedisError, OSError) as error:
-        logger.debug("it is not noted that queues %r have consumers: %s", shares, error)
+        logger.debug("it is not noted that queues %r have consumers: %s", groups, error)
 
 
 def _new_name() -> str:

@@ -86,10 +86,8 @@ class EarlyMessages:
             if not no_ack:
                 held = channel.Message(message, channel=channel)
                 channel.qos.append(held, tag := held.delivery_tag)
-            keys = channel.store.keys
-            share = keys.share(queue)
-            unacked = (keys.unacked_index(share), keys.unacked(share))
-            is_gone: bool = channel.store.delivery.adopt(queue, offer, tag, *unacked, channel.expire_ms(queue)) != "due"
+            expire_ms = channel.expire_ms(queue)
+            is_gone: bool = channel.store.delivery.adopt(queue, offer, tag, expire_ms=expire_ms) != "due"
         except RedisError as error:
             if not no_ack and is_of_one_node(channel.store.client.connection_pool, error):
                 raise NotAdopted(error) from error

@@ -73,7 +73,7 @@ class SharedByFetchers:
     """What the fetchers of a channel share. On a plain server it has one, in a cluster one for each queue.
 
     Attributes:
-        share: What ``Keys.share`` returns for the fetcher's queues.
+        group: Name of the slot group of the fetcher's queues.
         pool_of: Returns the pool of the node that has these queues now.
         watch: Called with the file descriptor of a new connection.
         credit: The messages that the channel may fetch.
@@ -81,7 +81,7 @@ class SharedByFetchers:
         budget: The connections on which the channel may wait for messages.
     """
 
-    share: str
+    group: str
     pool_of: Callable[[], redis.ConnectionPool]
     watch: Callable[[int, PipelinedConnection], None]
     credit: Credit
@@ -113,12 +113,12 @@ class Fetcher:
             pause=self.pause,
             budget=WaitBudget(MOST_WAITS),
         )
-        self._share = self._shared.share
+        self._group = self._shared.group
         overdue_s = float(getattr(channel, "health_check_interval", None) or OVERDUE_S)
         connect = partial(PipelinedConnection, self._shared.pool_of, self._shared.watch, poller.forget, overdue_s)
         self._consumer: Consumer = channel.consumer
         self.held = self._consumer.held
-        self._requests = Requests(connect(), self._consumer, self._share)
+        self._requests = Requests(connect(), self._consumer, self._group)
         self._acks = self._requests.acks
         self._waits = Waits(connect, self._shared.budget, self._requests.connection.send, self._on_arrival)
         self.deliveries = Deliveries(channel, self.ack, self._waits.note_priority)
@@ -151,7 +151,7 @@ class Fetcher:
     @property
     def queues(self) -> list[str]:
         """Names of the queues from which it fetches now."""
-        active: list[str] = [*self._begun] if self._share else self._channel.active_queues
+        active: list[str] = [*self._begun] if self._group else self._channel.active_queues
         return active
 
     @property
@@ -193,7 +193,7 @@ class Fetcher:
     def get(self, queue: str, *, no_ack: bool) -> Message | None:
         """Fetches one message of a queue, a round trip; None if there is none."""
         request = Request("", 0, 1, [queue], unnoted=[queue] if no_ack else [])
-        found = self._consumer.fetch(self._store, self._share, request)
+        found = self._consumer.fetch(self._store, self._group, request)
         return next((self.deliveries.message_of(self.deliveries.hold(fetched)) for fetched in found), None)
 
     def note_turn(self) -> None:
@@ -225,7 +225,7 @@ class Fetcher:
         if state is State.FULL:
             self.pause()
         elif state is State.WAITING:
-            self._waits.wait(self._store, self._consumer.name_in(self._share), self.queues)
+            self._waits.wait(self._store, self._consumer.name_in(self._group), self.queues)
         elif state is State.EAGER:
             if self._gathers():
                 return True
@@ -239,7 +239,7 @@ class Fetcher:
         self._acks.send(self._store)
         if not self.deliveries and (queues := self.queues) and (credit := self._shared.credit.of(self)):
             request = self._request_for(queues, credit, self._waits.arrived)
-            found = self._consumer.fetch(self._store, self._share, request)
+            found = self._consumer.fetch(self._store, self._group, request)
             self._waits.emptied(request.in_flight)
             self._note(found, credit)
         if self.deliveries and self._poller.loop_turns:
@@ -307,7 +307,7 @@ class Fetcher:
         """Closes all connections. If that is ``for_good``, the heartbeat does what is left to do."""
         if for_good:
             self._is_closed = True
-            self._consumer.leave_unsettled(self._share, self._settle)
+            self._consumer.leave_unsettled(self._group, self._settle)
         self._waits.close()
         self._requests.connection.close()
         self._lost()
@@ -323,7 +323,7 @@ class Fetcher:
     def _fetch(self, queues: Sequence[str], credit: int) -> None:
         # Without a loop, the callback that gets the message may keep this thread busy.
         commands, in_flight = ([], self._waits.arrived) if self._poller.loop_turns else self._waits.end_all()
-        self._ask(commands, self._consumer.named(self._request_for(queues, credit, in_flight), self._share))
+        self._ask(commands, self._consumer.named(self._request_for(queues, credit, in_flight), self._group))
 
     def _fetch_ahead(self) -> None:
         """Asks for messages while the last of those before run, so that neither Redis nor this thread waits."""
@@ -340,7 +340,7 @@ class Fetcher:
             consumer="",
             first=0,
             most=credit,
-            queues=queues if self._share else channel._queue_cycle.consume(len(queues)),
+            queues=queues if self._group else channel._queue_cycle.consume(len(queues)),
             in_turns=type(channel._queue_cycle) is round_robin_cycle,
             unnoted=frozenset(self._unnoted) if channel.ack_emulation else frozenset(queues),
             in_flight=tuple(in_flight),
@@ -383,7 +383,7 @@ class Fetcher:
         try:
             found = self._store.fetching.fetched(request, reply)
         except LeaseEnded:
-            self._consumer.renew(self._store, self._share)
+            self._consumer.renew(self._store, self._group)
             return
         self._waits.note_paused(self._store.fetching.paused_in(request, reply))
         self._note(found, request.most)
@@ -409,7 +409,7 @@ class Fetcher:
         for fetched in found:
             self._channel._queue_cycle.rotate(fetched.queue)
         # Without a loop, a callback may keep this thread busy. The request has ended only the waits of this fetcher.
-        is_last = not self._shared.credit.left or (self._share and not self._poller.loop_turns)
+        is_last = not self._shared.credit.left or (self._group and not self._poller.loop_turns)
         if found and not self._is_closed and is_last:
             self._shared.pause()
 

@@ -169,8 +169,8 @@ class StoreClient(RedisCommands):
         """Whether an error says only that a node of a cluster is away at the moment, while others may answer."""
         return self.keys.slots and is_of_node(error)
 
-    def shares(self) -> list[str]:
-        """Returns all there are of ``Keys.share``: one, or in a cluster a share for each queue that has consumers."""
+    def slot_groups(self) -> list[str]:
+        """Returns the names of all slot groups: one, or in a cluster one for each queue that has or had consumers."""
         if not self.keys.slots:
             return [""]
         return sorted(map(as_text, self.redis.smembers(self.keys.consumed_queues)))

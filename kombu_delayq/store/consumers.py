@@ -30,8 +30,8 @@ class Ended(NamedTuple):
 
     Attributes:
         now_ms: Redis's clock, ms since the epoch; in a cluster that of some node.
-        leases: By share, also those shares in which no lease has ended.
-        failed: Errors by share, where the leases cannot be read.
+        leases: By slot group, also those in which no lease has ended.
+        failed: Errors by slot group, where the leases cannot be read.
     """
 
     now_ms: float
@@ -59,30 +59,30 @@ class Consumers(StorePart):
     """Knows which consumers live, and what those hold that do not.
 
     A consumer has one lease for all its queues. In a cluster it has one for each, in the queue's slot. So most methods
-    are for one share: a queue stands for itself and all others that share its keys (see ``Keys.share``).
+    are for one slot group, that of a queue (see ``Keys.slot_group``).
     """
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client, registry)
-        self._known_shares: list[str] = []
+        self._known_groups: list[str] = []
 
-    def shares(self) -> list[str]:
-        """Returns all shares: one, or in a cluster one for each queue that has or had consumers."""
-        return self._client.shares()
+    def slot_groups(self) -> list[str]:
+        """Returns the names of all slot groups: one, or in a cluster one for each queue that has or had consumers."""
+        return self._client.slot_groups()
 
     def note_queues(self, queues: Collection[str]) -> None:
-        """Notes the shares of queues that are consumed, so that ``shares`` has them; the only one needs no note."""
-        if noted := {share for queue in queues if (share := self._keys.share(queue))}:
-            self._client.ask("SADD", self._keys.consumed_queues, *sorted(noted))
+        """Notes queues that are consumed, so that ``slot_groups`` has theirs; the only one needs no note."""
+        if noted := sorted({*map(self._keys.slot_group, queues)} - {""}):
+            self._client.ask("SADD", self._keys.consumed_queues, *noted)
 
     def drop_idle(self, queues: Sequence[str]) -> list[str]:
-        """Makes shares unknown that had consumers and have none any more, and of which nothing is in hand.
+        """Makes slot groups unknown that had consumers and have none any more, and of which nothing is in hand.
 
         At most four round trips. The name leaves first. Who becomes a consumer meanwhile notes the name before it takes
         its lease and again after that, so one of the two sees the other.
 
         Args:
-            queues: Some hundred of ``shares``; the only one on a plain server is always known.
+            queues: Some hundred of ``slot_groups``; the only one on a plain server is always known.
 
         Returns:
             Those that are unknown now.
@@ -99,8 +99,8 @@ class Consumers(StorePart):
 
     def _are_consumed(self, queues: Sequence[str]) -> list[bool]:
         """Returns of each queue whether it has a consumer, or a message in hand, as far as its node says."""
-        of_share = self._keys.consumers, self._keys.unacked, self._keys.unacked_index
-        commands = [("EXISTS", *(key(self._keys.share(queue)) for key in of_share)) for queue in queues]
+        of_group = self._keys.consumers, self._keys.unacked, self._keys.unacked_index
+        commands = [("EXISTS", *(key(queue) for key in of_group)) for queue in queues]
         return [reply != 0 for reply in self._client.replies(commands)]
 
     def heartbeat(
@@ -109,7 +109,7 @@ class Consumers(StorePart):
         queues: Sequence[str],
         tags: Sequence[str] = (),
         *,
-        share: str | None = None,
+        group: str | None = None,
         is_new: bool = False,
         subscribed: bool = False,
         ttl_s: float | None = None,
@@ -120,9 +120,9 @@ class Consumers(StorePart):
 
         Args:
             consumer: Name of the consumer.
-            queues: Names of the queues that it consumes, of one share.
+            queues: Names of the queues that it consumes, of one slot group.
             tags: Delivery tags of the messages that it holds. Stock workers leave these alone as well.
-            share: The share; by default that of the queues.
+            group: Name of the slot group; by default that of the queues.
             is_new: Whether the name has no lease yet.
             subscribed: Whether it has subscribed to ``Keys.presence``.
             ttl_s: Length of the lease from now, in s; None for ``consumer_ttl``.
@@ -131,46 +131,44 @@ class Consumers(StorePart):
             Whether it has the lease. False if what it held is being reclaimed, or has been: then it needs another name.
             A lease that has ended without that is renewed.
         """
-        share = self._keys.share(next(iter(queues), "")) if share is None else share
-        calls = self._heartbeat_calls(LeaseHeartbeat(consumer, share, queues, tags, is_new, subscribed), ttl_s)
+        group = self._keys.slot_group(next(iter(queues), "")) if group is None else group
+        calls = self._heartbeat_calls(LeaseHeartbeat(consumer, group, queues, tags, is_new, subscribed), ttl_s)
         return all(as_text(self._client.run("heartbeat", *call[:2])) != "ended" for call in calls)
 
     def heartbeat_each(self, heartbeats: Sequence[LeaseHeartbeat]) -> list[bool | Exception]:
-        """Renews leases in several shares, as ``heartbeat`` does; one round trip to each node.
+        """Renews leases in several slot groups, as ``heartbeat`` does; one round trip to each node.
 
         Returns:
             For each whether the consumer has the lease, or an error.
         """
         calls = [self._heartbeat_calls(heartbeat) for heartbeat in heartbeats]
         replies = iter(self._client.run_each("heartbeat", chain.from_iterable(calls))[0])
-        found = [[next(replies) for _ in of_share] for of_share in calls]
+        found = [[next(replies) for _ in of_group] for of_group in calls]
         return [
-            next((each for each in of_share if isinstance(each, Exception)), None)
-            or "ended" not in map(as_text, of_share)
-            for of_share in found
+            next((each for each in of_group if isinstance(each, Exception)), None)
+            or "ended" not in map(as_text, of_group)
+            for of_group in found
         ]
 
     def leave(self, consumer: str, queue: str) -> None:
-        """Forgets a consumer that holds nothing any more, in the share of a queue."""
-        share = self._keys.share(queue)
+        """Forgets a consumer that holds nothing any more, in the slot group of a queue."""
         # No transaction: a full Redis refuses any. The lease goes last, so that a call cut short can be repeated.
         self._client.send(
-            [("HDEL", self._keys.consumed(share), consumer), ("ZREM", self._keys.consumers(share), consumer)]
+            [("HDEL", self._keys.consumed(queue), consumer), ("ZREM", self._keys.consumers(queue), consumer)]
         )
 
     def find(self, consumer: str, queue: str) -> ConsumerLease | None:
-        """Returns a consumer of the share of a queue.
+        """Returns a consumer of the slot group of a queue.
 
         Returns None if Redis does not know it: it has left, or what it held has gone back.
         """
-        share = self._keys.share(queue)
         with self._client.redis.pipeline(transaction=False) as pipe:
             pipe.time()
-            pipe.zscore(as_bytes(self._keys.consumers(share)), consumer)
+            pipe.zscore(as_bytes(self._keys.consumers(queue)), consumer)
             time, ends_ms = pipe.execute()
         if ends_ms is None:
             return None
-        return self._leases(time_ms(time), {share: [(consumer, ends_ms)]})[share][0]
+        return self._leases(time_ms(time), {queue: [(consumer, ends_ms)]})[queue][0]
 
     def all(self) -> list[ConsumerLease]:
         """Returns all consumers, those first whose lease ends first.
@@ -188,11 +186,10 @@ class Consumers(StorePart):
                 found[lease.name] = ConsumerLease(lease.name, min(other.left_ms, lease.left_ms), queues, held, held_s)
         return sorted(found.values(), key=lambda lease: lease.left_ms)
 
-    def in_share(self, queue: str) -> list[ConsumerLease]:
-        """Returns the consumers of the share of a queue, those first whose lease ends first."""
-        share = self._keys.share(queue)
-        now_ms, rows = self._rows(-1, [share])
-        return self._leases(now_ms, _checked(rows))[share]
+    def in_group(self, queue: str) -> list[ConsumerLease]:
+        """Returns the consumers of the slot group of a queue, those first whose lease ends first."""
+        now_ms, rows = self._rows(-1, [queue])
+        return self._leases(now_ms, _checked(rows))[queue]
 
     def by_queue(self) -> Counter[str]:
         """Counts the consumers that live, by queue."""
@@ -201,37 +198,37 @@ class Consumers(StorePart):
         return Counter(queue for lease in leases if lease.left_ms > 0 for queue in set(lease.queues))
 
     def ended(self) -> Ended:
-        """Finds consumers whose lease has ended, the first thousand of a share at most.
+        """Finds consumers whose lease has ended, the first thousand of a slot group at most.
 
         One round trip where there are none; in a cluster one more, and to each node. While the node that knows the
-        shares is away, those count that were found last.
+        groups is away, those count that were found last.
         """
         try:
-            self._known_shares = self.shares()
+            self._known_groups = self.slot_groups()
         except (RedisError, OSError) as error:
-            if not (self._known_shares and self._client.is_of_one_node(error)):
+            if not (self._known_groups and self._client.is_of_one_node(error)):
                 raise
-        now_ms, rows = self._rows(999, self._known_shares)
-        known = {share: found for share, found in rows.items() if not isinstance(found, Exception)}
-        failed = {share: found for share, found in rows.items() if isinstance(found, Exception)}
-        late = {share: [row for row in found if row[1] <= now_ms] for share, found in known.items()}
+        now_ms, rows = self._rows(999, self._known_groups)
+        known = {group: found for group, found in rows.items() if not isinstance(found, Exception)}
+        failed = {group: found for group, found in rows.items() if isinstance(found, Exception)}
+        late = {group: [row for row in found if row[1] <= now_ms] for group, found in known.items()}
         return Ended(now_ms, self._leases(now_ms, late), failed)
 
     def subscribed(self) -> dict[str, dict[str, str]]:
-        """Returns the consumers that have said that they subscribe to their channels, with their processes, by share.
+        """Returns the consumers that have said that they subscribe to their channels, with their processes.
 
-        Processes have the names that ``this_process`` gives. Those whose lease has ended are among them. Shares that
-        cannot be read now are left out.
+        They are by slot group; groups that cannot be read now are left out. Processes have the names that
+        ``this_process`` gives. Those whose lease has ended are among them.
         """
-        shares = self._known_shares or self.shares()
-        replies = self._client.replies([("HGETALL", self._keys.consumed(share)) for share in shares])
+        groups = self._known_groups or self.slot_groups()
+        replies = self._client.replies([("HGETALL", self._keys.consumed(group)) for group in groups])
         found: dict[str, dict[str, str]] = {}
-        for share, reply in zip(shares, replies, strict=True):
+        for group, reply in zip(groups, replies, strict=True):
             if isinstance(reply, Exception) and not self._client.is_of_one_node(reply):
                 raise reply
             rows = reply.items() if isinstance(reply, dict) else ()
             abouts = {as_text(name): _about(noted) for name, noted in rows}
-            found[share] = {
+            found[group] = {
                 name: str(about.get("process", "")) for name, about in abouts.items() if about.get("subscribed") is True
             }
         return found
@@ -242,31 +239,31 @@ class Consumers(StorePart):
         reply = pools.client_at(self._client.redis.connection_pool, self._keys.lease).pubsub_numsub(*channels)
         return {channels[as_text(channel)] for channel, count in reply if not int(count)}
 
-    def end_leases(self, consumers: Sequence[str], share: str) -> None:
+    def end_leases(self, consumers: Sequence[str], queue: str) -> None:
         """Ends the leases of consumers now, unless they have ended. A consumer that lives may still renew its lease."""
         now_ms = time_ms(self._client.redis.time())
         rows = [part for name in consumers for part in (now_ms, name)]
-        self._client.ask("ZADD", self._keys.consumers(share), "XX", "LT", *rows)
+        self._client.ask("ZADD", self._keys.consumers(queue), "XX", "LT", *rows)
 
     def fence(self, consumers: Sequence[str], queue: str) -> list[str]:
         """Keeps consumers whose lease has ended from renewing it and from taking messages, for good.
 
         Args:
             consumers: Their names.
-            queue: Name of any queue of the share in which they have the lease.
+            queue: Name of any queue of the slot group in which they have the lease.
 
         Returns:
             The names of those consumers; the others have renewed their lease meanwhile.
         """
-        keys = [self._keys.consumers(self._keys.share(queue))]
+        keys = [self._keys.consumers(queue)]
         return [as_text(name) for page in pages(consumers, PAGE) for name in self._client.run("fence", keys, page)]
 
     def tags_of(self, consumers: Collection[str], queue: str) -> dict[str, list[str]]:
-        """Finds what consumers hold, by going once through all messages of a share that anybody holds.
+        """Finds what consumers hold, by going once through all messages of a slot group that anybody holds.
 
         Args:
             consumers: Their names.
-            queue: Name of any queue of the share.
+            queue: Name of any queue of the slot group.
 
         Returns:
             The tags of each consumer that holds any, those first that it took first.
@@ -283,17 +280,17 @@ class Consumers(StorePart):
         """Counts the messages in hand by consumer; an empty name stands for all consumers of stock kombu.
 
         Args:
-            queue: Name of any queue of the share in which to count, by default in all.
+            queue: Name of any queue of the slot group in which to count, by default in all.
         """
         found = Counter[str]()
-        for share in self.shares() if queue is None else [queue]:
-            tags = {as_text(tag) for page in self._all_tags("*", share) for tag in page}
+        for group in self.slot_groups() if queue is None else [queue]:
+            tags = {as_text(tag) for page in self._all_tags("*", group) for tag in page}
             found.update(map(consumer_of, tags))
         return found
 
     def notes(self, tags: Sequence[str], queue: str) -> list[Held]:
-        """Returns those of some hundred messages of a share that are still held."""
-        notes = self._client.ask("HMGET", self._keys.unacked(self._keys.share(queue)), *tags)
+        """Returns those of some hundred messages of a slot group that are still held."""
+        notes = self._client.ask("HMGET", self._keys.unacked(queue), *tags)
         return [Held(tag, note) for tag, note in zip(tags, notes, strict=True) if note is not None]
 
     def _heartbeat_calls(self, heartbeat: LeaseHeartbeat, ttl_s: float | None = None) -> list[ScriptCall]:
@@ -303,36 +300,36 @@ class Consumers(StorePart):
         known = {"queues": sorted(heartbeat.queues), "subscribed": heartbeat.subscribed}
         about = json.dumps({**known, **process, **of_hand})
         args = [heartbeat.consumer, round(ttl_s * 1000), about, int(heartbeat.is_new)]
-        of_share = self._keys.consumers, self._keys.consumed, self._keys.unacked_index
-        keys = [key(heartbeat.share) for key in of_share]
+        of_group = self._keys.consumers, self._keys.consumed, self._keys.unacked_index
+        keys = [key(heartbeat.group) for key in of_group]
         return [(keys, [*args, *page], self._client.layout) for page in [*pages(heartbeat.tags, PAGE)] or [[]]]
 
-    def _rows(self, stop: int, shares: Sequence[str] | None = None) -> tuple[float, dict[str, _Rows | Exception]]:
-        """Reads the leases of shares, by default of all, up to a number in each; errors are among the results."""
-        shares = self.shares() if shares is None else shares
+    def _rows(self, stop: int, groups: Sequence[str] | None = None) -> tuple[float, dict[str, _Rows | Exception]]:
+        """Reads the leases of slot groups, by default of all, up to a number in each; errors are among the results."""
+        groups = self.slot_groups() if groups is None else groups
         with self._client.redis.pipeline(transaction=False) as pipe:
             pipe.time()
-            for share in shares:
-                pipe.zrange(as_bytes(self._keys.consumers(share)), 0, stop, withscores=True)
+            for group in groups:
+                pipe.zrange(as_bytes(self._keys.consumers(group)), 0, stop, withscores=True)
             now, *found = pipe.execute(raise_on_error=False)
         if isinstance(now, Exception):
             raise now
-        return time_ms(now), dict(zip(shares, found, strict=True))
+        return time_ms(now), dict(zip(groups, found, strict=True))
 
     def _leases(self, now_ms: float, rows: Mapping[str, _Rows]) -> dict[str, list[ConsumerLease]]:
-        """Returns leases by share, in the order of their rows; a round trip if there are any."""
-        asked = [share for share in rows if rows[share]]
+        """Returns leases by slot group, in the order of their rows; a round trip if there are any."""
+        asked = [group for group in rows if rows[group]]
         if not asked:
-            return {share: [] for share in rows}
-        names = [[as_text(name) for name, _ in rows[share]] for share in asked]
+            return {group: [] for group in rows}
+        names = [[as_text(name) for name, _ in rows[group]] for group in asked]
         replies = self._client.send(
-            [("HMGET", self._keys.consumed(share), *of) for share, of in zip(asked, names, strict=True)]
+            [("HMGET", self._keys.consumed(group), *of) for group, of in zip(asked, names, strict=True)]
         )
-        found = {share: list[ConsumerLease]() for share in rows}
-        for share, of, queues in zip(asked, names, replies, strict=True):
-            for name, (_, ends_ms), noted in zip(of, rows[share], queues, strict=True):
+        found = {group: list[ConsumerLease]() for group in rows}
+        for group, of, queues in zip(asked, names, replies, strict=True):
+            for name, (_, ends_ms), noted in zip(of, rows[group], queues, strict=True):
                 left_ms = ends_ms - now_ms if ends_ms else -inf
-                found[share].append(self._lease(name, left_ms, _about(noted)))
+                found[group].append(self._lease(name, left_ms, _about(noted)))
         return found
 
     def _lease(self, name: str, left_ms: float, about: Mapping[str, Any]) -> ConsumerLease:
@@ -345,7 +342,7 @@ class Consumers(StorePart):
         return ConsumerLease(name, left_ms, queues, None if held is None else int(held), held_s)
 
     def _all_tags(self, pattern: str, queue: str) -> Iterator[list[Any]]:
-        index, cursor = as_bytes(self._keys.unacked_index(self._keys.share(queue))), 0
+        index, cursor = as_bytes(self._keys.unacked_index(queue)), 0
         while True:
             cursor, found = self._client.redis.zscan(index, cursor, match=as_bytes(pattern), count=1000)
             yield [tag for tag, _ in found]

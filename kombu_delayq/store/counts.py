@@ -170,7 +170,7 @@ class Histogram:
     sum_s: float
     count: int
 
-    def quantile(self, share: float) -> float | None:
+    def quantile(self, part: float) -> float | None:
         """Returns how long it took at most, in s, of a share of all messages, from 0 to 1.
 
         Returns:
@@ -178,7 +178,7 @@ class Histogram:
 
         Source: the same estimate as that of Prometheus's ``histogram_quantile``.
         """
-        rank = share * self.count
+        rank = part * self.count
         if not rank:
             return None
         before, low = 0, 0.0

@@ -178,15 +178,13 @@ class Delivery(StorePart):
         args = [client.wake(queue), queue, expire_ms, page.number, PAGE_TTL_MS, *client.list_of_priority]
         return client.eval_command("put", keys, [*args, *chain.from_iterable(offers)])
 
-    def adopt(self, queue: str, offer: Offer, tag: str, unacked_index: str, unacked: str, expire_ms: int = 0) -> str:
+    def adopt(self, queue: str, offer: Offer, tag: str, expire_ms: int = 0) -> str:
         """Moves a message that a consumer holds into the store.
 
         Args:
             queue: The queue from which the message came.
             offer: The message, with an absolute due time.
             tag: Delivery tag of the message; empty for a consumer that does not acknowledge, which holds no messages.
-            unacked_index: Full name of kombu's ZSET of unacked delivery tags.
-            unacked: Full name of kombu's HASH of unacked messages.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
 
         Returns:
@@ -194,7 +192,7 @@ class Delivery(StorePart):
             already by Redis's clock and stays with the consumer; ``gone`` if the consumer does not hold it any more.
         """
         args = [self._client.wake(queue), queue, expire_ms, tag, *offer]
-        keys = [*self._client.stored(queue), unacked_index, unacked]
+        keys = [*self._client.stored(queue), self._keys.unacked_index(queue), self._keys.unacked(queue)]
         return as_text(self._registry.run("adopt", queue, keys, args))
 
     def give_back(self, queue: str, priority: int, body: str) -> int:

@@ -76,7 +76,7 @@ class Fetching(StorePart):
 
         Args:
             tags: Their delivery tags.
-            queue: Name of their queue, or of one that shares its keys (see ``Keys.share``).
+            queue: Name of their queue, or of another one of its slot group.
 
         Returns:
             The tags that were held no more.
@@ -117,11 +117,11 @@ class Fetching(StorePart):
             The tags that were held no more; these messages stay where they are.
         """
         missing: list[str] = []
-        share = self._keys.share
-        for (held_in, to), of_share in groupby(
-            messages, lambda row: (share(row.queue if taken_from is None else taken_from), share(row.queue))
+        group = self._keys.slot_group
+        for (held_in, to), rows in groupby(
+            messages, lambda row: (group(row.queue if taken_from is None else taken_from), group(row.queue))
         ):
-            for page in pages(of_share, PAGE, PAGE_BYTES, lambda row: len(row.body)):
+            for page in pages(rows, PAGE, PAGE_BYTES, lambda row: len(row.body)):
                 if held_in == to:
                     missing += self._requeue(page, place, redelivers=redelivers)
                 else:
@@ -152,12 +152,12 @@ class Fetching(StorePart):
             Whether it was not paused before.
         """
         now_ms = round(time_ms(self._client.redis.time()))
-        keys = dict.fromkeys((self._keys.paused(), self._keys.paused(self._keys.share(queue))))
+        keys = dict.fromkeys((self._keys.paused(), self._keys.paused(queue)))
         return bool([self._client.ask("HSETNX", key, json.dumps(queue), now_ms) for key in keys][-1])
 
     def resume(self, queue: str) -> bool:
         """Lets consumers take from a paused queue again. Returns whether it was paused."""
-        keys = dict.fromkeys((self._keys.paused(self._keys.share(queue)), self._keys.paused()))
+        keys = dict.fromkeys((self._keys.paused(queue), self._keys.paused()))
         return bool(sum(self._client.ask("HDEL", key, json.dumps(queue)) for key in keys))
 
     def paused(self) -> dict[str, float]:
@@ -199,7 +199,7 @@ class Fetching(StorePart):
 
         Args:
             client_ids: Numbers of the connections that wait.
-            in_flight: The in-flight lists, of queues of one share.
+            in_flight: The in-flight lists, of queues of one slot group.
         """
         request = Request("", 0, 0, (), in_flight=in_flight)
         commands: list[Command] = [("CLIENT", "UNBLOCK", client_id) for client_id in client_ids]
@@ -213,7 +213,7 @@ class Fetching(StorePart):
 
         Args:
             consumer: Name of the consumer.
-            queues: Names of queues of one share.
+            queues: Names of queues of one slot group.
         """
         of_lists = [InFlight(queue, step, consumer) for queue in queues for step in range(self.steps(queue))]
         for some in pages(of_lists, PAGE):
@@ -232,8 +232,7 @@ class Fetching(StorePart):
         return len(self._lists(queue))
 
     def _keys_of_held(self, queue: str) -> list[str]:
-        share = self._keys.share(queue)
-        return [self._keys.unacked_index(share), self._keys.unacked(share)]
+        return [self._keys.unacked_index(queue), self._keys.unacked(queue)]
 
     def _requeue(self, messages: Sequence[Requeued], place: str, *, redelivers: bool) -> list[str]:
         lists: dict[str, int] = {}
@@ -257,12 +256,12 @@ class Fetching(StorePart):
                 self.ack([message.tag], taken_from)
         return [tag for tag in tags if tag not in held]
 
-    def _share_of(self, request: Request) -> str:
-        """Returns the share of a request's queues, and checks that they have one in common."""
-        shares = {self._keys.share(at.queue) for at in request.in_flight} | set(map(self._keys.share, request.queues))
-        if len(shares) > 1:
-            raise ValueError(f"in Redis Cluster, one request cannot take from {len(shares)} queues")
-        return shares.pop()
+    def _group_of(self, request: Request) -> str:
+        """Returns the slot group of a request's queues, and checks that they have one in common."""
+        groups = set(map(self._keys.slot_group, (*(at.queue for at in request.in_flight), *request.queues)))
+        if len(groups) > 1:
+            raise ValueError(f"in Redis Cluster, one request cannot take from {len(groups)} queues")
+        return groups.pop()
 
     def _fetched(self, request: Request, number: int, queue: str, body: bytes) -> Fetched:
         tag = "" if queue in request.unnoted else f"{request.consumer}.{number}"
@@ -274,8 +273,8 @@ class Fetching(StorePart):
         for queue in request.queues:
             self._keys.check_queue(queue)
         consumer = request.consumer if request.most and not all(name in request.unnoted for name in noted) else ""
-        share = self._share_of(request)
-        keys = [self._keys.consumers(share), *self._held(share), self._keys.paused(share)]
+        group = self._group_of(request)
+        keys = [self._keys.consumers(group), *self._held(group), self._keys.paused(group)]
         for at in request.in_flight:
             ready, in_flight = self.in_flight_keys(at)
             keys += [in_flight, ready]

@@ -115,9 +115,9 @@ class Figures(StorePart):
         """
         found = Counter[str]()
         if self._keys.slots:
-            shares = self._client.shares()
-            counts = self._client.send([("HLEN", self._keys.unacked(share)) for share in shares])
-            found.update(dict(zip(shares, counts, strict=True)))
+            queues = self._client.slot_groups()
+            counts = self._client.send([("HLEN", self._keys.unacked(queue)) for queue in queues])
+            found.update(dict(zip(queues, counts, strict=True)))
             return {queue: count for queue, count in found.items() if count}
         start, looked = 0, 1
         while looked and start < most:

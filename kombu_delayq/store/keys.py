@@ -57,12 +57,12 @@ class Keys:
             return name
         return self._tagged(queue) + name.removeprefix(queue)
 
-    def share(self, queue: str) -> str:
-        """Returns what the keys of messages in hand are named after: nothing, or the queue in a cluster.
+    def slot_group(self, queue: str) -> str:
+        """Returns the name of a queue's slot group: the queue itself in hash slots, else an empty text for all queues.
 
         kombu keeps what consumers hold in one pair of keys for all queues, which stock workers read; in a cluster each
-        queue has its own pair, in its slot. The leases of consumers go with it. Queues of equal shares can be taken
-        from, acknowledged and reclaimed in one call.
+        queue has its own pair, in its slot. The leases of consumers go with it. Messages of queues of one slot group
+        can be fetched, acknowledged and reclaimed in one call. Methods that take a queue take the name of a slot group.
         """
         return queue if self.slots else ""
 
@@ -97,8 +97,8 @@ class Keys:
         """Names that a list may not have, and beginnings of such names, behind the prefix."""
         names = [self.unacked_key, self.unacked_index_key, self.unacked_mutex_key]
         of_redisson = [_OF_REDISSON.removeprefix(self.prefix)] if _OF_REDISSON.startswith(self.prefix) else []
-        of_shares = [f"{name}:" for name in names]
-        return frozenset(names), (*_RESERVED, *of_redisson, *of_shares)
+        of_queues = [f"{name}:" for name in names]
+        return frozenset(names), (*_RESERVED, *of_redisson, *of_queues)
 
     def _has_slot(self, queue: str) -> bool:
         """Whether the keys of a queue can be in the slot of its list; on a plain server any name will do."""
@@ -120,10 +120,12 @@ class Keys:
     def _of_job(self, what: str, name: str, queue: str | None) -> str:
         return self.of_all(f"{what}:{name}") if queue is None else self.of_queue(queue, f"{name}:{what}")
 
-    def _of_share(self, name: str, share: str) -> str:
-        if not share:
-            return self.prefix + name
-        return f"{self.prefix}{name}:{self._tagged(share)}"
+    def _of_group(self, queue: str, what: str, of_all: str = "") -> str:
+        """Returns the name of a key of a queue's slot group."""
+        return self.of_queue(queue, what) if self.slot_group(queue) else self.of_all(of_all or what)
+
+    def _held(self, name: str, queue: str) -> str:
+        return self.prefix + (f"{name}:{self._tagged(queue)}" if self.slot_group(queue) else name)
 
     def _has_tag(self, queue: str) -> bool:
         """Whether the name of a queue's list has a hash tag, so that this alone says in which slot it is."""
@@ -147,20 +149,20 @@ class Keys:
         ready = self.prefix + queue
         return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"
 
-    def shared(self, shares: Iterable[str], exchanges: Iterable[str]) -> dict[str, str]:
+    def shared(self, groups: Iterable[str], exchanges: Iterable[str]) -> dict[str, str]:
         """Returns the types of the keys that queues have together, by name: those without which no worker goes on.
 
         Args:
-            shares: What ``share`` returns for queues that have consumers.
+            groups: Names of slot groups that have consumers.
             exchanges: Names of exchanges of kombu's.
         """
         found = dict.fromkeys([*self.leases, self.runs], "string")
         found |= dict.fromkeys([self.queues, self.dead_letters, self.consumed_queues], "set")
         found |= dict.fromkeys([self.cancelled, self.chains], "zset")
         found[self.paused()] = "hash"
-        for share in shares:
-            found |= dict.fromkeys([self.consumers(share), self.unacked_index(share)], "zset")
-            found |= dict.fromkeys([self.consumed(share), self.unacked(share), self.paused(share)], "hash")
+        for group in groups:
+            found |= dict.fromkeys([self.consumers(group), self.unacked_index(group)], "zset")
+            found |= dict.fromkeys([self.consumed(group), self.unacked(group), self.paused(group)], "hash")
         return found | dict.fromkeys(map(self.bindings, exchanges), "set")
 
     def due(self, queue: str) -> str:
@@ -302,33 +304,33 @@ class Keys:
         """The lease of the leading transfer worker, and those of its standbys."""
         return [self.lease, self.standby, self.second_standby]
 
-    def unacked(self, share: str) -> str:
+    def unacked(self, queue: str) -> str:
         """HASH of kombu's: delivery tag of each message in hand, with the message, its exchange and routing key."""
-        return self._of_share(self.unacked_key, share)
+        return self._held(self.unacked_key, queue)
 
-    def unacked_index(self, share: str) -> str:
+    def unacked_index(self, queue: str) -> str:
         """ZSET of kombu's: delivery tag of each message in hand, with the time of its delivery, s since the epoch."""
-        return self._of_share(self.unacked_index_key, share)
+        return self._held(self.unacked_index_key, queue)
 
-    def consumers(self, share: str) -> str:
+    def consumers(self, queue: str) -> str:
         """ZSET: names of the consumers, with the end of their leases, ms since the epoch; 0 while one is reclaimed."""
-        return self.of_queue(share, "consumers") if share else self.of_all("consumers")
+        return self._of_group(queue, "consumers")
 
-    def consumed(self, share: str) -> str:
+    def consumed(self, queue: str) -> str:
         """HASH: names of the consumers, each with its own report, a JSON object.
 
         ``queues``: names of the queues that it consumes; ``subscribed``: whether it has subscribed to ``presence``;
         ``process``: then its process, so that others on its machine see whether that has ended;
         ``held``: number of messages in hand; ``held_s``: for how long it has had the oldest of them, in s.
         """
-        return self.of_queue(share, "consumed") if share else self.of_all("consumers:queues")
+        return self._of_group(queue, "consumed", "consumers:queues")
 
-    def paused(self, share: str = "") -> str:
+    def paused(self, queue: str = "") -> str:
         """HASH: queues that are paused, by their names as JSON, with the time of the pause, ms since the epoch.
 
         One key for all queues; in a cluster also one in the slot of each queue, for the script that fetches.
         """
-        return self.of_queue(share, "paused") if share else self.of_all("paused")
+        return self._of_group(queue, "paused")
 
     @property
     def consumed_queues(self) -> str:

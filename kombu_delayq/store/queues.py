@@ -130,7 +130,7 @@ class Queues(StorePart):
             return False
         looks = [("EXISTS", key) for key in (self._keys.bindings(queue), *self._client.ready(queue))]
         consumed, *found = self._client.replies(
-            [("HVALS", self._keys.consumed(self._keys.share(queue))), ("SISMEMBER", self._keys.queues, queue), *looks]
+            [("HVALS", self._keys.consumed(queue)), ("SISMEMBER", self._keys.queues, queue), *looks]
         )
         check_reached((consumed, *found))
         name = to_json(queue).encode()
@@ -151,10 +151,10 @@ class Queues(StorePart):
             An error of each such key, as scripts have it. Keys whose type Redis does not tell are left out, as are
             those of a node of a cluster that is away.
         """
-        shares: list[str] = []
-        with suppress(*self._client.partial_errors):  # in a cluster, the names of the shares are in such a key, too
-            shares = self._client.shares()
-        kept = self._keys.shared(shares, exchanges)
+        groups: list[str] = []
+        with suppress(*self._client.partial_errors):  # in a cluster, the names of the groups are in such a key, too
+            groups = self._client.slot_groups()
+        kept = self._keys.shared(groups, exchanges)
         for names in features:
             kept |= names(self._keys).shared()
         kept |= {key: "list" for queue in queues for key in self._client.ready(queue)}

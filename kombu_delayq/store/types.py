@@ -428,7 +428,7 @@ class LeaseHeartbeat(NamedTuple):
 
     Attributes:
         consumer: Name of the consumer.
-        share: In which share it has the lease.
+        group: Name of the slot group in which it has the lease.
         queues: Names of the queues that it consumes there.
         tags: Delivery tags of the messages that it holds there.
         is_new: Whether the name has no lease yet.
@@ -437,7 +437,7 @@ class LeaseHeartbeat(NamedTuple):
     """
 
     consumer: str
-    share: str
+    group: str
     queues: Sequence[str]
     tags: Sequence[str]
     is_new: bool

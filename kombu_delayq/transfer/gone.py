@@ -32,7 +32,7 @@ class GoneConsumers:
         self._node: tuple[Any, Any] | None = None  # host and port of the server that is asked
         self._subscribed: dict[
             str, dict[str, str]
-        ] = {}  # by share: consumers that have subscribed, and their processes
+        ] = {}  # by slot group: consumers that have subscribed, and their processes
         self._missing_since: dict[str, float] = {}
         self._seen: set[str] = set()  # consumers that had a subscriber since this worker's connection was made
         self._connected_at = inf
@@ -51,9 +51,9 @@ class GoneConsumers:
         self.forget()
 
     def look(self, store: DelayStore) -> dict[str, list[str]]:
-        """Looks, if it is time. Returns the consumers that are gone, by share.
+        """Looks, if it is time. Returns the consumers that are gone, by slot group.
 
-        One command; with each other look one more, and in a cluster one more for each share.
+        One command; with each other look one more, and in a cluster one more for each slot group.
         """
         now = monotonic()
         if now < self._next_look:
@@ -64,7 +64,7 @@ class GoneConsumers:
         if now >= self._next_read:
             self._subscribed = store.consumers.subscribed()
             self._next_read = now + max(READ_S, len(self._subscribed) / READS)
-        processes = {name: process for share in self._subscribed.values() for name, process in share.items()}
+        processes = {name: process for found in self._subscribed.values() for name, process in found.items()}
         missing = store.consumers.without_subscriber(sorted(processes)) if processes else set()
         self._missing_since = {name: self._missing_since.get(name, now) for name in missing}
         may_be_away = self._may_be_away(store, now, processes.keys() - missing)
@@ -74,7 +74,7 @@ class GoneConsumers:
             if has_ended(processes[name]) or (now - since >= GONE_S and name not in may_be_away)
         }
         return {
-            share: found for share, names in self._subscribed.items() if (found := sorted(gone.intersection(names)))
+            group: found for group, names in self._subscribed.items() if (found := sorted(gone.intersection(names)))
         }
 
     def _may_be_away(self, store: DelayStore, now: float, present: Collection[str]) -> Collection[str]:

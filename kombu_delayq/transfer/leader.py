@@ -92,7 +92,7 @@ class Tidying:
             kept = {queue for lease in store.consumers.all() for queue in lease.queues}
             for page in pages(sorted(set(registered).difference(kept)), TIDY_PAGE):
                 store.queues.forget_empty(page)
-            for page in pages(store.consumers.shares(), TIDY_PAGE):
+            for page in pages(store.consumers.slot_groups(), TIDY_PAGE):
                 store.consumers.drop_idle(page)
         except ResponseError as error:  # an ACL may forbid it; names of empty queues cost little
             if str(error) != self._error:

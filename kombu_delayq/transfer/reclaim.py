@@ -48,7 +48,7 @@ class _Returned:
     unread: set[str] = field(default_factory=set)
 
     def add(self, other: "_Returned") -> None:
-        """Adds what was given back of another share."""
+        """Adds what was given back of another slot group."""
         self.queues += other.queues
         self.buried += other.buried
         self.unread |= other.unread
@@ -58,15 +58,15 @@ class _Returned:
 _Reports = dict[str, tuple[ConsumerLease, _Returned]]
 
 
-class _OfShare:
-    """Gives back what consumers held of one share.
+class _OfGroup:
+    """Gives back what consumers held in one slot group.
 
     Args:
-        share: What ``Keys.share`` returns for its queues.
+        group: Its name, see ``Keys.slot_group``.
     """
 
-    def __init__(self, share: str) -> None:
-        self._share = share
+    def __init__(self, group: str) -> None:
+        self._group = group
         self._looked_ms = -inf  # by Redis's clock, which goes on while this process or Redis stands still
         self._patient_until_ms = inf
         self._ended_ms: dict[str, float] = {}  # when this worker first saw that a lease had ended, by Redis's clock
@@ -84,8 +84,8 @@ class _OfShare:
         return [lease for lease in ended if self._ended_ms[lease.name] < latest_ms]
 
     def note(self, error: Exception) -> None:
-        """Logs an error, unless it is the same as before. Raises one that is no refusal, if there is one share only."""
-        if not (self._share or isinstance(error, ResponseError)):
+        """Logs an error, unless it is the same as before. On one server raises one that is no refusal."""
+        if not (self._group or isinstance(error, ResponseError)):
             raise error
         if self._is_news("", error):
             logger.error("what dead consumers held is not given back: %s", readable(error))
@@ -110,8 +110,8 @@ class _OfShare:
         Returns False if time was up before it was done.
         """
         begun = monotonic()
-        fenced = set(store.consumers.fence([lease.name for lease in ended], self._share))
-        tags = store.consumers.tags_of(fenced, self._share)
+        fenced = set(store.consumers.fence([lease.name for lease in ended], self._group))
+        tags = store.consumers.tags_of(fenced, self._group)
         searched = monotonic()
         until = searched + max(SLICE_S, searched - begun)  # half of the time at least is for giving back
         for lease in ended:
@@ -144,10 +144,10 @@ class _OfShare:
             if number and monotonic() > until:
                 return None
             self._put_back(store, lease, page, tags[0], errors)
-        store.fetching.return_in_flight(lease.name, [self._share] if self._share else lease.queues)
+        store.fetching.return_in_flight(lease.name, [self._group] if self._group else lease.queues)
         if errors:
             raise errors[0]
-        store.consumers.leave(lease.name, self._share)
+        store.consumers.leave(lease.name, self._group)
         del self._returned[lease.name]
         self._errors.pop(lease.name, None)
         return returned
@@ -163,7 +163,7 @@ class _OfShare:
         returned, options = self._returned[lease.name], store.options
         back: defaultdict[str, list[Requeued]] = defaultdict(list)
         letters: list[Requeued] = []
-        for held in store.consumers.notes(tags, self._share):
+        for held in store.consumers.notes(tags, self._group):
             note = read_note(as_bytes(held.note))
             if note is None or note.exchange:
                 returned.unread.add(held.tag)
@@ -181,7 +181,7 @@ class _OfShare:
         if letters:
             store.queues.note_dead_letters(options.dead_letter_queue, len(letters))
         with _collected(errors):
-            missing = store.fetching.requeue(letters, "last", taken_from=self._share)
+            missing = store.fetching.requeue(letters, "last", taken_from=self._group)
             returned.buried += len(letters) - len(missing)
 
     def _is_news(self, consumer: str, error: Exception) -> bool:
@@ -199,9 +199,9 @@ class Reclaiming:
 
     def __init__(self) -> None:
         self._next_look = -inf
-        self._shares: dict[str, _OfShare] = {}
+        self._groups: dict[str, _OfGroup] = {}
         self._gone = GoneConsumers()
-        self._reports: _Reports = {}  # of what is to be logged when all shares are done
+        self._reports: _Reports = {}  # of what is to be logged when all groups are done
         self._judged: set[str] = set()  # names of gone consumers; reclaiming them removes the names
 
     def wait_s(self) -> float:
@@ -229,15 +229,15 @@ class Reclaiming:
         except ResponseError as error:
             self._of("").note(error)
             return
-        for share, failure in found.failed.items():
-            self._of(share).note(failure)
+        for group, failure in found.failed.items():
+            self._of(group).note(failure)
         dead = self._dead(store, found, leads=leads)
         until = monotonic() + SLICE_S
-        for share, leases in dead.items():
+        for group, leases in dead.items():
             try:
-                is_done = self._of(share).reclaim(store, leases, self._reports)
+                is_done = self._of(group).reclaim(store, leases, self._reports)
             except (RedisError, OSError) as error:
-                self._of(share).note(error)
+                self._of(group).note(error)
             else:
                 if not is_done or monotonic() > until:
                     self._next_look = -inf
@@ -256,24 +256,24 @@ class Reclaiming:
             return
         if leader and _process(leader) not in {_process(name) for names in gone.values() for name in names}:
             return
-        for share, names in gone.items():
-            store.consumers.end_leases(names, share)
+        for group, names in gone.items():
+            store.consumers.end_leases(names, group)
             self._judged.update(names)
             self._next_look = -inf
 
     def _dead(self, store: DelayStore, found: Ended, *, leads: bool) -> dict[str, list[ConsumerLease]]:
-        """Returns the consumers of each share whose messages this worker has to give back now."""
+        """Returns the consumers of each slot group whose messages this worker has to give back now."""
         self._judged.intersection_update(lease.name for leases in found.leases.values() for lease in leases)
         dead = {}
-        for share, leases in found.leases.items():
-            late = self._of(share).late(store, found.now_ms, leases, leads=leads)
+        for group, leases in found.leases.items():
+            late = self._of(group).late(store, found.now_ms, leases, leads=leads)
             late += [lease for lease in leases if lease.name in self._judged and lease not in late]
             if late:
-                dead[share] = late
+                dead[group] = late
         return dead
 
-    def _of(self, share: str) -> _OfShare:
-        return self._shares.setdefault(share, _OfShare(share))
+    def _of(self, group: str) -> _OfGroup:
+        return self._groups.setdefault(group, _OfGroup(group))
 
 
 def _process(name: str) -> str:

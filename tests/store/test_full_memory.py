@@ -11,7 +11,7 @@ from celery_ext.periodic.store import PeriodicStore, Run
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.types import InFlight, PageId, Request, Requeued
-from tests.support.store.consuming import CONSUMED, CONSUMERS, INDEX, ME, OTHER, UNACKED, end_lease, fetch, land, lives
+from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, OTHER, UNACKED, end_lease, fetch, land, lives
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import GUARD, begun, claim, now, several
 from tests.support.store.keyspace import BODIES, FUTURE_MS, PAST_MS, by_queue, contents, in_form, popped, waiting
@@ -171,7 +171,7 @@ REFUSED: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
     "transfer": (waits, lambda store, _: store.delivery.transfer("q").moved == 10 and not store.queues.size("q")),
     "adopt": (
         held,
-        lambda store, held: store.delivery.adopt("q", waiting("i"), held[0].tag, INDEX, UNACKED) == "first",
+        lambda store, held: store.delivery.adopt("q", waiting("i"), held[0].tag) == "first",
     ),
     "promote": (
         lambda store: (token := elected(store), store.part(Promotion).promote(JOURNAL_ID, token, [row(1)]))[0],

@@ -20,7 +20,6 @@ from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import DelayedQueue, Offer, PageId, Part, Request, Requeued, Waiting
-from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
@@ -59,7 +58,7 @@ def _replay(store: DelayStore) -> None:
 
 OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "offer": lambda store: store.delivery.offer("q", waiting("i")),
-    "adopt": lambda store: store.delivery.adopt("q", waiting("j"), "", INDEX, UNACKED),
+    "adopt": lambda store: store.delivery.adopt("q", waiting("j"), ""),
     "transfer": lambda store: store.delivery.transfer("q"),
     "give_back": lambda store: store.delivery.give_back("q", 0, "body"),
     "transfer_limited": lambda store: store.delivery.transfer_limited("q", QueueLimits("run", None, 5, 5)),
@@ -176,7 +175,7 @@ def test_a_queue_is_known_again_after_its_name_was_lost(make_store: MakeStore) -
 
 def test_an_adopted_message_makes_its_queue_known(store: DelayStore) -> None:
     """A queue whose first delayed message is an adopted one is known."""
-    store.delivery.adopt("q", waiting("i"), "", INDEX, UNACKED)
+    store.delivery.adopt("q", waiting("i"), "")
     assert store.queues.names() == ["q"]
 
 

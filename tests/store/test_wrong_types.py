@@ -16,7 +16,7 @@ from kombu_delayq.store.types import InFlight, PageId, Request, Requeued
 from kombu_delayq.text import as_text
 from tests.store.test_store import OPERATIONS, USED
 from tests.support.lua.scripts import FORMS
-from tests.support.store.consuming import INDEX, ME, UNACKED, fetch, land, lives
+from tests.support.store.consuming import ME, fetch, land, lives
 from tests.support.store.jobs import WHOLE, begun, joined, now
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, in_form, refuses_a_key_of_the_wrong_type, waiting
 from tests.support.store.layouts import TESTED
@@ -72,7 +72,7 @@ ACTS: dict[str, Callable[[DelayStore], Act]] = {
     "requeue": lambda store: lambda: store.fetching.requeue([Requeued(tag, "q", 0, "b") for tag in TAGS], "next"),
     "fetch": lambda store: lambda: store.fetching.fetch(Request(ME, 3, 8, ["q"], in_flight=[IN_FLIGHT])),
     "heartbeat": lambda store: lambda: store.consumers.heartbeat(ME, ["q"], TAGS),
-    "adopt": lambda store: lambda: store.delivery.adopt("q", waiting("j"), TAGS[0], INDEX, UNACKED),
+    "adopt": lambda store: lambda: store.delivery.adopt("q", waiting("j"), TAGS[0]),
     "put": of_put,
     "begin": of_begin,
     "enqueue": of_job,

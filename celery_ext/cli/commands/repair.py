@@ -43,8 +43,8 @@ class Search:
     Attributes:
         strays: By queue.
         unread: Delivery tags whose notes do not tell the queue.
-        ended: By share, names of consumers whose lease has ended, where no transfer worker leads who would give back
-            what they held.
+        ended: By slot group, names of consumers whose lease has ended, where no transfer worker leads, which would give
+            back what they held.
     """
 
     strays: dict[str, Strays]
@@ -59,19 +59,20 @@ def find_strays(store: DelayStore) -> Search:
     # A consumer is known before it takes messages: left out are those known now, and those known at first.
     in_flight = {at: count for page in store.repair.in_flight_pages() for at, count in page}
     is_led = store.leases.leader() is not None
-    for share in sorted({*store.consumers.shares(), *(store.keys.share(at.queue) for at in in_flight)}):
-        holders = set(store.consumers.counts(share)) - {""}
-        leases = store.consumers.in_share(share)
+    group_of = store.keys.slot_group
+    for group in sorted({*store.consumers.slot_groups(), *(group_of(at.queue) for at in in_flight)}):
+        holders = set(store.consumers.counts(group)) - {""}
+        leases = store.consumers.in_group(group)
         ended = [] if is_led else [lease.name for lease in leases if lease.left_ms <= 0]
         if ended:
-            search.ended[share] = ended
+            search.ended[group] = ended
         known = {lease.name for lease in leases}.difference(ended)
         for at, count in in_flight.items():
-            if store.keys.share(at.queue) == share and at.consumer not in known:
+            if group_of(at.queue) == group and at.consumer not in known:
                 found[at.queue].in_flight[at] = count
-        for tags in store.consumers.tags_of(holders - known, share).values():
+        for tags in store.consumers.tags_of(holders - known, group).values():
             for page in pages(tags, PAGE):
-                for held in store.consumers.notes(page, share):
+                for held in store.consumers.notes(page, group):
                     note = read_note(as_bytes(held.note))
                     if note is None or note.exchange:
                         search.unread.append(held.tag)
@@ -81,13 +82,13 @@ def find_strays(store: DelayStore) -> Search:
 
 
 def forget_strays(store: DelayStore, ended: Mapping[str, Iterable[str]]) -> None:
-    """Forgets those consumers whose lease has ended, by share, and that hold nothing any more."""
-    for share, names in ended.items():
-        fenced = store.consumers.fence([*names], share)
-        counts = store.consumers.counts(share)
+    """Forgets those consumers whose lease has ended, by slot group, and that hold nothing any more."""
+    for group, names in ended.items():
+        fenced = store.consumers.fence([*names], group)
+        counts = store.consumers.counts(group)
         for name in fenced:
             if not counts[name]:
-                store.consumers.leave(name, share)
+                store.consumers.leave(name, group)
 
 
 def put_back(store: DelayStore, queue: str, strays: Strays) -> Iterator[int]:

@@ -85,9 +85,9 @@ def lasting(value: float) -> str:
     return in_words(value, plain=True)
 
 
-def quantile(found: Histogram, share: float) -> str:
+def quantile(found: Histogram, part: float) -> str:
     """Returns what a share of all messages, from 0 to 1, had at most; empty without messages."""
-    value, bounds = found.quantile(share), found.bounds_s
+    value, bounds = found.quantile(part), found.bounds_s
     if value is None:
         return ""
     return seconds(value) if isfinite(value) else f"> {seconds(bounds[-1])}"

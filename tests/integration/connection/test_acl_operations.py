@@ -31,7 +31,7 @@ _STATUS = " stats due_counts heads held_page "
 _OF_REPAIR = " repair_index repair_bodies repair_list convert replay index due_counts held_page claim end_claim "
 #: What no operation of one script does: with a message in hand that came too early, a journal, and dead letters.
 HELD: dict[str, Callable[[DelayStore], Any]] = {
-    "adopt what is held": lambda store: store.delivery.adopt("q", _FAR, "tag", INDEX, UNACKED),
+    "adopt what is held": lambda store: store.delivery.adopt("q", _FAR, "tag"),
     "place far away": lambda store: store.delivery.offer("q", _FAR),
     "look for dead letters": lambda store: list(store.letters.latest(["q"])),
 }

@@ -93,12 +93,12 @@ THREADS = 20
 def test_many_threads_need_one_connection(redis_server: PrivateRedis, client: redis.Redis) -> None:
     """Threads that acknowledge while Redis is slow wait for each other, where a connection each would be too many."""
     tags = [f"host:1:abc.{number}" for number in range(THREADS)]
-    unacked, index = KEYS.unacked(KEYS.share("orders")), KEYS.unacked_index(KEYS.share("orders"))
+    unacked, index = KEYS.unacked("orders"), KEYS.unacked_index("orders")
     client.hset(unacked, mapping=dict.fromkeys(tags, "[]"))
     client.zadd(index, dict.fromkeys(tags, 1))
     pool = redis.ConnectionPool(port=redis_server.port, max_connections=1)
-    share = KEYS.share("orders")
-    store, acks = DelayStore(redis.Redis(connection_pool=pool), KEYS), Acks(dict.fromkeys(tags, "orders"), share)
+    group = KEYS.slot_group("orders")
+    store, acks = DelayStore(redis.Redis(connection_pool=pool), KEYS), Acks(dict.fromkeys(tags, "orders"), group)
 
     def acknowledge(tag: str) -> None:
         acks.add(tag)

@@ -23,7 +23,6 @@ from tests.support.journal.stores import DAY_MS, in_redis, journaled, offer
 from tests.support.servers.postgres import PrivatePostgres
 from tests.support.store.keyspace import clock_ms
 from tests.support.workers.harness import MakeProj
-from tests.support.workers.held import INDEX, UNACKED
 
 DAY_S = 86_400
 #: Ends all connections of journals.
@@ -126,7 +125,7 @@ def test_a_database_that_hangs_ends_calls_and_stops_no_consumer(
         with caplog.at_level(logging.WARNING):
             for number in range(40):
                 early = offer(f"early-{number}", now_ms + 9 * DAY_MS)
-                assert store.delivery.adopt("q", early, "", INDEX, UNACKED) in ("first", "behind")
+                assert store.delivery.adopt("q", early, "") in ("first", "behind")
         assert (len(in_redis(store)), caplog.text.count("the journal does not take a message")) == (40, 1)
         assert state_of(store).error is not None
     own_postgres.go_on()

@@ -46,7 +46,7 @@ def test_consumers_are_listed_by_the_end_of_their_leases(store: DelayStore) -> N
     assert -30_000 < other.left_ms <= -1000
     assert 0 < me.left_ms <= store.options.consumer_ttl * 1000
     now_ms, ended, _ = store.consumers.ended()
-    assert [(lease.name, lease.queues) for lease in ended[KEYS.share("a")]] == [(OTHER, ["a"])]
+    assert [(lease.name, lease.queues) for lease in ended[KEYS.slot_group("a")]] == [(OTHER, ["a"])]
     assert before_ms <= now_ms <= clock_ms(store.client)
 
 
@@ -56,7 +56,7 @@ def test_a_consumer_that_is_fenced_off_has_no_time_left(store: DelayStore) -> No
     end_lease(store, OTHER)
     store.consumers.fence([ME, OTHER], "q")
     assert store.consumers.all()[0][:3] == (OTHER, -inf, ["q"])
-    assert [lease[:3] for lease in store.consumers.ended().leases[KEYS.share("q")]] == [(OTHER, -inf, ["q"])]
+    assert [lease[:3] for lease in store.consumers.ended().leases[KEYS.slot_group("q")]] == [(OTHER, -inf, ["q"])]
 
 
 @pytest.mark.parametrize(

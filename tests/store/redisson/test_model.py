@@ -98,10 +98,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.client.zadd(INDEX, {"tag": 1})
         self.client.hset(UNACKED, "tag", body)
         before = self.model.head()
-        adopted = (
-            self.store.delivery.adopt("q", Offer(identity, repr(due_ms), priority, body), "tag", INDEX, UNACKED)
-            != "due"
-        )
+        adopted = self.store.delivery.adopt("q", Offer(identity, repr(due_ms), priority, body), "tag") != "due"
         assert adopted == (due_ms >= FUTURE_MS)
         assert self.client.exists(INDEX, UNACKED) == (0 if adopted else 2)
         self.client.delete(INDEX, UNACKED)

@@ -16,7 +16,7 @@ def deliver(store: DelayStore, *tags: str) -> None:
 def test_a_message_moves_from_the_unacked_into_the_store(store: DelayStore) -> None:
     """The adopted message is in the store as if it had been offered, and no consumer holds it any more."""
     deliver(store, "tag", "another")
-    assert store.delivery.adopt("q", Offer("i", repr(FUTURE_MS), 3, "body"), "tag", INDEX, UNACKED)
+    assert store.delivery.adopt("q", Offer("i", repr(FUTURE_MS), 3, "body"), "tag")
     after = look(store)
     assert [tag for tag, _ in after.pop(b"unacked_index:{q}")] == [b"another"]
     assert after == {
@@ -32,7 +32,7 @@ def test_a_message_that_is_due_stays_with_its_consumer(store: DelayStore, ear: E
     store.client.sadd("{delayq}:queues", "q")
     before = contents(store.client)
     for due_ms in (PAST_MS, clock_ms(store.client)):
-        assert store.delivery.adopt("q", waiting("i", due_ms), "tag", INDEX, UNACKED) == "due"
+        assert store.delivery.adopt("q", waiting("i", due_ms), "tag") == "due"
     assert contents(store.client) == before
     assert ear.heard() == []
 
@@ -42,12 +42,12 @@ def test_a_message_that_its_consumer_has_lost_is_left_alone(store: DelayStore, e
     deliver(store, "another")
     store.client.sadd("{delayq}:queues", "q")
     before = contents(store.client)
-    assert store.delivery.adopt("q", waiting("i"), "tag", INDEX, UNACKED) == "gone"
+    assert store.delivery.adopt("q", waiting("i"), "tag") == "gone"
     assert contents(store.client) == before
     assert ear.heard() == []
 
 
 def test_a_consumer_that_does_not_acknowledge_holds_nothing(store: DelayStore) -> None:
     """Its message is stored without a look at what is held."""
-    assert store.delivery.adopt("q", waiting("i"), "", INDEX, UNACKED) == "first"
+    assert store.delivery.adopt("q", waiting("i"), "") == "first"
     assert store.queues.size("q") == 1

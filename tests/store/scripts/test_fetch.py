@@ -57,7 +57,7 @@ def test_any_queue_name_is_noted_as_stock_reads_it(store: DelayStore, queue: str
     store.client.lpush(store.keys.ready(queue, (0,))[0].encode(errors="surrogateescape"), "{}")
     [taken] = fetch(store, 8, queue)
     assert taken.queue == queue
-    [note] = store.client.hvals(store.keys.unacked(store.keys.share(queue)).encode(errors="surrogateescape"))
+    [note] = store.client.hvals(store.keys.unacked(queue).encode(errors="surrogateescape"))
     assert json.loads(note) == [{}, "", queue]
 
 

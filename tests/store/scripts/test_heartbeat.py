@@ -15,7 +15,7 @@ def test_a_new_consumer_gets_a_lease(make_store: MakeStore) -> None:
     """A new name is noted with the end of its lease by Redis's clock, and with its queues in order of their names."""
     store = make_store(consumer_ttl=7)
     before_ms = clock_ms(store.client)
-    assert store.consumers.heartbeat(ME, ["b", "a", 'ü "x"'], share=store.keys.share("q"), is_new=True)
+    assert store.consumers.heartbeat(ME, ["b", "a", 'ü "x"'], group=store.keys.slot_group("q"), is_new=True)
     [(name, ends_ms)] = contents(store.client)[b"delayq:{q}:consumers"]
     assert name == ME.encode()
     assert before_ms + 7000 <= ends_ms <= clock_ms(store.client) + 7000
@@ -28,7 +28,7 @@ def test_a_lease_is_renewed(store: DelayStore) -> None:
     lives(store, ME, OTHER)
     now_ms = clock_ms(store.client)
     store.client.zadd(CONSUMERS, {ME: now_ms + 1000, OTHER: now_ms + 1000})
-    assert store.consumers.heartbeat(ME, ["z"], share=store.keys.share("q"))
+    assert store.consumers.heartbeat(ME, ["z"], group=store.keys.slot_group("q"))
     of_me, of_other = store.client.zmscore(CONSUMERS, [ME, OTHER])
     assert of_me >= now_ms + store.options.consumer_ttl * 1000
     assert of_other == now_ms + 1000

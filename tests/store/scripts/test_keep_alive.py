@@ -44,7 +44,7 @@ def job(store: DelayStore) -> JobRun:
 
 
 def adopt(store: DelayStore, due_ms: float) -> None:
-    assert store.delivery.adopt("q", waiting("late", due_ms), "", INDEX, UNACKED, EXPIRE_MS)
+    assert store.delivery.adopt("q", waiting("late", due_ms), "", EXPIRE_MS)
 
 
 def convert(store: DelayStore, due_ms: float) -> None:

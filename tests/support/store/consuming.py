@@ -14,23 +14,23 @@ from tests.support.store.keyspace import KEYS
 ME, OTHER = "host:1:00000000", "host:2:ffffffff"
 
 #: Keys of what consumers of ``q`` hold in a Redis Cluster.
-_SHARE = KEYS.share("q")
-CONSUMERS, CONSUMED = KEYS.consumers(_SHARE), KEYS.consumed(_SHARE)
-INDEX, UNACKED = KEYS.unacked_index(_SHARE), KEYS.unacked(_SHARE)
+_GROUP = KEYS.slot_group("q")
+CONSUMERS, CONSUMED = KEYS.consumers(_GROUP), KEYS.consumed(_GROUP)
+INDEX, UNACKED = KEYS.unacked_index(_GROUP), KEYS.unacked(_GROUP)
 
 
 def lives(store: DelayStore, *names: str, queues: tuple[str, ...] = ("q",)) -> None:
     """Gives consumers a lease."""
     store.consumers.note_queues(queues)
-    for share in dict.fromkeys(map(store.keys.share, queues)):
-        of_share = [queue for queue in queues if store.keys.share(queue) == share]
+    for group in dict.fromkeys(map(store.keys.slot_group, queues)):
+        of_group = [queue for queue in queues if store.keys.slot_group(queue) == group]
         for name in names or (ME,):
-            assert store.consumers.heartbeat(name, of_share, is_new=True)
+            assert store.consumers.heartbeat(name, of_group, is_new=True)
 
 
 def end_lease(store: DelayStore, name: str = ME) -> None:
     """Lets the lease of a consumer end a second ago."""
-    keys = [store.keys.consumers(share) for share in store.consumers.shares()]
+    keys = [store.keys.consumers(group) for group in store.consumers.slot_groups()]
     assert sum(store.client.zadd(key, {name: store.now_ms() - 1000}, xx=True, ch=True) for key in keys)
 
 

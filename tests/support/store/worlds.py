@@ -224,8 +224,8 @@ class FleetWorld:
 
     def do_fence(self, fleet: Fleet) -> Fleet:
         """The leader finds consumers whose leases have ended, and fences them off."""
-        share = self.store.keys.share(QUEUE)
-        late = [lease.name for lease in self.store.consumers.ended().leases.get(share, ())]
+        group = self.store.keys.slot_group(QUEUE)
+        late = [lease.name for lease in self.store.consumers.ended().leases.get(group, ())]
         fenced = self.store.consumers.fence(late, QUEUE)
         for name in fenced:
             fleet = fleet.with_others(name, lapsed=True)
@@ -421,4 +421,4 @@ class FleetWorld:
         return self.store.keys.stored(QUEUE, self.store.layout)
 
     def _key(self, name: str) -> str:
-        return str(getattr(self.store.keys, name)(self.store.keys.share(QUEUE)))
+        return str(getattr(self.store.keys, name)(QUEUE))

@@ -47,9 +47,9 @@ def publish(store: DelayStore, count: int, queue: str = "q", **properties: Any) 
 
 def gone(store: DelayStore, name: str = ME) -> bool:
     """Whether nothing is left of a consumer."""
-    shares = store.consumers.shares()
-    known = [store.client.zrange(store.keys.consumers(share), 0, -1) for share in shares]
-    noted = [store.client.hkeys(store.keys.consumed(share)) for share in shares]
+    groups = store.consumers.slot_groups()
+    known = [store.client.zrange(store.keys.consumers(group), 0, -1) for group in groups]
+    noted = [store.client.hkeys(store.keys.consumed(group)) for group in groups]
     return name.encode() not in [each for found in (*known, *noted) for each in found]
 
 

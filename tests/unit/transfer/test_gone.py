@@ -62,7 +62,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
 
 
 def test_a_consumer_without_a_subscriber_in_every_look_is_gone(fleet: Fleet) -> None:
-    """It is gone in all of its shares, and the others are not."""
+    """It is gone in all of its slot groups, and the others are not."""
     assert fleet.after(10) == {}
     fleet.missing = {ME}
     assert fleet.after(GONE_S) == {}

@@ -41,10 +41,10 @@ def test_a_far_message_leaves_its_consumer(make_journaled: MakeJournaled, tag: s
     store = make_journaled()
     if tag:
         hold(store, tag)
-    assert store.delivery.adopt("q", far(), tag, INDEX, UNACKED) == "behind"
+    assert store.delivery.adopt("q", far(), tag) == "behind"
     assert (rows(store, "far"), held(store), in_redis(store)) == ([("far", True)], (0, 0), [])
     if tag:
-        assert store.delivery.adopt("q", far("other"), tag, INDEX, UNACKED) == "gone"
+        assert store.delivery.adopt("q", far("other"), tag) == "gone"
         assert rows(store, "other") == []
 
 
@@ -53,11 +53,11 @@ def test_a_consumer_that_died_half_way_doubles_nothing(make_journaled: MakeJourn
     """The row was written and the message came back to its queue, redelivered: the next consumer adds no row."""
     store = make_journaled()
     one = far()
-    store.delivery.adopt("q", one, "", INDEX, UNACKED)
+    store.delivery.adopt("q", one, "")
     again = redelivered(json.loads(one.body), **{"x-delivery-count": 1})
     again["properties"]["delivery_tag"] = "another"
     hold(store, "tag")
-    assert store.delivery.adopt("q", one._replace(body=json.dumps(again)), "tag", INDEX, UNACKED) == "behind"
+    assert store.delivery.adopt("q", one._replace(body=json.dumps(again)), "tag") == "behind"
     assert (rows(store, "far"), held(store)) == ([("far", True)], (0, 0))
 
 
@@ -66,9 +66,9 @@ def test_a_message_that_is_due_leaves_no_row(make_journaled: MakeJournaled) -> N
     """By Redis's clock it is due already and stays with its consumer."""
     store = make_journaled(journal="all")
     hold(store, "tag")
-    assert store.delivery.adopt("q", Offer("i", "1000", 0, far().body), "tag", INDEX, UNACKED) == "due"
+    assert store.delivery.adopt("q", Offer("i", "1000", 0, far().body), "tag") == "due"
     assert (rows(store, "i"), held(store)) == ([], (1, 1))
-    assert store.delivery.adopt("q", near(), "tag", INDEX, UNACKED) == "first"
+    assert store.delivery.adopt("q", near(), "tag") == "first"
     assert (rows(store, "near"), held(store)) == ([("near", False)], (0, 0))
 
 
@@ -85,7 +85,7 @@ def test_without_the_database_redis_takes_it(
 
     monkeypatch.setattr(store.journal, "add", away)
     with caplog.at_level(logging.WARNING):
-        assert store.delivery.adopt("q", far(), "tag", INDEX, UNACKED) == "first"
+        assert store.delivery.adopt("q", far(), "tag") == "first"
     assert (in_redis(store), held(store)) == (["far"], (0, 0))
     assert "the journal does not take a message of queue 'q', which waits in Redis now: away. So do" in caplog.text
 

@@ -75,7 +75,7 @@ def test_a_queue_of_the_wrong_type_holds_up_no_other(
         reclaim()
         until(lambda: gone(store, OTHER))
         until(lambda: store.client.llen("b") == 2)
-        held = store.keys.unacked(store.keys.share("a"))
+        held = store.keys.unacked("a")
         stays(lambda: store.client.hlen(held) == 2 and not gone(store), 0.5)
     [record] = logged(caplog)
     assert record.startswith(f"some messages of the dead consumer {ME} stay in hand: WRONGTYPE key a holds a set")
