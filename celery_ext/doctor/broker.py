@@ -139,13 +139,13 @@ def memory(subject: Subject) -> Findings:
 def _memory(name: str, info: Mapping[str, Any]) -> Findings:
     used, limit, total = (int(info.get(key, 0)) for key in ("used_memory", "maxmemory", "total_system_memory"))
     bound = limit or total
-    share = used / bound if bound else 0
-    if share >= NEARLY_FULL:
+    filled = used / bound if bound else 0
+    if filled >= NEARLY_FULL:
         of = "maxmemory" if limit else "the machine's memory, and has no maxmemory"
-        effect = "it is full: publishing fails" if share >= 1 else "when it is full, publishing fails"
+        effect = "it is full: publishing fails" if filled >= 1 else "when it is full, publishing fails"
         yield Finding(
-            Level.ERROR if share >= FULL else Level.WARNING,
-            f"{name} uses {share:.0%} of {of}: {effect}",
+            Level.ERROR if filled >= FULL else Level.WARNING,
+            f"{name} uses {filled:.0%} of {of}: {effect}",
             "raise maxmemory, or move what is due late to a journal",
             "troubleshooting.md#redis-is-full-or-grows",
         )

@@ -76,7 +76,7 @@ class Recipe(NamedTuple):
 
     Attributes:
         name: Name of the task.
-        template: The message with slots.
+        template: The message with gaps.
         serialize: Writes a body from arguments.
         codec: The serializer that ``serialize`` uses, as kombu knows it.
         headers: Names of all headers.
@@ -226,8 +226,8 @@ def recipe_of(
         raise NoTemplate("an option is no plain value")
     if not {type(options.get(name)) for name in IN_OPTIONS} <= {str, type(None)}:
         raise NoTemplate("an option that is a text is none here")
-    slots = ("task_id", "eta", "root_id", "parent_id", "reply_to")
-    own: dict[str, Any] = {**{name: placeholder(name) for name in slots}, **more}
+    gaps = ("task_id", "eta", "root_id", "parent_id", "reply_to")
+    own: dict[str, Any] = {**{name: placeholder(name) for name in gaps}, **more}
     if headers:
         own["headers"] = {PLACEHOLDERS.headers: None}
     if expires is not None:
@@ -235,7 +235,7 @@ def recipe_of(
     recipe = _caught(app, task, partial(type(app).send_task, app, task), options, own, RESULT_OF_UNKNOWN)
     if (
         len(recipe.declare) > 1
-        or ("expires" in recipe.template.form.slots) != bool(expires)
+        or ("expires" in recipe.template.form.gaps) != bool(expires)
         or type(recipe.retry_policy) not in (dict, type(None))
     ):
         raise NoTemplate(f"calls of task {task} differ from each other")

@@ -1,4 +1,4 @@
-"""Messages as Celery makes them, with slots for the parts that differ from message to message.
+"""Messages as Celery makes them, with gaps for the parts that differ from message to message.
 
 Celery itself makes the message of each template, so its fields are those of the Celery version in use.
 """
@@ -28,7 +28,7 @@ T = TypeVar("T")
 RESULT_OF_UNKNOWN = None if VERSION >= (5, 7) else False
 
 
-class Slots(NamedTuple, Generic[T]):
+class Gaps(NamedTuple, Generic[T]):
     """The parts that differ from message to message: JSON texts, or columns of them.
 
     Attributes:
@@ -63,17 +63,17 @@ class Slots(NamedTuple, Generic[T]):
 
 
 #: No app has the same text.
-_MARK = f"delayq-slot-{uuid4()}-"
-#: A slot in the text of a message. Further headers and the property ``timestamp`` go with the comma before them.
+_MARK = f"delayq-gap-{uuid4()}-"
+#: A gap in the text of a message. Further headers and the property ``timestamp`` go with the comma before them.
 _SLOT = re.compile(f'(?:"{_MARK}(?!headers|timestamp)|, "{_MARK}(?=(?:headers|timestamp)": null))([a-z_]+)"(?:: null)?')
 
 
-def placeholder(slot: str) -> str:
-    """Returns what stands for the content of a slot while Celery makes the message."""
-    return _MARK + slot
+def placeholder(gap: str) -> str:
+    """Returns what stands for the content of a gap while Celery makes the message."""
+    return _MARK + gap
 
 
-PLACEHOLDERS: Slots[str] = Slots(*map(placeholder, Slots._fields))
+PLACEHOLDERS: Gaps[str] = Gaps(*map(placeholder, Gaps._fields))
 #: Stands for an expiry while Celery makes the message: Celery calculates with it, so it cannot be a text.
 EXPIRES = datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -83,69 +83,69 @@ class NoTemplate(Exception):
 
 
 class MessageForm:
-    """The text of a message with slots.
+    """The text of a message with gaps.
 
     Args:
-        text: A message as JSON text, with ``%s`` for each slot.
-        slots: Names of the slots in the order of their places; some have more than one place.
+        text: A message as JSON text, with ``%s`` for each gap.
+        gaps: Names of the gaps in the order of their places; some have more than one place.
     """
 
-    def __init__(self, text: str, slots: Sequence[str]) -> None:
+    def __init__(self, text: str, gaps: Sequence[str]) -> None:
         self.text = text
-        self.slots = tuple(slots)
-        self._pick = attrgetter(*self.slots)
+        self.gaps = tuple(gaps)
+        self._pick = attrgetter(*self.gaps)
 
     @classmethod
     def of(cls, message: Message) -> "MessageForm":
-        """Cuts the slots out of a message.
+        """Cuts the gaps out of a message.
 
         Args:
-            message: A message with a placeholder in each slot. That of ``headers`` is the name of a header, and that of
+            message: A message with a placeholder in each gap. That of ``headers`` is the name of a header, and that of
                 ``timestamp`` the name of a property.
         """
         pieces = _SLOT.split(to_json(message))
         return cls("%s".join(piece.replace("%", "%%") for piece in pieces[::2]), pieces[1::2])
 
     def writer(self, fixed: Mapping[str, str], places: Mapping[str, tuple[int, str]]) -> Callable[[Sequence[str]], str]:
-        """Returns what writes messages with the same texts in most slots, in less time than ``fill``.
+        """Returns what writes messages with the same texts in most gaps, in less time than ``fill``.
 
         Args:
-            fixed: By the names of slots, the JSON text that is always in it.
+            fixed: By the names of gaps, the JSON text that is always in it.
             places: By the names of the others, where in a row its text stands, and around what: ``%s``, or ``"%s"`` for
                 texts that nothing has to be escaped in.
 
         Returns:
             A function of a row of texts.
         """
-        first, *others = [piece.replace("%", "%%") for piece in (self.text % (("\0",) * len(self.slots))).split("\0")]
+        first, *others = [piece.replace("%", "%%") for piece in (self.text % (("\0",) * len(self.gaps))).split("\0")]
         text, order = first, []
-        for slot, piece in zip(self.slots, others, strict=True):
-            if slot in fixed:
-                text += fixed[slot].replace("%", "%%")
+        for gap, piece in zip(self.gaps, others, strict=True):
+            if gap in fixed:
+                text += fixed[gap].replace("%", "%%")
             else:
-                place, around = places[slot]
+                place, around = places[gap]
                 text += around
                 order.append(place)
             text += piece
         pick, write = itemgetter(*order), text.__mod__
         return lambda row: write(pick(row))
 
-    def fill(self, slots: Any) -> str:
-        """Returns a message as JSON text. slots: An object with a JSON text for each slot, such as ``Slots``."""
-        text: str = self.text % self._pick(slots)
+    def fill(self, gaps: Any) -> str:
+        """Returns a message as JSON text. gaps: An object with a JSON text for each gap, such as ``Gaps``."""
+        text: str = self.text % self._pick(gaps)
         return text
 
-    def filled(self, columns: Slots[Iterable[str]]) -> Iterator[str]:
+    def filled(self, columns: Gaps[Iterable[str]]) -> Iterator[str]:
         """Yields many messages as JSON texts, as many as the shortest column has rows."""
         return map(self.text.__mod__, zip(*self._pick(columns), strict=False))
 
 
 class Template:
-    """A message with slots.
+    """A message with gaps.
 
     Args:
         queue: The list that the message goes to.
-        message: A message as kombu's virtual transports make it, with placeholders in its slots.
+        message: A message as kombu's virtual transports make it, with placeholders in its gaps.
         serializer: Name of the serializer of the body.
         compression: Name of the compression of the body, or None.
         expires: Expiry of messages without their own, in a form that Celery takes; or None.
@@ -180,9 +180,9 @@ class Template:
         if compact:
             headers = without_defaults(headers)
         self.form = MessageForm.of({**message, "headers": headers})
-        #: For a message without a parent, where the header has a slot and is left out without one.
+        #: For a message without a parent, where the header has a gap and is left out without one.
         self.orphan = self.form
-        if compact and "parent_id" in self.form.slots:
+        if compact and "parent_id" in self.form.gaps:
             orphan = {name: value for name, value in headers.items() if name != "parent_id"}
             self.orphan = MessageForm.of({**message, "headers": orphan})
 

@@ -78,7 +78,7 @@ class Written(NamedTuple):
         return self.offer if self.offer.due else self.offer._replace(body=self.write(new_tag()))
 
 
-#: The slots of a message of ``Writer``, in the order in which it has their texts. Beside those of ``template.Slots``:
+#: The gaps of a message of ``Writer``, in the order in which it has their texts. Beside those of ``template.Gaps``:
 #: the process that first sent the task, where the RPC result backend sends the result, the id of the delay chain, and
 #: why the run before failed.
 _SLOTS = (
@@ -140,7 +140,7 @@ class Writer:
         self._serialize, self._template, self._draw_tag = recipe.serialize, recipe.template, draw_tag
         self._levels = app.conf.get("task_repr_maxlevels", 3)
         self._etas = _Etas()
-        self._names_caller = "reply_to" in recipe.template.form.slots
+        self._names_caller = "reply_to" in recipe.template.form.gaps
         places = {name: (at, "%s") for at, name in enumerate(_SLOTS)}
         self._fill, self._fill_orphan = (
             form.writer({}, places) for form in (self._template.form, self._template.orphan)
@@ -332,7 +332,7 @@ class ManyMessages:
         ).offer
 
 
-#: In a row of ``_PlainCalls``, where the text of each slot stands, and around what; a body also without base64.
+#: In a row of ``_PlainCalls``, where the text of each gap stands, and around what; a body also without base64.
 _PLACES = {
     "body": (0, '"%s"'),
     "task_id": (1, '"%s"'),
@@ -343,7 +343,7 @@ _PLACES = {
     "kwargsrepr": (5, "%s"),
     "timestamp": (6, "%s"),
 }
-#: What a plain call has in the other slots.
+#: What a plain call has in the other gaps.
 _FIXED = {"expires": "null", "expiration": "null", "parent_id": "null", "group_id": "null", "headers": ""}
 
 
@@ -356,10 +356,10 @@ class _PlainCalls:
         self._serialize, self._template, self._priority = recipe.serialize, template, recipe.priority
         self._max_delay_s = inf if recipe.broker.max_delay is None else recipe.broker.max_delay
         places = {**_PLACES, "body": (0, "%s")} if template.is_text else _PLACES
-        slots = {*template.orphan.slots}
+        gaps = {*template.orphan.gaps}
         #: Writes a message; None where a message has more of its own, or where the app's clock is not that of UTC.
         self._write: Callable[[Sequence[str]], str] | None = None
-        if not recipe.is_step and slots <= {*places, *_FIXED} and _is_in_utc(app):
+        if not recipe.is_step and gaps <= {*places, *_FIXED} and _is_in_utc(app):
             self._write = template.orphan.writer(_FIXED, places)
         self._etas = _Etas()
 

@@ -43,7 +43,7 @@ class TakeRequest:
 class _Waiting:
     def __init__(self, wanted: TakeRequest) -> None:
         self.wanted = wanted
-        self.share = 0  # how many messages it may take now
+        self.allotted = 0  # how many messages it may take now
         self.turn = asyncio.Event()
         self.error: Exception | None = None
 
@@ -119,9 +119,9 @@ class WaitingRequests:
                     return None
                 if one.error is not None:
                     raise one.error
-                if one.share and (received := await self._receive(one.wanted, one.share, away)) is not None:
+                if one.allotted and (received := await self._receive(one.wanted, one.allotted, away)) is not None:
                     return received
-                one.share = 0  # others were faster; it keeps its place
+                one.allotted = 0  # others were faster; it keeps its place
                 one.turn.clear()
             return None
         finally:
@@ -167,14 +167,14 @@ class WaitingRequests:
 
     def _share_out(self, queue: str, count: int) -> None:
         waiting = self._waiting.get(queue, ())
-        idle = [one for one in waiting if not one.share]
-        left = count - sum(one.share for one in waiting)
+        idle = [one for one in waiting if not one.allotted]
+        left = count - sum(one.allotted for one in waiting)
         each = ceil(left / max(len(idle), 1))
         for one in idle:
             if left <= 0:
                 return
-            one.share = min(one.wanted.most, each, left)
-            left -= one.share
+            one.allotted = min(one.wanted.most, each, left)
+            left -= one.allotted
             one.turn.set()
 
     def _all(self) -> list[_Waiting]:

@@ -161,15 +161,15 @@ def windows(store: DelayStore, selection: WaitingSelection, count: int | None) -
     """
     sizes = selection.sizes(store, selection.names(store))
     wanted = count or max(ceil(sum(sizes.values()) / PARTITION_MESSAGES), 1)
-    share = max(ceil(sum(sizes.values()) / wanted), 1)
-    # Shares have messages of several queues, so each queue is cut finer.
-    step = max(share // min(len(sizes) or 1, 10), 1)
+    of_window = max(ceil(sum(sizes.values()) / wanted), 1)
+    # Windows have messages of several queues, so each queue is cut finer.
+    step = max(of_window // min(len(sizes) or 1, 10), 1)
     cuts: list[float] = []
     for delayed, size in sizes.items():
         ranks = range(step - 1, size, step)
         parts = store.scan.split(delayed.queue, ranks, selection.from_ms, selection.to_ms, delayed.layout)
         # The last message of a part is in its window.
         cuts += [nextafter(float(part.until[1]), inf) for part in parts if part.until is not None]
-    every = ceil(share / step)
+    every = ceil(of_window / step)
     inner = {end for end in sorted(cuts)[every - 1 :: every][: wanted - 1] if end < selection.to_ms}
     return [WindowPartition(*ends) for ends in pairwise([selection.from_ms, *sorted(inner), selection.to_ms])]

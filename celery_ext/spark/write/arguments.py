@@ -131,5 +131,5 @@ class Arguments:
 
 
 def _dict_format(names: Iterable[str]) -> str:
-    """Returns a format for the text of a dict, with a slot for each value. names: Texts of the keys, with quotes."""
+    """Returns a format for the text of a dict, with a gap for each value. names: Texts of the keys, with quotes."""
     return "{" + ", ".join(f"{name.replace('%', '%%')}: %s" for name in names) + "}"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from celery_ext.publish.template import Slots, Template
+from celery_ext.publish.template import Gaps, Template
 from celery_ext.spark import task_ids
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.arguments import Arguments
@@ -141,18 +141,18 @@ class _Batch:
         due_us = self._due_us
         due = repeat("") if due_us is None else ["" if us is None else ms_text(us) for us in due_us]
         expiries_us, templates = self._expiries_and_templates()
-        slots = self._slots(self._with_defaults(expiries_us, templates), templates)
+        gaps = self._gaps(self._with_defaults(expiries_us, templates), templates)
         if templates[0] is not None and templates.count(templates[0]) == self._count:
             only = templates[0]
-            columns = zip(self._task_ids, due, repeat(only.priority), only.form.filled(slots), strict=False)
+            columns = zip(self._task_ids, due, repeat(only.priority), only.form.filled(gaps), strict=False)
             return {only.queue: (range(self._count), list(map(Offer._make, columns)))}
         found: defaultdict[str, tuple[list[int], list[Offer]]] = defaultdict(lambda: ([], []))
-        rows = enumerate(zip(templates, self._task_ids, due, *slots, strict=False))
+        rows = enumerate(zip(templates, self._task_ids, due, *gaps, strict=False))
         for row, (template, task_id, when, *texts) in rows:
             if template is not None:
                 numbers, offers = found[template.queue]
                 numbers.append(row)
-                offers.append(Offer(task_id, when, template.priority, template.form.fill(Slots(*texts))))
+                offers.append(Offer(task_id, when, template.priority, template.form.fill(Gaps(*texts))))
         return found
 
     def _expiries_and_templates(self) -> tuple[list[int | None] | None, list[Template | None]]:
@@ -160,17 +160,15 @@ class _Batch:
         expire = [False] * self._count if expiries_us is None else [us is not None for us in expiries_us]
         return expiries_us, self._job.templates.of_rows(self._fields, expire)
 
-    def _slots(
-        self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]
-    ) -> Slots[Iterable[str]]:
-        """Returns the slots of all rows, by column. A column can be iterated over more than once."""
+    def _gaps(self, expiries_us: list[int | None] | None, templates: Sequence[Template | None]) -> Gaps[Iterable[str]]:
+        """Returns the gaps of all rows, by column. A column can be iterated over more than once."""
         arguments = Arguments(self._rows, self._job.columns.arguments, self._job.templates.repr_levels)
         ids = list(map(text_to_json, self._task_ids))
         roots = ids
         if not self._fields.is_constant("root_id"):
             given = self._fields.json("root_id")
             roots = [own if root in ("null", '""') else root for root, own in zip(given, ids, strict=True)]
-        return Slots(
+        return Gaps(
             body=self._bodies(arguments, templates),
             task_id=ids,
             eta=_iso_column(self._due_us),

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from celery.utils.nodenames import anon_nodename
 
-from celery_ext.publish.template import Slots
+from celery_ext.publish.template import Gaps
 from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.arguments import Arguments
@@ -60,7 +60,7 @@ class DeadLetterBuilder:
             template = self._templates.of(key._replace(serializer="json"))
             [body] = arguments.bodies("json", template.compression)
         [tag] = task_ids.tags_of([digest], self._salt)
-        slots = Slots(*["null"] * len(Slots._fields))._replace(
+        gaps = Gaps(*["null"] * len(Gaps._fields))._replace(
             body=body,
             task_id=own,
             root_id=own,
@@ -71,7 +71,7 @@ class DeadLetterBuilder:
             timestamp=stamp_text(),
         )
         address = self._address(key._replace(queue=queue)) if task is not None else (None, None)
-        return Offer(letter_id, "", template.priority, _with_reason(template.form.fill(slots), error, *address))
+        return Offer(letter_id, "", template.priority, _with_reason(template.form.fill(gaps), error, *address))
 
     def _address(self, key: TemplateKey) -> tuple[str, str] | tuple[None, None]:
         """Returns exchange and routing key of a task; None for both where the row's queue is what is wrong."""

@@ -8,7 +8,6 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
-from tests.support.store.consuming import INDEX, UNACKED
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import DUE, clock_ms, contents, in_form, only, waiting
 from tests.support.store.layouts import other_layout
@@ -59,9 +58,7 @@ LATER: dict[str, Callable[[DelayStore, float], object]] = {
     "offer, x-expires unknown": lambda store, due_ms: store.delivery.offer("q", waiting("late", due_ms)),
     "step": lambda store, due_ms: store.chains.step("q", "chain", waiting("late", due_ms, "chain"), EXPIRE_MS),
     "adopt": adopt,
-    "adopt, x-expires unknown": lambda store, due_ms: store.delivery.adopt(
-        "q", waiting("late", due_ms), "", INDEX, UNACKED
-    ),
+    "adopt, x-expires unknown": lambda store, due_ms: store.delivery.adopt("q", waiting("late", due_ms), ""),
     "reschedule": lambda store, due_ms: store.lookup.reschedule("q", [Change(only(store, "i"), due_ms, b"new")]),
     "convert": convert,
     "enqueue": lambda store, due_ms: store.jobs.enqueue("q", job(store), [waiting("late", due_ms)]),

@@ -1,4 +1,4 @@
-"""Templates are messages that Celery has made, with slots for what differs from row to row."""
+"""Templates are messages that Celery has made, with gaps for what differs from row to row."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from celery import signals
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
 
-from celery_ext.publish.template import Slots
+from celery_ext.publish.template import Gaps
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.templates import TemplateKey, Templates
@@ -19,18 +19,18 @@ PLAIN = TemplateKey("t")
 
 
 def filled(templates: Templates, key: TemplateKey) -> dict[str, Any]:
-    """Returns a message in whose slots their names are."""
-    slots = Slots(*(json.dumps(f"<{name}>") for name in Slots._fields))._replace(headers="", timestamp="")
+    """Returns a message in whose gaps their names are."""
+    gaps = Gaps(*(json.dumps(f"<{name}>") for name in Gaps._fields))._replace(headers="", timestamp="")
     form = templates.of(key).form
-    [by_columns] = form.filled(Slots(*([slot] for slot in slots)))
-    assert by_columns == form.fill(slots)
+    [by_columns] = form.filled(Gaps(*([gap] for gap in gaps)))
+    assert by_columns == form.fill(gaps)
     found: dict[str, Any] = json.loads(by_columns)
     return found
 
 
-@pytest.mark.parametrize("name", ["%s", "100%", "%(a)s", "{}", '"', "\\", "ü", "delayq-slot", "null", "a b"])
+@pytest.mark.parametrize("name", ["%s", "100%", "%(a)s", "{}", '"', "\\", "ü", "delayq-gap", "null", "a b"])
 def test_names_may_have_any_characters(name: str) -> None:
-    """Names of tasks and queues are never taken for slots or formats."""
+    """Names of tasks and queues are never taken for gaps or formats."""
     message = filled(Templates(AppSettings()), PLAIN._replace(task=name, queue=name))
     assert message["headers"]["task"] == name
     assert message["properties"]["delivery_info"]["routing_key"] == name
