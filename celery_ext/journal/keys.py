@@ -6,13 +6,13 @@ from kombu_delayq.store.keys import KeyNames
 class JournalKeys(KeyNames):
     """The keys with which Redis and its journal agree."""
 
-    def journal(self, share: str = "") -> str:
+    def journal(self, queue: str = "") -> str:
         """HASH: marker of the journal of this Redis: its id, and token, epoch and heartbeat of its promoter."""
-        return self._of.of_queue(share, "journal") if share else self._of.of_all("journal")
+        return self._of.of_group(queue, "journal")
 
-    def journal_guard(self, share: str = "") -> str:
+    def journal_guard(self, queue: str = "") -> str:
         """HASH: number of each row of the journal that is being promoted or taken out, with its state and the time."""
-        return self._of.of_queue(share, "journal:guard") if share else self._of.of_all("journal:guard")
+        return self._of.of_group(queue, "journal:guard")
 
     @property
     def journal_lease(self) -> str:

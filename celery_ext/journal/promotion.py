@@ -187,7 +187,7 @@ class Promotion(StorePart):
         Args:
             queue: The queue whose marker is meant, by default that of all; on a plain server they are the same.
         """
-        key = self._own.journal(self._keys.slot_group(queue))
+        key = self._own.journal(queue)
         found = {as_text(field): as_text(value) for field, value in self._client.ask("HGETALL", key).items()}
         if "id" not in found:
             return None
@@ -211,7 +211,7 @@ class Promotion(StorePart):
 
     def is_marked(self, queue: str) -> bool:
         """Whether there is a marker for a queue, asked once: a publisher meets an error of Redis soon enough."""
-        return bool(self._client.ask_once("HGETALL", self._own.journal(self._keys.slot_group(queue))))
+        return bool(self._client.ask_once("HGETALL", self._own.journal(queue)))
 
     def elect(
         self,
@@ -384,8 +384,7 @@ class Promotion(StorePart):
     def _promote_call(
         self, journal: str, token: int, queue: str, page: list[Row], hold: str
     ) -> tuple[list[str], list[Any]]:
-        share = self._keys.slot_group(queue)
-        keys = [self._own.journal(share), self._own.journal_guard(share), *self._client.stored(queue)]
+        keys = [self._own.journal(queue), self._own.journal_guard(queue), *self._client.stored(queue)]
         expire_ms = max(row.expire_ms for row in page)
         args: list[Any] = [self._client.wake(queue), queue, expire_ms, journal, token, hold]
         for row in page:

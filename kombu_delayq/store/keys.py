@@ -120,7 +120,7 @@ class Keys:
     def _of_job(self, what: str, name: str, queue: str | None) -> str:
         return self.of_all(f"{what}:{name}") if queue is None else self.of_queue(queue, f"{name}:{what}")
 
-    def _of_group(self, queue: str, what: str, of_all: str = "") -> str:
+    def of_group(self, queue: str, what: str, of_all: str = "") -> str:
         """Returns the name of a key of a queue's slot group."""
         return self.of_queue(queue, what) if self.slot_group(queue) else self.of_all(of_all or what)
 
@@ -314,7 +314,7 @@ class Keys:
 
     def consumers(self, queue: str) -> str:
         """ZSET: names of the consumers, with the end of their leases, ms since the epoch; 0 while one is reclaimed."""
-        return self._of_group(queue, "consumers")
+        return self.of_group(queue, "consumers")
 
     def consumed(self, queue: str) -> str:
         """HASH: names of the consumers, each with its own report, a JSON object.
@@ -323,14 +323,14 @@ class Keys:
         ``process``: then its process, so that others on its machine see whether that has ended;
         ``held``: number of messages in hand; ``held_s``: for how long it has had the oldest of them, in s.
         """
-        return self._of_group(queue, "consumed", "consumers:queues")
+        return self.of_group(queue, "consumed", "consumers:queues")
 
     def paused(self, queue: str = "") -> str:
         """HASH: queues that are paused, by their names as JSON, with the time of the pause, ms since the epoch.
 
         One key for all queues; in a cluster also one in the slot of each queue, for the script that fetches.
         """
-        return self._of_group(queue, "paused")
+        return self.of_group(queue, "paused")
 
     @property
     def consumed_queues(self) -> str:

@@ -8,7 +8,7 @@ from tests.support.store.keyspace import FUTURE_MS, KEYS
 #: Id of the journal, and its keys in Redis: the marker of all, and the guard of the queue ``q``.
 JOURNAL_ID = "7f3a"
 MARKER = "{delayq}:journal"
-GUARD = JournalKeys(KEYS).journal_guard(KEYS.slot_group("q"))
+GUARD = JournalKeys(KEYS).journal_guard("q")
 
 
 def elected(store: DelayStore, epoch: int = 1, heartbeat: int = 5) -> int:

@@ -84,7 +84,7 @@ def test_a_cancel_after_a_loss_that_nobody_has_noticed_says_so(journaled_store: 
     due_ms = clock_ms(store.client) + HOUR_MS
     store.delivery.offer("q", offer("before", due_ms))
     promoter = Promoter(store).heartbeat()
-    key = JournalKeys(store.keys).journal(store.keys.slot_group("q"))
+    key = JournalKeys(store.keys).journal("q")
     state = store.client.hgetall(key)
     store.delivery.offer("q", offer("since", due_ms), offer("delivered", 0.0))
     delivered(store)
