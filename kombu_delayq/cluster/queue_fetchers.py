@@ -53,7 +53,7 @@ class QueueFetcher:
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._has_failed = False
         shared = SharedByFetchers(
-            share=queue,
+            group=queue,
             pool_of=self._node,
             watch=self._watch,
             credit=of_channel.credit,

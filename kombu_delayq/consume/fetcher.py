@@ -106,7 +106,7 @@ class Fetcher:
         if "max_connections" not in channel.connection.client.transport_options:
             pools.make_room(channel.async_pool, MOST_WAITS + OTHER_CONNECTIONS)
         self._shared = shared or SharedByFetchers(
-            share="",
+            group="",
             pool_of=partial(pools.node_of, channel.async_pool, ""),
             watch=poller.watch,
             credit=Credit(channel, poller, [self]),

@@ -29,19 +29,19 @@ class Requests:
     Args:
         connection: The connection.
         consumer: The consumer in whose name messages are fetched.
-        share: What ``Keys.share`` returns for their queues.
+        group: Name of the slot group of their queues.
 
     Attributes:
         acks: The acknowledgements.
         are_unsure: Whether Redis may have fetched messages of which nobody knows.
     """
 
-    def __init__(self, connection: PipelinedConnection, consumer: Consumer, share: str) -> None:
+    def __init__(self, connection: PipelinedConnection, consumer: Consumer, group: str) -> None:
         self.connection = connection
-        self.acks = Acks(consumer.held, share)
+        self.acks = Acks(consumer.held, group)
         self.are_unsure = False
         self._consumer = consumer
-        self._share = share
+        self._group = group
         self._unclaimed: dict[int, Request] = {}  # at most one, by its first number
         self._by_text = False
 
@@ -125,11 +125,11 @@ class Requests:
         """Puts back what a request on its way brings, because the thread that would read its reply is busy."""
         if self._claim(request):
             self._consumer.lose(request)
-            self._consumer.recover(store, self._share)
+            self._consumer.recover(store, self._group)
 
     def recover(self, store: "DelayStore") -> None:
         """Puts back what Redis has fetched for requests whose replies do not come."""
-        self._consumer.recover(store, self._share)
+        self._consumer.recover(store, self._group)
         self.are_unsure = False
 
     def _claim(self, request: Request) -> bool:
