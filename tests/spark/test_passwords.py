@@ -57,15 +57,3 @@ def test_a_password_stays_in_the_environment(
     for text in (*texts, *told, explained.getvalue()):
         assert PASSWORD not in text
         assert WRONG_PASSWORD not in text
-
-
-def test_a_password_in_the_options_is_refused(
-    talkative: SparkSession, guarded_server: PrivateRedis, spark_files: list[Path]
-) -> None:
-    """A broker URL with a password is refused before Spark keeps it, with the way to give it, and is not shown."""
-    url = f"redis://:{PASSWORD}@127.0.0.1:{guarded_server.port}/0"
-    with pytest.raises(Exception, match="give its name as broker_url_env") as caught:
-        append(talkative.range(10), guarded_server, broker_url=url)
-    texts = [path.read_text(errors="replace") for path in spark_files]
-    for text in (*texts, repr(caught.value), str(caught.value)):
-        assert PASSWORD not in text

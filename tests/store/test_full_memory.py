@@ -209,29 +209,6 @@ def test_what_needs_memory_is_refused_whole(
     assert contents(store.client) != kept
 
 
-def test_a_server_that_fills_up_keeps_whole_chunks_only(make_store: MakeStore, own_server: object) -> None:
-    """Of chunks, until and after the memory is full, each is sent whole or raises, and can be sent again."""
-    store = make_store(own_server)  # nobody else's memory comes or goes
-    job = begun(store)
-    chunks = [[now(f"{n:02}{k}", f"{n:02}{k}" + "x" * SIZE) for k in range(3)] for n in range(40)]
-    store.client.config_set("maxmemory", store.client.info("memory")["used_memory"] + 40 * SIZE)
-    sent, refused = 0, []
-    for chunk in chunks:
-        try:
-            sent += store.jobs.enqueue("q", job, chunk).fresh
-        except ResponseError as error:
-            refused.append(str(error))
-            assert store.client.llen("q") == store.client.hlen(GUARD) == sent
-    assert sent
-    assert refused
-    assert all(FULL in each for each in refused)
-    relieve(store)
-    for chunk in chunks:
-        store.jobs.enqueue("q", job, chunk)
-    ids = sorted(body[:3].decode() for body in popped(store.client, "q"))
-    assert ids == [f"{n:02}{k}" for n in range(40) for k in range(3)]
-
-
 @pytest.mark.parametrize("word", ["committed", "aborted"])
 def test_a_job_ends_on_a_full_server(store: DelayStore, word: str) -> None:
     """A job can be committed and aborted while the memory is full, which may free what is missing."""

@@ -1,38 +1,8 @@
 """Promoters and callers that cancel, at once, over one guard."""
 
-import random
-
 from celery_ext.journal.promotion import Promotion
 from kombu_delayq.store import DelayStore
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row, several_rows
-from tests.support.store.together import together
-
-
-def test_a_row_is_claimed_or_promoted_and_never_both(store: DelayStore) -> None:
-    """Promoters and claims race for the same rows: each row has one outcome, and all agree on it."""
-    token, rows = elected(store), several_rows(400)
-
-    def promote(store: DelayStore) -> dict[int, str]:
-        words: dict[int, str] = {}
-        for at in range(0, len(rows), 7):
-            words |= store.part(Promotion).promote(JOURNAL_ID, token, rows[at : at + 7]).words
-        return words
-
-    def claim(store: DelayStore) -> dict[int, str]:
-        words: dict[int, str] = {}
-        for one in random.sample(rows, 200):
-            words |= store.part(Promotion).claim_rows([one])
-        return words
-
-    first, second, claimed, claimed_too = together(store, promote, promote, claim, claim)
-    for seq in first:
-        both = {first[seq], second[seq]}
-        assert both in ({"promoted", "pushed"}, {"claimed"})
-        for claims in (claimed, claimed_too):
-            assert claims.get(seq) in (None, "claimed" if both == {"claimed"} else "pushed")
-    assert {"promoted"} < {*first.values(), *second.values()}
-    waiting = {message.id for message in store.scan.browse("q", count=1000).messages}
-    assert waiting == {f"i{seq}" for seq in first if first[seq] != "claimed"}
 
 
 def test_old_entries_leave_the_guard(store: DelayStore) -> None:

@@ -142,11 +142,3 @@ def test_a_task_due_beyond_the_visibility_timeout_runs_once(make_proj: MakeProj)
     """With our transport a task whose countdown is longer than the visibility timeout runs once."""
     proj = make_proj(broker_transport_options=swept_after(SHORT_S))
     assert len(_run_beyond_the_visibility_timeout(proj)) == 1
-
-
-@pytest.mark.nightly
-def test_the_same_task_runs_more_than_once_on_the_stock_transport(make_proj: MakeProj) -> None:
-    """On kombu's own transport the same task under the same settings runs more than once."""
-    proj = make_proj(broker_transport="", broker_transport_options=swept_after(SHORT_S))
-    _run_beyond_the_visibility_timeout(proj)
-    proj.await_runs(2)

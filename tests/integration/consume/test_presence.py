@@ -143,23 +143,6 @@ def test_consumers_whose_connections_are_cut_again_and_again_live(fleet: Proj) -
     stays(lambda: nobody_is_dead(*workers), LOOKED_S)
 
 
-def test_a_proxy_that_restarts_makes_nobody_dead(fleet: Proj) -> None:
-    """A worker behind a proxy that is away for a second, again and again, keeps what it holds; another one leads."""
-    with Proxy(fleet.server.port) as proxy:
-        other = fleet.worker(pool="threads", concurrency=1)
-        behind = fleet.worker(pool="threads", concurrency=1, broker_url=proxy.url)
-        until(lambda: are_seen(fleet, 2))
-        for value in range(2):
-            fleet.send("late_acked", 2 * LOOKED_S, value)
-        fleet.await_runs(2)
-        for _ in range(3):
-            proxy.restart(1)
-            stays(lambda: nobody_is_dead(other, behind), 3)
-        until(lambda: in_hand(fleet.server.client()) == 0)
-        assert len(fleet.runs()) == 2
-        assert nobody_is_dead(other, behind)
-
-
 def test_a_worker_cut_off_without_a_word_is_dead_when_its_lease_ends(fleet: Proj) -> None:
     """A network that drops all packets leaves no trace: the lease decides, and both sides log it."""
     client, ttl_s = fleet.server.client(), 12.0

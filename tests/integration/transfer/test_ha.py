@@ -1,7 +1,5 @@
 """Transfer workers that die, stop, or run as processes of their own."""
 
-import os
-import signal
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -10,7 +8,7 @@ import pytest
 
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
-from tests.support.workers.standalone import Standalone, lease_holder
+from tests.support.workers.standalone import lease_holder
 
 pytestmark = pytest.mark.wide
 
@@ -75,20 +73,3 @@ def test_a_leader_that_stops_hands_over_at_once(make_proj: MakeProj) -> None:
     assert first.stop() == 0
     until(lambda: _leader(proj) == second.process.pid, 25, "the other one leads")
     _await_each_once(proj, dues)
-
-
-def test_a_leader_and_its_standbys_killed_at_once_are_stood_in_for(make_proj: MakeProj, standalone: Standalone) -> None:
-    """When all are killed while messages are due, one that waited delivers each once and soon, and leads."""
-    proj = make_proj(broker_transport_options={"transfer": False})
-    proj.worker()
-    pids = {standalone(proj.server).pid for _ in range(4)}
-    doomed = {until(lambda: lease_holder(proj.server, rank)) for rank in (1, 2, 3)}  # noqa: B023
-    dues = _send_spread(proj, 40, first_s=1, every_s=0.25)
-    proj.await_runs(5)
-    for pid in doomed:
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-    assert proj.delayed() > 0
-    _await_each_once(proj, dues)
-    [left] = pids - doomed
-    until(lambda: _leader(proj) == left)

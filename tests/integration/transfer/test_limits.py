@@ -16,11 +16,10 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
 from tests.support.servers.monitor import Monitor
-from tests.support.store.keyspace import FUTURE_MS, PAST_MS
+from tests.support.store.keyspace import PAST_MS
 from tests.support.store.layouts import hash_only
 from tests.support.workers.held import KEYS
 from tests.support.workers.standalone import Standalone, await_lease
@@ -134,26 +133,6 @@ def test_what_is_dropped_is_logged_once_in_a_while(
     ]
     assert not arrived(store.client)
     assert store.figures.counts([QUEUE])[QUEUE].too_late["dropped"] == 2_000
-
-
-@pytest.mark.both_layouts
-@hash_only
-def test_held_back_messages_are_found_changed_and_run(store: DelayStore) -> None:
-    """Cancel, reschedule and run now work on messages that are held back; run now does not ask the rate."""
-    limited = DelayStore(store.client, KEYS, options=Options(transfer_rate=[0.001, 1]))
-    body = json.dumps({"headers": {"task": "t", "id": "i", "eta": None}, "properties": {}, "body": ""})
-    limited.delivery.offer(QUEUE, *(Offer(str(n), repr(PAST_MS + n), 0, body) for n in range(5)))
-    assert limited.delivery.transfer(QUEUE).moved == 1
-    assert limited.lookup.cancel([QUEUE], ["1"])["1"]
-    found = limited.lookup.get([QUEUE], ["2", "3"])
-    [second], [third] = found["2"], found["3"]
-    assert limited.lookup.run_now(QUEUE, [Change(second, 0.0, body)]) == ["transferred"]
-    assert limited.lookup.reschedule(QUEUE, [Change(third, FUTURE_MS, body)]) == ["rescheduled"]
-    assert limited.client.llen(QUEUE) == 2
-    assert limited.delivery.transfer(QUEUE).moved == 0
-    limited.client.delete(limited.keys.bucket(QUEUE))
-    assert limited.delivery.transfer(QUEUE).next_due_ms == FUTURE_MS
-    assert limited.client.llen(QUEUE) == 3
 
 
 def letter(name: str, age: timedelta) -> str:

@@ -1,8 +1,6 @@
 """Announcements of new heads that do not arrive, and transfer workers that compete."""
 
-import json
 import time
-from collections import Counter
 
 import pytest
 import redis
@@ -11,12 +9,11 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import Offer
 from tests.support.conditions import DEADLINE_S, until
 from tests.support.servers.proxies import Proxy
 from tests.support.workers.harness import MakeProj
 from tests.support.workers.held import KEYS
-from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
+from tests.support.workers.transfers import Transfer, arrived, listeners, offer
 
 #: A lost announcement costs less than two poll intervals of 1 s; the rest is for a busy machine.
 LATE_S = 30.0
@@ -66,20 +63,6 @@ def test_a_redis_that_is_far_away(
             worker.stop(DEADLINE_S)
 
 
-def test_cut_subscriptions_lose_nothing(client: redis.Redis, transfer: Transfer, layout: str) -> None:
-    """Messages published while subscriptions are being cut arrive once each, and the leader listens again."""
-    transfer()
-    store = DelayStore(client, KEYS, options=Options(layout=layout))
-    store.queues.know(QUEUE)
-    until(lambda: listeners(client, layout) == 1)
-    for n in range(20):
-        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-        offer(store, str(n), 0.05)
-        until(lambda: listeners(client, layout) == 1, LATE_S, "the leader listens again")
-    until(lambda: len(arrived(client)) == 20, LATE_S)
-    assert set(arrived(client).values()) == {1}
-
-
 @pytest.mark.wide
 def test_a_user_without_the_channel_is_served_by_polls(make_proj: MakeProj, own_server: PrivateRedis) -> None:
     """Where an ACL forbids the channel of announcements, tasks run once and in time, and the log says so once."""
@@ -94,19 +77,3 @@ def test_a_user_without_the_channel_is_served_by_polls(make_proj: MakeProj, own_
     [run] = proj.await_runs(1)
     assert due <= run["at"] < due + LATE_S
     assert until(lambda: worker.log.count("delayed messages are noticed only every poll interval")) == 1
-
-
-def test_many_transfer_workers_deliver_each_message_once(client: redis.Redis, transfer: Transfer, layout: str) -> None:
-    """Transfer workers that all poll for the same due messages deliver each of them once."""
-    count = 3000
-    store = DelayStore(client, KEYS, options=Options(layout=layout))
-    for first in range(0, count, 500):
-        store.delivery.offer(
-            QUEUE, *(Offer(str(n), "+500", n % 10, json.dumps(str(n))) for n in range(first, first + 500))
-        )
-    transfer(8, poll_interval=0.05, transfer_batch=7)
-    until(lambda: store.queues.stats(QUEUE).delayed == 0, 90)
-    stats = store.queues.stats(QUEUE)
-    assert stats.ready == count
-    bodies = [body for key in KEYS.ready(QUEUE, (0, 3, 6, 9)) for body in client.lrange(key, 0, -1)]
-    assert set(Counter(bodies).values()) == {1}

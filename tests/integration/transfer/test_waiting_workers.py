@@ -12,7 +12,6 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.transfer.leadership import WAITING_LOOKS
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import DEADLINE_S, stays, until
-from tests.support.store.layouts import redisson_only
 from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
 
@@ -103,20 +102,6 @@ def test_a_leader_and_standbys_that_stop_are_replaced(client: redis.Redis, waiti
             workers.remove(gone)
     until(lambda: workers[0].leading, LATE_S)
     stays(lambda: not client.exists(*LEASES[1:]), 0.3)
-
-
-@redisson_only
-def test_a_message_of_another_client_in_a_queue_of_ones_own_is_found(
-    client: redis.Redis, transfer: Transfer, waiting: Waiting
-) -> None:
-    """A queue that only one that waits looks after becomes known when a message of a JVM service is in it."""
-    transfer(3, poll_interval=POLL_S, lease_ttl=600.0)  # nobody loses a lease who has no processor for a moment
-    until(lambda: client.exists(*LEASES) == 3)
-    waiting(queues=lambda: ["own"])
-    # A leader and a standby look by scripts. A worker that waits uses plain commands, and ends with this one.
-    until(lambda: any(each["cmd"] == "zrange" for each in client.client_list()), LATE_S, "it waits")
-    client.zadd(KEYS.timeout("own"), {"entry": 9e15})
-    until(lambda: client.sismember(KEYS.queues, "own"), LATE_S)
 
 
 def test_who_stands_by_runs_hardly_a_script(store: DelayStore, client: redis.Redis, transfer: Transfer) -> None:

@@ -11,7 +11,7 @@ from kombu_delayq import DelayTooLong, UnsupportedRedis
 from kombu_delayq.message.fields import to_json
 from tests.support.conditions import until
 from tests.support.messages import task_message
-from tests.support.servers.proxies import LosesReply, old_redis
+from tests.support.servers.proxies import old_redis
 from tests.support.workers.consumers import none_held
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -94,19 +94,6 @@ def test_longest_delay(make_proj: MakeProj) -> None:
     assert not proj.server.client().exists(*proj.keys(), "celery")
     proj.send("record", countdown=59)
     assert proj.lengths() == (1, 1)
-
-
-def test_retry_after_a_lost_reply_is_stored_once(make_proj: MakeProj) -> None:
-    """A task whose publisher loses the reply and publishes again is stored once, and runs once."""
-    proj = make_proj()
-    with LosesReply(proj.server.port, proj.keys()[0].encode()) as proxy:
-        through = make_proj(broker_url=proxy.url)
-        for number in range(2):  # the first message of a queue, and one behind it, go different ways
-            through.send("record", number, countdown=600)
-            proxy.arm()
-            through.send("record", number + 10, countdown=600 + number)
-            assert proxy.lost == number + 1
-    assert proj.lengths() == (4, 4)
 
 
 def test_old_redis_is_refused(make_proj: MakeProj) -> None:

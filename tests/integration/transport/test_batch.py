@@ -8,7 +8,6 @@ import kombu
 import pytest
 from kombu import Producer, Queue
 
-from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 
 pytestmark = [
@@ -107,18 +106,3 @@ def test_a_batch_that_fails_sends_nothing(proj: Proj, publish: Callable[[Produce
         with producer.batch():
             publish(producer)
         assert sum(delayed for delayed, _ in _stats(proj).values()) == stored
-
-
-@pytest.mark.wide
-def test_celery_tasks_with_countdowns_in_a_batch(proj: Proj) -> None:
-    """Tasks that Celery publishes through a producer with a batch keep their countdowns, and run once."""
-    with proj.app.producer_pool.acquire() as producer, producer.batch():
-        due = time.time() + 1
-        for n in range(50):
-            proj.send("record", n, countdown=1 if n % 2 else None, producer=producer)
-        assert proj.delayed() == 0
-    assert until(proj.delayed) == 25
-    proj.worker()
-    runs = proj.await_runs(50)
-    assert sorted(run["value"] for run in runs) == list(range(50))
-    assert all(run["at"] >= due for run in runs if run["value"] % 2)

@@ -1,19 +1,15 @@
 """A queue cannot have the name of a key of ours, of kombu's or of Redisson's: a list there would stop all workers."""
 
 import asyncio
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from celery import Celery
-from click.testing import CliRunner
 from kombu import Connection
 
 from celery_ext import Call, asend, install, send_many
-from celery_ext.cli import delayq
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import InvalidQueueName
@@ -112,15 +108,3 @@ def test_the_prefix_stands_before_such_names(redis_server: PrivateRedis, client:
             _raw(connection.default_channel, PAUSED)
         _raw(connection.default_channel, "redisson_delay_queue:{celery}")
     assert client.keys("*") == ["shop.redisson_delay_queue:{celery}"]
-
-
-def test_the_command_imports_nothing_there(redis_server: PrivateRedis, client: redis.Redis, tmp_path: Path) -> None:
-    """An export that names such a queue is refused by `delayq import`, with the name in the error."""
-    body = json.dumps({"body": "", "headers": {}, "properties": {"delivery_tag": "t", "delivery_info": {}}})
-    line = {"queue": PAUSED, "id": "i", "due_ms": 1.0, "priority": 0, "body": body}
-    (tmp_path / "export.jsonl").write_text(json.dumps(line))
-    result = CliRunner().invoke(delayq, ["--broker", redis_server.url, "import", str(tmp_path / "export.jsonl")])
-    assert result.exit_code == 1
-    assert PAUSED in result.stderr
-    assert "kept for keys" in result.stderr
-    assert client.keys("*") == []

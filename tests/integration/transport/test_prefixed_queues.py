@@ -139,20 +139,6 @@ def test_celery_purges(app: Celery) -> None:
     assert counts(app, "orders") == (0, 0)
 
 
-def test_celery_amqp_handles_a_queue(app: Celery) -> None:
-    """The commands of ``celery amqp`` declare, read, purge and delete a queue."""
-    amqp(app, "exchange.declare", "shop", "direct")
-    assert "messages:0" in amqp(app, "queue.declare", "orders", "0", "0", "0").replace(" ", "")
-    fill(app, "orders")
-    assert "messages:3" in amqp(app, "queue.declare", "orders", "1", "0", "0").replace(" ", "")
-    assert "4 messages deleted" in amqp(app, "queue.purge", "orders")
-    with app.connection_for_write() as connection:  # its basic.publish knows messages of AMQP only
-        publish(connection, "orders", "hello")
-    assert "hello" in amqp(app, "basic.get", "orders", "1")
-    amqp(app, "queue.delete", "orders", "0", "0")
-    assert counts(app, "orders") == (0, 0)
-
-
 #: What stands before the prefix in names of Redisson's layout.
 REDISSON = ("redisson_delay_queue:{", "redisson_delay_queue_timeout:{")
 

@@ -39,21 +39,6 @@ def later(*ids: str) -> list[Offer]:
     return [Offer(one, repr(LATER_MS), 0, f"body {one}") for one in ids]
 
 
-def test_two_runs_of_a_job_send_each_row_once(cluster: PrivateCluster, store: DelayStore) -> None:
-    """Queues on all nodes get their rows from the first run; the second finds that all were sent, and commits."""
-    assert len({cluster.node_of(queue) for queue in QUEUES}) > 1
-    for sent, repeated in ((400, 0), (0, 400)):
-        job = begun(store)
-        sender = Sender(store, job, OPTIONS)
-        for queue in QUEUES:
-            sender.add(queue, [Offer(f"i{number}", "", 0, f"body {number}") for number in range(100)])
-        sender.flush()
-        sender.close()
-        assert (sender.enqueued, sender.repeated) == (sent, repeated)
-    assert store.jobs.finish(job, "committed") == "committed"
-    assert [store.client.llen(queue) for queue in QUEUES] == [100] * 4
-
-
 def test_a_job_is_prepared_written_and_committed(cluster: PrivateCluster, store: DelayStore) -> None:
     """What Spark calls on the driver and for a task works with each node's queues, also for a run after an abort."""
     batch = batch_of(n=list(range(80)), queue=[*QUEUES] * 20)
@@ -80,25 +65,6 @@ def test_what_waits_on_all_nodes_is_read_once(cluster: PrivateCluster, store: De
 def waiting(store: DelayStore, *queues: str) -> list[str]:
     """Returns the ids that wait in queues, sorted."""
     return sorted(str(message.id) for queue in queues for message in store.scan.browse(queue).messages)
-
-
-def test_what_a_job_cancels_it_does_not_send_to_any_node(store: DelayStore) -> None:
-    """An id that a job cancels is taken back from each queue, and no queue gets it later; a later job may send it."""
-    job = begun(store, cancels=True)
-    sender = Sender(store, job, OPTIONS)
-    ids = [f"i{number}" for number in range(6)]
-    sender.add("a", later(*ids[:3]))
-    sender.cancel("celery", ["i1", "i4"])
-    sender.add("b", later(*ids[3:]))
-    sender.add("a", later("i1"))
-    sender.flush()
-    assert (waiting(store, "a"), waiting(store, "b")) == (["i0", "i2"], ["i3", "i5"])
-    assert (sender.enqueued, sender.repeated, sender.cancelled) == (5, 2, 1)
-    assert store.jobs.finish(job, "committed") == "committed"
-    again = Sender(store, begun(store, "another"), OPTIONS)
-    again.add("b", later("i4"))
-    again.flush()
-    assert waiting(store, "b") == ["i3", "i4", "i5"]
 
 
 def test_a_cancel_that_comes_while_a_chunk_is_on_its_way(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:

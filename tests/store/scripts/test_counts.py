@@ -107,13 +107,6 @@ def test_lost_messages_are_counted_apart(store: DelayStore) -> None:
     assert found.lateness.buckets[-1] == 0
 
 
-def test_a_transfer_of_nothing_counts_nothing(store: DelayStore) -> None:
-    """A transfer that finds nothing due leaves no counters behind."""
-    store.delivery.offer("q", waiting("i"))
-    store.delivery.transfer("q")
-    assert not store.client.exists(COUNTS)
-
-
 def _change(store: DelayStore, identity: str, due_ms: float = FUTURE_MS + 1) -> list[Change]:
     return [Change(only(store, identity), due_ms, b"another body")]
 

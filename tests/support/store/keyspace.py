@@ -202,11 +202,6 @@ def wrong_type_of(key: str) -> str:
     return f"WRONGTYPE key {re.escape(key)}|[A-Z]+ {re.escape(key)}: WRONGTYPE"
 
 
-def opened(value: bytes) -> bytes:
-    """Returns priority and body of a stored value, whether it is marked or not."""
-    return value[9:] if value.startswith(b"\x7f") else b"0" + value
-
-
 def popped(client: redis.Redis, key: str) -> list[bytes]:
     """Takes all messages out of a list, in the order in which a consumer gets them."""
     bodies = []

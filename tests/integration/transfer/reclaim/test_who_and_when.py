@@ -3,9 +3,7 @@
 import json
 import os
 import signal
-from threading import Thread
 from time import sleep
-from typing import Any
 
 import pytest
 import redis
@@ -125,22 +123,3 @@ def test_after_an_outage_consumers_have_the_time_to_come_back(own_server: Privat
     assert store.consumers.heartbeat(ME, ["q"], [f"{ME}.1"])
     assert store.fetching.ack([f"{ME}.1"], "q") == []
     store.close()
-
-
-def test_two_leaders_give_back_once(store: DelayStore, redis_server: PrivateRedis) -> None:
-    """Also when two workers lead at the same time, for a moment, each message comes back once."""
-    others = [DelayStore(redis.Redis(port=redis_server.port), KEYS, options=Options(consumer_ttl=1)) for _ in range(2)]
-    leaders = [Reclaiming(), Reclaiming()]
-    publish(store, 300)
-    dead_with(store, 300)
-
-    def lead(leader: Any, of: DelayStore) -> None:
-        until(lambda: leader.go_on(of, leads=True) or gone(store))
-
-    threads = [Thread(target=lead, args=each) for each in zip(leaders, others, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(numbers(store)) == [*range(300)]
-    assert not store.client.exists(INDEX, UNACKED)

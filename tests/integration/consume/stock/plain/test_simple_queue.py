@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.workers.consumers import held, none_held, publish, ready
-from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.harness import Proj
 
 
 def test_get_leaves_the_rest_to_others(proj: Proj) -> None:
@@ -34,14 +34,3 @@ def test_basic_get_takes_one_message(proj: Proj, no_ack: bool) -> None:
         channel.basic_get("jobs", no_ack=no_ack)
     assert ready(client) == ([] if no_ack else ["b"])
     assert none_held(client)
-
-
-def test_basic_get_goes_by_priority(make_proj: MakeProj) -> None:
-    """``basic_get`` takes messages of the first priority step first, and within it in order."""
-    proj = make_proj(broker_transport_options={"priority_steps": [0, 5]})
-    with proj.connection() as connection:
-        for body, priority in (("c", 9), ("a", 0), ("d", 5), ("b", 4)):
-            publish(connection, body, priority=priority)
-        messages = [connection.default_channel.basic_get("jobs", no_ack=True) for _ in range(4)]
-        assert [message.payload for message in messages] == ["a", "b", "c", "d"]
-        assert connection.default_channel.basic_get("jobs") is None
