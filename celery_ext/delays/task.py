@@ -57,11 +57,7 @@ class _ChainCancelled(BaseException):
 
 
 def request_class(base: Any) -> Any:
-    """Makes a class of requests that count failures, and tell their task when it has failed for good.
-
-    Args:
-        base: The task's class of requests so far, or its dotted name.
-    """
+    """Makes a class of requests, from one or its dotted name, that tell their task when it has failed for good."""
     kind = symbol_by_name(base)
     return kind if issubclass(kind, WatchingRequest) else type(kind.__name__, (WatchingRequest, kind), {})
 
@@ -272,12 +268,7 @@ class DelayChainTask(_Task):
         return done
 
     def fail_from_outside(self, request: Any, exc: BaseException) -> None:
-        """Gives up or buries a task that has failed for good and whose own process could not do it.
-
-        Args:
-            request: Its request in the worker's main process.
-            exc: The failure, such as ``TimeLimitExceeded`` or ``WorkerLostError``.
-        """
+        """In the worker's main process, gives up or buries a task whose own process could not do it."""
         if isinstance(exc, WorkerLostError) and getattr(self, "retry_on_worker_lost", False):  # from Celery 5.7 on
             chain = self._chain_of(request)
             limit = self.max_retries if chain is None else len(chain)
@@ -483,12 +474,9 @@ def note_internal_error(sender: Any, request: Any, args: Any, kwargs: Any, **mor
 
 
 def _encoding_of(request: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """Returns the options of a call that say how its arguments are written and shown, as the message of a request has.
+    """Returns the options of a call that say how its arguments are written and shown.
 
-    Args:
-        request: The request.
-        args: New positional arguments, for which the request does not speak; None for those of the request.
-        kwargs: The same of keyword arguments.
+    args, kwargs: New ones, else None.
     """
     encoding = {"compression": request.get("compression")}
     if args is None:

@@ -101,14 +101,7 @@ def _failed_writes(name: str, info: Mapping[str, Any]) -> Findings:
 
 
 def _without_log(name: str, info: Mapping[str, Any], save: str | None, *, restorable: bool) -> Finding:
-    """Returns what it means that a server has no append-only file.
-
-    Args:
-        name: The server's address.
-        info: Its fields of INFO.
-        save: Its setting ``save``; None if it does not tell.
-        restorable: Whether a journal has all messages.
-    """
+    """Returns what it means that a server has no append-only file. save: None if it does not tell its setting."""
     if save is None:
         return Finding(
             Level.NOTICE,

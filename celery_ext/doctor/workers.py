@@ -21,11 +21,7 @@ _TRANSPORT = re.compile(r"\btransport:(\S*)")
 
 
 def options_of_stock(given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options of a worker on the stock transport that should be like those of others.
-
-    Args:
-        given: Its ``broker_transport_options`` as remote control shows them: without those that look secret.
-    """
+    """Returns those of the options that remote control shows of a stock worker which should be like those of others."""
     return as_json({name: given.get(name, getattr(stock.Channel, name)) for name in _OF_STOCK})
 
 

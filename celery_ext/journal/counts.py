@@ -78,11 +78,7 @@ def fold(connection: Connection) -> None:
 
 
 def hours_where(condition: Any) -> Any:
-    """Selects counts, and changes that are not added to them yet, in one statement.
-
-    Args:
-        condition: Called with the columns of either table; returns the WHERE.
-    """
+    """Selects counts, and changes that are not added to them yet, where `condition(columns of either table)` holds."""
     return union_all(
         *(select(*(table.c[name] for name in _COLUMNS)).where(*condition(table.c)) for table in (_counts, _changes))
     ).subquery()

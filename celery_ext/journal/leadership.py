@@ -218,14 +218,9 @@ class Leadership:
         return found
 
     def _take_lead(self, found: Mapping[str, Election], led: Leader | None) -> Leader | None:
-        """Notes in the journal that this process leads. Returns how; None if another was faster.
+        """Notes that this process leads; None if another was faster.
 
-        Args:
-            found: What each marker said.
-            led: Who led when the journal was read.
-
-        Raises:
-            NotLeading: Another leads, with other data of Redis.
+        Raises NotLeading if that has other data of Redis.
         """
         if any(one.word == "superseded" for one in found.values()):
             return None
@@ -241,12 +236,7 @@ class Leadership:
         return marker.redis if marker else ""
 
     def _begin_anew(self, found: Mapping[str, Election], marked: Collection[str]) -> bool:
-        """Writes markers that are missing or behind, beside lost data for the next epoch. Returns whether it leads.
-
-        Args:
-            found: What each marker said.
-            marked: The queues that had markers.
-        """
+        """Writes markers that are missing or behind, beside lost data for the next epoch. Returns whether it leads."""
         gone = {share for share, one in found.items() if one.word in LOST}
         if any(one.word != "elected" for share, one in found.items() if share not in gone):
             return False

@@ -396,12 +396,7 @@ class _PlainCalls:
 
 
 def body_json(raw: bytes, template: Template) -> str:
-    """Returns a body as it stands in a message, as JSON.
-
-    Args:
-        raw: The body, serialized and compressed.
-        template: The message.
-    """
+    """Returns a body, serialized and compressed, as it stands in a message, as JSON."""
     if template.is_without_nulls:
         raw = without_nulls(raw.decode()).encode()
     return text_to_json(raw.decode()) if template.is_text else f'"{b2a_base64(raw, newline=False).decode()}"'

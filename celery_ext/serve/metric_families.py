@@ -304,12 +304,7 @@ def _journal(state: "JournalState") -> Iterator[Family]:
 
 
 def _cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Family]:
-    """Yields the metrics of nodes, and which queue is on which. A service that hides its nodes has no series.
-
-    Args:
-        cluster: The nodes.
-        slots: By queue, its hash slot.
-    """
+    """Yields the metrics of nodes, and which queue is on which. A service that hides its nodes has no series."""
     if cluster.uncovered is not None:
         text = "Hash slots that no living node serves. Queues in them can be neither published to nor consumed."
         yield gauge("delayq_cluster_uncovered_slots", text, (), {(): cluster.uncovered})

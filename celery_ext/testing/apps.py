@@ -114,12 +114,7 @@ def _skip(patches: Patches, clock: Clock) -> None:
 
 
 def _forget_connections(pools: dict[int, tuple[Any, Any]], *, close: bool = False) -> None:
-    """Lets apps connect anew, and find their result backends anew.
-
-    Args:
-        pools: The apps that were there before the test, with their pools.
-        close: Whether to close the present pools, and to bring back those of before.
-    """
+    """Lets apps connect anew. close: Whether to close the present pools, and to bring back those of before the test."""
     for app in active_apps():
         own, before = vars(app).get("amqp"), pools.get(id(app), (app, None))[1]
         if close and app._pool is not None and app._pool is not before:
@@ -220,12 +215,7 @@ def _has_delay(options: dict[str, Any]) -> bool:
 
 
 def _revoke(patches: Patches, revoked: set[str]) -> None:
-    """Lets ``revoke`` cancel tasks that wait, as workers on our transport do, and note the ids of all, as any worker.
-
-    Args:
-        patches: What the test changes.
-        revoked: The ids that were revoked.
-    """
+    """Lets ``revoke`` cancel tasks that wait, as our workers do, and note the ids of all, as any worker."""
     revoke = Control.revoke
 
     def revoke_and_cancel(self: Any, task_id: Any, *args: Any, **options: Any) -> Any:

@@ -91,11 +91,9 @@ class Runs:
         return self._ended[task_id]
 
     def await_ended(self, runs: Callable[[], Mapping[str, int]], timeout_s: float) -> set[str]:
-        """Waits until so many runs of tasks have ended. Returns the ids of those that have not.
+        """Waits, `timeout_s` at most, until so many runs of tasks have ended.
 
-        Args:
-            runs: Returns how many runs of each id are expected; asked again after each run, which may add some.
-            timeout_s: How long to wait at most, in s.
+        Returns the ids of those that have not. runs: Asked again after each run, which may add some.
         """
 
         def late() -> set[str]:

@@ -102,11 +102,7 @@ def slot_of(command: tuple[Any, ...]) -> int | None:
 
 @lru_cache
 def _place_of(name: Any) -> tuple[int, bool]:
-    """Returns where the first key of a command stands.
-
-    Returns:
-        Its place; 0 for none, and -1 for behind the word STREAMS. And whether the count of keys stands before it.
-    """
+    """Returns the place of the first key (0: none, -1: behind STREAMS), and whether a count of keys stands before."""
     first, _, second = str(name).upper().partition(" ")
     if first in _KEYLESS:
         return 0, False

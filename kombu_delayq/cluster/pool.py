@@ -237,12 +237,7 @@ def shared_topology(seeds: Sequence[Node], params: Mapping[str, Any]) -> Topolog
 
 
 def slots_asker(connection_class: type[Any], params: Mapping[str, Any]) -> Callable[[Node, float], list[Any]]:
-    """Returns a function that asks a node for its ``CLUSTER SLOTS``, over a connection of its own, with a timeout in s.
-
-    Args:
-        connection_class: Class of the connection.
-        params: Parameters of the connection.
-    """
+    """Returns what asks a node for its ``CLUSTER SLOTS``, over a connection of its own, with a timeout in s."""
     given = {name: value for name, value in params.items() if name not in ("connection_class", "max_connections")}
 
     def ask(node: Node, timeout_s: float) -> list[Any]:

@@ -248,14 +248,7 @@ def _accepted_by(callback: Any) -> Collection[str]:
 
 
 def _is_mailbox(queue: str, exchanges: Iterable[str]) -> bool:
-    """Whether a queue is for commands of remote control, or for replies to them.
-
-    Args:
-        queue: Name of the queue.
-        exchanges: Names of the exchanges to which the queue is bound.
-
-    Source: kombu.pidbox.Mailbox
-    """
+    """Whether a queue is for commands of remote control, or for replies to them. Source: kombu.pidbox.Mailbox."""
     return any(exchange.endswith(".pidbox") and queue.endswith(f".{exchange}") for exchange in exchanges)
 
 

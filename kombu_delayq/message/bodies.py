@@ -240,11 +240,7 @@ def _check_size(raw: bytes) -> None:
 
 
 def _check_memory(content: Any) -> None:
-    """Raises UnreadableBody for content that is too large where each part is written as often as it stands there.
-
-    Args:
-        content: Deserialized content, or a node of YAML.
-    """
+    """Raises UnreadableBody for content that is too large where each part is written as often as it stands there."""
     known: dict[int, int] = {}
 
     def memory(one: Any) -> int:

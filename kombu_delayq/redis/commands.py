@@ -102,12 +102,7 @@ class RedisCommands:
         ]
 
     def _exchange(self, count: int, pack: Callable[[Any], list[bytes]]) -> list[Any]:
-        """Sends commands and reads their replies; again if the connection is lost, as the client is set to.
-
-        Args:
-            count: Number of commands.
-            pack: Returns the commands as they go over the wire of a connection.
-        """
+        """Sends commands, as packed for the wire, and reads replies; again as the client is set to."""
         connection = pools.take(self.redis.connection_pool)
 
         def act() -> list[Any]:

@@ -78,13 +78,7 @@ class GoneConsumers:
         }
 
     def _may_be_away(self, store: DelayStore, now: float, present: Collection[str]) -> Collection[str]:
-        """Returns which of the missing consumers may live, and not have come back yet to where this worker asks.
-
-        Args:
-            store: The store of the broker.
-            now: When this look began, in s of ``monotonic``.
-            present: The consumers that have a subscriber.
-        """
+        """Returns which of the missing consumers may live, and not have come back yet. now: In s of ``monotonic``."""
         pool, key = store.client.connection_pool, store.keys.lease
         at = pools.node_of(pool, key).connection_kwargs
         before, self._node = self._node, (at.get("host"), at.get("port"))

@@ -262,15 +262,9 @@ def _waiting(request: Request) -> WaitingRequests:
 
 
 def _leases_of(request: Request, queue: str, is_named: bool) -> Leases:
-    """Connects, and returns the leases of a queue's messages.
+    """Connects, and returns the leases of a queue; a Problem if there is none.
 
-    Args:
-        request: Any request for this queue.
-        queue: Name of the queue.
-        is_named: Whether the token names the queue itself, and not a pattern: then it needs not be known already.
-
-    Raises:
-        Problem: There is no such queue, or none from which messages can be taken.
+    A queue that a token names may be unknown yet.
     """
     serve = serve_of(request)
     try:

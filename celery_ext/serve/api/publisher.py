@@ -252,13 +252,7 @@ def send_alone(item: Item) -> Result:
 
 
 def _failure(error: Exception, count: int, *, is_sent: bool) -> Problem:
-    """Returns why a page was not stored, or may not be.
-
-    Args:
-        error: What Redis or the client said.
-        count: How many messages it had.
-        is_sent: Whether Redis may have got them.
-    """
+    """Returns why a page of messages was not stored, or, if Redis may have got it, may not be."""
     logger.warning("%s tasks could not be enqueued: %s: %s", count, type(error).__name__, error)
     if is_full(error):
         return unavailable("Redis is full; nothing was enqueued", "broker-full", 507, outcome="refused")

@@ -60,29 +60,16 @@ def meant_by(name: str) -> str:
 
 
 def check_reserved(kind: spark.DataType, name: str) -> None:
-    """Checks the type of a reserved column.
-
-    Args:
-        kind: The type.
-        name: Name of the column, in any case.
-
-    Raises:
-        InvalidColumns: The column cannot have this type.
-    """
+    """Raises InvalidColumns for a type that a reserved column, whose name is in any case, cannot have."""
     fits, described = RESERVED[meant_by(name)]
     if not fits(kind):
         raise InvalidColumns(f"column {name} is of type {kind.simpleString()}; expected: {described}")
 
 
 def check_type(kind: spark.DataType, where: str) -> None:
-    """Checks that a type can stand in a message.
+    """Raises InvalidColumns for a type that cannot stand in a message.
 
-    Args:
-        kind: The type.
-        where: Name of the column, or path of the field within it.
-
-    Raises:
-        InvalidColumns: It cannot; the error names column or field.
+    where: Name of the column, or path of the field.
     """
     if isinstance(kind, spark.UserDefinedType):
         check_type(kind.sqlType(), where)
