@@ -359,7 +359,8 @@ class Fetcher:
 
         They wait at most ``GATHER_S``, and only while fewer messages are missing than the consumer has not begun.
         """
-        if self._shared.credit.left >= min(self._channel.backlog(), BATCH):
+        unbegun = self._channel.backlog()
+        if unbegun <= 0 or self._shared.credit.left >= min(unbegun, BATCH):
             return False
         if self._gathers_until is None:
             self._gathers_until = monotonic() + GATHER_S

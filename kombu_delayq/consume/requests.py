@@ -48,7 +48,7 @@ class Requests:
     @property
     def current(self) -> Request | None:
         """The request on its way, unless it is given up."""
-        return next(iter(self._unclaimed.copy().values()), None)
+        return next(iter(self._unclaimed.copy().values()), None) if self._unclaimed else None
 
     @property
     def asked(self) -> int:
@@ -102,16 +102,16 @@ class Requests:
     def check(self) -> bool:
         """Returns whether the reply to the request may still come; raises an error when it is overdue."""
         self.connection.check()
-        return self.current is None or self.connection.is_open
+        return not self._unclaimed or self.connection.is_open
 
     def read_last(self) -> bool:
         """Reads the reply, if the connection brings it soon. Returns False if it has not."""
-        if self.current is not None:
+        if self._unclaimed:
             try:
                 self.connection.read_within(Options.answer_s)
             except (RedisError, OSError) as error:
                 logger.info("the reply to the last request for messages is lost: %s", error)
-        return self.current is None
+        return not self._unclaimed
 
     def lose(self) -> None:
         """Gives up the replies that a lost connection would have brought."""
