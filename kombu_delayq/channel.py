@@ -11,6 +11,7 @@ import redis
 from kombu.log import get_logger
 from kombu.transport import virtual
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 
 from kombu_delayq import hooks
 from kombu_delayq.consume.channel import ConsumingChannel
@@ -27,12 +28,12 @@ from kombu_delayq.publish_batch import DelayedPublishBatch
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import (
     OF_ONE_SERVER,
-    as_lost,
     check_writes,
     is_full,
     is_of_one_node,
     note_refusal,
     noticing_demotion,
+    raise_as_lost,
 )
 from kombu_delayq.redis.sentinel import FollowingPool
 from kombu_delayq.store import DelayStore
@@ -124,7 +125,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
     socket_timeout: float | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        with as_lost():
+        try:
             super().__init__(*args, **kwargs)
             self.global_keyprefix = self.global_keyprefix or ""  # None is no prefix, as for kombu
             broker = self._broker
@@ -135,6 +136,9 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             except BaseException:
                 self.close()
                 raise
+        except ResponseError as error:
+            raise_as_lost(error)
+            raise
 
     @property
     def options(self) -> Options:

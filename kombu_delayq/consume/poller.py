@@ -14,7 +14,7 @@ from kombu.transport import redis as stock
 from kombu.utils.eventio import ERR, READ, poll
 from redis.exceptions import ResponseError
 
-from kombu_delayq.redis.errors import NotPrimary, as_lost, clears
+from kombu_delayq.redis.errors import NotPrimary, clears, raise_as_lost
 
 _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 
@@ -158,7 +158,7 @@ class DelayedPoller(_Poller):
             NotPrimary: The consumer must connect again.
         """
         self._thread = get_ident()
-        with as_lost():
+        try:
             channels = list(self._channels)
             fetching = [channel for channel in channels if channel.fetches]
             self._has_looked = self._has_to_look or len(fetching) < len(channels)
@@ -168,6 +168,9 @@ class DelayedPoller(_Poller):
                 super().on_poll_start()
             for channel in fetching:
                 channel.fetcher.turn()
+        except ResponseError as error:
+            raise_as_lost(error)
+            raise
 
     def on_poll_init(self, poller: Any) -> None:
         """Notes what polls, and lets kombu look as ``maybe_restore_messages`` does."""
@@ -241,11 +244,14 @@ class DelayedPoller(_Poller):
                 self._waker[0].recv(4096)
             self._is_waking = False  # who comes before this is served by the turn that follows
             return None
-        with as_lost():
+        try:
             if reader is not None:
                 return reader.read()
             self.look()
             return super().on_readable(fileno)
+        except ResponseError as error:
+            raise_as_lost(error)
+            raise
 
     @property
     def _has_to_look(self) -> bool:

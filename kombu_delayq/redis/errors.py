@@ -5,8 +5,8 @@ they reach the primary wherever the address leads to it.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -223,19 +223,14 @@ def clears(reply: Any) -> bool:
     return passes(reply) or is_wrong_type(reply)
 
 
-@contextmanager
-def as_lost() -> Iterator[None]:
-    """Turns an error that passes into that of a Redis that loads its data.
+def raise_as_lost(error: ResponseError) -> None:
+    """Raises an error that passes as that of a Redis that loads its data; any other one is left to the caller.
 
     kombu and Celery take this one for a lost connection, and connect again until it has passed. The other one would end
     a worker.
 
     Raises:
-        redis.exceptions.BusyLoadingError: There was an error that passes.
+        redis.exceptions.BusyLoadingError: The error passes.
     """
-    try:
-        yield
-    except ResponseError as error:
-        if passes(error):
-            raise BusyLoadingError(str(error)) from error
-        raise
+    if passes(error):
+        raise BusyLoadingError(str(error)) from error
