@@ -10,18 +10,17 @@ import kombu
 import redis
 
 import kombu_delayq
+from kombu_delayq import hooks
 from kombu_delayq.errors import InvalidOptions
+from kombu_delayq.options import ALIKE as OF_US
+from kombu_delayq.options import STORES
 
 #: Field of a worker's reply to ``inspect stats`` that has the facts.
 FIELD = "delayq"
 #: Options that all processes of a broker need alike: with different ones, messages go where others do not look.
 ALIKE = ("global_keyprefix", "sep", "priority_steps", "fanout_prefix", "unacked_key")
 #: Options that should be alike, because it is not said which process goes by its own.
-BETTER_ALIKE = (
-    *("visibility_timeout", "consume", "layout", "delivery_limit", "dead_letter_queue", "max_delay"),
-    *("overdue", "max_lateness", "transfer_rate"),
-    *("journal_url", "journal", "journal_horizon", "journal_lead", "journal_restore"),
-)
+BETTER_ALIKE = ("visibility_timeout", *OF_US)
 
 
 def facts_of(channel: Any) -> dict[str, Any]:
@@ -47,7 +46,7 @@ def options_of(channel: Any) -> dict[str, Any]:
     ours = channel.options
     names = (*ALIKE, *BETTER_ALIKE)
     found = {name: getattr(ours, name) if hasattr(ours, name) else getattr(channel, name) for name in names}
-    found["journal_url"] = ours.journal_url and _journal_shown(ours.journal_url)
+    found |= {name: _shown(name, found[name]) for name in STORES if found[name]}
     return as_json(found)
 
 
@@ -62,11 +61,9 @@ def as_json(options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _journal_shown(url: str) -> str:
-    """Returns the URL of a journal's database without its password; of one that is not usable, why."""
+def _shown(option: str, value: Any) -> str:
+    """Returns the value of an option without its password; of one that is not usable, why."""
     try:
-        from celery_ext.journal import parse_url, shown
-
-        return shown(parse_url(url))
-    except (ImportError, InvalidOptions) as error:  # such as without the extra `journal`
+        return str(hooks.store_class({option: value}).shown(value))
+    except InvalidOptions as error:  # such as without an extra
         return str(error)

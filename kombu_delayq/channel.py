@@ -379,6 +379,6 @@ def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
     client = pools.client_of(pool)
     db = pool.connection_kwargs.get("db") or 0
     keys = replace(channel.key_names, db=db)
-    make = hooks.of_journal("JournaledStore") if channel.options.journal_url else DelayStore
+    make = hooks.store_class(vars(channel.options)) or DelayStore
     store: DelayStore = make(client, keys, channel.priority_steps, channel.options)
     return store

@@ -7,17 +7,16 @@ called.
 import sys
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Any
 
 from kombu_delayq.errors import InvalidDelayLevel, InvalidIfWaiting, InvalidOptions
+from kombu_delayq.options import STORES
 
 #: ``worker`` is called when a Celery worker starts, with the worker as ``sender``; it is called without ``sender`` if
 #: the worker has already started. ``delay_chain`` is called with the property ``delay_chain`` of a published message.
 #: ``purged`` is called after a purge of a queue, with the client and the registry of a store and the queue's name.
-#: ``journal`` makes a store that also has a journal, from the arguments of ``DelayStore``; in its module is the class
-#: of the worker that promotes rows of the journal.
+#: Others are classes of stores, see ``store_class``.
 GROUP = "kombu_delayq.hooks"
 
 
@@ -59,23 +58,30 @@ def check_unread(properties: Mapping[str, Any]) -> None:
         call("delay_chain", properties["delay_chain"])
 
 
-@cache
-def of_journal(name: Literal["JournaledStore", "JournalWorker"]) -> Any:
-    """Returns a class of the module in which the hook ``journal`` is.
+def store_class(options: Mapping[str, Any]) -> Any:
+    """Returns the class of the store that an option asks for, which also keeps messages elsewhere; None without one.
 
     Args:
-        name: ``JournaledStore`` takes the arguments of ``DelayStore``. ``JournalWorker`` promotes rows, and takes what
-            makes a store with its own connections; it has ``start`` and ``stop`` as a transfer worker has.
+        options: Transport options by name.
+
+    Returns:
+        It takes the arguments of ``DelayStore``. ``companion`` makes the worker that runs beside a transfer worker,
+        from what makes a store with its own connections; ``shown`` returns a value of the option without a password.
 
     Raises:
-        InvalidOptions: What a journal needs is not installed.
+        InvalidOptions: What the store needs is not installed.
     """
+    return next((_store_class(option, hook) for option, hook in STORES.items() if options.get(option)), None)
+
+
+@cache
+def _store_class(option: str, hook: str) -> Any:
     try:
-        [entry] = entry_points(group=GROUP, name="journal")
-        return getattr(import_module(entry.module), name)
+        [entry] = entry_points(group=GROUP, name=hook)
+        return entry.load()
     except (ImportError, ValueError) as error:
         raise InvalidOptions(
-            f"the transport option journal_url needs more packages: pip install 'kombu-delayq[journal]' ({error})"
+            f"the transport option {option} needs more packages: pip install 'kombu-delayq[{hook}]' ({error})"
         ) from error
 
 

@@ -146,8 +146,10 @@ def _value_for(queue: str, value: Any, default: Any) -> Any:
 LAYOUTS = ("hash", "redisson")
 
 
-def _option(default: Any, check: Check, unit: str, text: str) -> Any:
-    return dataclasses.field(default=default, metadata={"check": check, "unit": unit, "help": text})
+def _option(default: Any, check: Check, unit: str, text: str, *, alike: bool = False, asks_for: str = "") -> Any:
+    """alike: Whether all processes should have the same value. asks_for: The hook of the store that it asks for."""
+    metadata = {"check": check, "unit": unit, "help": text, "alike": alike, "asks_for": asks_for}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +175,7 @@ class Options:
         "",
         "How delayed messages are kept: 'hash', or 'redisson' as Redisson's RDelayedQueue does, to share them with "
         "JVM services. A fleet has one layout; what waits in the other one is delivered, but not found by its id.",
+        alike=True,
     )
     transfer: bool = _option(
         True,
@@ -187,6 +190,7 @@ class Options:
         "",
         "How a consumer gets its messages: 'reliable' notes them as unacked in the same step in which they leave their "
         "queue, so that none is lost with a worker, and takes several at once; 'brpop' is kombu's own way.",
+        alike=True,
     )
     consumer_ttl: float = _option(
         60.0,
@@ -202,6 +206,7 @@ class Options:
         "deliveries",
         "How many consumers may die with a message in hand. Then the message goes to dead_letter_queue; of several at "
         "the limit only the one that its consumer has held for longest. None: no limit.",
+        alike=True,
     )
     dead_letter_queue: str = _option(
         "dead_letters",
@@ -210,6 +215,7 @@ class Options:
         "The queue of dead letters for messages that have reached delivery_limit, and for those that are too late with "
         "overdue='dead-letter'. The process that puts them there runs no task, so it does not know the "
         "dead_letter_queue of a task.",
+        alike=True,
     )
     dead_letter_ttl: float | None = _option(
         90 * 86_400.0,
@@ -230,6 +236,7 @@ class Options:
         or_none(number(0)),
         "s",
         "The longest delay that may be published; a longer one raises DelayTooLong. None: no limit.",
+        alike=True,
     )
     poll_interval: float = _option(
         1.0,
@@ -247,6 +254,7 @@ class Options:
         "What happens to a message that is later than max_lateness when it is its turn: 'run' transfers it, "
         "'dead-letter' puts it into dead_letter_queue, 'drop' removes it. One value for all queues, or a mapping such "
         "as {'reminders': 'drop', '*': 'run'}, where '*' stands for all others.",
+        alike=True,
     )
     max_lateness: float | Mapping[str, float | None] | None = _option(
         None,
@@ -254,6 +262,7 @@ class Options:
         "s",
         "How late a message may be, by Redis's clock; later is too late. The time for which transfer_rate holds it "
         "back counts. One value, or a mapping of queues to values, with '*' for all others.",
+        alike=True,
     )
     transfer_rate: float | Sequence[float] | Mapping[str, Any] | None = _option(
         None,
@@ -263,6 +272,7 @@ class Options:
         "[number, burst]. The burst is how many may go at once after a pause, by default those of a second. One "
         "value for each queue, or a mapping such as {'mails': 50, 'sms': [5, 20]}, with '*' for all others. None: no "
         "limit.",
+        alike=True,
     )
     compact: bool = _option(
         False,
@@ -279,6 +289,8 @@ class Options:
         "The database of the journal, as a URL of SQLAlchemy, such as 'postgresql+psycopg://user@host/db' or "
         "'sqlite:////var/lib/app/journal.db'. Needs kombu-delayq[journal]. None: all delayed messages wait in Redis "
         "alone.",
+        alike=True,
+        asks_for="journal",
     )
     journal: str = _option(
         "far",
@@ -286,6 +298,7 @@ class Options:
         "",
         "Which delayed messages the journal has: 'far' those that are due later than journal_horizon, until they are "
         "promoted to Redis; 'all' every one, so that a Redis that has lost its data can be filled again.",
+        alike=True,
     )
     journal_horizon: float = _option(
         86_400.0,
@@ -293,6 +306,7 @@ class Options:
         "s",
         "A message that is due later than this from now waits in the journal instead of Redis. Keep it well above "
         "journal_lead.",
+        alike=True,
     )
     journal_lead: float = _option(
         1_800.0,
@@ -300,6 +314,7 @@ class Options:
         "s",
         "How long before its due time a message is promoted from the journal to Redis. For as long, the database may "
         "be away and no message is late.",
+        alike=True,
     )
     journal_retention: float = _option(
         86_400.0,
@@ -313,6 +328,7 @@ class Options:
         "",
         "What happens when Redis has lost its data: 'ask' logs it, and waits for `delayq journal restore`; 'auto' "
         "fills Redis again at once.",
+        alike=True,
     )
 
     @property
@@ -340,6 +356,10 @@ class Options:
 
 
 NAMES = frozenset(field.name for field in dataclasses.fields(Options))
+#: The options that all processes of a broker should have alike.
+ALIKE = tuple(field.name for field in dataclasses.fields(Options) if field.metadata["alike"])
+#: By option that asks for a store which also keeps messages elsewhere: the hook that has it.
+STORES = {field.name: hook for field in dataclasses.fields(Options) if (hook := field.metadata["asks_for"])}
 
 
 #: Options of kombu with which kombu itself fails late and unclearly, and what checks them.

@@ -94,7 +94,7 @@ class DelayedTransport(_Transport):
         steps = client.transport_options.get("priority_steps", self.Channel.priority_steps)
         Keys().lists_of_priorities(steps)  # kombu itself would fail with the first message, and unclearly
         self._transfer_worker: TransferWorker | None = None
-        self._journal_worker: Any = None
+        self._companion: Any = None
         self.consumer = Consumer(partial(_consumed, ref(self)))
         self.fetches = self.options.consume == "reliable"
         self._heartbeat: Heartbeat | None = None
@@ -139,7 +139,7 @@ class DelayedTransport(_Transport):
     def start_transfer(self, channel: DelayedChannel) -> None:
         """Starts a transfer worker beside the consumers of this connection, unless one runs or an option forbids it.
 
-        With a journal a second worker promotes its rows.
+        A store that also keeps messages elsewhere brings a second worker.
         """
         worker = self._transfer_worker
         if self.options.transfer and (worker is None or not worker.is_own):
@@ -147,10 +147,9 @@ class DelayedTransport(_Transport):
             down_since = _down_since.pop(self.broker, None)
             self._transfer_worker = TransferWorker(connect, queues=self._consumed, down_since=down_since)
             self._transfer_worker.start()
-            if self.options.journal_url:
-                connect = partial(connect_store, channel, channel.separate_pool())
-                self._journal_worker = hooks.of_journal("JournalWorker")(connect)
-                self._journal_worker.start()
+            if found := hooks.store_class(vars(self.options)):
+                self._companion = found.companion(partial(connect_store, channel, channel.separate_pool()))
+                self._companion.start()
 
     def start_heartbeat(self, channel: DelayedChannel, group: str | None) -> None:
         """Takes or renews the lease of this connection's consumer, and starts the thread that keeps it.
@@ -186,9 +185,9 @@ class DelayedTransport(_Transport):
 
     def close_connection(self, connection: Any) -> None:
         """Stops the threads of a connection, and closes it."""
-        journal_worker, self._journal_worker = self._journal_worker, None
-        if journal_worker is not None:
-            journal_worker.stop()
+        companion, self._companion = self._companion, None
+        if companion is not None:
+            companion.stop()
         worker, self._transfer_worker = self._transfer_worker, None
         if worker is not None:
             worker.stop()

@@ -1,128 +1,20 @@
-"""The ``delayq`` command, alone or as ``celery -A app delayq``.
+"""The ``delayq`` command, alone or as ``celery -A app delayq``: ``delayq`` is the group, ``main`` runs it.
 
-Celery imports this module in every process that its ``celery`` command starts. The import also registers the broker URL
-schemes there, and attaches the worker's part.
+Celery loads the group in every process that its ``celery`` command starts.
 """
 
-import sys
-from io import TextIOWrapper
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import click
+if TYPE_CHECKING:
+    from celery_ext.cli.root import delayq, main
 
-from celery_ext.cli.broker import CliBroker, given_app, parse_transport_options
-from celery_ext.cli.commands.cancel import cancel
-from celery_ext.cli.commands.convert import convert
-from celery_ext.cli.commands.count import count
-from celery_ext.cli.commands.dead_letters import dead_letters
-from celery_ext.cli.commands.demo import demo
-from celery_ext.cli.commands.doctor import doctor
-from celery_ext.cli.commands.export import export
-from celery_ext.cli.commands.import_ import import_
-from celery_ext.cli.commands.journal import journal
-from celery_ext.cli.commands.list import list_
-from celery_ext.cli.commands.periodic import periodic
-from celery_ext.cli.commands.queues import queues
-from celery_ext.cli.commands.repair import repair
-from celery_ext.cli.commands.reschedule import reschedule
-from celery_ext.cli.commands.run_now import run_now
-from celery_ext.cli.commands.serve import serve
-from celery_ext.cli.commands.show import show
-from celery_ext.cli.commands.status import status
-from celery_ext.cli.commands.tokens import tokens
-from celery_ext.cli.commands.transfer import transfer
-from celery_ext.cli.completion import complete_whole_words
-from celery_ext.cli.group import SectionedGroup, add_examples, open_closed
-from celery_ext.cli.output import audit_file, choice
-from celery_ext.worker import bootstrap
-from kombu_delayq import __version__
-
-_EPILOG = """
-\b
-Exit codes:
-  0  Done.
-  1  The command failed, in whole or in part, or found nothing to work on; stderr says what.
-  2  The command line is wrong, or the command needs --yes because it cannot ask anybody.
-
-\b
-The shell completes commands, options and queues:
-  eval "$(_DELAYQ_COMPLETE=bash_source delayq)"  # also zsh_source and fish_source
-"""
+__all__ = ["delayq", "main"]
 
 
-def _refuse_app(context: click.Context, parameter: click.Parameter, given: str | None) -> None:
-    if given is not None:
-        raise click.UsageError(f"the app belongs to Celery's command: celery -A {given} delayq …")
+def __getattr__(name: str) -> Any:
+    """Imports all commands at first use: those of features need modules of this room."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from celery_ext.cli import root
 
-
-@click.group(
-    cls=SectionedGroup,
-    sections={
-        "Look": (status, doctor, list_, count, show),
-        "Change": (cancel, reschedule, run_now, periodic, queues, dead_letters),
-        "Run": (transfer, serve, tokens, journal, demo),
-        "Mend": (repair, convert, export, import_),
-    },
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=_EPILOG,
-)
-@click.version_option(__version__, package_name="kombu-delayq")
-@click.option(
-    "-b",
-    "--broker",
-    metavar="URL",
-    envvar=["DELAYQ_BROKER_URL", "CELERY_BROKER_URL"],
-    help="Broker URL, as in Celery's broker_url; several separated by ';'. "
-    "`celery -A app delayq` takes the app's broker and ignores the environment variables for it.",
-)
-@click.option(
-    "-o",
-    "--transport-option",
-    "options",
-    metavar="NAME=VALUE",
-    multiple=True,
-    callback=parse_transport_options,
-    help="A transport option, such as -o master_name=main. The value is JSON, or else text. May be repeated.",
-)
-@click.option(
-    "--journal-url",
-    metavar="URL",
-    envvar="DELAYQ_JOURNAL_URL",
-    help="Database of the journal, as in the transport option journal_url, which `celery -A app delayq` takes from the "
-    "app.",
-)
-@click.option(
-    "--audit-log",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    envvar="DELAYQ_AUDIT_LOG",
-    help="Append a line to this file for whatever the command changes, as the log kombu_delayq.audit has it.",
-)
-@click.option("-A", "--app", metavar="APP", expose_value=False, is_eager=True, hidden=True, callback=_refuse_app)
-@click.option(
-    "-C", "--no-color", is_flag=True, help="Print no colours. So does a variable NO_COLOR; FORCE_COLOR asks for them."
-)
-@click.pass_context
-def delayq(context: click.Context, /, **params: Any) -> None:
-    """Look after the delayed messages of Celery on Redis."""
-    open_closed()
-    # A message may have characters that the terminal's encoding lacks.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    context.color = choice(refused=params["no_color"] or getattr(context.obj, "no_color", False))
-    if params["audit_log"]:
-        context.with_resource(audit_file(params["audit_log"]))
-    # Inside `celery -A app delayq`, the context's object is Celery's and holds the app. In some versions of Celery,
-    # `params` has the app's own preload options, too.
-    context.obj = CliBroker.of(context, given_app(getattr(context.obj, "app", None)))
-
-
-add_examples(delayq)
-complete_whole_words()
-bootstrap.attach()
-
-
-def main() -> None:
-    """Runs the command from the shell."""
-    delayq(prog_name="delayq")
+    return getattr(root, name)

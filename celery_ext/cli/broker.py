@@ -18,7 +18,7 @@ from celery_ext.cli.output import escaped, logs_on_stderr
 from celery_ext.connection import TRANSPORT, open_store, patient_options
 from kombu_delayq import urls
 from kombu_delayq.errors import DelayqError, StoreUnavailable
-from kombu_delayq.options import number, or_none
+from kombu_delayq.options import CHECKED, number, or_none
 from kombu_delayq.store import DelayStore
 
 
@@ -54,11 +54,12 @@ class CliBroker:
     @classmethod
     def of(cls, context: click.Context, app: Celery | None) -> "CliBroker":
         """Returns the broker that the options of ``delayq`` name. An app's broker overrides environment variables."""
-        broker, journal_url = context.params.get("broker"), context.params.get("journal_url")
-        options = {"journal_url": journal_url} if journal_url else {}
-        if app is not None and context.get_parameter_source("journal_url") is ParameterSource.ENVIRONMENT:
-            of_app = app.conf.broker_transport_options or {}
-            options = {name: url for name, url in options.items() if name not in of_app}
+        broker, options = context.params.get("broker"), {}
+        of_app = {} if app is None else app.conf.broker_transport_options or {}
+        for name in CHECKED & context.params.keys():  # some transport options have an option of their own
+            is_of_environment = context.get_parameter_source(name) is ParameterSource.ENVIRONMENT
+            if context.params[name] and not (is_of_environment and name in of_app):
+                options[name] = context.params[name]
         options |= context.params.get("options") or {}
         if context.get_parameter_source("broker") is ParameterSource.ENVIRONMENT:
             return cls(app, None, options, broker)

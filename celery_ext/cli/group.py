@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-#: For each command, lines for a shell and what they do.
+#: For each command, lines for a shell and what they do. Features add those of their commands.
 EXAMPLES: dict[str, dict[str, str]] = {
     "delayq": {
         "celery -A shop delayq status": "The broker and options of an app",
@@ -88,11 +88,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "transfer": {
         "celery -A shop delayq transfer": "For an app",
         "delayq transfer --also reports --metrics-port 9464": "With a queue of a JVM service, and metrics",
-    },
-    "journal check": {"celery -A shop delayq journal check orders": "One queue"},
-    "journal restore": {
-        "celery -A shop delayq journal restore --dry-run": "Only look",
-        "celery -A shop delayq journal restore --overdue skip": "Without what should have run by now",
     },
     "serve": {
         "delayq serve": "For this machine, to look at",

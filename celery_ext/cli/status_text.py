@@ -15,19 +15,19 @@ LATE_S = 5.0
 NAMED = 5
 
 
-def text(report: dict[str, Any], of_journal: Iterable[str] = (), *, named: bool, app: bool) -> str:
+def text(report: dict[str, Any], brought: Iterable[str] = (), *, named: bool, app: bool) -> str:
     """Returns a report, as ``--json`` prints it, as text.
 
     Args:
         report: The report.
-        of_journal: The lines about the journal.
+        brought: The lines that features bring.
         named: Whether the command line names queues.
         app: Whether the command takes its options from an app.
     """
     lines = [f"broker   {report['broker']}"]
     if report["global_keyprefix"]:
         lines.append(escaped(f"prefix   {report['global_keyprefix']}"))
-    lines += [f"leading  {_leader(report)}", *_nodes(report), *of_journal]
+    lines += [f"leading  {_leader(report)}", *_nodes(report), *brought]
     lines += [bad(escaped(f"workers cannot consume: {wrong}")) for wrong in report["wrong_keys"]]
     if report["stock_transport"]:
         lines.append(
@@ -69,7 +69,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
     shown = sorted((row for row in report["queues"] if "error" not in row), key=_calmness)
     if shown:
         head = ["QUEUE", "DELAYED", "READY", "CONSUMERS", "NEXT DUE", "OVERDUE"]
-        if report["journal"]:
+        if report.get("journal"):
             head.insert(2, "IN JOURNAL")
         numbers = set(range(1, len(head) - 2))
         if report["cluster"]:
@@ -94,7 +94,7 @@ def _cells(row: dict[str, Any], report: dict[str, Any], *, dated: bool = True) -
     return [
         escaped(row["queue"]),
         f"{row['delayed']:,}",
-        *([_number(row["in_journal"])] if report["journal"] else []),
+        *([_number(row["in_journal"])] if report.get("journal") else []),
         f"{row['ready']:,}",
         _consumers_of(row),
         f"{local_time(row['next_due'])} ({due})" if dated and row["next_due"] else due,

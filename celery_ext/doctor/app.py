@@ -174,20 +174,12 @@ def options(subject: Subject) -> Findings:
         for option in kind.Channel.from_transport_options
     }
     try:
-        found, warning = parse(subject.transport_options, of_kombu)
+        _, warning = parse(subject.transport_options, of_kombu)
     except InvalidOptions as error:
         yield Finding(Level.ERROR, str(error), "mend broker_transport_options", "reference/options.md")
         return
     if warning:
         yield Finding(Level.WARNING, warning, "take them out, or mend their names", "reference/options.md")
-    if found.journal_url and found.journal_horizon <= 2 * found.journal_lead:
-        yield Finding(
-            Level.WARNING,
-            f"journal_horizon={found.journal_horizon:g} is not well above journal_lead={found.journal_lead:g}: "
-            "messages go to the database and come back at once",
-            "raise journal_horizon",
-            "how-to/journal.md",
-        )
 
 
 def timeouts(subject: Subject) -> Findings:

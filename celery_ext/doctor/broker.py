@@ -78,13 +78,12 @@ def _eviction(name: str, info: Mapping[str, Any]) -> Findings:
 
 def persistence(subject: Subject) -> Findings:
     """Does Redis have on disk what it would need after a crash?"""
-    restorable = bool(subject.options.journal_url) and subject.options.journal == "all"
     saves = subject.the_store.servers.setting("save")
 
     def look(name: str, info: Mapping[str, Any]) -> Findings:
         yield from _failed_writes(name, info)
         if "aof_enabled" in info and not int(info["aof_enabled"]):
-            yield _without_log(name, info, saves[name], restorable=restorable)
+            yield _without_log(name, info, saves[name], restorable=subject.the_store.keeps_all)
 
     yield from _each(subject, look)
 
@@ -193,7 +192,7 @@ def leader(subject: Subject) -> Findings:
             Level.ERROR if delayed else Level.WARNING,
             "no transfer worker runs: nothing that is due will be delivered"
             + (f", and {counted(delayed, 'message waits', 'messages wait')}" if delayed else ""),
-            _start(subject, "a worker with kombu-delayq"),
+            subject.start("a worker with kombu-delayq"),
             "troubleshooting.md#status-shows-no-leader",
         )
         return
@@ -212,13 +211,6 @@ def leader(subject: Subject) -> Findings:
             "look for errors in the log of the leading transfer worker",
             "troubleshooting.md#a-task-is-late",
         )
-
-
-def _start(subject: Subject, worker: str) -> str:
-    """Returns what to start where nobody transfers; no worker of an app with ``transfer=False`` would."""
-    if subject.transport_options.get("transfer", True):
-        return f"start {worker}, or `celery -A app delayq transfer`"
-    return "start `celery -A app delayq transfer`: with transfer=False no worker of the app transfers"
 
 
 def consumers(subject: Subject) -> Findings:
@@ -385,42 +377,4 @@ def layout(subject: Subject) -> Findings:
             "uses it",
             "if somebody does, run it as a user with the rights of the page",
             "reference/acl.md#redissons-layout",
-        )
-
-
-def journal(subject: Subject) -> Findings:
-    """Does the database of the journal answer, and has Redis lost nothing?"""
-    _, state = subject.journal
-    if state is None:
-        return
-    if state.error:
-        yield Finding(
-            Level.ERROR,
-            f"the database of the journal does not answer: {state.error}",
-            "mend it: what waits there is promoted then",
-            "troubleshooting.md#the-journals-database-is-away",
-        )
-        return
-    if state.fault in ("other", "elsewhere"):
-        yield Finding(
-            Level.ERROR,
-            state.leader or "Redis belongs to another journal, so nothing is promoted",
-            "correct journal_url or the broker",
-            "troubleshooting.md#nobody-promotes-or-promotion-is-behind",
-        )
-        return
-    if state.has_lost:
-        yield Finding(
-            Level.ERROR,
-            "Redis has lost data",
-            "`celery -A app delayq journal restore` brings back what the journal had given to it"
-            + " and, as journal is 'all', whatever has waited" * (state.option == "all"),
-            "troubleshooting.md#redis-has-lost-its-data",
-        )
-    if state.promoter is None:
-        yield Finding(
-            Level.ERROR if state.waiting else Level.WARNING,
-            "nobody promotes messages from the journal",
-            _start(subject, "a worker with the option journal_url"),
-            "troubleshooting.md#nobody-promotes-or-promotion-is-behind",
         )

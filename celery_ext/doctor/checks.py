@@ -33,7 +33,6 @@ _OWN = (
     Check("deaths", broker.deaths, REDIS),
     Check("prefixes", broker.prefixes, REDIS),
     Check("layout", broker.layout, REDIS),
-    Check("journal", broker.journal, REDIS),
     Check("workers", fleet.workers, WORKERS, asks=True),
     Check("fleet", fleet.fleet, WORKERS, asks=True),
     Check("same-options", fleet.same_options, WORKERS, asks=True),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from celery import Celery
 
@@ -14,9 +14,6 @@ from kombu_delayq.options import CHECKED, Options, parse
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.servers import ClockOffset
-
-if TYPE_CHECKING:
-    from celery_ext.journal import JournalState
 
 
 @dataclass
@@ -72,14 +69,14 @@ class Subject:
         return self.the_store.servers.clocks()
 
     @cached_property
-    def journal(self) -> "tuple[DelayStore, JournalState | None]":
-        """The store to read from, and how its journal is; looked at once, because a database may be slow to be away."""
-        return self.the_store.look_at_journal(counted=False)
+    def reading(self) -> DelayStore:
+        """The store to read from; looked at once, because a database beside Redis may be slow to be away."""
+        return self.the_store.reading(counted=False)
 
     @cached_property
     def overview(self) -> list[QueueStats]:
         """Figures of all queues that Redis or the app know."""
-        store, _ = self.journal
+        store = self.reading
         store.queues.names()  # fails while the node of a cluster is away that knows them
         return store.figures.overview(all_queues(store, self.app, look_s=LONG_LOOK_S))
 
@@ -87,6 +84,12 @@ class Subject:
     def transport_options(self) -> dict[str, Any]:
         """The app's transport options, as they are given."""
         return dict((self.app.conf.broker_transport_options or {}) if self.app is not None else {})
+
+    def start(self, worker: str) -> str:
+        """Returns what to start where nobody transfers; no worker of an app with ``transfer=False`` would."""
+        if self.transport_options.get("transfer", True):
+            return f"start {worker}, or `celery -A app delayq transfer`"
+        return "start `celery -A app delayq transfer`: with transfer=False no worker of the app transfers"
 
     @property
     def options(self) -> Options:

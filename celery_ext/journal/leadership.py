@@ -141,7 +141,7 @@ class Leadership:
         self._heartbeat, self.moved_to_ms = heartbeat, self.seen.moved_to_ms
         self._next_heartbeat = monotonic() + self.heartbeat_s
         self._remind()
-        if store.notes_all:
+        if store.keeps_all:
             for name in names:  # publishers give Redis messages that nobody promotes
                 self.enter(name)
 
@@ -298,7 +298,7 @@ class Leadership:
 
 def restorable(store: JournaledStore) -> str:
     """Returns in words what of a lost Redis the journal has."""
-    if store.notes_all:
+    if store.keeps_all:
         return "what was due later"
     return "what it had from the journal; as journal is 'far', what was published into Redis alone is lost"
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from redis.exceptions import RedisError
 
+from celery_ext.delays.durations import in_words
 from celery_ext.journal.deadlines import CALL_S, deadline
 from celery_ext.journal.errors import JournalRefused, JournalUnavailable
 from celery_ext.journal.facts import Leader
@@ -87,17 +88,19 @@ class JournalState(NamedTuple):
         return self.lag_s >= BEHIND_S
 
     @property
-    def problems(self) -> list[tuple[str, str]]:
-        """What is wrong: a title and a sentence each, for people, the worst first."""
+    def problems(self) -> list[tuple[bool, str, str]]:
+        """What is wrong, for people, the worst first: whether it is bad, a title, and a sentence."""
         other = "Redis belongs to another journal, so nothing is promoted: is `journal_url` right?"
         away = "The database of the journal does not answer: what waits there is not shown."
         nobody = "No process promotes from the journal, so what waits there stays: start a worker."
+        behind = f"What should be in Redis by now waits in the journal, for {in_words(self.lag_s, plain=True)} so far."
         told = {
-            ("Redis has lost data", self._lost): self.has_lost,
-            ("Redis belongs to another journal", other): self.fault == "other",
-            ("The journal belongs to another Redis", f"Nothing is promoted: {self.leader}."): self.leader is not None,
-            ("The journal is away", away): self.error is not None,
-            ("Nobody promotes", nobody): self.promoter is None and self.fault not in ("other", "elsewhere"),
+            (True, "Redis has lost data", self._lost): self.has_lost,
+            (True, "Redis belongs to another journal", other): self.fault == "other",
+            (True, "The journal belongs to another Redis", f"Nothing is promoted: {self.leader}."): bool(self.leader),
+            (True, "The journal is away", away): self.error is not None,
+            (True, "Nobody promotes", nobody): self.promoter is None and self.fault not in ("other", "elsewhere"),
+            (False, "Promotion is behind", behind): self.is_behind,
         }
         return [found for found, is_so in told.items() if is_so]
 

@@ -1,8 +1,11 @@
 """A store of two, Redis and the journal: its parts have the operations of those of ``DelayStore``."""
 
+from collections.abc import Callable
+from copy import copy
 from typing import Any, TypeVar
 
 from celery_ext.journal.chains import JournaledChains
+from celery_ext.journal.database import parse_url, shown
 from celery_ext.journal.delivery import JournaledDelivery
 from celery_ext.journal.jobs import JournaledJobs
 from celery_ext.journal.journal import Journal
@@ -11,6 +14,7 @@ from celery_ext.journal.placement import Placement
 from celery_ext.journal.promotion import Promotion
 from celery_ext.journal.state import state_of
 from celery_ext.journal.views import JournaledFigures, JournaledQueues, JournaledScan
+from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.store import DelayStore, Store
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.part import StorePart
@@ -45,10 +49,24 @@ class JournaledStore(Store):
         self.figures = JournaledFigures(redis.figures, journal)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["redis_alone"], name)
+        if name.startswith("__"):  # such as what ``copy`` asks for
+            raise AttributeError(name)
+        return getattr(self.redis_alone, name)
+
+    @staticmethod
+    def companion(connect: Callable[[], Any]) -> BackgroundWorker:
+        """Makes a worker that promotes rows; see ``kombu_delayq.hooks``."""
+        from celery_ext.journal import JournalWorker
+
+        return JournalWorker(connect)
+
+    @staticmethod
+    def shown(url: str) -> str:
+        """Returns the URL of a journal without its password. Raises InvalidOptions if it is not usable."""
+        return shown(parse_url(url))
 
     @property
-    def notes_all(self) -> bool:
+    def keeps_all(self) -> bool:
         """Whether the journal has rows of messages that wait in Redis, too."""
         return self.options.journal == "all"
 
@@ -56,7 +74,9 @@ class JournaledStore(Store):
         """Returns the part of a feature; see ``Store.part``."""
         return self.redis_alone.part(kind)
 
-    def look_at_journal(self, *, counted: bool = True) -> tuple[Any, Any]:
-        """Looks at the journal; see ``Store.look_at_journal`` and ``JournalState``."""
+    def reading(self, *, counted: bool = True) -> Any:
+        """Looks at the journal; see ``Store.reading`` and ``JournalState``."""
         state = state_of(self, counted=counted)
-        return (self.redis_alone if state.error else self), state
+        found = copy(self.redis_alone if state.error else self)
+        found.beside = state
+        return found

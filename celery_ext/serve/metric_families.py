@@ -1,4 +1,4 @@
-"""The families of metrics: what is known of queues, the journal and the nodes of a cluster, as Prometheus takes it."""
+"""The families of metrics: what is known of queues and of the nodes of a cluster, as Prometheus takes it."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,6 +8,7 @@ from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from celery_ext.features import modules_of
 from celery_ext.periodic.control import Listed, list_entries
 from celery_ext.periodic.store import PeriodicStore
 from celery_ext.serve.counting import overview_of, unless_away
@@ -21,8 +22,6 @@ from kombu_delayq.text import readable
 
 if TYPE_CHECKING:
     from celery import Celery
-
-    from celery_ext.journal import JournalState
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ class Snapshot:
         paused: By queue, whether it is paused.
         dead_letters: By queue of dead letters, how many it holds.
         buried: By queue of dead letters, what has happened to them, where the queue is not in ``counts``.
-        journal: How the journal is, with the rows of these queues; None without one.
+        brought: Metrics that features bring.
         cluster: The nodes; None on a server without hash slots.
         slots: By queue, its hash slot, also while its node is away; empty on a server without them.
         periodic: The periodic entries.
@@ -65,7 +64,7 @@ class Snapshot:
     paused: Mapping[str, bool] = field(default_factory=dict)
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     buried: Mapping[str, QueueCounts] = field(default_factory=dict)
-    journal: "JournalState | None" = None
+    brought: Sequence[Family] = ()
     cluster: Cluster | None = None
     slots: Mapping[str, int] = field(default_factory=dict)
     periodic: Sequence[Listed] = ()
@@ -99,13 +98,9 @@ class SnapshotReader:
             RedisError, OSError: Redis does not answer, or refuses even to name and count the queues.
         """
         cluster = store.nodes.overview()
-        store, journal = unless_away(store, partial(store.look_at_journal, counted=False)) or (store, None)
-        if journal is not None:
-            waiting, offered = (
-                {queue: count for queue, count in counts.items() if may_see(queue)}
-                for counts in (journal.waiting, journal.offered)
-            )
-            journal = journal._replace(waiting=waiting, offered=offered)
+        store = unless_away(store, partial(store.reading, counted=False)) or store
+        features = modules_of("metrics", but="serve")
+        brought = [family for feature in features for family in feature.families(store, may_see)]
         figures = store.figures
         letters = {*self._letters, *self._optional(store, "dead letters", store.letters.queues, list[str]())}
         paused = self._optional(store, "paused queues", store.fetching.paused, None)
@@ -132,7 +127,7 @@ class SnapshotReader:
             {} if paused is None else {name: name in paused for name in names},
             {name: found[name].ready for name in sorted(letters) if not found[name].error},
             self._optional(store, "counters", lambda: figures.counts(sorted(letters.difference(names)), ()), {}),
-            journal,
+            brought,
             cluster,
             slots,
             [entry for entry in entries if all(map(may_see, entry.queues))],
@@ -182,8 +177,7 @@ def all_of(snapshot: Snapshot) -> Iterator[Family]:
     yield from _durations(snapshot)
     if snapshot.periodic:
         yield from _periodic(snapshot)
-    if snapshot.journal is not None:
-        yield from _journal(snapshot.journal)
+    yield from snapshot.brought
     if snapshot.cluster is not None:
         yield from _cluster(snapshot.cluster, snapshot.slots)
 
@@ -274,33 +268,6 @@ def _periodic(snapshot: Snapshot) -> Iterator[Family]:
         "1 for a periodic entry that cannot be sent; the log of the worker that arms, and `delayq periodic`, say why."
     )
     yield gauge("delayq_periodic_wrong", text, ["entry"], {entry.name: entry.state == "wrong" for entry in entries})
-
-
-def _journal(state: "JournalState") -> Iterator[Family]:
-    """Yields the metrics of a journal. While its database is away, only whether it answers, and who promotes."""
-    text = "Whether the database of the journal answered this scrape: 1 or 0."
-    yield gauge("delayq_journal_up", text, (), {(): float(state.error is None)})
-    text = "Whether a process promotes messages of the journal: 1 or 0. With 0, what waits there is not delivered."
-    yield gauge("delayq_journal_promoter_present", text, (), {(): float(state.promoter is not None)})
-    if state.error is not None:
-        return
-    text = "Whether Redis has lost data that is not restored: 1 or 0."
-    yield gauge("delayq_journal_lost", text, (), {(): float(state.has_lost)})
-    text = "Rows of the journal: waiting (only the journal has the message) or offered (Redis was given it)."
-    rows = {(queue, "waiting"): count for queue, count in state.waiting.items()}
-    rows |= {(queue, "offered"): count for queue, count in state.offered.items()}
-    yield gauge("delayq_journal_messages", text, ("queue", "state"), rows)
-    text = "For how long the oldest message that should be in Redis by now has been waiting for that."
-    yield gauge("delayq_journal_promotion_lag_seconds", text, (), {(): state.lag_s}, "seconds")
-    text = "How far behind Redis's clock the note is of what has left Redis; absent before the first."
-    age = {} if state.watermark_age_s is None else {(): state.watermark_age_s}
-    yield gauge("delayq_journal_watermark_age_seconds", text, (), age, "seconds")
-    text = "Messages that were promoted from the journal to Redis."
-    yield counter("delayq_journal_promoted_messages", text, (), {(): state.promoted})
-    text = "Messages that wait again after a loss of Redis."
-    yield counter("delayq_journal_restored_messages", text, (), {(): state.restored})
-    text = "Size of the tables of the journal and their indexes."
-    yield gauge("delayq_journal_size_bytes", text, (), {(): state.size_bytes or 0}, "bytes")
 
 
 def _cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Family]:

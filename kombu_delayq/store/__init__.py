@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from redis import Redis
 from redis.exceptions import ResponseError
@@ -32,7 +32,7 @@ from kombu_delayq.store.repair import Repair
 from kombu_delayq.store.scan import Scan
 from kombu_delayq.store.serve_state import Answers, SharedRuns
 from kombu_delayq.store.servers import Servers
-from kombu_delayq.store.types import Memory
+from kombu_delayq.store.types import Beside, Memory
 
 OLDEST_REDIS = (6, 2)
 P = TypeVar("P", bound=StorePart)
@@ -44,6 +44,13 @@ class Store(Protocol):
     client: Redis
     keys: Keys
     options: Options
+    #: How that is which keeps messages beside Redis, as ``reading`` has found it; None without it.
+    beside: Beside | None = None
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether that has each message of Redis, too."""
+        return False
 
     @property
     def layout(self) -> str:
@@ -81,17 +88,13 @@ class Store(Protocol):
         """Whether an error says only that a node of a cluster is away at the moment, while others may answer."""
         return self.keys.slots and is_of_node(error)
 
-    def look_at_journal(self, *, counted: bool = True) -> tuple[Self, Any]:
-        """Looks at the journal beside Redis.
+    def reading(self, *, counted: bool = True) -> "DelayStore":
+        """Returns the store to read from. It has ``beside``, and Redis alone while what is beside that does not answer.
 
         Args:
             counted: Whether to count what is to be restored, which takes the longer the more it is.
-
-        Returns:
-            The store to read from, which knows no journal while the database of the journal is away; and how the
-            journal is, None for a store without one.
         """
-        return self, None
+        return cast("DelayStore", self)
 
     def part(self, kind: type[P]) -> P:
         """Returns the part of a feature, which is made once a store.

@@ -1,7 +1,7 @@
 """The arguments and the results of the store's operations for consumers."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from kombu_delayq.text import as_bytes, as_text
 
@@ -60,6 +60,22 @@ class PageId(NamedTuple):
 
     sender: str
     number: int
+
+
+class Beside(Protocol):
+    """How that is which keeps messages beside Redis, such as a journal."""
+
+    @property
+    def error(self) -> str | None:
+        """Why it does not answer; None if it does."""
+
+    @property
+    def waiting(self) -> Mapping[str, int]:
+        """By queue, how many messages it alone has."""
+
+    @property
+    def problems(self) -> list[tuple[bool, str, str]]:
+        """What is wrong, for people, the worst first: whether it is bad, a title, and a sentence."""
 
 
 class Offered(NamedTuple):

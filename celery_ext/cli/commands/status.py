@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import isfinite
 from time import sleep
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from kombu.connection import Connection
 from redis.exceptions import NoPermissionError, ResponseError
 
-from celery_ext.cli import journal_text
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.group import Reader
 from celery_ext.cli.options import duration, json_option, known_queues, queues_argument
@@ -24,17 +23,14 @@ from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.cli.status_text import text
 from celery_ext.connection import stock_transport, wrong_keys
 from celery_ext.dead_letters import routes
+from celery_ext.features import modules_of
 from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.redis.errors import is_wrong_type
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueCounts, QueueStats
 from kombu_delayq.store.nodes import Cluster, Node
-from kombu_delayq.store.types import ConsumerLease
-
-if TYPE_CHECKING:
-    from celery_ext.journal import JournalState
-
+from kombu_delayq.store.types import Beside, ConsumerLease
 
 T = TypeVar("T")
 
@@ -45,12 +41,12 @@ class Report(NamedTuple):
     Attributes:
         values: As ``--json`` prints it.
         failed: Whether something that was asked for could not be read, or is not known.
-        of_journal: The lines about the journal; none without one.
+        brought: The lines that features bring.
     """
 
     values: dict[str, Any]
     failed: bool
-    of_journal: Sequence[str] = ()
+    brought: Sequence[str] = ()
 
 
 class _Consuming(NamedTuple):
@@ -80,7 +76,7 @@ def report_of(broker: CliBroker, connection: Connection, store: DelayStore, queu
 
 
 def _report_of(broker: CliBroker, connection: Connection, store: DelayStore, queues: Sequence[str]) -> Report:
-    store, state = store.look_at_journal()
+    store = store.reading()
     nodes = store.nodes.overview()
     away = [] if nodes is None else _registry_away(store)
     given = list(queues) if away else known_queues(broker, store, queues, ready=True)
@@ -91,27 +87,27 @@ def _report_of(broker: CliBroker, connection: Connection, store: DelayStore, que
     counts = _or_missing(store, lambda: store.figures.counts(names), dict[str, QueueCounts]())
     rows = [
         {
-            **_row(found, counts.get(found.queue), consuming, letters, state),
+            **_row(found, counts.get(found.queue), consuming, letters, store.beside),
             **place_of(store, nodes, found.queue),
         }
         for found in _overview(store, names)
     ]
-    now_ms, lead_s = store.now_ms(), store.options.journal_lead
+    now_ms, features = store.now_ms(), [*modules_of("status", but="cli")]
     values = {
         "broker": connection.as_uri(),
         "global_keyprefix": store.keys.prefix,
         "stock_transport": stock_transport(broker.app),
         "leader": None if away else store.leases.leader(),
         "cluster": nodes and node_values(nodes, away),
-        "journal": state and journal_text.values_of(state, now_ms, lead_s),
+        **{name: value for feature in features for name, value in feature.values(store, now_ms).items()},
         "queues": rows,
         "dead_letters": list(letters.values()),
         **_consumers(consuming, names if queues else ()),
         "other_prefixes": store.queues.other_prefixes(),
     }
     failed = consuming.failed or any("error" in row for row in rows) or bool(set(queues) - set(given))
-    failed = failed or bool(away) or bool(state and state.error)
-    return Report(values, failed, [*journal_text.lines_of(state, now_ms, lead_s)] if state else [])
+    failed = failed or bool(away) or bool(store.beside and store.beside.error)
+    return Report(values, failed, [line for feature in features for line in feature.lines(store, now_ms)])
 
 
 def _registry_away(store: DelayStore) -> list[str]:
@@ -138,7 +134,7 @@ def _row(
     counts: QueueCounts | None,
     consuming: _Consuming,
     letters: dict[str, Any],
-    state: "JournalState | None",
+    beside: Beside | None,
 ) -> dict[str, Any]:
     queue, due_ms = stats.queue, stats.next_due_ms
     if stats.error:
@@ -150,7 +146,7 @@ def _row(
     return {
         "queue": queue,
         "delayed": stats.delayed,
-        "in_journal": _in_journal(queue, state),
+        "in_journal": _alone(queue, beside),
         "ready": stats.ready,
         "oldest_ready_s": None if stats.oldest_ready_s is None else round(stats.oldest_ready_s, 3),
         "next_due": None if due_ms is None else iso_of(due_ms),
@@ -171,11 +167,11 @@ def _seconds(ms: float) -> float | None:
     return round(ms / 1000, 3) if isfinite(ms) else None
 
 
-def _in_journal(queue: str, state: "JournalState | None") -> int | None:
-    """Returns how many messages only the journal has; None while its database does not answer."""
-    if state is None:
+def _alone(queue: str, beside: Beside | None) -> int | None:
+    """Returns how many messages wait beside Redis alone; None while what has them does not answer."""
+    if beside is None:
         return 0
-    return None if state.error else state.waiting.get(queue, 0)
+    return None if beside.error else beside.waiting.get(queue, 0)
 
 
 def _held_back(stats: QueueStats, counts: QueueCounts | None) -> dict[str, Any] | None:
@@ -356,4 +352,4 @@ def _report(broker: CliBroker, queues: tuple[str, ...], *, hurried: bool = False
 
 
 def _text(report: Report, broker: CliBroker, queues: tuple[str, ...]) -> str:
-    return text(report.values, report.of_journal, named=bool(queues), app=broker.app is not None)
+    return text(report.values, report.brought, named=bool(queues), app=broker.app is not None)

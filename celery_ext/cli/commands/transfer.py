@@ -56,7 +56,7 @@ def transfer(
 
     try:
         serving = metrics(broker, queues, metrics_host, metrics_port)
-        with serving, _promotion(broker), errors_in_words(connection):
+        with serving, _companion(broker), errors_in_words(connection):
             logger.info("transfer worker %s for %s", worker.name, connection.as_uri())
             run_until_stopped(worker, connect)
     except (DelayqError, ValueError) as error:  # a ValueError is kombu's, of a missing or odd option
@@ -65,10 +65,11 @@ def transfer(
 
 
 @contextmanager
-def _promotion(broker: CliBroker) -> Iterator[None]:
-    """Promotes rows of the journal meanwhile, if there is one, over a connection of its own."""
+def _companion(broker: CliBroker) -> Iterator[None]:
+    """Runs the worker that a store brings which also keeps messages elsewhere, over a connection of its own."""
     connection = broker.connection(hurried=True)
-    if not (connection.transport_options or {}).get("journal_url"):
+    found = hooks.store_class(connection.transport_options or {})
+    if found is None:
         yield
         return
 
@@ -76,7 +77,7 @@ def _promotion(broker: CliBroker) -> Iterator[None]:
         connection.close()  # one that failed
         return open_store(connection, pool=DelayedChannel.separate_pool)
 
-    worker = hooks.of_journal("JournalWorker")(connect)
+    worker = found.companion(connect)
     worker.start()
     try:
         yield

@@ -4,16 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from math import inf, isfinite
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from celery_ext.delays.durations import in_words
 from celery_ext.serve.counting import QueueState
 from kombu_delayq.message.due import moment_of
 from kombu_delayq.store.counts import Histogram
 from kombu_delayq.store.nodes import Cluster
-
-if TYPE_CHECKING:
-    from celery_ext.journal import JournalState
+from kombu_delayq.store.types import Beside
 
 #: A due time is shown as ``now`` from one bound to the other, s from now: the figures are up to 2 s old.
 NOW_S = (-3.0, 0.5)
@@ -133,7 +131,7 @@ class Health(NamedTuple):
 def health(
     rows: Sequence[QueueState],
     leader: str | None,
-    journal: "JournalState | None" = None,
+    beside: Beside | None = None,
     cluster: Cluster | None = None,
     letters: Mapping[str, int] = MappingProxyType({}),
     servers: Sequence[Fault] = (),
@@ -145,22 +143,23 @@ def health(
     Args:
         rows: The queues.
         leader: Name of the leading transfer worker; empty if nobody leads, None if the node that knows it is away.
-        journal: The journal; None without one.
+        beside: What keeps messages beside Redis; None without it.
         cluster: The nodes; None on a server without hash slots.
         letters: How many dead letters each queue of them has.
         servers: What is bad about the servers.
         is_recent: Whether the latest dead letter came within a day.
     """
     delayed = sum(row.stats.delayed for row in rows)
+    brought = [Fault(*problem) for problem in beside.problems] if beside is not None else []
     found = [
         *_nodes(cluster),
-        *(Fault(True, *problem) for problem in (journal.problems if journal else [])),
+        *(fault for fault in brought if fault.is_bad),
         *_leader(leader, delayed),
         *_overdue(rows),
         *_idle(rows, letters),
         *_waiting(rows, letters),
         *_paused(rows),
-        *_promotion(journal),
+        *(fault for fault in brought if not fault.is_bad),
         *(_dead(letters) if is_recent else ()),
         *servers,
         *_unreadable(rows),
@@ -224,12 +223,6 @@ def _paused(rows: Sequence[QueueState]) -> Iterator[Fault]:
         text = f"Somebody paused {_named(paused)} {since}: {number(ready)} ready {_tasks(ready)} held there."
         title = f"{_named(paused)} {'is' if len(paused) == 1 else 'are'} paused"
         yield Fault(False, title, text, _names(paused), "paused")
-
-
-def _promotion(journal: "JournalState | None") -> Iterator[Fault]:
-    if journal is not None and journal.is_behind:
-        text = f"What should be in Redis by now waits in the journal, for {lasting(journal.lag_s)} so far."
-        yield Fault(False, "Promotion is behind", text)
 
 
 def _dead(letters: Mapping[str, int]) -> Iterator[Fault]:

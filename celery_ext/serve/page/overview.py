@@ -128,7 +128,7 @@ def overview(request: Request) -> Response:
     serve, page, given = serve_of(request), View(request, "overview"), request.query_params
     store = serve.store
     cluster = store.nodes.overview()
-    store, journal = unless_away(store, store.look_at_journal) or (store, None)
+    store = unless_away(store, store.reading) or store
     span, caller = span_of(request), caller_of(request)
     asked = {name: given.get(name, "").strip()[:200] for name in ("span", "sort", "name")}
 
@@ -144,7 +144,9 @@ def overview(request: Request) -> Response:
     letters, latest_ms = letters_of(store, buried)
     leader = unless_away(store, lambda: store.leases.leader() or "")
     servers = serve.broker.part(Servers).look()
-    verdict = health(rows, leader, journal, cluster, letters, servers, is_recent=page.now_ms - latest_ms < RECENT_MS)
+    verdict = health(
+        rows, leader, store.beside, cluster, letters, servers, is_recent=page.now_ms - latest_ms < RECENT_MS
+    )
     shown, by, descending = _sorted(rows, asked["name"].lower(), asked["sort"], [*verdict.troubled])
     first = int(found) if (found := given.get("first", "")).isascii() and found.isdecimal() and len(found) < 7 else 0
     last = min(first + ROWS, len(shown))

@@ -18,7 +18,7 @@ FORKED_WITH = (
     *("celery.bin.worker", "celery.apps.worker", "celery.worker.consumer", "celery.worker.components"),
     *("celery.concurrency.solo", "celery.worker.strategy", "celery.app.trace"),
     *("celery.events.state", "celery.bin.celery"),
-    *("kombu.transport.redis", "kombu_delayq.transport", "celery_ext.cli"),
+    *("kombu.transport.redis", "kombu_delayq.transport", "celery_ext.cli.root"),
 )
 
 app = Celery("bench", broker=os.environ["BENCH_SERVER"])

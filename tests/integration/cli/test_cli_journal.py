@@ -11,8 +11,8 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.journal import JournaledStore, database, restore
-from celery_ext.journal.recovery import Restored
+from celery_ext.journal import JournaledStore, database
+from celery_ext.journal.recovery import Restored, restore
 from kombu_delayq.message.due import iso_of
 from tests.support.commands.shell import BIN, Audit, read_until, run
 from tests.support.conditions import until
@@ -138,7 +138,7 @@ def test_a_restore_that_fails_half_way_is_noted(
         yield from restore(*args, **options)
         raise RedisConnectionError("gone")
 
-    monkeypatch.setattr("celery_ext.journal.restore", fails)
+    monkeypatch.setattr("celery_ext.journal.recovery.restore", fails)
     delayq("journal", "restore", "--dry-run", code=1)
     assert noted() == []
     delayq("journal", "restore", "--yes", code=1)

@@ -31,7 +31,7 @@ found = {e.name: e for e in entry_points(group="kombu_delayq.hooks")}
 del found["journal"]
 assert sorted(e.load().__name__ for e in found.values()) == ["begin", "note_purge", "parse"]
 try:
-    hooks.of_journal("JournaledStore")
+    hooks.store_class({"journal_url": "sqlite:////tmp/j.db"})
 except InvalidOptions as error:
     assert "pip install 'kombu-delayq[journal]'" in str(error)
 else:

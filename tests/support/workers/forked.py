@@ -17,7 +17,7 @@ _IMPORTS = (
     *("celery.bin.celery", "celery.bin.worker", "celery.apps.worker", "celery.worker.consumer", "celery.worker.state"),
     *("celery.worker.components", "celery.worker.strategy", "celery.app.trace", "celery.events.state"),
     *("celery.concurrency.prefork", "celery.concurrency.thread", "celery.concurrency.solo", "celery.backends.redis"),
-    *("kombu_delayq.transport", "celery_ext.worker.bootstrap", "celery_ext.cli", "tests.support.workers.forked"),
+    *("kombu_delayq.transport", "celery_ext.worker.bootstrap", "celery_ext.cli.root", "tests.support.workers.forked"),
 )
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(list(_IMPORTS))

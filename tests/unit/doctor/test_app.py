@@ -49,7 +49,7 @@ FOUND: list[tuple[str, dict[str, Any], str, str]] = [
     ("timeouts", {OPTIONS: {"socket_timeout": 600}}, "warning", "stands still for so many seconds"),
     ("timeouts", {"result_backend": "redis://", "redis_socket_timeout": None}, "warning", "redis_socket_timeout"),
     (
-        "options",
+        "journal-horizon",
         {OPTIONS: {"journal_url": "sqlite://", "journal_horizon": 1800.0}},
         "warning",
         "journal_horizon=1800 is not well above",

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from celery_ext.cli.journal_text import losses
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.facts import Watermarks
 from celery_ext.journal.keys import JournalKeys
 from celery_ext.journal.leadership import NotLeading
 from celery_ext.journal.promotion import ALL
 from celery_ext.journal.state import state_of
+from celery_ext.journal.status import losses
 from celery_ext.journal.store import JournaledStore
 from celery_ext.journal.worker import JournalWorker, RowPromoter, compare
 from celery_ext.waiting import by_id

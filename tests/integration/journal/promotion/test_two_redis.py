@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import pytest
 
-from celery_ext.cli.journal_text import losses
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore, JournalWorker, facts
 from celery_ext.journal.errors import JournalUnavailable
 from celery_ext.journal.leadership import NotLeading
 from celery_ext.journal.state import state_of
+from celery_ext.journal.status import losses
 from kombu_delayq.store.keys import Keys
 from tests.support.conditions import until
 from tests.support.journal.stores import (

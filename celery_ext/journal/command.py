@@ -11,16 +11,34 @@ import click
 from kombu.connection import Connection
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.journal_text import losses
 from celery_ext.cli.options import Moment, confirm, json_option, moment, queue_name, queues_argument, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, when
 from celery_ext.cli.progress import with_progress
+from celery_ext.journal.status import losses, state_seen
 from kombu_delayq.audit import audited
 from kombu_delayq.message.due import iso_of
 
 if TYPE_CHECKING:
-    from celery_ext.journal import Checked, JournaledStore
+    from celery_ext.journal.recovery import Checked
+    from celery_ext.journal.store import JournaledStore
 
+SECTION = "Run"
+OPTIONS = (
+    click.Option(
+        ["--journal-url"],
+        metavar="URL",
+        envvar="DELAYQ_JOURNAL_URL",
+        help="Database of the journal, as in the transport option journal_url, which `celery -A app delayq` takes from "
+        "the app.",
+    ),
+)
+EXAMPLES = {
+    "journal check": {"celery -A shop delayq journal check orders": "One queue"},
+    "journal restore": {
+        "celery -A shop delayq journal restore --dry-run": "Only look",
+        "celery -A shop delayq journal restore --overdue skip": "Without what should have run by now",
+    },
+}
 NO_JOURNAL = (
     "there is no journal: set the transport option journal_url of the app, or give `delayq --journal-url URL journal …`"
 )
@@ -51,15 +69,14 @@ def check(broker: CliBroker, queues: tuple[str, ...], as_json: bool) -> None:
     Exit code 1 means that messages are missing, or that a loss is to be restored.
     """
     with _opened(broker) as (_, store):
-        from celery_ext.journal import check as pages_of
+        from celery_ext.journal.recovery import check as pages_of
 
         total = sum(size.offered for size in store.journal.sizes().values())
         pages = with_progress(pages_of(store, queues=queues), "checking", total, size=attrgetter("looked"))
         found = _by_queue(pages)
         for queue, values in found.items():
             click.echo(json_line({"queue": queue, **values}) if as_json else _checked_text(queue, values))
-        _, state = store.look_at_journal()
-        told = list(losses(state)) if state else []
+        told = list(losses(state_seen(store.reading())))
         if not (found or told or as_json):
             click.echo("no message of the journal has to be in Redis now")
         for text in told:
@@ -126,8 +143,8 @@ def restore(
     With --queue or --due-from, the loss stays noted until a restore of everything.
     """
     with _opened(broker) as (connection, store):
-        from celery_ext.journal import count_noted
-        from celery_ext.journal import restore as pages_of
+        from celery_ext.journal.recovery import count_noted
+        from celery_ext.journal.recovery import restore as pages_of
 
         from_ms = due_from.at(store.now_ms()) if due_from else -inf
         conditions: dict[str, Any] = {"queues": queues, "from_ms": from_ms}
@@ -171,7 +188,9 @@ def restore(
 
 def _note_losses(store: "JournaledStore", queues: tuple[str, ...]) -> None:
     """Notes what Redis has lost, as far as no promoter has."""
-    from celery_ext.journal import NotLeading, fault_of, find_missing, notice
+    from celery_ext.journal.leadership import NotLeading, notice
+    from celery_ext.journal.recovery import find_missing
+    from celery_ext.journal.state import fault_of
 
     try:
         if fault_of(store) in ("lost", "behind"):
@@ -203,7 +222,7 @@ def _opened(broker: CliBroker) -> "Iterator[tuple[Connection, JournaledStore]]":
         found: Any = store
         if getattr(found, "journal", None) is None:
             raise click.ClickException(NO_JOURNAL)
-        from celery_ext.journal import leader_elsewhere
+        from celery_ext.journal.state import leader_elsewhere
 
         found.journal.allow_long_calls()
         marker = found.promotion.marker()
@@ -217,3 +236,6 @@ def _opened(broker: CliBroker) -> "Iterator[tuple[Connection, JournaledStore]]":
         if leader := leader_elsewhere(found.journal, found.promotion, found.journal.heartbeat()):
             raise click.ClickException(escaped(f"{connection.as_uri()}: {leader}"))
         yield connection, found
+
+
+COMMAND = journal

@@ -1,11 +1,12 @@
 """How a journal is, in words and as JSON: for ``delayq status`` and ``delayq journal check``."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from celery_ext.cli.output import bad, escaped, good, local_time, number_of, size, warning, when
 from celery_ext.delays.durations import in_words
 from kombu_delayq.message.due import iso_of
+from kombu_delayq.store import DelayStore
 
 if TYPE_CHECKING:
     from celery_ext.journal import JournalState
@@ -18,8 +19,17 @@ _FAULTS = {
 }
 
 
-def values_of(state: "JournalState", now_ms: float, lead_s: float) -> dict[str, Any]:
-    """Returns the journal as ``--json`` prints it; ``lead_s`` is how long before its due time a message is promoted."""
+def state_seen(store: DelayStore) -> "JournalState":
+    """Returns how the journal is, as ``reading`` of a store with a journal has found it."""
+    return cast("JournalState", store.beside)
+
+
+def values(store: DelayStore, now_ms: float) -> dict[str, Any]:
+    """Returns what ``--json`` prints of a store; None of one without a journal."""
+    return {"journal": None if store.beside is None else _values(state_seen(store), store, now_ms)}
+
+
+def _values(state: "JournalState", store: DelayStore, now_ms: float) -> dict[str, Any]:
     next_ms = state.next_promotion_ms
     return {
         "url": state.url,
@@ -31,7 +41,7 @@ def values_of(state: "JournalState", now_ms: float, lead_s: float) -> dict[str, 
         "next_promotion": None if next_ms is None else iso_of(next_ms),
         "next_promotion_in_s": None if next_ms is None else round((next_ms - now_ms) / 1000, 3),
         "lag_s": round(state.lag_s, 3),
-        "lead_s": lead_s,
+        "lead_s": store.options.journal_lead,
         "watermark_age_s": None if state.watermark_age_s is None else round(state.watermark_age_s, 3),
         "size_bytes": state.size_bytes,
         "lost": [{"at": iso_of(loss.ended_ms), "messages": loss.messages} for loss in state.losses],
@@ -40,8 +50,11 @@ def values_of(state: "JournalState", now_ms: float, lead_s: float) -> dict[str, 
     }
 
 
-def lines_of(state: "JournalState", now_ms: float, lead_s: float) -> Iterator[str]:
-    """Yields the lines of ``delayq status`` about a journal."""
+def lines(store: DelayStore, now_ms: float) -> Iterator[str]:
+    """Yields the lines about a journal; none of a store without one."""
+    if store.beside is None:
+        return
+    state = state_seen(store)
     if state.error:
         yield f"journal  {state.url} {bad(f'DOES NOT ANSWER: {escaped(state.error)}')}"
         yield "         what waits there is not counted below, and far messages cannot be published"
@@ -52,7 +65,7 @@ def lines_of(state: "JournalState", now_ms: float, lead_s: float) -> Iterator[st
         yield f"journal  {state.url}: {rows}"
     nobody = bad("nobody: what waits in the journal is not delivered")
     promoter = good(escaped(state.promoter)) if state.promoter else nobody
-    yield f"promotes {promoter}{_timing(state, now_ms, lead_s)}"
+    yield f"promotes {promoter}{_timing(state, now_ms, store.options.journal_lead)}"
     yield from (bad(f"{'LOST' if state.has_lost else 'REFUSED':8} {text}") for text in losses(state))
 
 
