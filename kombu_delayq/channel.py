@@ -17,12 +17,10 @@ from kombu_delayq import hooks
 from kombu_delayq.consume.channel import ConsumingChannel
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message import once
-from kombu_delayq.message.bodies import keep_text, omit_defaults
-from kombu_delayq.message.canonical import canonical, uuid_of
 from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, to_json
-from kombu_delayq.message.ready import stamp_published
+from kombu_delayq.message.outgoing import canonical, keep_text, omit_defaults, stamp_published, uuid_of
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch
 from kombu_delayq.redis import pools
@@ -93,6 +91,8 @@ class OfferingChannel(_Channel):
             raise DelayChainCancelled(f"the delay chain of task {as_text(offer.id)} was cancelled")
 
     def _check_delay(self, due: Due) -> None:
+        if self.options.max_delay is None:
+            return
         delay_s = (due.ms if due.relative else due.ms - time() * 1000) / 1000
         self.options.check_delay(delay_s, f"task {due.task_id}" if due.task_id else "")
 
@@ -241,15 +241,18 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         due = due_of(message)
         if CHAIN_ID in message["properties"]:
             return self._put_step(queue, message, due)
-        hooks.check_unread(message["properties"])
-        if DEAD_LETTER in message["properties"]:
+        properties = message["properties"]
+        if not hooks.UNREAD.isdisjoint(properties):
+            hooks.check_unread(properties)
+        if DEAD_LETTER in properties:
             self.store.queues.note_dead_letters(queue)
-        if message["properties"].get(CHAIN) is not None:
+        if properties.get(CHAIN) is not None:
             self.store.chains.use_chains()  # before the task can run
-        mode, message = once.read_mode(message)
-        if mode is not None:
-            self._check_version()
-            return self.put_once(queue, message, due, mode)
+        if once.IF_WAITING in properties:
+            mode, message = once.read_mode(message)
+            if mode is not None:
+                self._check_version()
+                return self.put_once(queue, message, due, mode)
         if due is None or not (due.relative or due.ms > time() * 1000):
             stamp_published(message, None)
             return super()._put(queue, message, **kwargs)

@@ -18,6 +18,8 @@ from kombu_delayq.options import STORES
 #: ``purged`` is called after a purge of a queue, with the client and the registry of a store and the queue's name.
 #: Others are classes of stores, see ``store_class``.
 GROUP = "kombu_delayq.hooks"
+#: Message properties that ``check_unread`` checks.
+UNREAD = frozenset(("delay_level", "waiting_key", "delay_chain"))
 
 
 def call(name: str, *args: Any, **kwargs: Any) -> None:

@@ -18,7 +18,7 @@ from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import in_utc
 from kombu_delayq.message.fields import priority_of
 from kombu_delayq.message.once import new_id
-from kombu_delayq.message.ready import stamp
+from kombu_delayq.message.outgoing import stamp
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import MOST_LOOKED, PAGE, Letter, LetterList, digest_of, next_count

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery
 from celery.signals import task_failure, task_internal_error
 
+from celery_ext.celery_tasks import tasks_of
 from celery_ext.delays.chain import DelayChain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.on_commit import SETTING as ON_COMMIT
 from celery_ext.delays.on_commit import send_on_commit, waits_for_commit
 from celery_ext.delays.task import DelayChainTask, note_failure, note_internal_error
-from celery_ext.delays.waiting_key import waiting_options
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.message import once
 
@@ -140,7 +140,7 @@ class _SendTask:
         """
         if delay_chain is not None:
             options["delay_chain"] = DelayChain.parse(delay_chain).text  # as a property of the message
-        mode = waiting_options(self._app, args, options, if_waiting, waiting_key)
+        mode = once.waiting_options(tasks_of(self._app), args, options, if_waiting, waiting_key)
         own: dict[str, Any] = {"delay_level": delay_level, "mode": mode, "left_to_celery": delayq_left_to_celery}
         is_later = self.on_commit and waits_for_commit(options)
         if is_later:

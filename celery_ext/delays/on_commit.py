@@ -7,8 +7,8 @@ from typing import Any
 from celery.utils import uuid
 from kombu.serialization import dumps
 
-from celery_ext.delays.waiting_key import argument
 from kombu_delayq.message.dead_letters import DEAD_LETTER
+from kombu_delayq.message.once import argument
 
 #: The app's setting. Without it, calls are sent at once, as Celery does.
 SETTING = "delayq_send_on_commit"

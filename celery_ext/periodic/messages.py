@@ -13,9 +13,9 @@ from celery_ext.publish.recipe import Call, Recipe, Target, has_receivers
 from celery_ext.publish.template import EXPIRES, RESULT_OF_UNKNOWN, NoTemplate
 from celery_ext.publish.write import ManyMessages
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.message.canonical import uuid_of, version_4
 from kombu_delayq.message.due import due_of, moment_of
 from kombu_delayq.message.fields import CHAIN, Message, task_id_of
+from kombu_delayq.message.outgoing import uuid_of, version_4
 from kombu_delayq.store.types import Offer
 
 #: Header of each run: the name of its entry. Messages of a stock beat do not have it.

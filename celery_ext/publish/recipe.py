@@ -15,7 +15,6 @@ from kombu.utils.json import dumps
 
 from celery_ext.delays.install import is_installed, sends_as_celery
 from celery_ext.delays.task import DelayChainTask
-from celery_ext.delays.waiting_key import id_of_call, mode_of
 from celery_ext.publish.shards import ShardRouter
 from celery_ext.publish.template import (
     EXPIRES,
@@ -29,7 +28,7 @@ from celery_ext.publish.template import (
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.message.dead_letters import DEAD_LETTER, LAST_ERROR
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, to_json
-from kombu_delayq.message.once import ADD, IF_WAITING
+from kombu_delayq.message.once import ADD, IF_WAITING, id_of_call, mode_of
 from kombu_delayq.options import Options
 
 if TYPE_CHECKING:

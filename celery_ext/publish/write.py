@@ -17,11 +17,9 @@ from celery.utils import time as celery_time
 from celery_ext.publish.argsrepr import saferepr
 from celery_ext.publish.recipe import Call, Recipe, Target
 from celery_ext.publish.template import Template
-from kombu_delayq.message.bodies import without_nulls
-from kombu_delayq.message.canonical import uuid_of, version_4, with_tag
 from kombu_delayq.message.due import EPOCH, eta_of, in_utc, ms_of, us_of
 from kombu_delayq.message.fields import text_to_json, to_json
-from kombu_delayq.message.ready import stamp_text
+from kombu_delayq.message.outgoing import stamp_text, uuid_of, version_4, with_tag, without_nulls
 from kombu_delayq.store.types import Offer
 
 #: Number of UUIDs that one read of random bytes gives.

@@ -13,10 +13,9 @@ from typing import NamedTuple
 from celery import Celery
 from redis.exceptions import RedisError, ResponseError
 
-from kombu_delayq.message.canonical import canonical
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
-from kombu_delayq.message.ready import stamp
+from kombu_delayq.message.outgoing import canonical, stamp
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.message.unacked import Note, read_note, redelivered
 from kombu_delayq.store import DelayStore

@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from celery_ext.testing.memory_shelf import Kept, Shelf
-from kombu_delayq.message.canonical import unsigned
 from kombu_delayq.message.fields import CHAIN_ID, headers_of, read
 from kombu_delayq.message.once import Became, is_doomed, key_of
+from kombu_delayq.message.outgoing import unsigned
 from kombu_delayq.options import Options
 from kombu_delayq.store.chains import CancelledChains
 from kombu_delayq.store.dead_letters import PAGE, Letter

@@ -6,7 +6,7 @@ from kombu.transport import redis as stock
 from kombu.transport import virtual
 
 from kombu_delayq.message.fields import priority_of, to_json
-from kombu_delayq.message.ready import stamp
+from kombu_delayq.message.outgoing import stamp
 from kombu_delayq.message.unacked import redelivered
 from kombu_delayq.store.types import Requeued
 

@@ -1,23 +1,22 @@
-"""Bodies of messages: read and written in formats that run no code, and made compact.
+"""Bodies of messages: read and written in formats that run no code.
 
 Any program may have written them, so what reads one has bounds on time and memory: see ``MOST_BYTES``.
 """
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from copyreg import _extension_cache  # type: ignore[attr-defined]
 from importlib import import_module
 from io import BytesIO
 from itertools import chain
 from pickle import Unpickler
 from pickletools import OpcodeInfo, genops, markobject
-from types import MappingProxyType
 from typing import Any
 
 from kombu import compression
 
-from kombu_delayq.message.fields import Message, headers_of, properties_of, task_id_of
+from kombu_delayq.message.fields import Message, headers_of, properties_of
 from kombu_delayq.text import as_bytes
 
 JSON, YAML, MSGPACK = "application/json", "application/x-yaml", "application/x-msgpack"
@@ -288,58 +287,3 @@ class _Inert:
 class _InertUnpickler(Unpickler):
     def find_class(self, module: str, name: str) -> type[_Inert]:
         return _Inert
-
-
-#: ``body_encoding`` of a body that is text. kombu leaves such a body as it is.
-TEXT = "utf-8"
-#: Headers of a task, and the value that ``task.request`` has for each that is missing. Left alone are ``eta``, by which
-#: messages are delayed, and those whose default is another one: a task without ``ignore_result`` has that of its class.
-#: Source: celery.app.task.Context, of Celery 5.5 to 5.7.
-DEFAULTS: Mapping[str, object] = MappingProxyType(
-    {
-        **dict.fromkeys(("shadow", "expires", "group", "group_index", "parent_id", "stamped_headers")),
-        **dict.fromkeys(("retries", "replaced_task_nesting"), 0),
-    }
-)
-#: End of a body in JSON of a task without callbacks and without a workflow.
-_NO_EMBED = ', {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
-
-
-def without_defaults(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the headers of a task without those that have their default."""
-    return {name: value for name, value in headers.items() if name not in DEFAULTS or not _is_default(name, value)}
-
-
-def without_nulls(body: str) -> str:
-    """Returns the body of a task, in JSON, with an empty object for callbacks and workflow if there are none."""
-    return f"{body[: -len(_NO_EMBED)]}, {{}}]" if body.endswith(_NO_EMBED) else body
-
-
-def omit_defaults(message: Message) -> None:
-    """Makes a task of protocol 2 compact that kombu is about to encode.
-
-    Args:
-        message: The message. Its headers are replaced, not changed: the caller may look at them once more.
-    """
-    headers, body = message["headers"], message["body"]
-    if task_id_of(headers) is None:
-        return
-    message["headers"] = without_defaults(headers)
-    if isinstance(body, str) and message["content-type"] == JSON:
-        message["body"] = without_nulls(body)
-
-
-def keep_text(message: Message, body: object) -> None:
-    """Makes a message compact that kombu has just encoded, if its body is text.
-
-    Args:
-        message: The message.
-        body: The body, before kombu encoded it.
-    """
-    if isinstance(body, str):
-        message["body"], message["properties"]["body_encoding"] = body, TEXT
-
-
-def _is_default(name: str, value: object) -> bool:
-    default = DEFAULTS[name]
-    return type(value) is type(default) and value == default  # 0, and not False

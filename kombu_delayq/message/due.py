@@ -1,4 +1,4 @@
-"""When a message is due: by the eta of a task, or by the property ``DelaySeconds``; and moments as numbers."""
+"""When a message is due, by the eta of a task or the property ``DelaySeconds``, or since when; moments as numbers."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -10,7 +10,7 @@ from kombu.log import get_logger
 
 from kombu_delayq.errors import InvalidDelay, quoted
 from kombu_delayq.message import bodies
-from kombu_delayq.message.fields import CHAIN_ID, Message, headers_of, properties_of, task_id_of
+from kombu_delayq.message.fields import CHAIN_ID, TIMESTAMP, Message, headers_of, properties_of, task_id_of
 
 logger = get_logger(__name__)
 
@@ -122,6 +122,25 @@ def eta_of(message: Message, accept: Collection[str] | None = None) -> Due | Non
         return Due(ms_of(_parse(eta)), False, task_id)
     except (ValueError, OverflowError):
         return None
+
+
+def ready_since_s(message: Message) -> float | None:
+    """Returns since when a message could have been consumed, s since the epoch; None where nothing says it.
+
+    That is its ``timestamp``, or its eta where that is later: of a message from another publisher, or one that waited.
+    An eta in a body, of a task of protocol 1, does not count: bodies are not read for this.
+    """
+    timestamp, eta = properties_of(message).get(TIMESTAMP), headers_of(message).get("eta", "")
+    if eta is None and type(timestamp) is int:  # as most tasks are; the rest takes several times as long
+        return timestamp
+    return later(timestamp, eta_of(message, accept=()))
+
+
+def later(timestamp: Any, eta: Due | None) -> float | None:
+    """Returns the later one of a property ``timestamp`` and an eta, s since the epoch; None where there is neither."""
+    since = timestamp if isinstance(timestamp, int | float) and not isinstance(timestamp, bool) else None
+    due_s = None if eta is None else eta.ms / 1000
+    return due_s if since is None else since if due_s is None else max(since, due_s)
 
 
 def is_task_of_protocol_1(message: Message) -> bool:

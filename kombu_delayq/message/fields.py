@@ -23,6 +23,9 @@ CHAIN = "delay_chain"
 CHAIN_ID = "delay_chain_id"
 #: Message property: how often the message was in the hands of a consumer that died.
 DELIVERY_COUNT = "x-delivery-count"
+#: Message property of AMQP, in whole s since the epoch: when a message went to its queue. A message that waits for its
+#: eta needs none: it is ready at its eta, and is the same each time it is published.
+TIMESTAMP = "timestamp"
 
 #: The beginning of a task's message, protocol 2, up to the name of the task. Its texts have no escapes, so no quote is
 #: within one.

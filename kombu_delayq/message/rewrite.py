@@ -7,7 +7,7 @@ from typing import Any
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message import bodies
 from kombu_delayq.message.due import content_of_protocol_1, eta_of, has_hidden_eta, moment_of
-from kombu_delayq.message.ready import stamp
+from kombu_delayq.message.outgoing import stamp
 
 
 def with_eta(raw: bytes, due_ms: float | None) -> bytes:

@@ -12,7 +12,7 @@ from kombu_delayq.message.fields import (
     properties_of,
     to_json,
 )
-from kombu_delayq.message.ready import stamp
+from kombu_delayq.message.outgoing import stamp
 
 #: Stands in the notes of our consumers between the message and the name of its queue.
 _NO_EXCHANGE = b',"",'

@@ -21,7 +21,7 @@ from celery_ext.spark.write.templates import Templates
 from celery_ext.spark.write.values import Rows, iso_texts
 from kombu_delayq.message.due import ms_text
 from kombu_delayq.message.fields import text_to_json
-from kombu_delayq.message.ready import stamp_text
+from kombu_delayq.message.outgoing import stamp_text
 from kombu_delayq.store.types import Offer
 
 

@@ -15,7 +15,7 @@ from celery_ext.spark.write.templates import TemplateKey, Templates
 from celery_ext.spark.write.values import Rows
 from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record
 from kombu_delayq.message.fields import to_json
-from kombu_delayq.message.ready import stamp_text
+from kombu_delayq.message.outgoing import stamp_text
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store.types import Offer
 

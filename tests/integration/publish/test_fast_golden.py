@@ -13,7 +13,7 @@ from celery.app.defaults import NAMESPACES
 from celery_ext import Call, install, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.publish.fast import FastPublisher
-from kombu_delayq.message.bodies import DEFAULTS
+from kombu_delayq.message.outgoing import DEFAULTS
 from tests.integration.publish.test_send_many_golden import ARGUMENTS, CASES, ETA, Case, app_of, record, sent
 
 #: What Celery makes itself, because a template would not say the same, or would say more than it knows.

@@ -6,7 +6,7 @@ import pytest
 from celery.app.task import Context
 
 from kombu_delayq.message import bodies
-from kombu_delayq.message.bodies import DEFAULTS, TEXT, keep_text, omit_defaults, without_defaults
+from kombu_delayq.message.outgoing import DEFAULTS, TEXT, keep_text, omit_defaults, without_defaults
 
 
 def encoded(**headers: Any) -> dict[str, Any]:

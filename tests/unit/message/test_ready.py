@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kombu_delayq.message.due import Due
-from kombu_delayq.message.ready import ready_since_s, stamp_published
+from kombu_delayq.message.due import Due, ready_since_s
+from kombu_delayq.message.outgoing import stamp_published
 from tests.support.messages import changed_message
 
 ETA, ETA_S = "1970-01-01T00:01:40+00:00", 100

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.utils.json import dumps, loads
 
-from kombu_delayq.message.canonical import _NO_TAG, canonical
 from kombu_delayq.message.fields import Message
+from kombu_delayq.message.outgoing import _NO_TAG, canonical
 from tests.support.messages import ETA_AT, plain_message, task_message
 
 
